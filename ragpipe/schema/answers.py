@@ -1,0 +1,245 @@
+"""The few types of answer that a judge can give.
+
+An answer is asked for either as JSON (`form = "json"`: its schema goes into the question) or as plain text (`form =
+"text"`: the reply is read by `from_text`). A JSON type may define `from_text` too, as its documented second form. The
+findings stand before the verdict: a judge that is held to a schema writes its fields in order, and should not decide
+before it has quoted and reasoned. Reading is strict: a missing key, a wrong type, NaN or a number out of range is an
+error, never a default and never clamped. The one coercion is a plain decimal in quotes ("4"); `true` is not a number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+_BOUNDS = {"ge": "minimum", "le": "maximum"}  # pydantic leaves these names on a type with a validator before it
+_DECIMAL = re.compile(r"[+-]?\d{1,9}(\.\d{1,9})?\Z")
+
+
+def _number(value: object) -> object:
+    if isinstance(value, str) and _DECIMAL.match(value.strip()):
+        value = float(value) if "." in value else int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"expected a number, found {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number, found {value!r}")
+    return value
+
+
+def _integer(value: object) -> object:
+    value = _number(value)
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError(f"expected a whole number, found {value!r}")
+        value = int(value)
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_number)]
+Integer = Annotated[int, BeforeValidator(_integer)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class Answer(BaseModel):
+    """Base of the answer types. Extra keys are ignored (the raw reply keeps them)."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    form: ClassVar[Literal["json", "text"]] = "json"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read the plain-text form of the answer. Raises ValueError when the text does not hold one."""
+        raise ValueError("this answer has no plain-text form")
+
+
+class Claims(Answer):
+    """Atomic, self-contained factual statements, in order."""
+
+    claims: list[str]
+
+
+class Verdict(Answer):
+    """Whether item number `index` (from 1) is supported, with a literal quote as evidence ('' when there is none)."""
+
+    index: Integer
+    evidence: str = ""
+    reason: str = ""
+    supported: Annotated[bool, Field(strict=True)]
+
+
+class Verdicts(Answer):
+    """One verdict per item asked about; completeness is checked by the metric, never padded."""
+
+    verdicts: list[Verdict]
+
+
+class CheckedClaim(Answer):
+    """A factual statement with its verdict, from one reply that both found and judged it."""
+
+    claim: str
+    evidence: str = ""
+    reason: str = ""
+    supported: Flag
+
+
+class CheckedClaims(Answer):
+    """The factual statements of a text in order, each with its verdict."""
+
+    claims: list[CheckedClaim]
+
+
+class ChunkVerdict(Answer):
+    """Whether chunk number `index` (from 1) helps to answer the question."""
+
+    index: Integer
+    reason: str = ""
+    relevant: Flag
+
+
+class ContextRelevance(Answer):
+    """One verdict per chunk asked about, then how far the chunks together give what the question needs, 0 to 1."""
+
+    verdicts: list[ChunkVerdict]
+    reason: str = ""
+    score: Share
+
+
+class ChunkGrade(Answer):
+    """How relevant chunk number `index` (from 1) is, 0 to 100, and whether it counts as relevant."""
+
+    index: Integer
+    reason: str = ""
+    relevance: Annotated[Number, Field(ge=0, le=100)]
+    relevant: Flag
+
+
+class ChunkGrades(Answer):
+    """One grade per chunk asked about; completeness is checked by the metric, never padded."""
+
+    verdicts: list[ChunkGrade]
+
+
+class AnswerRelevance(Answer):
+    """How well an answer answers what was asked, 0 to 1, with the findings that lead to it."""
+
+    reason: str = ""
+    addresses_question: Flag
+    on_topic: Flag
+    completeness: Share
+    score: Share
+
+
+class GeneratedQuestions(Answer):
+    """Questions that a text would answer; empty when it answers none."""
+
+    questions: list[str]
+
+
+class YesNo(Answer):
+    """YES or NO by the *first word* of the reply; anything else is NEITHER.
+
+    A search for "yes" would read "NO. I first thought YES" as YES.
+    """
+
+    form: ClassVar[Literal["json", "text"]] = "text"
+    verdict: Literal["YES", "NO", "NEITHER"]
+    text: str = ""
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        words = re.findall(r"[^\W_]+", text[:200])
+        first = words[0].upper() if words else ""
+        return cls(verdict="YES" if first == "YES" else "NO" if first == "NO" else "NEITHER", text=text)
+
+    @property
+    def yes(self) -> bool:
+        return self.verdict == "YES"
+
+
+class Grade15(Answer):
+    """A grade from 1 to 5, halves and tenths allowed, with the reasons for it.
+
+    The plain-text form has the number alone on the first line (`4.5`, `Score: 4.5`, `**4**`, `4/5`) and the feedback
+    after it. `4,5`, a number out of range and two different numbers are refused.
+    """
+
+    reason: str = ""
+    score: Annotated[Number, Field(ge=1, le=5)]
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        head, _, rest = text.strip().partition("\n")
+        line = re.sub(r"[*_`#]", "", head).strip()
+        found = re.fullmatch(
+            r"(?:(?:overall\s+)?(?:score|grade|rating)\s*[:=]\s*)?(\d+(?:\.\d+)?)(?:\s*/\s*5(?:\.0+)?)?\s*\.?",
+            line,
+            re.I,
+        )
+        if not found:
+            raise ValueError(f"expected a number from 1 to 5 alone on the first line, found {head[:80]!r}")
+        return cls(score=float(found[1]), reason=rest.strip())
+
+
+class Groundedness(Answer):
+    """How well the contexts bear the answer, 0 to 5, with the claims on either side."""
+
+    supported_claims: list[str]
+    unsupported_claims: list[str]
+    major_claims_cited: Annotated[bool, Field(strict=True)] | None = None
+    reason: str = ""
+    score: Annotated[Integer, Field(ge=0, le=5)]
+
+
+class Grade05(Answer):
+    """A whole grade from 0 to 5 with the reasons for it."""
+
+    reason: str = ""
+    score: Annotated[Integer, Field(ge=0, le=5)]
+
+
+class AxisGrade(Answer):
+    """A whole grade from 1 to 5 on one axis."""
+
+    reason: str = ""
+    score: Annotated[Integer, Field(ge=1, le=5)]
+
+
+class TwoAxes(Answer):
+    """Two independent grades from one reply: grounded in the context, and explains why the content fits the need."""
+
+    faithfulness: AxisGrade
+    completeness: AxisGrade
+
+
+@lru_cache(maxsize=64)
+def answer_schema(answer: type[Answer]) -> dict[str, Any]:
+    """The part of an answer type that is in a question's key: structure only, no titles, docstrings or class names.
+
+    pydantic puts class names and docstrings into its JSON schema; left there, renaming a class would bill every
+    question again.
+    """
+    if answer.form == "text":
+        return {"form": "text", "type": re.sub(r"(?<!^)(?=[A-Z])", "_", answer.__name__).lower()}
+    schema = answer.model_json_schema()
+    return _bare(schema, schema.get("$defs", {}))  # type: ignore[no-any-return]
+
+
+def _bare(node: Any, defs: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_bare(item, defs) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _bare(defs[node["$ref"].rsplit("/", 1)[1]], defs)
+    found: dict[str, Any] = {}
+    for key, value in node.items():
+        if key == "properties":
+            found["properties"] = {name: _bare(item, defs) for name, item in value.items()}
+        elif key not in ("title", "description", "$defs"):
+            found[_BOUNDS.get(str(key), str(key))] = _bare(value, defs)
+    return found

@@ -1,0 +1,78 @@
+"""Payload and Call: a question to a judge, and one asking of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragpipe.digest import canonical_json, sha256
+
+_SCHEMAS: dict[str, str] = {}  # a run has a handful, and a question by the thousand
+
+Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A logical question: messages before any transport or output mode touches them, and the schema of the answer.
+
+    `id` is the hash of its `parts`, the hashes of messages and schema; `messages_json` the messages in
+    canonical form, as they are hashed and stored. `schema` is the answer's JSON schema without titles and docstrings, or `{"form": "<name>"}` for a text answer.
+    """
+
+    messages: tuple[Message, ...]
+    schema: dict[str, Any]
+    id: str = field(init=False)
+    parts: dict[str, str] = field(init=False, repr=False)
+    messages_json: str = field(init=False, repr=False, compare=False)
+
+    @property
+    def schema_json(self) -> str:
+        """The schema as JSON with its keys in their own order, which is the order in which a judge gives its answer."""
+        name = self.parts["schema"]
+        if name not in _SCHEMAS:
+            _SCHEMAS[name] = json.dumps(self.schema, ensure_ascii=False, separators=(",", ":"))
+        return _SCHEMAS[name]
+
+    def __post_init__(self) -> None:
+        text = canonical_json(list(self.messages))
+        parts = {"messages": sha256(text), "schema": sha256(self.schema)}
+        object.__setattr__(self, "messages_json", text)
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "id", sha256(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One asking of a judge, as the call store keeps it.
+
+    `status` is `ok`, a failure kind (`ragpipe.errors.FailureKind`), or `skipped` for a question that an embedded judge
+    cannot answer (`message` says why; nobody was asked). Only `ok` calls are ever served to another run.
+    `text` is the raw reply. `cost_usd` is None when the price is unknown, with `cost_reason` saying why. `attempts`
+    counts HTTP tries; tokens and cost are sums over those that were answered with a usage. `latency_ms` is that of the last try, without waiting for a slot. `sent` holds the sampling
+    parameters that really went over the wire, `wire_hash` the sha256 of the request body. `fields` are the hashes of
+    the parts of the key, so that `why was this asked again` can be answered. `run_id` is the run that paid.
+    """
+
+    key: str
+    payload_id: str
+    judge: str
+    status: str
+    text: str | None = None
+    message: str | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    tokens_cached: int | None = None
+    cost_usd: float | None = None
+    cost_reason: str | None = None
+    latency_ms: float | None = None
+    attempts: int = 1
+    output_mode: str | None = None
+    sent: dict[str, Any] = field(default_factory=dict)
+    wire_hash: str | None = None
+    fields: dict[str, str] = field(default_factory=dict)
+    run_id: str = ""
+    created_at: str = ""

@@ -1,0 +1,162 @@
+"""Sample, Output and Case: the question with its labels, what a system made of it, and the two together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ragpipe.schema.recorded import Recorded
+
+Policy = Literal["summarize", "quote_only", "no_use"]
+ConflictRule = Literal["cite_newer", "cite_both", "acknowledge_both"]
+FolderMode = Literal["off", "on", "on_with_fallback"]
+
+
+class _Noun(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Turn(_Noun):
+    """One earlier turn of the conversation."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+class Anchor(_Noun):
+    """A place in a document that holds the gold evidence, stable under re-chunking.
+
+    `heading_path` is written with ` > ` between its parts; None means the whole document. `snippets` are literal pieces
+    of the evidence. `role` says which side of a conflict the document is on (recency_conflict).
+    """
+
+    rel_path: str
+    heading_path: str | None = None
+    snippets: list[str] = Field(default_factory=list)
+    role: Literal["newer", "older"] | None = None
+
+
+class Expected(_Noun):
+    """What a right answer does, apart from its content."""
+
+    behavior: Literal["answer", "reject"] | None = None
+    rejection_reason: str | None = None
+    requires_citations: bool | None = None
+    min_citation_coverage: float | None = Field(default=None, ge=0, le=1)
+    citations: list[str] | None = None
+    must_quote: bool | None = None
+
+
+class Sample(_Noun):
+    """A question with its reference answers and labels.
+
+    A label that is None is absent (metrics that need it are skipped); an empty list says that nothing is relevant.
+    `gains` maps a doc or chunk id to its graded relevance. A `required_support_groups` group is met by any one of its
+    members (ids or anchors).
+    """
+
+    id: str = Field(min_length=1)
+    question: str
+    history: list[Turn] = Field(default_factory=list)
+    references: list[str] = Field(default_factory=list)
+    relevant_docs: list[str] | None = None
+    relevant_chunks: list[str] | None = None
+    gains: dict[str, float] | None = None
+    anchors: list[Anchor] | None = None
+    required_support_groups: list[list[str | Anchor]] | None = None
+    recency_conflict_rule: ConflictRule | None = None
+    answerable: bool | None = None
+    expected: Expected | None = None
+    category: str | None = None
+    subcategory: str | None = None
+    difficulty: str | None = None
+    question_type: str | None = None
+    vault: str | None = None
+    tags: list[str] = Field(default_factory=list)
+    meta: dict[str, Any] = Field(default_factory=dict)
+
+
+class Chunk(_Noun):
+    """A retrieved passage. `rank` counts from 1 in the order the system gave; `score` is the retriever's own."""
+
+    id: str
+    doc_id: str | None = None
+    rank: int = Field(ge=1)
+    score: float | None = None
+    text: str = ""
+    rel_path: str | None = None
+    heading_path: str | None = None
+    doc_type: str | None = None
+    policy: Policy = "summarize"
+
+
+class Citation(_Noun):
+    """A reference that the answer makes. `chunk_id` is None for a dangling one; `text` is the cited passage of the answer."""
+
+    marker: str | None = None
+    chunk_id: str | None = None
+    text: str | None = None
+
+
+class Output(_Noun):
+    """What one method (RAG variant) gave for one sample. `timings` are milliseconds by stage, `usage` token counts.
+
+    `recorded` holds what people or other judges said of it, by name: see `schema/recorded.py`.
+    """
+
+    sample_id: str = Field(min_length=1)
+    method: str = Field(default="default", min_length=1)
+    answer: str = ""
+    chunks: list[Chunk] = Field(default_factory=list)
+    citations: list[Citation] | None = None
+    abstained: bool | None = None
+    folder_mode: FolderMode | None = None
+    selected_folders: list[str] | None = None
+    timings: dict[str, float] = Field(default_factory=dict)
+    usage: dict[str, float] = Field(default_factory=dict)
+    error: str | None = None
+    recorded: dict[str, Recorded] = Field(default_factory=dict)
+
+
+class CaseKey(NamedTuple):
+    """What names a case everywhere: files, progress, shuffles, `explain`."""
+
+    sample_id: str
+    method: str
+    iteration: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.sample_id}/{self.method}" + (f"#{self.iteration}" if self.iteration != 1 else "")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A sample and one output for it: the only thing a metric sees."""
+
+    sample: Sample
+    output: Output
+    iteration: int = 1
+
+    @property
+    def key(self) -> CaseKey:
+        return CaseKey(self.sample.id, self.output.method, self.iteration)
+
+    @property
+    def question(self) -> str:
+        return self.sample.question
+
+    @property
+    def answer(self) -> str:
+        return self.output.answer
+
+    @property
+    def contexts(self) -> list[Chunk]:
+        """The retrieved chunks in rank order."""
+        return self.output.chunks
+
+    @property
+    def reference(self) -> str | None:
+        """The first reference answer, None when there is none."""
+        return self.sample.references[0] if self.sample.references else None

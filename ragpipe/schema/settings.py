@@ -1,0 +1,45 @@
+"""The base of every configuration section."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+
+
+class Operational:
+    """Marks a field that cannot change a number (`Annotated[int, Operational]`): it is left out of a run's identity."""
+
+
+class Settings(BaseModel):
+    """A configuration section: unknown keys are refused, a str means a str, and it cannot change once read."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that can change a number, as plain JSON: what two runs must share to be the same run."""
+        found: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            if _is_operational(field):
+                continue
+            value = getattr(self, name)
+            found[name] = value.identity() if isinstance(value, Settings) else _plain(value)
+        return found
+
+
+def _is_operational(field: FieldInfo) -> bool:
+    return any(mark is Operational for mark in field.metadata)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Settings):
+        return value.identity()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [_plain(item) for item in value]
+        return sorted(items, key=str) if isinstance(value, set | frozenset) else items
+    return value

@@ -1,0 +1,170 @@
+"""Arrow schemas of the run folder's tables, and the way between the nouns and their rows.
+
+Parts with an inner structure (chunks, anchors, messages ...) stand as JSON text: readable by every tool, and free of
+the type guesses that nested columns invite. Column meanings are in the schemas' metadata (`description`), from which the
+file-format page is generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from ragpipe.schema.sample import Output, Sample
+
+TEXT, WHOLE, REAL, FLAG, TEXTS = pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string())
+
+
+def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in columns])
+
+
+_IDENTITY = (
+    ("sample_id", TEXT, "the sample's id"),
+    ("method", TEXT, "the RAG variant that gave the output"),
+    ("iteration", WHOLE, "repetition of the judging, from 1"),
+)
+
+SAMPLES = _schema(
+    ("id", TEXT, "the sample's id, unique in this table"),
+    ("question", TEXT, "the question, or the last user turn"),
+    ("history", TEXT, "JSON list of earlier turns {role, text}"),
+    ("references", TEXTS, "reference answers"),
+    ("relevant_docs", TEXTS, "ids of relevant documents; null = unlabelled"),
+    ("relevant_chunks", TEXTS, "ids of relevant chunks; null = unlabelled"),
+    ("gains", TEXT, "JSON object id -> graded relevance; null = unlabelled"),
+    ("anchors", TEXT, "JSON list of gold places {rel_path, heading_path, snippets, role}; null = unlabelled"),
+    ("required_support_groups", TEXT, "JSON list of groups; each is met by any one of its members"),
+    ("recency_conflict_rule", TEXT, "cite_newer, cite_both or acknowledge_both"),
+    ("answerable", FLAG, "whether the corpus holds the answer"),
+    ("expected", TEXT, "JSON object: what a right answer does"),
+    ("category", TEXT, "for breakdowns"),
+    ("subcategory", TEXT, "for breakdowns"),
+    ("difficulty", TEXT, "for breakdowns"),
+    ("question_type", TEXT, "for breakdowns"),
+    ("vault", TEXT, "for breakdowns"),
+    ("tags", TEXTS, "for breakdowns"),
+    ("meta", TEXT, "JSON object: whatever else the data set says; no metric reads it"),
+)
+
+OUTPUTS = _schema(
+    ("sample_id", TEXT, "the sample's id"),
+    ("method", TEXT, "the RAG variant"),
+    ("sample_row", WHOLE, "row of the sample in samples.parquet"),
+    ("answer", TEXT, "the answer"),
+    ("chunks", TEXT, "JSON list of retrieved chunks in rank order"),
+    ("citations", TEXT, "JSON list of {marker, chunk_id, text}; null = not recorded"),
+    ("abstained", FLAG, "the system's own word that it did not answer"),
+    ("folder_mode", TEXT, "off, on or on_with_fallback"),
+    ("selected_folders", TEXTS, "folders that the search was narrowed to"),
+    ("timings", TEXT, "JSON object: milliseconds by stage"),
+    ("usage", TEXT, "JSON object: the system's own token counts"),
+    ("error", TEXT, "why the system gave no answer"),
+    ("recorded", TEXT, "JSON object name -> what people or other judges said: a verdict, or a list or object of them"),
+)
+
+SCORES = _schema(
+    *_IDENTITY,
+    ("metric", TEXT, "the metric's name in the config"),
+    ("score_name", TEXT, "the score's name"),
+    ("value", REAL, "in the native scale; null unless status is ok"),
+    ("status", TEXT, "ok, skipped or error"),
+    ("reason", TEXT, "why skipped, what failed, or the judge's feedback"),
+    ("details", TEXT, "JSON object: claims, verdicts, flags"),
+    ("calls", TEXTS, "keys of the calls it rests on"),
+)
+
+JUDGE_INPUTS = _schema(
+    *_IDENTITY,
+    ("metric", TEXT, "who asked"),
+    ("step", TEXT, "the prompt step"),
+    ("turn", TEXT, "ask, or repair: the second attempt after an unreadable reply"),
+    ("payload_id", TEXT, "hash of messages and answer schema"),
+    ("key", TEXT, "hash of payload, judge and iteration: the call's name in the store"),
+    ("judge", TEXT, "printable name of the judge"),
+    ("template", TEXT, "<folder>/<step>; null for a text to the embedder (step embed)"),
+    ("template_version", TEXT, "v1, v2, ..."),
+    ("template_sha256", TEXT, "hash of the template's text without comments"),
+    ("messages", TEXT, "JSON list of {role, content}; null with store_inputs=false"),
+    ("schema", TEXT, "JSON object: the answer's schema, keys in their order; null with store_inputs=false"),
+    ("answer", TEXT, "name of the type that the reply is read as"),
+    ("reply", TEXT, "the raw reply; of step embed the float32 bytes of the vector in base64"),
+    ("status", TEXT, "ok, the kind of failure, or skipped: an embedded judge that cannot answer"),
+    ("message", TEXT, "the failure in words"),
+    ("flags", TEXTS, "how the reply had to be read (json_repaired, text_form, ...)"),
+    ("model", TEXT, "the model that the provider says it was"),
+    ("finish_reason", TEXT, "the provider's"),
+    ("tokens_in", WHOLE, "prompt tokens; null = not reported"),
+    ("tokens_out", WHOLE, "completion tokens; null = not reported"),
+    ("tokens_cached", WHOLE, "prompt tokens the provider had cached"),
+    ("cost_usd", REAL, "price of the call when it was paid; null = unknown"),
+    ("cost_reason", TEXT, "why the price is unknown"),
+    ("latency_ms", REAL, "of the try that answered"),
+    ("attempts", WHOLE, "HTTP tries"),
+    ("output_mode", TEXT, "json_schema, json_object or plain"),
+    ("sent", TEXT, "JSON object: sampling parameters that really went over the wire"),
+    ("wire_hash", TEXT, "sha256 of the request body"),
+)
+
+_SAMPLE_READER, _OUTPUT_READER = TypeAdapter(Sample), TypeAdapter(Output)
+
+
+def sample_row(sample: Sample) -> dict[str, Any]:
+    """A sample as a row of `samples.parquet`."""
+    return {f.name: _cell(f.name, getattr(sample, f.name), SAMPLES) for f in SAMPLES}
+
+
+def output_row(output: Output, sample_row: int) -> dict[str, Any]:
+    """An output as a row of `outputs.parquet`."""
+    row = {f.name: _cell(f.name, getattr(output, f.name, None), OUTPUTS) for f in OUTPUTS}
+    row["sample_row"] = sample_row
+    return row
+
+
+def samples_from(rows: Iterable[dict[str, Any]]) -> Iterator[Sample]:
+    """Rows of `samples.parquet` as samples."""
+    return (_SAMPLE_READER.validate_json(_json(row, SAMPLES)) for row in rows)
+
+
+def outputs_from(rows: Iterable[dict[str, Any]]) -> Iterator[Output]:
+    """Rows of `outputs.parquet` as outputs."""
+    return (_OUTPUT_READER.validate_json(_json(row, OUTPUTS, leave_out="sample_row")) for row in rows)
+
+
+def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table with exactly this schema, column by column (four times as fast as `from_pylist`)."""
+    return table_from({f.name: [row[f.name] for row in rows] for f in schema}, schema)
+
+
+def table_from(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """Columns as a table with exactly this schema."""
+    return pa.Table.from_arrays([pa.array(columns[f.name], type=f.type) for f in schema], schema=schema)
+
+
+def _is_json(field: pa.Field) -> bool:
+    return bytes((field.metadata or {}).get(b"description", b"")).startswith(b"JSON ")
+
+
+_JSON_COLUMNS = {id(schema): tuple(f.name for f in schema if _is_json(f)) for schema in (SAMPLES, OUTPUTS)}
+
+
+def _cell(name: str, value: Any, schema: pa.Schema) -> Any:
+    if value is None or name not in _JSON_COLUMNS[id(schema)]:
+        return value
+    # Absent fields of chunks and anchors are left out; a None that stands in the user's own parts stays.
+    return to_json(value, exclude_none=name not in ("meta", "recorded")).decode()
+
+
+def _json(row: dict[str, Any], schema: pa.Schema, leave_out: str = "") -> bytes:
+    """A row as the JSON object of its noun: plain cells are encoded, JSON cells stand as they are.
+
+    A column that the table of an older version has not is an absent field.
+    """
+    as_json = _JSON_COLUMNS[id(schema)]
+    plain = {k: v for k, v in row.items() if v is not None and k not in as_json and k != leave_out}
+    pieces = [f',"{name}":{row[name]}' for name in as_json if row.get(name) is not None]
+    return to_json(plain)[:-1] + "".join(pieces).encode() + b"}"
