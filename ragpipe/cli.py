@@ -1,0 +1,366 @@
+"""The command line: reads the words, lets Hydra compose, validates, runs one task or a sweep of them, and gives the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import logging
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+from ragpipe import __version__
+from ragpipe.errors import ConfigError, Interrupted, Problem, RagpipeError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from ragpipe.composition import Composer
+    from ragpipe.config import RunConfig
+    from ragpipe.reports.console import Console
+
+HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
+
+  python -m ragpipe +experiment=quickstart                 the demonstration: no key, no network
+  python -m ragpipe task=init dir=my                       start with your own data: an experiment, a data file, a judge
+  python -m ragpipe +experiment=my judge=llm judge.model=openai/gpt-4o-mini-2024-07-18
+                                                           evaluate with a language model as judge
+  python -m ragpipe task=plan +experiment=my               cases, calls, tokens and money; spends nothing
+  python -m ragpipe -m +experiment=my judge=a,b            a sweep: one run for every combination
+  python -m ragpipe task=rescore run=outputs/my/latest scoring.thresholds.faithfulness=0.9
+                                                           a finished run under another scoring; asks nobody
+  python -m ragpipe task=rejudge run=outputs/my/latest judge=llm judge.model=...
+                                                           its frozen cases by another judge; old against new
+  python -m ragpipe task=explain run=outputs/my/latest case=ID metric=faithfulness
+                                                           how one figure came about, down to prompt and reply
+  python -m ragpipe task=verify run=outputs/my/latest      make every figure again and compare, byte for byte
+  python -m ragpipe task=runs                              all runs; also: task=export, task=store
+  python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML
+
+words
+  group=option      choose an option: dataset, system, judge, transport, embedder, metrics, scoring, report, task
+  +experiment=NAME  put an experiment on top; +mode=NAME likewise
+  key=value         set a key: dataset.limit=50, judge.concurrency=8, scoring.weights.faithfulness=0.5
+  metrics=[a,b]     choose metrics; ~metrics.a takes one away
+
+options
+  -m, --multirun       run every combination of key=a,b
+  --config-dir DIR     a folder of your own options; ./conf is found by itself
+  --cfg job            print the composed configuration (also: hydra, all); -p KEY a part; --resolve
+  --info TOPIC         how it was composed: searchpath, defaults, defaults-tree, config, plugins, all
+  -sc install=bash     shell completion (bash, fish, zsh)
+  --version            print the version
+
+exit codes
+  0 fine   1 a bug   2 wrong configuration or data, nothing was spent   3 a critical gate failed   4 incomplete, resumable
+  5 the provider is unusable   6 the output cannot be written, or is locked   130, 143 interrupted, resumable
+"""
+SEVERITY = (0, 3, 4, 2, 6, 5, 1, 143, 130)
+"""Exit codes from the mildest to the worst: a sweep ends with its worst."""
+SWEEP_WAIT_S = 86_400.0
+"""How long a job of a sweep waits for a folder in use: another job, or the same sweep started twice, may be making it."""
+RESUMABLE = (4, 5, 130, 143)
+BUG = "this is a bug in ragpipe (or in a plugin): please report it with the lines above"
+_stopped: list[int] = []  # exit code of an interrupted job: the jobs after it are not started
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one job ended: exit code, its one line, the run folder that it worked in (None: the task has none, or it did
+    not come that far); `ran` is False for a job that was never started."""
+
+    code: int
+    line: str = ""
+    ran: bool = True
+    folder: Path | None = None
+
+
+class _Arguments(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError("the command line is wrong", [Problem("command line", "options", message, "see --help")])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one start of ragpipe and return its exit code. Never raises, prints to stdout and stderr only."""
+    with _steady_streams():
+        return _main(sys.argv[1:] if argv is None else argv)
+
+
+def _main(argv: Sequence[str]) -> int:
+    try:
+        args = _arguments().parse_intermixed_args(list(argv))
+        if args.help or not (args.overrides or args.cfg or args.info or args.shell_completion or args.multirun):
+            print(HELP, end="")
+            return 0
+        if args.version:
+            print(f"ragpipe {__version__}")
+            return 0
+        code = _start(args)
+        if code in RESUMABLE:
+            print(_safe(f"to go on where it stopped: python -m ragpipe {shlex.join(argv)}"), file=sys.stderr)
+        return code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BaseException as error:
+        if isinstance(error, SystemExit | GeneratorExit):
+            raise
+        return report(error).code
+
+
+def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunConfig:
+    """The checked configuration that the words of a command line describe; nothing is run. Raises ConfigError."""
+    from ragpipe.composition import PRIMARY, Composer, refused
+
+    with Composer(config_dir) as composer:
+        words = composer.words(overrides, sweep=False)
+        job = partial(_checked, texts=words.texts)
+        try:
+            done = composer.hydra.run(
+                PRIMARY, task_function=job, overrides=words.overrides, with_log_configuration=False
+            )
+            _, checked = done.return_value
+        except Exception as error:
+            if not isinstance(error, RagpipeError) and refused(error):
+                raise composer.problems(error) from error
+            raise
+    return checked  # type: ignore[no-any-return]
+
+
+def run_overrides(overrides: Sequence[str], *, config_dir: str | None = None) -> Path:
+    """One evaluation from Python, in this process; returns its folder. Raises whatever stopped it.
+
+    Judgements that failed stop nothing: they stand in the results, with the coverage beside every mean.
+    """
+    from ragpipe.config import RunConfig
+    from ragpipe.tasks import evaluate
+
+    config = compose(overrides, config_dir=config_dir)
+    if not isinstance(config, RunConfig) or config.task != "evaluate":
+        raise ConfigError("ragpipe.run evaluates", [Problem("the overrides", "task", "another task", "task=evaluate")])
+    return evaluate.evaluate(config, console())[1].resolve()
+
+
+def report(error: BaseException) -> Outcome:
+    """Print an error as the user needs it: our own without a traceback, a bug with one."""
+    if isinstance(error, RagpipeError) and error.exit_code != 1 and not _from_interrupt(error):
+        text = str(error)
+    elif _from_interrupt(error):
+        error, text = Interrupted("interrupted"), "interrupted"
+    elif isinstance(error, OSError) and error.filename is not None and not isinstance(error, FileNotFoundError):
+        print(_safe(f"cannot write or read {error.filename}: {error.strerror}"), file=sys.stderr)
+        return Outcome(6, f"{error.filename}: {error.strerror}")
+    else:
+        lines = "".join(traceback.format_exception(error))
+        print(_safe(f"{lines}{BUG}"), file=sys.stderr)
+        return Outcome(1, f"{type(error).__name__}: {error}")
+    print(_safe(text), file=sys.stderr)
+    line, first = text.split("\n")[0], next(iter(getattr(error, "problems", ())), None)
+    return Outcome(getattr(error, "exit_code", 1), f"{line}: {first.key}: {first.found}" if first else line)
+
+
+def _from_interrupt(error: BaseException | None) -> bool:
+    """Whether an interrupt stands behind an error: OmegaConf stumbles over its own cleaning up when one hits it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def console() -> Console:
+    """The terminal, or plain text when there is none; judged text is never markup."""
+    from ragpipe.reports.console import Console
+
+    return Console()
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = _Arguments(prog="ragpipe", add_help=False, allow_abbrev=False)
+    add = parser.add_argument
+    add("overrides", nargs="*")
+    add("-h", "--help", action="store_true")
+    add("--version", action="store_true")
+    add("-m", "--multirun", action="store_true")
+    add("--config-dir", "-cd", metavar="DIR")
+    add("--cfg", "-c", choices=["job", "hydra", "all"])
+    add("--package", "-p")
+    add("--resolve", action="store_true")
+    add("--info", "-i", choices=["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"])
+    add("--shell-completion", "-sc", action="store_true")
+    return parser
+
+
+def _start(args: argparse.Namespace) -> int:
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands us its errors instead of printing them and leaving
+    from ragpipe.composition import PRIMARY, Composer, refused
+
+    _stopped.clear()
+    with Composer(args.config_dir) as composer:
+        try:
+            if args.shell_completion:
+                composer.hydra.shell_completion(config_name=PRIMARY, overrides=args.overrides)
+                return 0
+            words = composer.words(args.overrides, sweep=args.multirun)
+            if args.cfg or args.info:
+                return _show(composer.hydra, args, words.overrides)
+            job = partial(_caught, texts=words.texts, sweep=args.multirun)
+            if args.multirun:
+                return _sweep(composer, job, words.overrides, words.jobs)
+            done = composer.hydra.run(config_name=PRIMARY, task_function=job, overrides=words.overrides)
+            return int(done.return_value.code)
+        except Exception as error:
+            if not isinstance(error, RagpipeError) and refused(error):
+                raise composer.problems(error) from error
+            raise
+
+
+def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
+    """`--cfg` and `--info`; values of secret environment variables that `--resolve` would print are struck out."""
+    from ragpipe.credentials import redact, secrets_of_environment
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        if args.cfg:
+            hydra.show_cfg("ragpipe", overrides, cfg_type=args.cfg, package=args.package, resolve=args.resolve)
+        else:
+            hydra.show_info(args.info, config_name="ragpipe", overrides=overrides)
+    print(redact(out.getvalue(), secrets_of_environment()), end="")
+    return 0
+
+
+def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> int:
+    """All jobs, whatever becomes of one; their count first, a table last, the worst exit code."""
+    from ragpipe.composition import PRIMARY, typed, typed_words
+
+    print(f"sweep: {jobs:,} job{'s' if jobs != 1 else ''}", file=sys.stderr, flush=True)
+    with composer.sweep_folder(overrides):
+        batches = composer.hydra.multirun(PRIMARY, task_function=job, overrides=overrides)
+    from ragpipe.tasks import sweep
+
+    done = [ret for batch in batches for ret in batch] if isinstance(batches, list) else []
+    print(f"\nsweep: {len(done)} of {jobs:,} jobs")
+    codes, ended = [0], []
+    for number, ret in enumerate(done):
+        outcome: Outcome = ret.return_value
+        codes.append(outcome.code)
+        code = outcome.code if outcome.ran else None
+        ended.append(sweep.job(number, typed_words(ret.overrides), code, _safe(outcome.line), outcome.folder))
+        state = "ok" if outcome.code == 0 else f"exit {outcome.code}" if outcome.ran else "not started"
+        print(
+            _safe(f"  {number:>4}  {state:<12} {typed(ret.overrides)}" + (f"   {outcome.line}" if outcome.code else ""))
+        )
+    try:
+        sweep.compare(ended, typed_words(overrides), console())
+    except RagpipeError as error:
+        codes.append(report(error).code)
+    return max(codes, key=lambda code: SEVERITY.index(code) if code in SEVERITY else SEVERITY.index(1))
+
+
+def _caught(config: DictConfig, *, texts: Mapping[str, str], sweep: bool = False) -> Outcome:
+    """One job of a start. Nothing is raised: what is raised inside a job would end a whole sweep."""
+    if _stopped:
+        return Outcome(_stopped[0], "an earlier job was interrupted", ran=False)
+    if sweep:
+        from ragpipe.composition import job_words
+
+        number, words = job_words()
+        print(_safe(f"sweep: job {number}: {words}"), file=sys.stderr, flush=True)
+    shown = console()
+    try:
+        return Outcome(_job(config, shown, texts=texts, sweep=sweep), folder=shown.folder)
+    except BaseException as error:
+        if isinstance(error, GeneratorExit):
+            raise
+        if isinstance(error, SystemExit):
+            return Outcome(error.code if isinstance(error.code, int) else 1, "ended by SystemExit", folder=shown.folder)
+        outcome = replace(report(error), folder=shown.folder)
+        if outcome.code in (130, 143):
+            _stopped.append(outcome.code)
+        return outcome
+
+
+def _job(config: DictConfig, shown: Console, *, texts: Mapping[str, str], sweep: bool) -> int:
+    from ragpipe.store.lazy_pandas import keep_pandas_away
+    from ragpipe.store.lock import waiting
+
+    task, checked = _checked(config, texts=texts)
+    if not getattr(checked, "plugins", ()):  # code of the user's may hand pandas objects to pyarrow
+        keep_pandas_away()
+    logging.basicConfig(level=getattr(checked, "log_level", "warning").upper(), stream=sys.stderr, force=True)
+    wait_s = getattr(checked, "lock_wait_s", None)
+    with waiting(wait_s if wait_s is not None else SWEEP_WAIT_S if sweep else 0):
+        return int(task.run(checked, shown))
+
+
+def _checked(config: DictConfig, *, texts: Mapping[str, str]) -> tuple[Any, Any]:
+    """The task's module and its checked configuration. A task with settings of its own brings its own `validate`."""
+    from ragpipe import config as configuration
+    from ragpipe.composition import provenance, resolved
+
+    origins = provenance(texts)
+    plain = resolved(config, origins)
+    task = importlib.import_module(f"ragpipe.tasks.{configuration.task_name(plain, origins)}")
+    return task, getattr(task, "validate", configuration.validate)(plain, origins)
+
+
+def _safe(text: str) -> str:
+    """Without control characters, which could rewrite the terminal, and without anything that looks like a key."""
+    from ragpipe.credentials import redact, secrets_of_environment
+
+    shown = "".join(c if (c >= " " and c != "\x7f") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+    return redact(shown, secrets_of_environment())
+
+
+class _Steady(io.TextIOBase):
+    """A text stream that cannot end a run: a reader that went away or a letter it cannot show is no reason to stop."""
+
+    def __init__(self, stream: TextIO):
+        self._stream, self._gone = stream, False
+
+    def write(self, text: str) -> int:
+        if not self._gone:
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding or "ascii"
+                self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            except (BrokenPipeError, ValueError, OSError):
+                self._gone = True
+        return len(text)
+
+    def flush(self) -> None:
+        if not self._gone:
+            try:
+                self._stream.flush()
+            except (BrokenPipeError, ValueError, OSError):
+                self._gone = True
+
+    def isatty(self) -> bool:
+        return not self._gone and self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding or "utf-8"
+
+
+@contextlib.contextmanager
+def _steady_streams() -> Iterator[None]:
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stdout, sys.stderr = (_Steady(stream or nowhere) for stream in before)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            sys.stdout, sys.stderr = before

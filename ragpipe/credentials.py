@@ -1,0 +1,83 @@
+"""Recognises values that look like keys or passwords, so that they are refused before anything is written.
+
+Nothing here returns the value itself: what is found is described, never repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("an API key (sk-...)", re.compile(r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_\-]{12,}")),
+    ("an AWS access key", re.compile(r"(?<![A-Z0-9])A[KS]IA[0-9A-Z]{16}(?![0-9A-Z])")),
+    ("a Google API key", re.compile(r"AIza[0-9A-Za-z_\-]{30,}")),
+    ("a GitHub token", re.compile(r"(?<![A-Za-z0-9])(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})")),
+    ("a GitLab token", re.compile(r"(?<![A-Za-z0-9])glpat-[A-Za-z0-9_\-]{16,}")),
+    ("a Hugging Face token", re.compile(r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{20,}")),
+    ("a Slack token", re.compile(r"(?<![A-Za-z0-9])xox[abprs]-[A-Za-z0-9\-]{10,}")),
+    ("a provider's API key", re.compile(r"(?<![A-Za-z0-9])(gsk_|r8_|pplx-|xai-|nvapi-|tvly-|fw_)[A-Za-z0-9_\-]{20,}")),
+    ("a bearer token", re.compile(r"(?i)\bbearer\s+[A-Za-z0-9._\-]{12,}")),
+    ("a JSON web token", re.compile(r"eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.")),
+    ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")),
+    ("a URL with a password in it", re.compile(r"(?i)\b[a-z][a-z0-9+.\-]*://[^\s/@:]*:[^\s/@]+@")),
+    ("a URL with a key in its query", re.compile(r"(?i)[?&](api[_-]?key|key|token|access_token|sig)=[^&\s]{8,}")),
+)
+_SECRET_NAME = re.compile(
+    r"(?i)(^|[._\-])(api[_\-]?key|apikey|access[_\-]?key|secret([_\-]?key)?|password|passwd|token|auth[_\-]?token"
+    r"|access[_\-]?token|authorization|credentials?)$"
+)
+_SECRET_VARIABLE = re.compile(r"(?i)(key|token|secret|password|passwd|credentials?)$")
+_NAMES_A_VARIABLE = re.compile(r"_env($|\.)")  # api_key_env, headers_env.Authorization
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+MEND = "write the *name* of an environment variable (judge.api_key_env=OPENAI_API_KEY) and set that variable"
+
+
+def secrets_of_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Values of the environment variables whose names say that they are secret -> the name.
+
+    Only values that may be a key: 12 characters or more, a digit among them, no path and no sentence.
+    """
+    environ = os.environ if environ is None else environ
+    return {
+        value: name
+        for name, value in environ.items()
+        if len(value) >= 12
+        and _SECRET_VARIABLE.search(name)
+        and re.search(r"\d", value)
+        and not re.search(r"[/\\\s]", value)
+    }
+
+
+def looks_secret(text: str, known: Mapping[str, str] | None = None) -> str | None:
+    """What a text holds that must not be written down (`an API key (sk-...)`), None when nothing.
+
+    `known` are secret values with the names of their variables, as `secrets_of_environment` gives them.
+    """
+    for value, name in (known or {}).items():
+        if value in text:
+            return f"the value of the environment variable {name}"
+    return next((what for what, shape in _SHAPES if shape.search(text)), None)
+
+
+def secret_at(key: str, value: Any, known: Mapping[str, str] | None = None) -> str | None:
+    """As `looks_secret` for a value under a dotted key; the key's own name counts too."""
+    if not isinstance(value, str) or not value or value.startswith("${"):
+        return None
+    if _NAMES_A_VARIABLE.search(key):
+        what = looks_secret(value, known)
+        return what or (None if _ENV_NAME.match(value) else "something that is no name of an environment variable")
+    if _SECRET_NAME.search(key):
+        return "a value under a name that says it is secret"
+    return looks_secret(value, known)
+
+
+def redact(text: str, known: Mapping[str, str] | None = None) -> str:
+    """The text with every known secret and every key-looking part replaced."""
+    for value, name in (known or {}).items():
+        text = text.replace(value, f"<value of {name}>")
+    for _, shape in _SHAPES:
+        text = shape.sub("<not shown>", text)
+    return text
