@@ -1,0 +1,209 @@
+"""The manifest of an index: one row a chunk, in a JSON Lines, JSON, CSV or Parquet file.
+
+    {"doc_id": "a.md", "chunk_id": "a.md#1", "tokens": 212, "doc_type": "markdown", "chunker": "heading-2"}
+    {"doc_id": "a.md", "chunk_id": "a.md#2", "tokens": 9120, "status": "skipped", "reason": "over the context limit"}
+    {"doc_id": "scan.pdf", "doc_type": "pdf"}
+
+A row without `chunk_id` is a document that gave no chunk. `status` is `embedded` (the default) or `skipped`, which needs a
+`reason`. `rel_path`, `chunker`, `embedding` and `index_version` are optional texts. Other names are refused.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragpipe.datasets import formats
+from ragpipe.datasets.faults import Faults, shown
+from ragpipe.digest import sha256_file
+from ragpipe.schema.index import ChunkTokens, Coverage, IndexCoverage, MissingGold
+from ragpipe.schema.sample import Sample
+
+LISTED = 100  # documents named, each with as many samples
+_VERSIONS = ("chunker", "embedding", "index_version")
+
+
+class Row(BaseModel):
+    """One row of a manifest."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    doc_id: str = Field(min_length=1)
+    chunk_id: str | None = Field(default=None, min_length=1)
+    status: Literal["embedded", "skipped"] = "embedded"
+    reason: str | None = Field(default=None, min_length=1)
+    tokens: int | None = Field(default=None, ge=0)
+    doc_type: str | None = None
+    rel_path: str | None = None
+    chunker: str | None = None
+    embedding: str | None = None
+    index_version: str | None = None
+
+
+@dataclass
+class _Document:
+    doc_type: str | None
+    where: str
+    chunks: set[str] = field(default_factory=set)
+    embedded: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def why_missing(self) -> Literal["no_chunks", "not_embedded"] | None:
+        if self.embedded:
+            return None
+        return "not_embedded" if self.chunks else "no_chunks"
+
+
+class _Read(NamedTuple):
+    """What the file says: documents by id, which of them stand at a path, tokens of chunks, versions as they first appear."""
+
+    documents: dict[str, _Document]
+    paths: dict[str, str]
+    tokens: array[int]
+    versions: dict[str, dict[str, None]]
+
+
+class IndexManifest:
+    """The manifest at `path`, as the user named it; a relative path starts at `base`. Raises DataError when it cannot be read."""
+
+    def __init__(self, path: str, base: Path):
+        self._title = f"the index manifest {path} cannot be used"
+        faults = Faults(self._title)
+        file = formats.data_file(base / path, path, Path(path).name, "auto", ",", faults)
+        faults.raise_all()
+        assert file is not None
+        self._file = file
+
+    @cached_property
+    def digest(self) -> str:
+        return sha256_file(self._file.path)
+
+    def coverage(self, samples: Iterable[Sample]) -> IndexCoverage:
+        """What the manifest says, held against the documents that the samples' labels name. Raises one DataError with all
+        faults of the file."""
+        read = self._read
+        of_type: dict[str, list[_Document]] = {}
+        for document in read.documents.values():
+            if document.doc_type is not None:
+                of_type.setdefault(document.doc_type, []).append(document)
+        missing, gold = _missing_gold(samples, read)
+        return IndexCoverage(
+            chunkers=list(read.versions["chunker"]), embeddings=list(read.versions["embedding"]),
+            index_versions=list(read.versions["index_version"]),
+            overall=_coverage(read.documents.values()),
+            by_doc_type={name: _coverage(some) for name, some in sorted(of_type.items())},
+            tokens=_tokens(read.tokens),
+            without_chunks=[name for name, one in read.documents.items() if not one.chunks][:LISTED],
+            gold_documents=gold, gold_missing_count=len(missing), gold_missing=missing[:LISTED],
+        )  # fmt: skip
+
+    @cached_property
+    def _read(self) -> _Read:
+        faults = Faults(self._title)
+        read = _Read({}, {}, array("q"), {name: {} for name in _VERSIONS})
+        for where, row in self._rows(faults):
+            _add(read, row, where, faults)
+        if not faults and not read.documents:
+            faults.add(self._file.shown, "rows", "no rows", "a row for each chunk, and for each document without one")
+        faults.raise_all()
+        return read
+
+    def _rows(self, faults: Faults) -> Iterator[tuple[str, Row]]:
+        for position, record in formats.rows(self._file, faults):
+            where = formats.place(self._file, position)
+            given = {name: value for name, value in record.items() if value is not None}
+            if self._file.format == "csv":
+                given = {name: _cell(name, text) for name, text in given.items() if text != ""}
+            try:
+                yield where, Row.model_validate(given)
+            except ValidationError as error:
+                for one in error.errors(include_url=False):
+                    key = ".".join(map(str, one["loc"]))
+                    near = get_close_matches(key, Row.model_fields, 1) if one["type"] == "extra_forbidden" else []
+                    known = f"one of {', '.join(Row.model_fields)}" if one["type"] == "extra_forbidden" else one["msg"]
+                    found = "nothing" if one["type"] == "missing" else shown(given.get(key))
+                    faults.add(where, key, found, known, f"did you mean {near[0]!r}?" if near else "")
+
+
+def _cell(name: str, text: str) -> Any:
+    return int(text) if name == "tokens" and text.isascii() and text.isdecimal() and len(text) < 19 else text
+
+
+def _add(read: _Read, row: Row, where: str, faults: Faults) -> None:
+    """A row into what was read, or a fault."""
+    known = read.documents.get(row.doc_id)
+    if (row.status == "skipped") != (row.reason is not None):
+        found = f"{row.status} {'with' if row.reason else 'without'} a reason"
+        faults.add(where, "reason", found, "a reason for every skipped chunk, and for no other")
+    elif row.chunk_id is None and (row.status == "skipped" or row.tokens is not None):
+        faults.add(where, "chunk_id", "nothing, beside what belongs to a chunk", "the id of the chunk")
+    elif row.chunk_id is None and known:
+        faults.add(
+            where, "chunk_id", "nothing", f"one row alone for a document without chunks; it stands at {known.where}"
+        )
+    elif known and (not known.chunks or row.chunk_id in known.chunks):
+        what = "a chunk of a document without chunks" if not known.chunks else f"{row.chunk_id!r} a second time"
+        faults.add(where, "chunk_id", what, f"every chunk once; the document stands at {known.where}")
+    else:
+        document = read.documents.setdefault(row.doc_id, _Document(row.doc_type, where))
+        if row.doc_type != document.doc_type:
+            faults.add(where, "doc_type", repr(row.doc_type), f"{document.doc_type!r}, as at {document.where}")
+        if row.rel_path is not None:
+            read.paths.setdefault(row.rel_path, row.doc_id)
+        for name in _VERSIONS:
+            if (version := getattr(row, name)) is not None:
+                read.versions[name].setdefault(version)
+        if row.chunk_id is not None:
+            document.chunks.add(row.chunk_id)
+            document.embedded += row.status == "embedded"
+            document.skipped.update([row.reason] if row.reason else [])
+        if row.tokens is not None:
+            read.tokens.append(row.tokens)
+
+
+def _coverage(documents: Iterable[_Document]) -> Coverage:
+    given = list(documents)
+    skipped: Counter[str] = Counter()
+    for one in given:
+        skipped.update(one.skipped)
+    empty, embedded = sum(not one.chunks for one in given), sum(one.embedded for one in given)
+    attempted = sum(len(one.chunks) for one in given)
+    return Coverage(
+        documents=len(given), documents_without_chunks=empty,
+        documents_not_embedded=sum(one.why_missing == "not_embedded" for one in given),
+        no_chunks_rate=empty / len(given) if given else None,
+        chunks_attempted=attempted, chunks_embedded=embedded, chunks_skipped=skipped.total(),
+        skipped_rate=skipped.total() / attempted if attempted else None, skipped_because=dict(skipped.most_common()),
+    )  # fmt: skip
+
+
+def _tokens(tokens: array[int]) -> ChunkTokens | None:
+    if not tokens:
+        return None
+    p95 = float(np.percentile(np.array(tokens), 95))
+    return ChunkTokens(n=len(tokens), min=min(tokens), mean=sum(tokens) / len(tokens), p95=p95, max=max(tokens))
+
+
+def _missing_gold(samples: Iterable[Sample], read: _Read) -> tuple[list[MissingGold], int]:
+    """The labelled documents that cannot be retrieved, and how many documents are labelled."""
+    named: dict[str, list[str]] = {}
+    for sample in samples:
+        paths = (anchor.rel_path for anchor in sample.anchors or ())
+        for name in dict.fromkeys((*(sample.relevant_docs or ()), *(read.paths.get(path, path) for path in paths))):
+            named.setdefault(name, []).append(sample.id)
+    missing = []
+    for name, ids in named.items():
+        document = read.documents.get(name)
+        if why := document.why_missing if document else "not_in_manifest":
+            missing.append(MissingGold(document=name, why=why, n_samples=len(ids), samples=ids[:LISTED]))
+    return missing, len(named)

@@ -1,0 +1,97 @@
+"""Other files and lists, held in memory by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ragpipe.datasets import formats, json_list
+from ragpipe.datasets.expressions import BadExpression, Expression
+from ragpipe.datasets.faults import Faults, shown
+from ragpipe.datasets.lines import DataFile
+from ragpipe.datasets.settings import Join, key_text
+
+
+def records(
+    files: Sequence[DataFile], inside: Expression | None, faults: Faults
+) -> Iterator[tuple[DataFile, int, dict[str, Any]]]:
+    """(file, line or row, record) of all files in their order. `inside` is the path of the list in a JSON document."""
+    for file in files:
+        if inside is None:
+            found = formats.rows(file, faults)
+        elif file.format != "json":
+            faults.add(
+                file.shown, "records", f"a {file.format} file", "a JSON document, in which the path finds a list"
+            )
+            continue
+        elif (doc := json_list.document(file, faults)) is None:
+            continue
+        else:
+            found = json_list.inside(file, inside, doc, faults)
+        for position, record in found:
+            yield file, position, record
+
+
+class Index:
+    """The records of a join by their key. Without `many` a key may stand once only.
+
+    `asked` and `matched` count the look-ups: a join that matches nothing at all is a wrong file or a wrong key.
+    """
+
+    def __init__(self, name: str, join: Join, files: Sequence[DataFile], faults: Faults):
+        self.many = join.many
+        self.asked = self.matched = 0
+        self._name, self._join, self._shown = name, join, ", ".join(file.shown for file in files)
+        self._last: str | None = None
+        self._found: dict[str, Any] = {}
+        by, where = Expression(join.by), dict[str, str]()
+        for file, position, record in records(files, Expression(join.records) if join.records else None, faults):
+            place = formats.place(file, position)
+            try:
+                key = join_key(by(record))
+            except BadExpression as error:
+                faults.add(place, f"join.{name}.by ({join.by})", str(error), "a text or a whole number")
+                continue
+            if key is None:
+                faults.add(place, f"join.{name}.by ({join.by})", "null", "a text or a whole number")
+            elif self.many:
+                self._found.setdefault(key, []).append(record)
+            elif key in self._found:
+                mend = f"remove one, or set join.{name}.many to true to get the list"
+                faults.add(place, join.by, f"{shown(key)} a second time", f"once; it stands at {where[key]}", mend)
+            else:
+                self._found[key], where[key] = record, place
+
+    def find(self, key: Any) -> Any:
+        """The match or None; with `many` the list of them, perhaps empty. Raises BadExpression for a key of a wrong type."""
+        text = join_key(key)
+        none: list[Any] | None = [] if self.many else None
+        if text is None:
+            return none
+        found = self._found.get(text, none)
+        self.asked += 1
+        self.matched += found is not none
+        self._last = text
+        return found
+
+    def check(self, faults: Faults) -> None:
+        """A fault when no look-up of a whole reading found anything."""
+        if self.asked and not self.matched:
+            has = f"the file has e.g. {shown(next(iter(self._found)))}" if self._found else "the file has no record"
+            found = f"none of {self.asked} keys is there, e.g. {shown(self._last)}; {has}"
+            expected = f"records whose `{self._join.by}` equals `{self._join.key}`"
+            faults.add(
+                self._shown,
+                f"join.{self._name}",
+                found,
+                expected,
+                "is it the right file, and are these the right names?",
+            )
+
+
+def join_key(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return key_text(value)
+    raise BadExpression(f"a key must be a text or a whole number, found {shown(value)}")

@@ -1,0 +1,250 @@
+"""The `dataset` section: where the data stands and, for any shape but the native one, how a record becomes a case.
+
+    path: FOLDER                       a file or a folder; relative to where the command is started, or package:demo/x.jsonl
+    files: {main: tasks.jsonl, run: run.bm25.trec, corpus: corpus.jsonl}
+    join:                              other files or lists by key
+      run: {file: run, by: query, key: id}
+      hits: {each: run.hits, file: corpus, by: id, key: doc, as: passage}
+    split:                             one text into many
+      passages: {text: source.passages, pattern: 'passage \\d+:'}
+    explode: {response: responses}     one record into one case per element
+    fields:                            fields of Sample and Output, from the record and the names given above
+      id: task_id                      a path expression (JMESPath)
+      method: {const: bm25}
+      answerable: {path: label, map: {ANSWERABLE: true, UNANSWERABLE: false}}
+      chunks: {each: hits, fields: {id: doc, score: score, text: passage.text}}
+      gains: {each: qrels.judged, key: doc, value: relevance}
+      meta: {fields: {topic: topic}}
+
+Joins, splits and explodes are carried out in the order in which they need each other, whatever their order here.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from ragpipe.datasets.expressions import Expression
+from ragpipe.datasets.patterns import compiled
+from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
+from ragpipe.schema.settings import Operational, Settings
+
+Format = Literal["auto", "jsonl", "json", "csv", "parquet", "trec"]
+
+SHORTCUTS = frozenset({"reference", "contexts"})
+SAMPLE_FIELDS = frozenset(Sample.model_fields) | {"reference"}
+OUTPUT_FIELDS = (frozenset(Output.model_fields) - {"sample_id"}) | {"contexts"}
+_INNER: dict[str, frozenset[str]] = {
+    "chunks": frozenset(Chunk.model_fields),
+    "citations": frozenset(Citation.model_fields),
+    "anchors": frozenset(Anchor.model_fields),
+    "history": frozenset(Turn.model_fields),
+    "expected": frozenset(Expected.model_fields),
+}
+
+
+def _compiles(text: str) -> str:
+    Expression(text)
+    return text
+
+
+def _pattern(text: str) -> str:
+    compiled(text)
+    return text
+
+
+PathExpression = Annotated[str, AfterValidator(_compiles)]
+
+
+class FieldMap(Settings):
+    """Where a field's value comes from: a path, a constant, a list built from each element, or an object of fields.
+
+    A bare text is a path. `map` translates the value (each one of a list); a value that is not in it becomes `otherwise`,
+    and is a fault without one. `default` stands where the path gives null. `each` takes a list, or an object as its
+    elements `{key, value}`.
+    """
+
+    path: PathExpression | None = None
+    map: dict[str, Any] | None = None
+    otherwise: Any = None
+    default: Any = None
+    const: Any = None
+    each: PathExpression | None = None
+    fields: dict[str, FieldMap] | None = None
+    key: PathExpression | None = None
+    value: FieldMap | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Only what was given: `const: null` is a source, and the run's config.yaml must read back as the same mapping."""
+        return {name: value for name, value in whole(self).items() if name in self.model_fields_set}
+
+    def identity(self) -> dict[str, Any]:
+        return {name: value for name, value in super().identity().items() if name in self.model_fields_set}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_is_a_path(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str) else value
+
+    @field_validator("map", mode="before")
+    @classmethod
+    def _keys_are_text(cls, value: Any) -> Any:
+        return {key_text(key): item for key, item in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _one_source(self) -> FieldMap:
+        given = self.model_fields_set
+        sources = [name for name in ("path", "const", "each", "fields") if name in given]
+        if sources == ["each", "fields"]:
+            sources = ["each"]
+        if len(sources) != 1:
+            raise ValueError(f"one of `path`, `const`, `each` or `fields` must be given, found {sources or 'none'}")
+        allowed = {
+            "path": {"map", "otherwise", "default"},
+            "const": set(),
+            "each": {"fields", "key", "value", "default"},
+            "fields": set(),
+        }
+        if extra := given - allowed[sources[0]] - set(sources):
+            raise ValueError(f"`{sources[0]}` does not go with {', '.join(f'`{name}`' for name in sorted(extra))}")
+        if "otherwise" in given and self.map is None:
+            raise ValueError("`otherwise` stands beside a `map`: it is for values that are not in it")
+        shape = given & {"fields", "key", "value"}
+        if sources == ["each"] and shape not in ({"fields"}, {"value"}, {"key", "value"}):
+            raise ValueError(
+                "`each` needs `fields` (a list of objects), `value` (a list) or `key` and `value` (an object)"
+            )
+        return self
+
+
+class Join(Settings):
+    """The record of another file, or of another list of the same file, whose `by` equals this record's `key`.
+
+    The match stands in the record under the join's name, null where there is none; with `many` the list of all. With
+    `each` the join is made for every element of a list: the name then holds that list, each element with its match
+    under `as`, and `key` is looked up in the element. `records` is the path of the list within a JSON document.
+    """
+
+    file: str | None = None
+    records: PathExpression | None = None
+    format: Annotated[Format, Operational] = "auto"
+    by: PathExpression
+    key: PathExpression
+    many: bool = False
+    each: PathExpression | None = None
+    into: str | None = Field(default=None, alias="as", min_length=1)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Join:
+        if (self.each is None) != (self.into is None):
+            raise ValueError("`each` and `as` go together: the list, and the name of the match in its elements")
+        if self.file is None and self.records is None:
+            raise ValueError("`file` (one of dataset.files) or `records` (a list of the same document) must be given")
+        return self
+
+
+class Split(Settings):
+    """A text cut at every match of a pattern; the pieces are stripped and empty ones left out.
+
+    The pattern is given one second for a text; a text longer than `max_length` characters is refused.
+    """
+
+    text: PathExpression
+    pattern: Annotated[str, AfterValidator(_pattern)]
+    max_length: int = Field(default=1_000_000, ge=1)
+
+
+class SampleOf(Settings):
+    """`n` samples (with all their methods), the same for a seed whatever else the file holds: by the hash of the id.
+
+    Without a `seed` of its own it takes the run's.
+    """
+
+    n: int = Field(ge=1)
+    seed: int | None = None
+
+    def seeded(self, seed: int) -> SampleOf:
+        """With this seed where it has none of its own."""
+        return self if self.seed is not None else self.model_copy(update={"seed": seed})
+
+
+class DatasetSettings(Settings):
+    """The data set. `path` and the names of the files are no part of a run's identity: the hash of their content is."""
+
+    name: Annotated[str, Operational] = Field(default="dataset", min_length=1)
+    path: Annotated[str, Operational] = Field(min_length=1)
+    files: Annotated[dict[str, str | list[str]], Operational] = Field(default_factory=dict)
+    format: Format = "auto"
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    records: PathExpression | None = None
+    join: dict[str, Join] = Field(default_factory=dict)
+    split: dict[str, Split] = Field(default_factory=dict)
+    explode: dict[str, PathExpression] = Field(default_factory=dict)
+    fields: dict[str, FieldMap] = Field(default_factory=dict)
+    chunk_text: list[str] | None = None
+    filter: PathExpression | None = None
+    sample: SampleOf | None = None
+    limit: int | None = Field(default=None, ge=1)
+
+    @field_validator("fields")
+    @classmethod
+    def _known_fields(cls, fields: dict[str, FieldMap]) -> dict[str, FieldMap]:
+        _refuse_unknown("fields", fields, SAMPLE_FIELDS | OUTPUT_FIELDS)
+        for name, known in _INNER.items():
+            if name in fields and fields[name].fields:
+                _refuse_unknown(f"fields.{name}.fields", fields[name].fields or {}, known)
+        if fields and not {"id", "question"} <= set(fields):
+            missing = ", ".join(sorted({"id", "question"} - set(fields)))
+            raise ValueError(f"a mapping needs `id` and `question`; missing: {missing}")
+        return fields
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DatasetSettings:
+        if not self.fields and (self.join or self.split or self.explode):
+            raise ValueError(
+                "`join`, `split` and `explode` need `fields`: records of the native form are read as they are"
+            )
+        names = [*self.join, *self.split, *self.explode]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"the name {twice[0]!r} is given twice among join, split and explode")
+        self.order()
+        return self
+
+    def order(self) -> list[str]:
+        """Names of joins, splits and explodes, each after those it looks up; otherwise in this order and as written.
+
+        Raises ValueError when names need each other.
+        """
+        needs = {name: Expression(join.each or join.key).roots for name, join in self.join.items()}
+        needs |= {name: Expression(split.text).roots for name, split in self.split.items()}
+        needs |= {name: Expression(path).roots for name, path in self.explode.items()}
+        done: list[str] = []
+        while left := [name for name in needs if name not in done]:
+            free = next((name for name in left if not needs[name] & (set(left) - {name})), None)
+            if free is None:
+                raise ValueError(f"{', '.join(left)} need each other: none of them can be made first")
+            done.append(free)
+        return done
+
+
+def key_text(value: Any) -> str:
+    """A YAML key or a record's value as the text by which maps and joins find it: true, 7 and "7" as `true`, `7`, `7`."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _refuse_unknown(where: str, given: dict[str, FieldMap], known: frozenset[str]) -> None:
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, sorted(known), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}"
+            raise ValueError(f"{where}: {name!r} is no field of a sample or an output{hint}")
