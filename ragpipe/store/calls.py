@@ -1,0 +1,176 @@
+"""The call store: judge replies by the hash of their question, shared by all runs and processes.
+
+`ok` replies are served to every run, permanent failures only to the run that paid for them, transient ones are never
+stored. A key is claimed before it is asked, so that two processes do not ask the same question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from ragpipe.errors import FATAL, TRANSIENT, RagpipeError
+from ragpipe.schema.call import Call
+from ragpipe.store.call_errors import translated
+from ragpipe.store.call_table import CallTable, as_stored, call_of, check_version, row_of, select_calls
+from ragpipe.store.call_worker import Operation, Worker
+from ragpipe.store.files import output_error
+
+Fresh = Literal[True, False, "all"]
+
+
+class CallStore:
+    """Replies by key, for one run.
+
+    `run_id` is the run whose permanent failures are served. A store belongs to no event loop: it may be used from one
+    loop after another. `notices` says what the user should know (no write-ahead log on this file system). Raises
+    OutputError when the file cannot be used, DataError when it is damaged, foreign or of another version; it is
+    never replaced by itself.
+    """
+
+    def __init__(self, path: Path, *, run_id: str, beat_s: float = 5.0, silent_after_s: float = 30.0):
+        path = Path(path).absolute()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise output_error(path.parent, error, "create the folder") from error
+        self.path, self.run_id = path, run_id
+        self._closed = False
+        self._worker = Worker(
+            lambda: CallTable(path, run_id=run_id, silent_after_s=silent_after_s),
+            beat_s=min(beat_s, silent_after_s / 3),
+        )
+        self._worker.open()
+        self.notices: list[str] = list(self._worker.table.notices)
+
+    async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
+        """The stored call that this run may use, or None: then the caller holds the claim and must `put` or `release`.
+
+        A key that another caller is asking for is waited for; the claim of a dead process is taken over. `fresh=True`
+        passes over stored failures (`retry_errors`), `fresh="all"` over stored replies too.
+        """
+        operation = self._operation("take", key, fresh)
+        try:
+            found = await self._done(operation)
+        except asyncio.CancelledError:
+            future = operation.future
+            if (
+                future
+                and future.done()
+                and not future.cancelled()
+                and not future.exception()
+                and future.result() is True
+            ):
+                self._worker.send(Operation("release", key))  # claimed in the moment of the cancelling
+            raise
+        return None if found is True else found
+
+    async def put(self, call: Call) -> Call:
+        """Store a call and free the claim on its key; returns once committed (also when cancelled, it is committed).
+
+        Returns the call as it stands in the store, which is what a replay will see: `run_id` filled in, lone surrogates
+        replaced, and another one altogether when this process was silent for so long that another took the claim over
+        and stored its reply first. A transient or fatal failure only frees the claim.
+        """
+        if call.status in TRANSIENT or call.status in FATAL:
+            await self.release(call.key)
+            return call
+        row = row_of(call, self.run_id)
+        stands: Call | None = await self._done(self._operation("put", call.key, row))
+        return stands or as_stored(call, row)
+
+    async def release(self, key: str) -> None:
+        """Give a claim back without an answer."""
+        await self._done(self._operation("release", key, None))
+
+    def give_up(self, why: RagpipeError) -> None:
+        """Wait no longer for what other processes are asking for: every `take` that would have to wait raises `why`."""
+        if not self._closed:
+            self._worker.send(Operation("give_up", argument=why))
+
+    def close(self) -> None:
+        """Commit what was sent, free the claims of this store, end its thread. A second time does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._worker.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _operation(self, kind: Literal["take", "put", "release"], key: str, argument: Any) -> Operation:
+        return Operation(kind, key, argument, asyncio.get_running_loop())
+
+    async def _done(self, operation: Operation) -> Any:
+        if self._closed or self._worker.broken:
+            raise RagpipeError(f"the call store {self.path} is closed") from self._worker.broken
+        self._worker.send(operation)
+        assert operation.future is not None
+        return await operation.future
+
+
+class StoredCalls:
+    """A call store that is only read, without claims: what a plan looks into. A missing file holds nothing.
+
+    Gives `ok` replies and, with `run_id`, that run's permanent failures. Raises OutputError and DataError as `CallStore`.
+    """
+
+    def __init__(self, path: Path, *, run_id: str | None = None):
+        self.path, self.run_id = Path(path).absolute(), run_id
+        self._db: sqlite3.Connection | None = None
+        if self.path.exists():
+            with translated(self.path):
+                self._db = connect_to_read(self.path)
+                check_version(self.path, self._db, new_is_fine=True)
+
+    def read(self, keys: Iterable[str]) -> dict[str, Call]:
+        """The stored calls among `keys`."""
+        if self._db is None:
+            return {}
+        with translated(self.path):
+            return {row[0]: call_of(row) for row in select_calls(self._db, keys, self.run_id)}
+
+    async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
+        """The stored call, None when there is none; nothing is claimed."""
+        return self.read([key]).get(key)
+
+    async def put(self, call: Call) -> Call:
+        """Nothing is stored."""
+        return call
+
+    async def release(self, key: str) -> None:
+        """Nothing was claimed."""
+
+    def give_up(self, why: RagpipeError) -> None:
+        """Nothing is waited for."""
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def read_calls(path: Path, keys: Iterable[str], *, run_id: str | None = None) -> dict[str, Call]:
+    """The stored calls among `keys`, as `StoredCalls` gives them."""
+    with closing(StoredCalls(path, run_id=run_id)) as stored:
+        return stored.read(keys)
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20)
+    try:
+        db.execute("SELECT 1 FROM sqlite_master").fetchone()
+        return db
+    except sqlite3.OperationalError:
+        db.close()
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise
+    # A folder that cannot be written has no place for SQLite's shared memory; with no log beside it the file is whole.
+    return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)

@@ -1,0 +1,145 @@
+"""A big table in parts: each is written whole once its rows are done, at the end they are joined in order.
+
+So memory is bounded by a part, a resume skips whole parts, and the joined file has the same bytes however often the run
+was interrupted: a part's rows stand in one row group, whatever the memory layout of the table they came in.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ragpipe.errors import DataError, Problem
+from ragpipe.store.files import atomic_open, output_error, sweep_temporaries, sync_folder
+from ragpipe.store.parquet import parquet_writer
+from ragpipe.store.unchanged import open_unless_same
+
+PARTS = ".parts"
+"""Folder that holds the parts of several tables; it goes with the last of them."""
+_NAME = re.compile(r"part-(\d{6,})\.parquet")
+_FORMAT: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+
+
+class Parts:
+    """The parts of one table, in a folder of their own. `notices` says which broken ones were removed.
+
+    All methods read or write files: call them from a thread where an event loop is running.
+    """
+
+    def __init__(self, folder: Path, schema: pa.Schema):
+        self.folder, self.schema = Path(folder), schema
+        self.notices: list[str] = []
+        self._joined = self.folder.with_name(self.folder.name + ".joined")
+        try:
+            if self._joined.is_dir():  # a process died while it removed joined parts
+                shutil.rmtree(self._joined)
+        except OSError as error:
+            raise output_error(self._joined, error, "remove") from error
+        sweep_temporaries(self.folder)
+
+    def path(self, index: int) -> Path:
+        return self.folder / f"part-{index:06d}.parquet"
+
+    def write(self, index: int, table: pa.Table) -> None:
+        """Write part number `index` (from 0). Raises ValueError for a table of another schema, OutputError."""
+        if not table.schema.equals(self.schema):
+            raise ValueError(f"part {index} of {self.folder}: columns {table.schema} are not {self.schema}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise output_error(self.folder, error, "create the folder") from error
+        with atomic_open(self.path(index)) as file, parquet_writer(file, self.schema, **_FORMAT) as writer:
+            _write(writer, table)
+
+    def done(self) -> set[int]:
+        """The numbers of the parts that are there. All are read: a broken one is removed, with a notice."""
+        found = set()
+        for index, path in sorted(self._present().items()):
+            if fault := _fault(path, self.schema):
+                self.discard(index)
+                self.notices.append(f"{path}: a broken part was removed ({fault}); its cases are done again")
+            else:
+                found.add(index)
+        return found
+
+    def discard(self, index: int) -> None:
+        """Remove a part, if it is there."""
+        try:
+            self.path(index).unlink(missing_ok=True)
+        except OSError as error:
+            raise output_error(self.path(index), error, "remove") from error
+
+    def join(self, target: Path) -> None:
+        """Write all parts in order into one file, then remove them. A target that already says the same is left alone.
+
+        Without any part the file has no rows. Raises ValueError when a number is missing, DataError for a broken part,
+        OutputError. Dying in between leaves either all parts or a whole target.
+        """
+        present = self._present()
+        if missing := sorted(set(range(len(present))) - set(present)):
+            raise ValueError(f"{self.folder}: part {missing[0]} of {max(present) + 1} is not done")
+        with open_unless_same(Path(target)) as file, parquet_writer(file, self.schema, **_FORMAT) as writer:
+            for index in range(len(present)):
+                self._copy(present[index], writer)
+        self._remove()
+
+    def _copy(self, path: Path, writer: pq.ParquetWriter) -> None:
+        try:
+            with pq.ParquetFile(path, page_checksum_verification=True) as part:
+                tables = [part.read_row_group(group) for group in range(part.num_row_groups)]
+        except (pa.ArrowException, OSError) as error:
+            mend = "remove it and start again: its cases are done again from the call store"
+            raise DataError(
+                "a part is broken", [Problem(str(path), "file", str(error), "a Parquet part", mend)]
+            ) from error
+        for table in tables:
+            _write(writer, table)
+
+    def _remove(self) -> None:
+        """All parts vanish from under their name at once: half of them would look like an unfinished table."""
+        with suppress(FileNotFoundError):
+            try:
+                os.rename(self.folder, self._joined)
+                sync_folder(self.folder.parent)
+                shutil.rmtree(self._joined)
+                if self.folder.parent.name == PARTS and not os.listdir(self.folder.parent):
+                    os.rmdir(self.folder.parent)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise output_error(self.folder, error, "remove") from error
+
+    def _present(self) -> dict[int, Path]:
+        try:
+            found = ((_NAME.fullmatch(entry.name), entry) for entry in os.scandir(self.folder))
+            return {int(name[1]): Path(entry.path) for name, entry in found if name}
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise output_error(self.folder, error, "read") from error
+
+
+def _write(writer: pq.ParquetWriter, table: pa.Table) -> None:
+    if table.num_rows:
+        writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+
+
+def _fault(path: Path, schema: pa.Schema) -> str | None:
+    try:
+        if path.is_symlink():
+            return "a symbolic link"
+        with pq.ParquetFile(path, page_checksum_verification=True) as part:
+            if not part.schema_arrow.equals(schema):
+                return "other columns"
+            for group in range(part.num_row_groups):
+                part.read_row_group(group)
+    except (pa.ArrowException, OSError) as error:
+        return str(error).split("\n")[0][:200]
+    return None

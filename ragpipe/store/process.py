@@ -1,0 +1,97 @@
+"""Which process is that, and is it still alive: told apart even when a pid is used again."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process by name.
+
+    `mark` is `<boot>.<pid namespace>.<start tick>`: a later process with the same pid, after a reboot or in another
+    container has another one. It is empty where the system does not tell.
+    """
+
+    host: str
+    pid: int
+    mark: str = ""
+
+
+def this_process() -> Process:
+    """The running process (asked again after a fork)."""
+    return _described(os.getpid())
+
+
+@cache
+def _described(pid: int) -> Process:
+    stat = _stat(pid)
+    return Process(socket.gethostname() or "localhost", pid, f"{_place()}.{stat[1]}" if stat else "")
+
+
+def is_alive(process: Process) -> bool | None:
+    """True or False where it can be known from here, None for a process of another host or container."""
+    here = this_process()
+    if process.pid <= 0:
+        return False  # kill(0) and kill(-1) would ask whole groups
+    if process.host != here.host:
+        return None
+    if process.mark and here.mark and process.mark.rsplit(".", 1)[0] != _place():
+        return None  # another boot or container under the same host name: its pids say nothing here
+    if stat := _stat(process.pid):
+        state, tick = stat
+        return state not in "ZX" and (not process.mark or process.mark == f"{_place()}.{tick}")
+    if sys.platform == "win32":  # os.kill(pid, 0) would end it there
+        return None
+    try:
+        os.kill(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def started_at() -> str:
+    """When this process started, UTC, ISO 8601 to the second."""
+    seconds = time.time()
+    try:
+        uptime = float((_PROC / "uptime").read_text().split()[0])
+        ticks = int(_stat(os.getpid())[1])  # type: ignore[index]
+        seconds -= uptime - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, TypeError, ValueError):
+        pass  # not Linux: the time of asking is near enough
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _stat(pid: int) -> tuple[str, str] | None:
+    """(state, start tick) of a process from /proc, None where there is none."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = text[text.rindex(")") + 2 :].split()  # the command before it may hold spaces and brackets
+    return fields[0], fields[19]
+
+
+@cache
+def _place() -> str:
+    """The boot and pid namespace that pids of this process belong to."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()[:8]
+    except OSError:
+        boot = "-"
+    try:
+        namespace = os.stat(_PROC / "self/ns/pid").st_ino
+    except OSError:
+        namespace = 0
+    return f"{boot}.{namespace}"
