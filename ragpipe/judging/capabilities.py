@@ -1,0 +1,56 @@
+"""What providers take: sampling parameters and the first output mode worth trying.
+
+Seen with litellm 1.106.2's own table. What a provider refuses in spite of this table is learnt from its answer to the
+first call (`judging/ladder.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+LOCAL: frozenset[str] = frozenset(
+    {
+        "hosted_vllm",
+        "vllm",
+        "ollama",
+        "ollama_chat",
+        "lm_studio",
+        "llamafile",
+        "llamacpp",
+        "xinference",
+        "custom_openai",
+    }
+)
+"""Providers whose weights stand on the user's own machines."""
+
+OPENAI_COMPATIBLE: frozenset[str] = LOCAL | {"openai", "openai_like", "litellm_proxy"}
+"""Providers whose endpoint speaks OpenAI's chat completions: the direct client can ask them."""
+
+_ALL = frozenset({"temperature", "top_p", "seed"})
+_SEEDLESS = frozenset({"temperature", "top_p"})
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """`sampling`: parameters that are sent and are in the key. `mode`: the first rung of the output ladder."""
+
+    sampling: frozenset[str] = _ALL
+    mode: Literal["json_schema", "json_object", "plain"] = "json_schema"
+
+
+_TABLE = {
+    "anthropic": Capabilities(_SEEDLESS),
+    "bedrock": Capabilities(_SEEDLESS, "plain"),
+    "sagemaker": Capabilities(_SEEDLESS, "plain"),
+    "cohere": Capabilities(_ALL, "json_object"),
+    "huggingface": Capabilities(_ALL, "plain"),
+    "ollama": Capabilities(_ALL, "json_schema"),
+    "deepseek": Capabilities(_SEEDLESS, "json_object"),
+}
+_DEFAULT = Capabilities()
+
+
+def capabilities(provider: str) -> Capabilities:
+    """The row of a provider; everything is assumed of one that is not in the table."""
+    return _TABLE.get(provider, _DEFAULT)

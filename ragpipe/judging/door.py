@@ -1,0 +1,327 @@
+"""The only door to a model.
+
+A metric's question becomes a payload with a content hash; its reply is in the call store under that hash before the
+metric sees it. So running again is resuming: what was answered is read, what is missing is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+
+from ragpipe.digest import sha256
+from ragpipe.errors import Interrupted, JudgeError, OutputError, RagpipeError, Skipped
+from ragpipe.judging.parsing import Unparsable, read_answer
+from ragpipe.judging.question import Question, judge_parts, key_of, key_parts
+from ragpipe.judging.replies import storable
+from ragpipe.judging.vectors import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
+from ragpipe.prompts import Prompt
+from ragpipe.schema.answers import Answer, answer_schema
+from ragpipe.schema.call import Call, Message, Payload
+from ragpipe.schema.sample import CaseKey
+from ragpipe.store.calls import Fresh
+
+A = TypeVar("A", bound=Answer)
+
+_REPAIR = (
+    "Your reply could not be read: {fault}\n"
+    "Answer the same question again, with exactly the content that was asked for and in exactly the form that was asked "
+    "for, and nothing else."
+)
+
+
+class Transport(Protocol):
+    """How a question reaches a model. `slot` bounds the questions under way; it is held until the reply is committed."""
+
+    def slot(self) -> AbstractAsyncContextManager[None]: ...
+    async def ask(self, question: Question) -> Call: ...
+    def stop(self, why: RagpipeError) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Replies(Protocol):
+    """Where replies are looked up and kept, by key (`ragpipe.store.calls.CallStore` says what each does)."""
+
+    async def take(self, key: str, *, fresh: Fresh = False) -> Call | None: ...
+    async def put(self, call: Call) -> Call: ...
+    async def release(self, key: str) -> None: ...
+    def give_up(self, why: RagpipeError) -> None: ...
+
+
+class Embedded(Protocol):
+    """A judge that computes its answers in this process; they are not stored."""
+
+    version: str
+
+    def answer(self, prompt: Prompt, answer: type[A], values: Mapping[str, Any], /) -> A: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a reply: a row of `judge_inputs.parquet`. `answer` names the type that the reply is read as; `prompt` is
+    None where the question was not rendered: a text for the embedder."""
+
+    metric: str
+    step: str
+    turn: str
+    prompt: Prompt | None
+    payload: Payload
+    answer: str
+    call: Call
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Spent:
+    """What this process's door paid for and saved. `asked` counts questions that went to the transport."""
+
+    uses: int = 0
+    asked: int = 0
+    attempts: int = 0
+    failed: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+
+    def add(self, call: Call) -> None:
+        self.asked += 1
+        self.attempts += call.attempts
+        self.failed += call.status != "ok"
+        self.tokens_in += call.tokens_in or 0
+        self.tokens_out += call.tokens_out or 0
+        self.cost_usd += call.cost_usd or 0.0
+        self.unpriced += call.cost_usd is None
+
+
+class Door:
+    """Takes questions from metrics, answers them from the store, an embedded judge or a transport.
+
+    `identity` is what goes into the key; `label` the judge's printable name. With `retry_errors` stored failures and
+    unreadable replies are asked again. `embedder` is the door to what makes vectors, None where nothing does; `prefix` is
+    what such a door puts before every text; `matching` opens the door to an encoder that compares texts token by token.
+    """
+
+    def __init__(
+        self, *, identity: Mapping[str, Any], label: str, transport: Transport | None = None,
+        store: Replies | None = None, embedded: Embedded | None = None, retry_errors: bool = False, repeat: int = 1,
+        embedder: Door | None = None, prefix: str = "",
+    ):  # fmt: skip
+        if (embedded is None) == (transport is None):
+            raise ValueError("a door needs either a transport or an embedded judge")
+        self.label, self.repeat = label, repeat
+        self.embedder, self.prefix = embedder, prefix
+        self.matching: Callable[[Any], Door] | None = None
+        self._matchers: dict[str, Door] = {}
+        self._judge = judge_parts(identity)
+        self.spent = Spent()
+        self._transport, self._store, self._embedded = transport, store, embedded
+        self.retry_errors = retry_errors
+        self._retried: set[str] = set()
+        self._flights: dict[str, asyncio.Future[Call]] = {}
+        self._flying: set[asyncio.Task[Any] | None] = set()
+        self._closed: RagpipeError | None = None
+
+    def stop(self, why: RagpipeError) -> None:
+        """Let nothing new out; what is in flight lands. Later questions that are not in the store raise `why`."""
+        self._closed = self._closed or why
+        if self._transport is not None:
+            self._transport.stop(why)
+        if self._store is not None:
+            self._store.give_up(why)
+        for door in self._beside():
+            door.stop(why)
+
+    async def settle(self) -> None:
+        """Wait until nothing is in flight. A metric that asks several things at once ends with the first that fails,
+        and leaves the others under way: their replies are paid for."""
+        while self._flights:
+            await asyncio.wait(tuple(self._flights.values()))
+        for door in self._beside():
+            await door.settle()
+
+    def cancel(self) -> None:
+        """Give up what is in flight."""
+        for task in tuple(self._flying):
+            if task is not None:
+                task.cancel()
+        for door in self._beside():
+            door.cancel()
+
+    def for_case(self, case: CaseKey, metric: str) -> CaseJudge:
+        """The judge that a metric gets for one case; its `uses` are the record of what it asked."""
+        return CaseJudge(self, case, metric)
+
+    def question(self, payload: Payload, answer: type[Answer], iteration: int, asker: str) -> Question:
+        """Name the payload: the same content by the same judge is the same question."""
+        parts = key_parts(payload, self._judge, iteration, self.repeat)
+        return Question(key_of(parts), payload, answer, self.label, parts, asker)
+
+    def compute(self, question: Question, prompt: Prompt, values: Mapping[str, Any]) -> Call | None:
+        """The embedded judge's reply as a call, `skipped` when it has none; None when the judge is not embedded."""
+        if self._embedded is None:
+            return None
+        status, text, why = "ok", None, None
+        try:
+            text = self._embedded.answer(prompt, question.answer, values).model_dump_json()
+        except Skipped as unknown:
+            status, why = "skipped", unknown.reason
+        return Call(
+            question.key, question.payload.id, self.label, status, text=text, message=why, model=self.label,
+            tokens_in=0, tokens_out=0, tokens_cached=0, cost_usd=0.0, attempts=0, output_mode="computed",
+        )  # fmt: skip
+
+    async def reply(self, question: Question, *, again: bool = False) -> Call:
+        """The reply to a question: one flight per key, from the store where it has one. `again` asks afresh."""
+        flight = self._flights.get(question.key)
+        if flight is None:
+            flight = asyncio.get_running_loop().create_future()
+            self._flights[question.key] = flight
+            self._flying.add(task := asyncio.current_task())
+            try:
+                flight.set_result(await self._fetch(question, again))
+            except BaseException as error:
+                flight.set_exception(error if isinstance(error, Exception) else Interrupted("the run was cancelled"))
+                flight.exception()  # marked as seen: without a second asker nobody else will look at it
+                raise
+            finally:
+                del self._flights[question.key]
+                self._flying.discard(task)
+        return await asyncio.shield(flight)
+
+    async def _fetch(self, question: Question, again: bool) -> Call:
+        if self._store is None or self._transport is None:
+            raise RagpipeError("an embedded judge has nothing to fetch")
+        retry = self.retry_errors and question.key not in self._retried
+        found = await self._store.take(question.key, fresh="all" if again else retry)
+        if found is not None:
+            return found
+        self._retried.add(question.key)
+        try:
+            if self._closed:
+                raise self._closed
+            async with self._transport.slot():
+                if self._closed:
+                    raise self._closed
+                call = replace(await self._transport.ask(question), fields=question.fields)
+                self.spent.add(call)
+                try:
+                    return await self._store.put(call)
+                except OutputError as full:
+                    self.stop(full)  # before this place is free: the next reply would find no room either
+                    raise
+        except BaseException:
+            with suppress(OutputError):  # a claim that stays is freed with its process; what went wrong first counts
+                await self._store.release(question.key)
+            raise
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            await self._transport.close()
+        for door in self._beside():
+            await door.close()
+
+    def matcher(self, encoder: Any) -> Door:
+        """The door to an encoder (its settings), opened once. Raises Skipped (`no_encoder`) where none can be."""
+        if self.matching is None:
+            raise Skipped("no_encoder")
+        name = sha256(encoder.identity_of_embedder())
+        if name not in self._matchers:
+            self._matchers[name] = self.matching(encoder)
+        return self._matchers[name]
+
+    def _beside(self) -> list[Door]:
+        return [*([self.embedder] if self.embedder else []), *self._matchers.values()]
+
+
+@dataclass(slots=True)
+class CaseJudge:
+    """The judge as one metric sees it for one case (`ragpipe.judging.judge.Judge`)."""
+
+    door: Door
+    case: CaseKey
+    metric: str
+    uses: list[Use] = field(default_factory=list)
+
+    async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
+        payload = Payload(prompt.render(**values), answer_schema(answer))
+        question = self._question(payload, answer, prompt)
+        computed = self.door.compute(question, prompt, values)
+        call = computed or await self.door.reply(question)
+        try:
+            return self._read(prompt, "ask", payload, call, answer)
+        except Unparsable as fault:
+            return await self._repair(prompt, payload, call, answer, fault)
+
+    async def embed(self, texts: Sequence[str], /) -> list[Floats]:
+        door = self.door.embedder
+        if door is None:
+            raise Skipped("no_embedder")
+        different = list(dict.fromkeys(texts))
+        tasks = (self._embedded(door, text) for text in different)
+        found = dict(zip(different, await asyncio.gather(*tasks, return_exceptions=True), strict=True))
+        for one in found.values():
+            if isinstance(one, BaseException):
+                raise one
+        return [found[text] for text in texts]  # type: ignore[misc]
+
+    async def match(self, encoder: Any, candidate: str, reference: str, /) -> TokenMatch:
+        door = self.door.matcher(encoder)
+        payload = pair_payload(storable(candidate)[0], storable(reference)[0])
+        question = door.question(payload, TokenMatch, 1, f"{self.case} / {self.metric} / {MATCH}")
+        call = await door.reply(question)
+        try:
+            return self._read(None, "ask", payload, call, TokenMatch)
+        except Unparsable as fault:
+            raise JudgeError("unparsable", f"{MATCH}: {fault}", text=call.text) from fault
+
+    async def _embedded(self, door: Door, text: str) -> Floats:
+        """A vector depends on the text and the model alone: no iteration is in its key, all share the first."""
+        payload = text_payload(storable(door.prefix + text)[0])
+        question = door.question(payload, Vector, 1, f"{self.case} / {self.metric} / {STEP}")
+        call = await door.reply(question)
+        try:
+            values: Floats = self._read(None, "ask", payload, call, Vector).values
+        except Unparsable as fault:
+            raise JudgeError("unparsable", f"{STEP}: {fault}", text=call.text) from fault
+        return values
+
+    async def _repair(self, prompt: Prompt, payload: Payload, bad: Call, answer: type[A], fault: Unparsable) -> A:
+        """At temperature 0 the same question gives the same bad text: say what was wrong with it, once."""
+        messages: list[Message] = [*payload.messages]
+        messages.append({"role": "assistant", "content": bad.text or ""})
+        messages.append({"role": "user", "content": _REPAIR.format(fault=fault)})
+        second = Payload(tuple(messages), payload.schema)
+        question = self._question(second, answer, prompt)
+        for again in (False, True) if self.door.retry_errors else (False,):
+            call = await self.door.reply(question, again=again)
+            try:
+                return self._read(prompt, "repair", second, call, answer)
+            except Unparsable as still:
+                fault = still
+        raise JudgeError("unparsable", f"{prompt.step}: {fault} (also after one repair)", text=call.text) from fault
+
+    def _question(self, payload: Payload, answer: type[Answer], prompt: Prompt) -> Question:
+        return self.door.question(payload, answer, self.case.iteration, f"{self.case} / {self.metric} / {prompt.step}")
+
+    def _read(self, prompt: Prompt | None, turn: str, payload: Payload, call: Call, answer: type[A]) -> A:
+        self.door.spent.uses += 1
+        flags: tuple[str, ...] = ()
+        try:
+            if call.status == "skipped":
+                raise Skipped(call.message or "the judge cannot answer")
+            if call.status != "ok":
+                raise JudgeError(call.status, call.message or "the judge gave no answer", text=call.text)  # type: ignore[arg-type]
+            if call.output_mode == "computed":
+                return answer.model_validate_json(call.text or "")
+            found, flags = read_answer(call.text or "", answer)
+            return found
+        except Unparsable:
+            flags = ("unparsable",)
+            raise
+        finally:
+            step = prompt.step if prompt else STEP if answer is Vector else MATCH
+            self.uses.append(Use(self.metric, step, turn, prompt, payload, answer.__name__, call, flags))

@@ -1,0 +1,52 @@
+"""Which chunks hold what a reference answer says: the one kind of relevance that strings can show.
+
+A chunk is useful when some statement of the reference reaches the threshold of overlap with that chunk alone, and the chunk
+has at least one of the words that the statement adds to the question. What contradicts a claim elsewhere (another number,
+another name) is not held against it here: the chunk still speaks of what was asked. Sharing words with the question alone is
+no sign of an answer, so without a reference nothing is said (`docs/evidence.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ragpipe.errors import Skipped
+from ragpipe.judging.evidence.claims import claims_of, without_citations
+from ragpipe.judging.evidence.findings import Finding, find
+from ragpipe.judging.evidence.settings import EvidenceSettings
+from ragpipe.judging.evidence.signals import pool_of
+from ragpipe.judging.evidence.words import read
+from ragpipe.schema.answers import ChunkGrade, ChunkGrades
+
+
+def useful_chunks(question: str, reference: str, chunks: Sequence[str], settings: EvidenceSettings) -> ChunkGrades:
+    """A grade for each chunk, in order; `relevance` is 100 x the best overlap of a statement of the reference.
+
+    Raises Skipped (`no_factual_claims`) when the reference states nothing.
+    """
+    statements = claims_of(reference)
+    if not statements:
+        raise Skipped("no_factual_claims")
+    asked = frozenset(read(question).content)
+    return ChunkGrades(verdicts=[_grade(i, statements, asked, chunk, settings) for i, chunk in enumerate(chunks, 1)])
+
+
+def _grade(
+    index: int, statements: Sequence[str], asked: frozenset[str], chunk: str, settings: EvidenceSettings
+) -> ChunkGrade:
+    pool = pool_of((chunk,))
+    told = [finding for finding in find(statements, pool, settings) if _tells(finding, asked, pool.stems)]
+    best = max(told, key=lambda finding: finding.overlap, default=None)
+    if best is None:
+        return ChunkGrade(
+            index=index, reason="no word that the reference adds to the question", relevance=0, relevant=False
+        )
+    reason = f"overlap {best.overlap:.2f} of {settings.threshold:.2f} needed with {best.claim[:200]!r}"
+    relevant = best.overlap >= settings.threshold
+    return ChunkGrade(index=index, reason=reason, relevance=round(100 * best.overlap, 2), relevant=relevant)
+
+
+def _tells(finding: Finding, asked: frozenset[str], stems: frozenset[str]) -> bool:
+    """Whether the chunk has a word that the statement adds to the question; true when it adds none."""
+    added = frozenset(read(without_citations(finding.claim)).content) - asked
+    return not added or bool(added & stems)

@@ -1,0 +1,114 @@
+"""The form in which an answer is asked for: json_schema where the provider takes it, else json_object, else plain.
+
+The first call settles it, and every later call of the judge uses what was learnt. None of it is in a question's key: the
+logical question is the same in every form.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ragpipe.judging.capabilities import capabilities
+from ragpipe.judging.clients.base import Fault
+from ragpipe.judging.question import Question
+from ragpipe.judging.settings import JudgeSettings, OutputMode
+from ragpipe.schema.call import Message
+
+_RUNGS: tuple[OutputMode, ...] = ("json_schema", "json_object", "plain")
+_ASKED = "\n\nReply with one JSON object that is valid against this JSON schema, and with nothing else:\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How one request is put: its output mode and the name under which the token limit goes."""
+
+    mode: OutputMode
+    limit: str
+
+
+class Ladder:
+    """What one judge was found to take."""
+
+    def __init__(self, settings: JudgeSettings):
+        self._settings = settings
+        fixed = settings.output_mode
+        self._auto = fixed == "auto"
+        self._mode: OutputMode = capabilities(settings.provider).mode if fixed == "auto" else fixed
+        self._limit = "max_tokens"
+        self._sampling = settings.sampling()
+        self._forms: dict[str, dict[str, Any]] = {}
+
+    def shape(self, question: Question) -> Shape:
+        return Shape("plain" if question.answer.form == "text" else self._mode, self._limit)
+
+    def sent(self, shape: Shape) -> dict[str, Any]:
+        """The parameters that go over the wire beside the messages."""
+        limit = self._settings.max_tokens
+        return self._sampling if limit is None else {**self._sampling, shape.limit: limit}
+
+    def body(self, question: Question, shape: Shape) -> dict[str, Any]:
+        """The request without its model."""
+        messages = list(question.payload.messages)
+        form: dict[str, Any] = {}
+        if question.answer.form == "json":
+            schema = question.payload.schema
+            if shape.mode == "json_schema":
+                form = self._strict(question)
+            else:
+                messages = _with_schema(messages, schema)
+                form = {"response_format": {"type": "json_object"}} if shape.mode == "json_object" else {}
+        return {"messages": messages, **self.sent(shape), **form}
+
+    def _strict(self, question: Question) -> dict[str, Any]:
+        """The response format of an answer's schema, built once."""
+        name = question.payload.parts["schema"]
+        form = self._forms.get(name)
+        if form is None:
+            named = {"name": "answer", "strict": True, "schema": wire_schema(question.payload.schema)}
+            form = {"response_format": {"type": "json_schema", "json_schema": named}}
+            self._forms[name] = form
+        return form
+
+    def learn(self, fault: Fault, shape: Shape) -> bool:
+        """Whether the question should go again at once, in another shape, because this one was refused."""
+        if fault.refuses == "response_format" and self._auto and shape.mode != "plain":
+            if self._mode == shape.mode:  # otherwise another call has learnt it already
+                self._mode = _RUNGS[_RUNGS.index(shape.mode) + 1]
+            return True
+        if fault.refuses == "max_tokens" and shape.limit == "max_tokens" and self._settings.max_tokens is not None:
+            self._limit = "max_completion_tokens"
+            return True
+        return False
+
+    def mend(self, fault: Fault) -> str | None:
+        """What the user must set when a parameter is refused for good; None when no parameter of ours was."""
+        name = fault.refuses
+        if name == "response_format":
+            return None if self._auto else "judge.output_mode: auto"
+        if name in self._sampling or (name == "max_tokens" and self._settings.max_tokens is not None):
+            return f"judge.{name}: null (it is then not sent, and that is part of the judge's identity)"
+        return None
+
+
+def wire_schema(node: Any) -> Any:
+    """An answer's schema as strict modes want it: every key required, no others allowed, no defaults."""
+    if isinstance(node, list):
+        return [wire_schema(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    found = {
+        key: {name: wire_schema(item) for name, item in value.items()} if key == "properties" else wire_schema(value)
+        for key, value in node.items()
+        if key != "default"
+    }
+    if isinstance(node.get("properties"), dict):
+        found |= {"required": list(node["properties"]), "additionalProperties": False}
+    return found
+
+
+def _with_schema(messages: list[Message], schema: dict[str, Any]) -> list[Message]:
+    """The messages with the schema at the end of the last one, so that their beginnings stay shared."""
+    last, text = messages[-1], json.dumps(schema, ensure_ascii=False)  # its order is the order of the reply's keys
+    return [*messages[:-1], {**last, "content": last["content"] + _ASKED + text}]

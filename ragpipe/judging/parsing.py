@@ -1,0 +1,89 @@
+"""From the text of a reply to a typed answer, strictly.
+
+The reply is one JSON object, perhaps in a code fence or between prose, or the answer's documented plain-text form. What
+stands in it is never guessed: NaN, infinities, duplicate keys, two different objects, a missing key or a number out of
+range make the reply unparsable. A malformed object is mended by json-repair last, and flagged.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from ragpipe.judging.strict_json import MAX_CHARACTERS, Unparsable, find_object
+from ragpipe.schema.answers import Answer
+
+__all__ = ["Unparsable", "read_answer"]
+
+A = TypeVar("A", bound=Answer)
+
+_FENCED = re.compile(r"\A```[\w-]*[ \t]*\n(.*?)(?:\n?```)?\Z", re.S)
+_THINKING = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.S)
+
+
+def read_answer(text: str, answer: type[A]) -> tuple[A, tuple[str, ...]]:
+    """The answer in a reply, and flags: `json_repaired`, `text_form` (a JSON type that came as text), `thinking_removed`.
+
+    Raises Unparsable.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise Unparsable(f"the reply has {len(text):,} characters; more than {MAX_CHARACTERS:,} are not read")
+    text = text.lstrip("\ufeff")
+    thought = _THINKING.match(text)
+    flags = ("thinking_removed",) if thought else ()
+    text = (text[thought.end() :] if thought else text).strip().lstrip("\ufeff")
+    if answer.form == "text":
+        return _from_text(text, answer), flags
+    found, how = find_object(text)
+    if found is None:
+        return _other_form(text, answer), (*flags, "text_form")
+    try:
+        return answer.model_validate(found), (*flags, *how)
+    except ValidationError as error:
+        raise Unparsable(_told(error, found)) from error
+
+
+def _from_text(text: str, answer: type[A]) -> A:
+    try:
+        return answer.from_text(text)
+    except ValidationError as error:
+        raise Unparsable(_told(error, {})) from error
+    except (ValueError, OverflowError) as error:
+        raise Unparsable(str(error)) from error
+
+
+def _other_form(text: str, answer: type[A]) -> A:
+    """The text form of a JSON type, for a reply without an object."""
+    fenced = _FENCED.match(text)
+    try:
+        return answer.from_text(fenced[1] if fenced else text)
+    except (ValueError, OverflowError) as error:
+        why = _told(error, {}) if isinstance(error, ValidationError) else str(error)
+        raise Unparsable(f"the reply holds no JSON object ({why}): {text[:80]!r}") from error
+
+
+def _told(error: ValidationError, found: Any) -> str:
+    """The faults of an answer, by key, in one line."""
+    told = []
+    for fault in error.errors(include_url=False)[:5]:
+        where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in fault["loc"]).lstrip(".")
+        if fault["type"] == "missing":
+            there = _at(found, fault["loc"][:-1])
+            keys = f", found the keys {sorted(there)[:12]}" if isinstance(there, dict) else ""
+            told.append(f"the key `{where}` is missing{keys}")
+        else:
+            shown = repr(fault["input"])
+            message = fault["msg"].removeprefix("Value error, ")
+            told.append(f"`{where}`: {message}" + ("" if "found" in message else f", found {shown[:80]}"))
+    return "; ".join(told)
+
+
+def _at(value: Any, path: tuple[int | str, ...]) -> Any:
+    for part in path:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value

@@ -1,0 +1,20 @@
+"""Whether a model's name says which weights answer, or is an alias that a provider may move."""
+
+from __future__ import annotations
+
+import re
+
+_PINS = re.compile(
+    r"""
+      (?<!\d)20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])(?!\d)   # a date: 2024-07-18, 20241022
+    | [@:-]sha256[:-][0-9a-f]{12,64}                                     # a digest: @sha256:..., ollama's sha256-...
+    | @[0-9a-f]{7,64}\b                                                  # a revision: model@1a2b3c4
+    | -(?:0\d\d|\d{4})(?:-(?:preview|it|instruct))?$                     # a dated or numbered build: -0613, -2411, -002
+    """,
+    re.X | re.I,
+)
+
+
+def is_pinned(model: str) -> bool:
+    """True for `gpt-4o-mini-2024-07-18`, `claude-3-5-haiku-20241022`, `gemini-1.5-pro-002`, `m@sha256:...`; not `gpt-4o`."""
+    return bool(_PINS.search(model))

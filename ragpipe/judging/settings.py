@@ -1,0 +1,217 @@
+"""The `judge` section for a language model: which model answers, how it is asked, and how hard it may be pushed."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from ragpipe.judging.capabilities import LOCAL, capabilities
+from ragpipe.judging.pinning import is_pinned
+from ragpipe.judging.secrecy import HIDDEN, has_key_form, hide_secrets, is_variable_name
+from ragpipe.schema.settings import Operational, Settings
+
+OutputMode = Literal["json_schema", "json_object", "plain"]
+_NAMES = frozenset(
+    {"model", "revision", "endpoint", "season"}
+)  # may look random (a commit, a digest) and are no secrets
+
+
+def _finite(value: Any) -> Any:
+    if value is None:
+        raise ValueError("a try without an end would hang the run: give a finite number of seconds, such as 120")
+    return value
+
+
+class Price(Settings):
+    """US dollars per million tokens, for a model whose price the table does not know (or knows wrongly).
+
+    `cached_input` null: cached tokens cost as much as others.
+    """
+
+    input: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    output: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    cached_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+class JudgeSettings(Settings):
+    """A language model as judge.
+
+    Only what changes the text of a reply is in `identity_of_judge()`, and so in the key under which replies are found
+    again; fields marked `Operational` are in no identity at all.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, protected_namespaces=(), hide_input_in_errors=True
+    )
+
+    kind: Annotated[Literal["llm"], Operational] = "llm"
+    # `model` is checked against these three, so they stand before it
+    allow_unpinned: Annotated[bool, Operational] = False
+    revision: str | None = None
+    api_base: Annotated[str | None, Operational] = None
+
+    model: str
+    client: Annotated[Literal["auto", "litellm", "direct"], Operational] = "auto"
+    endpoint: str | None = None
+    api_key_env: Annotated[str | None, Operational] = None
+    season: str = ""
+
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
+    seed: int | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = 2048
+    output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], Operational] = "auto"
+
+    concurrency: Annotated[int, Field(ge=1, le=4096), Operational] = 16
+    rpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, Operational] = None
+    timeout_s: Annotated[
+        float, BeforeValidator(_finite), Field(gt=0, le=86_400, allow_inf_nan=False), Operational
+    ] = 120.0  # fmt: skip
+    retries: Annotated[int, Field(ge=0, le=100), Operational] = 5
+    retry_after_cap_s: Annotated[float, Field(ge=0, allow_inf_nan=False), Operational] = 120.0
+    breaker: Annotated[Annotated[int, Field(ge=1)] | None, Operational] = None
+    max_calls: Annotated[int, Field(ge=1), Operational] = 10_000
+    prices: Annotated[Price | None, Operational] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hide(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        named = {name: text for name, text in data.items() if name in _NAMES and not has_key_form(text)}
+        return {**hide_secrets(data), **named}  # pydantic puts the offending input into its errors
+
+    @field_validator("api_base")
+    @classmethod
+    def _plain_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if value == HIDDEN:
+            raise ValueError("a URL must not hold a user or password: put the key into an environment variable")
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("expected a base URL such as http://127.0.0.1:8000/v1")
+        if parts.query or parts.fragment:
+            raise ValueError("expected a base URL without a query or fragment: keys belong in an environment variable")
+        try:
+            _ = parts.port
+        except ValueError as error:
+            raise ValueError("the port must be a number from 0 to 65535") from error
+        if parts.path.rstrip("/").endswith("/chat/completions"):
+            raise ValueError("leave `/chat/completions` out: ragpipe adds it to the base URL")
+        return value.rstrip("/")
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _variable(cls, value: str | None) -> str | None:
+        if value is not None and (value == HIDDEN or not is_variable_name(value)):
+            raise ValueError(
+                "expected the NAME of an environment variable, such as OPENAI_API_KEY, never the key itself; "
+                "export the key under that name (and revoke it if it was just typed into a file or a shell history)"
+            )
+        return value
+
+    @field_validator("revision", "endpoint", "season")
+    @classmethod
+    def _no_key(cls, value: str | None) -> str | None:
+        if value == HIDDEN:  # it is part of the judge's identity: one text for several would mix up their replies
+            raise ValueError("a name, not a key: put the key into an environment variable (judge.api_key_env)")
+        return value
+
+    @field_validator("revision")
+    @classmethod
+    def _not_blank(cls, value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            raise ValueError("a revision names the weights (a commit, a digest, a file's hash): it cannot be blank")
+        return value
+
+    @field_validator("model")
+    @classmethod
+    def _pinned(cls, value: str, info: ValidationInfo) -> str:
+        provider, slash, name = value.partition("/")
+        if not slash or not provider or not name or value != value.strip():
+            raise ValueError("expected provider/model, such as openai/gpt-4o-mini-2024-07-18 or hosted_vllm/my-model")
+        if {"allow_unpinned", "revision", "api_base"} - set(info.data):
+            return value  # one of them is wrong itself, and is reported
+        revision, local = info.data["revision"], info.data["api_base"] is not None or provider in LOCAL
+        if revision is not None and not local:
+            raise ValueError(
+                f"judge.revision names the weights behind api_base or a local provider, not those of {provider}"
+            )
+        if not (is_pinned(name) or info.data["allow_unpinned"] or revision is not None):
+            how = "set judge.revision to the weights' commit or digest" if local else "name a dated version of it"
+            raise ValueError(
+                f"{name!r} is an alias: what it names can change between two runs. Give a pinned version (a date such "
+                f"as 2024-07-18, @sha256:..., a revision); {how}, or accept the drift with judge.allow_unpinned=true"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.client == "direct" and self.api_base is None and self.provider != "openai":
+            raise ValueError(
+                f"judge.client=direct speaks to OpenAI-compatible endpoints and does not know the address of "
+                f"{self.provider!r}: set judge.api_base, or judge.client=litellm"
+            )
+        return self
+
+    @property
+    def provider(self) -> str:
+        """The part of `model` before the first slash."""
+        return self.model.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The model's name as its provider knows it."""
+        return self.model.partition("/")[2]
+
+    @property
+    def place(self) -> str:
+        """`endpoint`, or host:port/path of `api_base`, or '' for a public provider."""
+        if self.endpoint is not None:
+            return self.endpoint
+        if self.api_base is None:
+            return ""
+        parts = urlsplit(self.api_base)
+        return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}{parts.path}"
+
+    @property
+    def label(self) -> str:
+        """Short printable name: the model, and where it stands when that is not its public provider."""
+        return self.model + (f"@{self.place}" if self.place else "")
+
+    @property
+    def breaker_after(self) -> int:
+        """Failed calls in a row after which the provider counts as dead."""
+        return self.breaker or self.concurrency + 5
+
+    @property
+    def key_variable(self) -> str | None:
+        """The environment variable that holds the key, None when no key is sent (or litellm finds its own)."""
+        if self.api_key_env is None and self.provider == "openai" and self.api_base is None:
+            return "OPENAI_API_KEY"
+        return self.api_key_env
+
+    def api_key(self) -> str | None:
+        """The key itself, read from the environment; it is never stored. None when it is not set."""
+        return (os.environ.get(self.key_variable) or None) if self.key_variable else None
+
+    def sampling(self) -> dict[str, Any]:
+        """The sampling parameters that this provider takes, as they stand in keys and go over the wire."""
+        asked = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed}
+        takes = capabilities(self.provider)
+        return {name: value for name, value in asked.items() if value is not None and name in takes.sampling}
+
+    def identity_of_judge(self) -> dict[str, Any]:
+        """What a reply depends on beside the question: part of every question's key."""
+        found: dict[str, Any] = {
+            "model": self.model, "endpoint": self.place, "sampling": self.sampling(), "season": self.season,
+        }  # fmt: skip
+        return found if self.revision is None else {**found, "revision": self.revision}
+
+    def identity(self) -> dict[str, Any]:
+        """As `Settings.identity`, with the endpoint that is really meant."""
+        return {**super().identity(), "endpoint": self.place}

@@ -1,0 +1,170 @@
+"""Strict JSON, and the one JSON object that stands in a reply.
+
+Limits on size, depth and digits come before any work that grows with them; json-repair is asked last.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from ragpipe.strict_json import BadJson, decoder
+
+MAX_CHARACTERS = 500_000
+MAX_REPAIRED = 100_000  # json-repair is slow on long rubbish
+MAX_DEPTH = 64
+MAX_DIGITS = 100
+MAX_GROUPS = 200  # bracketed parts of one reply that are looked at
+
+
+class Unparsable(ValueError):
+    """The reply holds no valid answer. The message says what is wrong with it, for the user and for the repair turn."""
+
+
+class _Forbidden(Unparsable):
+    """Well-formed, but it holds what no answer may hold; json-repair is not asked."""
+
+
+def _int(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise _Forbidden(f"a number with {len(text):,} digits is not read")
+    return int(text)
+
+
+_DECODER = decoder(strict=False, parse_int=_int)  # models put raw line breaks into strings
+
+
+def loads(text: str) -> Any:
+    """Read JSON: no NaN, infinities, duplicate keys, huge numbers or deep nesting.
+
+    Raises Unparsable for those and json.JSONDecodeError for what is not JSON.
+    """
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        raise _Forbidden(f"the JSON is nested deeper than {MAX_DEPTH} levels")
+    try:
+        return _DECODER.decode(text)
+    except BadJson as error:
+        raise _Forbidden(str(error)) from None
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for _, step in _brackets(text):
+        depth = max(0, depth + step)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+_OPENING = re.compile(r"[\[{]")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.S)
+
+
+def _brackets(text: str, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Positions of brackets outside strings, with +1 for an opening and -1 for a closing one."""
+    for token in _TOKEN.finditer(text, start):
+        if token[0] in "[{":
+            yield token.start(), 1
+        elif token[0] in "]}":
+            yield token.start(), -1
+
+
+def find_object(text: str) -> tuple[Any, tuple[str, ...]]:
+    """The one JSON object of a reply; (None, ()) when it holds none. Raises Unparsable when it holds two different ones."""
+    try:
+        whole = loads(text)
+        if isinstance(whole, dict):
+            return whole, ()
+    except json.JSONDecodeError:
+        pass
+    except RecursionError:
+        raise Unparsable("the JSON is nested too deeply") from None
+    groups, rest = _groups(text)
+    values: list[Any] = []
+    broken: list[str] = []
+    for group in groups:
+        try:
+            value = loads(group)
+        except json.JSONDecodeError:
+            if group.startswith("{") and ":" in group:
+                broken.append(group)
+            continue
+        if (isinstance(value, dict) or any(isinstance(item, dict) for item in value)) and value not in values:
+            values.append(value)
+    if len(values) + len(broken) + (rest is not None and bool(values)) > 1:
+        raise Unparsable("the reply holds more than one JSON object, and they differ: give exactly one")
+    if values:
+        if not isinstance(values[0], dict):
+            raise Unparsable("expected a JSON object, found a list")
+        return values[0], ()
+    damaged = broken[0] if broken else rest
+    return (None, ()) if damaged is None else (_repaired(damaged), ("json_repaired",))
+
+
+def _groups(text: str) -> tuple[list[str], str | None]:
+    """The outermost bracketed parts of a text, and what follows a brace that is never closed.
+
+    A square bracket that is never closed is prose; so is what stands before the first bracket.
+    """
+    found: list[str] = []
+    start = 0
+    for _ in range(MAX_GROUPS):
+        opening = _OPENING.search(text, start)
+        if opening is None:
+            return found, None
+        depth, end = 0, -1
+        for place, step in _brackets(text, opening.start()):
+            depth += step
+            if depth <= 0:
+                end = place + 1
+                break
+        if end < 0:
+            if opening[0] == "{":
+                return found, text[opening.start() :] if ":" in text[opening.start() :] else None
+            start = opening.end()
+            continue
+        found.append(text[opening.start() : end])
+        start = end
+    raise Unparsable(f"the reply holds more than {MAX_GROUPS} bracketed parts")
+
+
+_DIGITS = re.compile(r"\d+")
+_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
+
+
+def _repaired(text: str) -> Any:
+    """A malformed object mended. Raises Unparsable when it cannot be, or when a key of it stands twice."""
+    if len(text) > MAX_REPAIRED or _depth(text) > MAX_DEPTH:
+        raise Unparsable(f"the JSON in the reply is malformed: {text[:80]!r}")
+    import json_repair
+
+    try:
+        value = loads(json_repair.repair_json(text, ensure_ascii=False))
+    except Unparsable:
+        raise
+    except Exception as error:  # whatever json-repair trips over, the reply is to blame
+        raise Unparsable(f"the JSON in the reply is malformed: {text[:80]!r}") from error
+    if not isinstance(value, dict) or not value:
+        raise Unparsable(f"the JSON in the reply is malformed: {text[:80]!r}")
+    _nothing_lost(text, value)
+    return value
+
+
+def _nothing_lost(text: str, value: Any) -> None:
+    """json-repair keeps the last of two equal keys and drops what follows a number (`4 or 5`) without a word: refuse both."""
+    for name, count in _count_keys(value).items():
+        if re.fullmatch(r"\w+", name) and len(re.findall(rf"\b{name}[\"']?\s*:", text)) > count:
+            raise Unparsable(f"the JSON in the reply is malformed, and its key `{name}` stands twice")
+    there = Counter(_DIGITS.findall(_ESCAPE.sub("", text)))
+    lost = there - Counter(_DIGITS.findall(json.dumps(value, ensure_ascii=False)))
+    if lost:
+        raise Unparsable(f"the JSON in the reply is malformed around the number {next(iter(lost))}")
+
+
+def _count_keys(value: Any) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        found += _count_keys(item)
+    return found + Counter(value.keys()) if isinstance(value, dict) else found

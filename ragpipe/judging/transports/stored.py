@@ -1,0 +1,40 @@
+"""The `stored` transport: replies come from the call store alone. No network; a missing reply is an error that says whose."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ragpipe.errors import DataError, Problem, RagpipeError
+from ragpipe.judging.question import Question
+from ragpipe.schema.call import Call
+
+
+class StoredTransport:
+    """Answers every question that the store did not with the failure `missing_reply`, naming case, metric and step.
+
+    With `mend` a missing reply ends the run instead, as a DataError that says how to mend it.
+    """
+
+    def __init__(self, mend: str = ""):
+        self._mend = mend
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        yield
+
+    async def ask(self, question: Question) -> Call:
+        if self._mend:
+            raise DataError("a reply that is needed was never given", [Problem(
+                question.asker, "reply", f"none for this question (key {question.key[:12]})", "a stored reply", self._mend
+            )])  # fmt: skip
+        return Call(
+            question.key, question.payload.id, question.judge, "missing_reply", attempts=0,
+            message=f"no stored reply for {question.asker} (key {question.key[:12]}); transport=live would ask for it",
+        )  # fmt: skip
+
+    def stop(self, why: RagpipeError) -> None:
+        pass  # nothing is ever under way
+
+    async def close(self) -> None:
+        pass

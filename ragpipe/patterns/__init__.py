@@ -1,0 +1,1 @@
+"""Regular expressions from versioned files, run with a time limit: policies and refusals."""

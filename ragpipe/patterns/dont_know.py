@@ -1,0 +1,99 @@
+"""Does an answer say that it does not know? A phrase must open the answer or dominate it, not merely occur in it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from pydantic import Field
+
+from ragpipe.errors import JudgeError
+from ragpipe.patterns.files import read_patterns
+from ragpipe.patterns.limited import MAX_TEXT
+from ragpipe.patterns.sentences import sentences
+from ragpipe.schema.settings import Settings
+
+_WORD = re.compile(r"[^\W_]+(?:['/][^\W_]+)*")
+_TURN = re.compile(r"[,;:]?\s+(?:but|however|although|though|yet|nevertheless)\b,?\s*|;\s+", re.I)
+
+
+class DontKnowPhrases(Settings):
+    """Words of not knowing, read without regard to case.
+
+    `phrases` count as whole words when at most `words_before` words of their clause stand before them, and behind them the
+    clause ends or goes on with one of the words of `followed_by`, or with punctuation: "the author is unknown in the sources", not
+    "the Unknown Soldier". A clause with one admits. `non_answers` are whole answers. `dominates`: the share of the answer's
+    words in admitting clauses from which on it does not know, whatever it begins with.
+    """
+
+    version: str = "own"
+    phrases: list[str] = Field(min_length=1)
+    followed_by: list[str] = Field(default_factory=list)
+    non_answers: list[str] = Field(default_factory=list)
+    short: list[str] = Field(default_factory=list)
+    short_below: int = Field(default=10, ge=0)
+    words_before: int = Field(default=6, ge=0)
+    dominates: float = Field(default=0.8, gt=0, le=1)
+
+
+@lru_cache(maxsize=16)
+def _shipped(name: str) -> DontKnowPhrases:
+    return DontKnowPhrases.model_validate(read_patterns(name))
+
+
+def named_phrases(given: DontKnowPhrases | str) -> DontKnowPhrases:
+    """The phrases of a shipped file, or those written out. Raises ValueError for an unknown name."""
+    return _shipped(given) if isinstance(given, str) else given
+
+
+def admits(answer: str, given: DontKnowPhrases, *, literal: bool = False) -> str | None:
+    """The phrase by which the answer does not know, None when it is a real answer.
+
+    It does not know when it is one of the non-answers; when its first clause admits and the sentence does not turn
+    ("I'm not sure, but it is Paris" answers); or when admitting clauses dominate it. `literal`: when any phrase occurs
+    anywhere, also inside a word, or one of `short` in an answer of less than `short_below` characters. Raises JudgeError
+    (`too_long`) for a text that no pattern is run on.
+    """
+    if len(answer) > MAX_TEXT:
+        raise JudgeError("too_long", f"{len(answer):,} characters; patterns read at most {MAX_TEXT:,}")
+    text = _plain(answer)
+    if literal:
+        short = given.short if len(text) < given.short_below else []
+        return next((phrase for phrase in (*given.phrases, *short) if _plain(phrase) in text), None)
+    words = " ".join(_WORD.findall(text))
+    if words in {" ".join(_WORD.findall(_plain(whole))) for whole in given.non_answers}:
+        return words
+    clauses = [[part for part in _TURN.split(one) if _WORD.search(part)] for one in sentences(text)]
+    found = [[_phrase_in(clause, given) for clause in some] for some in clauses]
+    if found and found[0] and found[0][0] and all(found[0]):
+        return found[0][0]
+    flat = [
+        (len(_WORD.findall(c)), f)
+        for some, fs in zip(clauses, found, strict=True)
+        for c, f in zip(some, fs, strict=True)
+    ]
+    total = sum(count for count, _ in flat)
+    admitted = [(count, phrase) for count, phrase in flat if phrase]
+    if admitted and sum(count for count, _ in admitted) >= given.dominates * total:
+        return admitted[0][1]
+    return None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("\u2019", "'").casefold().split())
+
+
+def _phrase_in(clause: str, given: DontKnowPhrases) -> str | None:
+    """The first phrase that admits in this clause."""
+    for phrase in given.phrases:
+        for found in _compiled(_plain(phrase)).finditer(clause):
+            before, after = _WORD.findall(clause[: found.start()]), clause[found.end() :]
+            following = re.match(r"\s+([^\W_]+)", after)
+            if len(before) <= given.words_before and (following is None or following[1] in given.followed_by):
+                return phrase
+    return None
+
+
+@lru_cache(maxsize=256)
+def _compiled(phrase: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w'-]){re.escape(phrase)}(?![\w'-])")

@@ -1,0 +1,64 @@
+"""What an answer must not say: patterns by policy, each with the rule in words for a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from ragpipe.patterns.files import read_patterns
+from ragpipe.patterns.limited import Search, compiled
+from ragpipe.patterns.sentences import sentences
+from ragpipe.schema.settings import Settings
+
+Severity = Literal["high", "medium", "low"]
+
+
+class Pattern(Settings):
+    """One expression, read without regard to case. A hit does not count in a sentence that `unless` matches too."""
+
+    name: str = Field(min_length=1)
+    pattern: str = Field(min_length=1)
+    unless: str | None = None
+
+    @field_validator("pattern", "unless")
+    @classmethod
+    def _readable(cls, given: str | None) -> str | None:
+        if given is not None:
+            compiled(given)
+        return given
+
+
+class Policy(Settings):
+    """A policy: its name, how bad a violation is, the rule in words (shown to a judge), and its patterns."""
+
+    policy: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    version: str = "own"
+    severity: Severity = "high"
+    rule: str = Field(min_length=1)
+    patterns: list[Pattern] = Field(default_factory=list)
+
+
+def named_policy(given: Policy | str) -> Policy:
+    """The policy of a shipped file, or the one written out. Raises ValueError for an unknown name."""
+    return Policy.model_validate(read_patterns(given)) if isinstance(given, str) else given
+
+
+def violations(text: str, policies: list[Policy]) -> Iterator[dict[str, Any]]:
+    """Every pattern that hits, in the order of the policies, with the sentence it hits as evidence.
+
+    Raises JudgeError naming the policy and pattern that took too long.
+    """
+    pieces, search = sentences(text), Search()
+    for policy in policies:
+        for pattern in policy.patterns:
+            name = f"{policy.policy}.{pattern.name}"
+            for piece in pieces:
+                if not search(pattern.pattern, piece, name):
+                    continue
+                if pattern.unless and search(pattern.unless, piece, f"{name} (unless)"):
+                    continue
+                found = {"policy": policy.policy, "severity": policy.severity, "detection": "pattern"}
+                yield {**found, "pattern": pattern.name, "evidence": piece}
+                break

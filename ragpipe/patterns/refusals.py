@@ -1,0 +1,158 @@
+"""Does an answer decline? Read off the whole answer: a refusal phrase in an answer that goes on to answer is none.
+
+The answer is cut into clauses. Each is one of: declining, an excuse by the end of the training data, an aside (a
+question, an offer, advice to ask elsewhere, what the sources deal with instead), or content. An answer is a refusal when
+something in it declines and nothing in it is content. English only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ragpipe.patterns.files import read_patterns
+from ragpipe.patterns.limited import Search, compiled
+from ragpipe.patterns.sentences import sentences
+from ragpipe.schema.settings import Settings
+
+Kind = Literal["declines", "training_cutoff", "aside", "content"]
+
+_PIECE = re.compile(r"\{([a-z_]+)\}")
+_QUOTED = re.compile(r"“[^“”]{0,400}”|\"[^\"\n]{0,400}\"")
+_MARK = re.compile(r"\[[^\[\]\n]{1,20}\]|【[^】]{1,40}】")
+_CUT = re.compile(
+    r";\s+|\s*[—–]\s+|:\s+(?=\S)"
+    r"|,\s+(?:but|although|though|yet|however)\b,?\s*"
+    r"|\s+but\s+(?=(?:i|it|its|the|they|this|that|these|we|he|she|you|in|here|there|according|based)\b)",
+    re.I,
+)
+_OPENING = re.compile(
+    r"(?:but|however|although|though|yet|and|so|therefore|thus|nevertheless|still|also|as such)\b,?\s*", re.I
+)
+
+
+class RefusalPatterns(Settings):
+    """What declines, by lists of expressions without regard to case. `pieces` are texts that `{name}` stands for in all.
+
+    `leads` are openings that say nothing by themselves and are cut off a clause before it is read; `opens` the words
+    with which a clause may begin at length before it declines, `answers` clauses that are content whatever follows; `reasons` expressions by the reason of a refusal.
+    """
+
+    version: str = "own"
+    pieces: dict[str, str] = Field(default_factory=dict)
+    leads: list[str] = Field(default_factory=list)
+    opens: str = "(?!)"
+    words_before: int = Field(default=8, ge=0)
+    declines: list[str] = Field(min_length=1)
+    answers: list[str] = Field(default_factory=list)
+    training_cutoff: list[str] = Field(default_factory=list)
+    asides: list[str] = Field(default_factory=list)
+    reasons: dict[str, list[str]] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, given: Any) -> Any:
+        """The pieces put in place, so that what a run's identity holds is what is searched for."""
+        if not isinstance(given, dict) or not isinstance(given.get("pieces"), dict):
+            return given
+        pieces = given["pieces"]
+
+        def fill(value: Any) -> Any:
+            if isinstance(value, str):
+                return _PIECE.sub(lambda m: pieces.get(m[1], m[0]), value)
+            if isinstance(value, list):
+                return [fill(item) for item in value]
+            return {name: fill(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+        return {**{name: fill(value) for name, value in given.items()}, "pieces": {}}
+
+    @field_validator("leads", "declines", "answers", "training_cutoff", "asides")
+    @classmethod
+    def _readable(cls, given: list[str]) -> list[str]:
+        for pattern in given:
+            compiled(pattern)
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`refused`: the answer as a whole declines. `training_cutoff`: it speaks of the end of its training data, refused or
+    not. `clauses` says what each part was read as; `reasons` names those that a refusal gives."""
+
+    refused: bool
+    training_cutoff: bool
+    clauses: tuple[tuple[Kind, str], ...]
+    reasons: tuple[str, ...]
+
+
+@lru_cache(maxsize=16)
+def _shipped(name: str) -> RefusalPatterns:
+    return RefusalPatterns.model_validate(read_patterns(name))
+
+
+def named_refusals(given: RefusalPatterns | str) -> RefusalPatterns:
+    """The patterns of a shipped file, or those written out. Raises ValueError for an unknown name."""
+    return _shipped(given) if isinstance(given, str) else given
+
+
+def read_refusal(answer: str, patterns: RefusalPatterns) -> Reading:
+    """Read one answer. Raises JudgeError when a pattern takes too long."""
+    text = answer.strip()
+    if text[:1] in '"“' and text[-1:] in '"”' and not any(c in text[1:-1] for c in '"“”'):
+        text = text[1:-1]
+    text = _MARK.sub("", _QUOTED.sub('""', text.replace("’", "'")))
+    cutoff, search = False, Search()
+    clauses: list[tuple[Kind, str]] = []
+    for clause in (part for sentence in sentences(text) for part in _clauses(sentence)):
+        kind = _kind(clause, patterns, search)
+        cutoff = (
+            cutoff or kind == "training_cutoff" or _any(patterns.training_cutoff, clause, "training_cutoff", search)
+        )
+        clauses.append((kind, clause))
+    kinds = {kind for kind, _ in clauses}
+    refused = bool(kinds & {"declines", "training_cutoff"}) and "content" not in kinds
+    reasons = (
+        tuple(n for n, some in patterns.reasons.items() if _any(some, text, f"reasons.{n}", search)) if refused else ()
+    )
+    return Reading(refused, cutoff, tuple(clauses), reasons)
+
+
+def _clauses(sentence: str) -> list[str]:
+    """The parts of a sentence that could stand alone; the sign that ends the sentence stays with its last part."""
+    parts, start = [], 0
+    for cut in _CUT.finditer(sentence):
+        parts.append(sentence[start : cut.start()] + (":" if cut[0].startswith(":") else ""))
+        start = cut.end()
+    return [part for part in (*parts, sentence[start:]) if any(c.isalnum() for c in part)]
+
+
+def _kind(clause: str, patterns: RefusalPatterns, search: Search) -> Kind:
+    rest = _OPENING.sub("", clause.strip(), count=1) if _OPENING.match(clause.strip()) else clause.strip()
+    for lead in patterns.leads:
+        if found := search(f"^(?:{lead})", rest, "leads"):
+            rest = rest[found.end() :].lstrip(" ,")
+    if not any(c.isalnum() for c in rest):
+        return "training_cutoff" if _any(patterns.training_cutoff, clause, "training_cutoff", search) else "aside"
+    if rest.endswith(("?", ":")):
+        return "aside"
+    if _any(patterns.answers, rest, "answers", search):
+        return "content"
+    for kind, some in (("declines", patterns.declines), ("training_cutoff", patterns.training_cutoff)):
+        for pattern in some:
+            found = search(pattern, rest, kind)
+            if found and not _says_something_before(rest[: found.start()], patterns, search):
+                return kind  # type: ignore[return-value]
+    return "aside" if _any(patterns.asides, rest, "asides", search) else "content"
+
+
+def _says_something_before(text: str, patterns: RefusalPatterns, search: Search) -> bool:
+    """Whether so much stands before the phrase that it is a statement of its own: `PSA over 10 means risk, so I cannot ...`."""
+    return len(text.split()) > patterns.words_before and not search(f"^(?:{patterns.opens})", text, "opens")
+
+
+def _any(some: list[str], text: str, name: str, search: Search) -> bool:
+    return any(search(pattern, text, name) for pattern in some)

@@ -1,0 +1,30 @@
+"""Sentences of an answer, by rules that a reader can check: line ends, list marks, full stops."""
+
+from __future__ import annotations
+
+import re
+
+_BULLET = re.compile(r"\s*(?:[-*•‣◦·>#]+\s+|\(?\d{1,3}[.)]\s+)+")
+_MARKUP = re.compile(r"\*\*|__|`")
+_STOP = re.compile(r"(?<=[.!?])(?:[\"'”’)\]]|\[[^\[\]\n]{1,12}\]){0,3}\s+(?=[^\s\da-z])|(?<=[。！？؟])")
+_SHORT = re.compile(
+    r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|St|No|vs|Inc|Ltd|Co|approx|e\.g|i\.e|cf|Fig|Jan|Feb|Aug|Sept|Oct|Nov|Dec))\.\Z"
+)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences and list items in order, without list marks and emphasis; blank ones are left out.
+
+    A stop after an abbreviation or an initial (`Dr. Who`, `U.S. Government`) ends no sentence.
+    """
+    found: list[str] = []
+    for line in text.split("\n"):
+        mark = _BULLET.match(line)
+        body = _MARKUP.sub("", line[mark.end() :] if mark else line)
+        start = 0
+        for stop in _STOP.finditer(body):
+            if not _SHORT.search(body[max(start, stop.start() - 12) : stop.start()]):
+                found.append(body[start : stop.end()].strip())
+                start = stop.end()
+        found.append(body[start:].strip())
+    return [piece for piece in found if any(c.isalnum() for c in piece)]
