@@ -1,0 +1,84 @@
+"""Is the answer right, wrong, or an admission that the system does not know?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator
+
+from ragpipe.judging.judge import Judge
+from ragpipe.metrics.base import Ask, Need
+from ragpipe.metrics.shared.flags import answer_flags, one_line
+from ragpipe.metrics.shared.judged import Judged, without_a_word
+from ragpipe.patterns.dont_know import DontKnowPhrases, admits, named_phrases
+from ragpipe.patterns.files import pattern_hashes
+from ragpipe.prompts import Prompt
+from ragpipe.schema.gradings import AnswerClass as Class
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+CLASSES = {"CORRECT": "correct_answers", "WRONG": "wrong_answers", "DON'T KNOW": "dont_know_answers"}
+
+
+def _known(given: DontKnowPhrases | str) -> DontKnowPhrases | str:
+    named_phrases(given)
+    return given
+
+
+class AnswerClass(Judged):
+    """`correct_answers`, `wrong_answers` (lower is better), `dont_know_answers` (diagnostic): one of them is 1 for each case,
+    the others 0. Their means are the shares, and mean x `n_ok` in metrics.json is the documents' `correct_answers_count`,
+    `wrong_answers_count` and `dont_know_answers_count`. The class stands in the details of each case.
+
+    Phrases of not knowing come first, without a call: DON'T KNOW when one opens the answer or dominates it
+    (`patterns`, see its file), and for short non-answers ("n/a") and answers without a word. "Unknown" inside a real
+    answer ("the Unknown Soldier") does not count. `literal: true` is the documents' rule in its place: any phrase anywhere
+    in the answer. Otherwise one call, CORRECT or WRONG. `prefix` is put before the names. Needs a reference.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+
+    classify: Prompt
+    patterns: Annotated[DontKnowPhrases | str, AfterValidator(_known)] = "dont_know.v1"
+    literal: bool = False
+    prefix: str = ""
+
+    def files(self) -> Mapping[str, str]:
+        return pattern_hashes([self.patterns])
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        right, wrong, unknown = (f"{self.prefix}{name}" for name in CLASSES.values())
+        return (
+            ScoreSpec(right, binary=True),
+            ScoreSpec(wrong, higher_is_better=False, binary=True),
+            ScoreSpec(unknown, higher_is_better=False, binary=True, diagnostic=True),
+        )
+
+    def admission(self, case: Case) -> str | None:
+        """By what the answer says that it does not know: a phrase, or that it is empty. None for a real answer."""
+        return without_a_word(case.answer) or admits(case.answer, named_phrases(self.patterns), literal=self.literal)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        said = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        return self.shown(self.classify, case, **said)
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        if self.admission(case) is None:
+            yield Ask(self.classify, Class, self.values(case))
+
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        flags = answer_flags(case.answer)
+        phrase = await asyncio.to_thread(self.admission, case)
+        if phrase is not None:
+            return self._scores("DON'T KNOW", phrase, {"phrase": phrase, "detection": "phrase", "flags": flags})
+        reply = await judge(self.classify, Class, **self.values(case))
+        return self._scores(reply.verdict, one_line(reply.reason), {"detection": "judge", "flags": flags})
+
+    def _scores(self, verdict: str, reason: str, details: dict[str, Any]) -> Sequence[Score]:
+        line = f"{verdict}: {reason}" if reason else verdict
+        return [
+            Score(float(verdict == name), spec.name, reason=line, details={"class": verdict, **details})
+            for name, spec in zip(CLASSES, self.scores(), strict=True)
+        ]

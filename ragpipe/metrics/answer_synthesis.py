@@ -1,0 +1,69 @@
+"""Two independent grades from one call: true to the contexts, and explains why the content fits the need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge import Judge
+from ragpipe.metrics.base import Ask, Need
+from ragpipe.metrics.shared.flags import answer_flags, one_line
+from ragpipe.metrics.shared.judged import Judged, without_a_word
+from ragpipe.prompts import Prompt
+from ragpipe.schema.answers import AxisGrade, TwoAxes
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+FAITHFULNESS = {5: "Perfect", 4: "Mostly True", 3: "Mixed", 2: "Mostly False", 1: "Completely False"}
+COMPLETENESS = {5: "Excellent Bridging", 4: "Good Explanation", 3: "Descriptive Only", 2: "Weak", 1: "Fail"}
+
+
+class AnswerSynthesis(Judged):
+    """`answer_faithfulness` and `answer_completeness`, 1 to 5 each, and their mean `synthesis_overall`.
+
+    The axes are judged in one call and independently: an answer can be persuasive and invented, or true and useless.
+    The details carry the rubric's label. An answer without a word is not shown to the judge: it explains nothing
+    (completeness 1), and claims nothing (faithfulness skipped). Needs contexts. `prefix` is put before the three names.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"contexts"})
+
+    grade: Prompt
+    prefix: str = ""
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        names = ("answer_faithfulness", "answer_completeness", "synthesis_overall")
+        return tuple(ScoreSpec(self.prefix + name, 1, 5) for name in names)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        return self.shown(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        if not without_a_word(case.answer):
+            yield Ask(self.grade, TwoAxes, self.values(case))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        true, complete, overall = (spec.name for spec in self.scores())
+        return f"the mean of {true} and {complete}" if score == overall and not details.get("flags") else None
+
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        true, complete, overall = (spec.name for spec in self.scores())
+        if why := without_a_word(case.answer):
+            label = {"label": COMPLETENESS[1], "flags": [why]}
+            return (
+                Score(name=true, status="skipped", reason=why),
+                Score(1.0, complete, reason=why, details=label),
+                Score(1.0, overall, reason=why, details={"flags": [why]}),
+            )
+        reply = await judge(self.grade, TwoAxes, **self.values(case))
+        flags = answer_flags(case.answer)
+        return (
+            _axis(true, reply.faithfulness, FAITHFULNESS, flags),
+            _axis(complete, reply.completeness, COMPLETENESS, flags),
+            Score((reply.faithfulness.score + reply.completeness.score) / 2, overall, details={"flags": flags}),
+        )
+
+
+def _axis(name: str, grade: AxisGrade, labels: dict[int, str], flags: list[str]) -> Score:
+    details = {"label": labels[grade.score], "flags": flags}
+    return Score(grade.score, name, reason=one_line(grade.reason) or None, details=details)

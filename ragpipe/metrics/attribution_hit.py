@@ -1,0 +1,43 @@
+"""Does the answer cite at least one gold item? Computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ragpipe.metrics.base import Computed, Need
+from ragpipe.metrics.shared.cited import cited_chunks
+from ragpipe.metrics.shared.gold import Unit, gold_of
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class AttributionHit(Computed):
+    """1 when a chunk cited by the *answer* matches a gold item, else 0; the same match as in `retrieval`.
+
+    `unit` says which labels come first, `require_snippet` as there. Needs labels and recorded citations (an empty list
+    is a 0); skipped for questions labelled as not answerable and where nothing is relevant.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
+
+    unit: Unit = "document"
+    require_snippet: bool = False
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, binary=True),)
+
+    def absent(self, case: Case) -> str | None:
+        if case.sample.answerable is False:
+            return "not_answerable"
+        return super().absent(case) or (None if gold_of(case.sample, self.unit) else "no_relevant_items")
+
+    def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
+        return [self._one(case) for case in cases]
+
+    def _one(self, case: Case) -> Score:
+        gold = gold_of(case.sample, self.unit, require_snippet=self.require_snippet)
+        cited = cited_chunks(case)
+        matching = [chunk.id for chunk in cited if gold is not None and gold.matched(chunk)]
+        details = {"cited": [chunk.id for chunk in cited], "matching": matching, "gold": gold.names() if gold else []}
+        return Score(float(bool(matching)), details=details)

@@ -1,0 +1,166 @@
+"""What a metric is.
+
+A metric gets one case and a judge and returns scores in their native scale. It knows nothing of caches, retries, rate
+limits, batching, files, thresholds or weights. Its parameters are the fields of the class, checked by pydantic; its
+prompt steps are the fields annotated `Prompt`, filled from `prompts/<folder>/<step>.<version>.jinja`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from ragpipe.judging.judge import Judge
+from ragpipe.prompts import Prompt
+from ragpipe.schema.answers import Answer
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+Need = Literal["answer", "contexts", "reference", "labels", "citations"]
+
+_ABSENT: dict[str, str] = {
+    "answer": "no_answer",
+    "contexts": "no_context_retrieved",
+    "reference": "no_reference_answer",
+    "labels": "no_relevance_labels",
+    "citations": "no_citations_recorded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One kind of question that a metric expects to ask about a case: `times` times with about these values.
+
+    The plan renders it to estimate tokens.
+    """
+
+    prompt: Prompt
+    answer: type[Answer]
+    values: dict[str, Any] = field(default_factory=dict)
+    times: int = 1
+
+
+class Metric(BaseModel):
+    """Base of every metric.
+
+    Class attributes: `needs` are the case fields without which the metric is skipped (empty contexts count as absent
+    only where they are listed); `folder` is the prompt folder, by default the module's name; `borrowed` names the folder
+    of each step whose prompt is another metric's, so that the same question is asked once for both; `version` is raised
+    whenever the same replies would give another value. Field `name` is the key under `metrics:`.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    folder: ClassVar[str] = ""
+    borrowed: ClassVar[Mapping[str, str]] = {}
+    version: ClassVar[int] = 1
+
+    name: str
+
+    @classmethod
+    def prompt_folder(cls, step: str) -> str:
+        """The folder below `prompts/` that holds the templates of a step."""
+        return cls.borrowed.get(step) or cls.folder or cls.__module__.rsplit(".", 1)[1]
+
+    @classmethod
+    def step_names(cls) -> tuple[str, ...]:
+        """Names of all prompt steps, in the order of their fields."""
+        return tuple(name for name, f in cls.model_fields.items() if f.annotation in (Prompt, Prompt | None))
+
+    @classmethod
+    def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
+        """Steps that these parameters do without: `Prompt | None` fields, which are then not loaded and stay None.
+
+        The parameters are those of the YAML, not yet checked.
+        """
+        return frozenset()
+
+    def prompts(self) -> dict[str, Prompt]:
+        """The prompts in use, by step."""
+        found = {step: getattr(self, step) for step in self.step_names()}
+        return {step: prompt for step, prompt in found.items() if prompt is not None}
+
+    def files(self) -> Mapping[str, str]:
+        """Hashes of files, other than prompts, that its values rest on, by name: part of a run's identity."""
+        return {}
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        """The scores it gives, in the order of the tables. By default one, 0..1, under the metric's name."""
+        return (ScoreSpec(self.name),)
+
+    @cached_property
+    def score_names(self) -> tuple[str, ...]:
+        """Names of its scores, in declared order."""
+        return tuple(spec.name for spec in self.scores())
+
+    @property
+    def needed(self) -> frozenset[Need]:
+        """`needs`, and what the parameters add to it."""
+        return self.needs
+
+    def absent(self, case: Case) -> str | None:
+        """Why the metric is skipped for this case, None when it applies."""
+        for need in ("answer", "contexts", "reference", "labels", "citations"):
+            if need in self.needed and not _has(case, need):
+                return _ABSENT[need]
+        return None
+
+    @property
+    def needs_embedder(self) -> bool:
+        """Whether it asks for vectors (`judge.embed`): without an embedder it is skipped, reason `no_embedder`."""
+        return False
+
+    @property
+    def encoder_settings(self) -> Any:
+        """The settings of the encoder that it compares texts with (`judge.match`); None when it has none. A run whose
+        encoder is not installed is refused."""
+        return None
+
+    def embeds(self, case: Case) -> int:
+        """How many texts it expects to ask the embedder about this case, for the plan; at most."""
+        return 0
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        """What it expects to ask about this case, for the plan. An upper estimate where it depends on the replies."""
+        return ()
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        """How the value of one of its scores follows from the score's details, as one line for `task=explain`; None where
+        the value is the judge's own or there is nothing to add up."""
+        return None
+
+    async def measure(self, case: Case, judge: Judge) -> Score | Sequence[Score]:
+        """Measure one case. Only called when `absent(case)` is None."""
+        raise NotImplementedError(f"{type(self).__name__} must define `measure`")
+
+
+class Computed(Metric):
+    """A metric that asks nobody. It gets cases in blocks, so that it may work on arrays; each case stands alone."""
+
+    def compute(self, cases: Sequence[Case]) -> Sequence[Score | Sequence[Score]]:
+        """One entry a case, in order. Cases for which `absent` gives a reason are not among them."""
+        raise NotImplementedError(f"{type(self).__name__} must define `compute`")
+
+
+def _has(case: Case, need: str) -> bool:
+    sample, output = case.sample, case.output
+    if need == "answer":
+        return any(c.isalnum() for c in output.answer)
+    if need == "contexts":
+        return bool(output.chunks)
+    if need == "reference":
+        return bool(case.reference and case.reference.strip())
+    if need == "citations":
+        return output.citations is not None
+    labels = (
+        sample.relevant_docs,
+        sample.relevant_chunks,
+        sample.gains,
+        sample.anchors,
+        sample.required_support_groups,
+    )
+    return any(label is not None for label in labels)

@@ -1,0 +1,23 @@
+"""Does some chunk support the whole answer? A chain over the chunks."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ragpipe.metrics.base import Need
+from ragpipe.metrics.shared.chain import Chain
+from ragpipe.schema.sample import Case
+
+
+class ChunkFaithfulness(Chain):
+    """1 / 0: is the answer, taken alone, supported by at least one chunk?
+
+    The question is not shown, so this only asks whether something was made up. It asks whether *some* chunk supports
+    the *whole* answer: an answer whose parts stand in different chunks can fail; `faithfulness` judges claim by claim.
+    Needs answer and contexts. At most one call a chunk.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
+
+    def information(self, case: Case) -> dict[str, Any]:
+        return {"answer": case.answer}

@@ -1,0 +1,22 @@
+"""Does the answer respond to the question, in line with some chunk? A chain over the chunks."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ragpipe.metrics.base import Need
+from ragpipe.metrics.shared.chain import Chain
+from ragpipe.schema.sample import Case
+
+
+class ChunkRelevancy(Chain):
+    """1 / 0: are question and answer together in line with at least one chunk?
+
+    The same chain as `chunk_faithfulness`, but the judge sees the question too: an answer that is true to the chunks
+    and speaks of something else is a NO. Needs answer and contexts. At most one call a chunk.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
+
+    def information(self, case: Case) -> dict[str, Any]:
+        return {"question": case.question, "answer": case.answer}

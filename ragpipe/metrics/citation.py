@@ -1,0 +1,203 @@
+"""Are the answer's citations there, valid, accurate, and enough?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from ragpipe.judging.judge import Judge
+from ragpipe.metrics.base import Ask, Need
+from ragpipe.metrics.shared.batches import verdicts_for
+from ragpipe.metrics.shared.citing import Cited, citations_of
+from ragpipe.metrics.shared.flags import answer_flags
+from ragpipe.metrics.shared.judged import Judged, both, together
+from ragpipe.metrics.shared.quotes import normalise, occurs
+from ragpipe.metrics.shared.refusing import reading_of
+from ragpipe.patterns.files import pattern_hashes
+from ragpipe.patterns.given import Refusals
+from ragpipe.prompts import Prompt
+from ragpipe.schema.behaviour import CitationVerdict, CitationVerdicts, CitedClaim, CitedClaims
+from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.score import Score, ScoreSpec
+
+Part = Literal["valid", "accuracy", "coverage"]
+PARTS: tuple[Part, ...] = ("valid", "accuracy", "coverage")
+MINIMUM = 0.8
+Item = dict[str, Any]
+
+
+class Citing(Judged):
+    """The questions of `Citation`: does each cited chunk support what cites it, and which claims carry a citation?"""
+
+    support: Prompt
+    coverage: Prompt
+    batch: int = Field(default=20, ge=1)
+
+    def pairs(self, cited: Sequence[Cited]) -> dict[tuple[str, str], tuple[Chunk, str]]:
+        """The different (cited passage, chunk) pairs of the valid citations."""
+        return {(one.chunk.id, one.text): (one.chunk, one.text) for one in cited if one.chunk is not None}
+
+    def support_values(self, case: Case, pairs: Sequence[tuple[Chunk, str]], again: bool = False) -> dict[str, Any]:
+        chunks = list({chunk.id: chunk for chunk, _ in pairs}.values())
+        numbers = {chunk.id: number for number, chunk in enumerate(chunks, 1)}
+        citations = [{"text": text, "source": numbers[chunk.id]} for chunk, text in pairs]
+        return self.shown(self.support, case, {"again": True} if again else {}, sources=chunks, citations=citations)
+
+    def coverage_values(self, case: Case, cited: Sequence[Cited]) -> dict[str, Any]:
+        parts = {"citations": [f"{one.label}: {one.text}" for one in cited]} if case.output.citations else {}
+        return self.shown(self.coverage, case, parts, answer=case.answer)
+
+    async def verdicts(
+        self, case: Case, judge: Judge, cited: Sequence[Cited]
+    ) -> dict[tuple[str, str], CitationVerdict]:
+        """A verdict for each pair of chunk and cited passage, asked for in batches."""
+
+        async def ask(part: list[tuple[Chunk, str]], again: bool) -> list[CitationVerdict]:
+            return (await judge(self.support, CitationVerdicts, **self.support_values(case, part, again))).verdicts
+
+        pairs = self.pairs(cited)
+        items = list(pairs.values())
+        batches = [items[i : i + self.batch] for i in range(0, len(items), self.batch)]
+        found = [v for some in await together(*(verdicts_for(part, ask) for part in batches)) for v in some]
+        return dict(zip(pairs, found, strict=True))
+
+    async def claims(self, case: Case, judge: Judge, cited: Sequence[Cited]) -> list[CitedClaim]:
+        """The answer's claims in order, each once; one that is listed with and without a citation carries one."""
+        reply = await judge(self.coverage, CitedClaims, **self.coverage_values(case, cited))
+        found: dict[str, CitedClaim] = {}
+        for claim in reply.claims:
+            name = claim.claim.strip()
+            if any(c.isalnum() for c in name) and (name not in found or claim.cited):
+                found[name] = claim.model_copy(update={"claim": name})
+        return list(found.values())
+
+
+class Citation(Citing):
+    """0.3 valid + 0.4 accuracy + 0.3 coverage, 0 to 1 each; `weights` changes the mixture without a new question.
+
+    `<name>_valid`: citations that name a retrieved chunk / all. `<name>_accuracy`: citations whose chunk supports the
+    cited passage / all, so that a dangling citation counts against both. `<name>_coverage`: the answer's claims that carry
+    a citation / all (1 without a claim). `<name>_coverage_met`: 1 when coverage reaches the case's
+    `expected.min_citation_coverage`, else `min_coverage`; `scoring.passes_with` makes it a condition of passing.
+
+    Skipped where `expected.requires_citations` is false, and where no citations are recorded (`no_citations_recorded`);
+    with `markers: true` the marks `[n]` of such an answer are read as citations of the chunk of rank n. An empty list
+    where citations are required, or not said not to be, is 0 in all without a call; `refusals: skip` excepts answers that
+    only decline, by `patterns`, where the case does not require citations in so many words. Needs an answer.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+
+    weights: dict[Part, float] = Field(default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3})
+    min_coverage: float = Field(default=MINIMUM, ge=0, le=1)
+    markers: bool = False
+    refusals: Literal["skip", "zero"] = "skip"
+    patterns: Refusals = "refusals.v1"
+
+    @field_validator("weights")
+    @classmethod
+    def _sums_up(cls, value: dict[Part, float]) -> dict[Part, float]:
+        if not all(0 <= w < float("inf") for w in value.values()) or not sum(value.values()) > 0:
+            raise ValueError(f"weights are finite, not negative and not all 0, found {value}")
+        return value
+
+    def files(self) -> Mapping[str, str]:
+        return pattern_hashes([self.patterns])
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        met = ScoreSpec(f"{self.name}_coverage_met", binary=True)
+        return (ScoreSpec(self.name), *(ScoreSpec(f"{self.name}_{part}") for part in PARTS), met)
+
+    def absent(self, case: Case) -> str | None:
+        required = case.sample.expected.requires_citations if case.sample.expected else None
+        if required is False:
+            return "citations_not_required"
+        if case.output.citations is None and not self.markers:
+            return "no_citations_recorded"
+        return super().absent(case)
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        cited = citations_of(case, markers=self.markers) or []
+        if cited:
+            yield Ask(self.coverage, CitedClaims, self.coverage_values(case, cited))
+        if pairs := list(self.pairs(cited).values()):
+            times = -(-len(pairs) // self.batch)
+            yield Ask(self.support, CitationVerdicts, self.support_values(case, pairs[: self.batch]), times)
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        counts = {
+            "valid": ("valid", "citations"),
+            "accuracy": ("accurate", "citations"),
+            "coverage": ("cited", "claims"),
+        }
+        for part, (some, all_) in counts.items():
+            if score == f"{self.name}_{part}" and details.get(all_):
+                return f"{details[some]} {some} / {details[all_]} {all_}"
+        if score == f"{self.name}_coverage_met" and "minimum" in details:
+            return f"coverage {details['coverage']:.4f}, at least {details['minimum']:g} is needed"
+        if score != self.name or "parts" not in details:
+            return None
+        terms = " + ".join(f"{w:g} x {details['parts'][part]:.4f} ({part})" for part, w in self.weights.items())
+        total = sum(self.weights.values())
+        return terms if abs(total - 1) < 1e-9 else f"({terms}) / {total:g}"
+
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        cited = citations_of(case, markers=self.markers) or []
+        if not cited:
+            return await self._uncited(case)
+        claims, found = await both(self.claims(case, judge, cited), self.verdicts(case, judge, cited))
+        rows = [_row(one, found) for one in cited]
+        carried = sum(claim.cited for claim in claims)
+        values: dict[Part, float] = {
+            "valid": sum(row["valid"] for row in rows) / len(rows),
+            "accuracy": sum(row["accurate"] for row in rows) / len(rows),
+            "coverage": carried / len(claims) if claims else 1.0,
+        }
+        return self._scores(case, values, rows, claims)
+
+    async def _uncited(self, case: Case) -> Sequence[Score]:
+        """No citation: 0 in all, or skipped for an answer that only declines."""
+        required = case.sample.expected.requires_citations if case.sample.expected else None
+        names = [spec.name for spec in self.scores()]
+        if self.refusals == "skip" and not required and (await reading_of(case.answer, self.patterns)).refused:
+            return [Score(name=name, status="skipped", reason="refusal_without_citations") for name in names]
+        return [Score(0.0, name, reason="no_citations_provided") for name in names]
+
+    def _scores(
+        self, case: Case, values: dict[Part, float], rows: list[Item], claims: list[CitedClaim]
+    ) -> Sequence[Score]:
+        total = sum(w * values[part] for part, w in self.weights.items()) / sum(self.weights.values())
+        own = case.sample.expected.min_citation_coverage if case.sample.expected else None
+        minimum = self.min_coverage if own is None else own
+        dangling = [row["citation"] for row in rows if not row["valid"]]
+        uncited = [claim.claim for claim in claims if not claim.cited]
+        flags = [*answer_flags(case.answer), *(["dangling_citations"] if dangling else [])]
+        flags += ["evidence_not_found"] if any(row.get("evidence_found") is False for row in rows) else []
+        details = {"parts": values, "citations": rows, "dangling": dangling, "uncited_claims": uncited, "flags": flags}
+        reason = (
+            f"{len(dangling)} dangling, {len(uncited)} of {len(claims)} claims uncited"
+            if claims
+            else "no_factual_claims"
+        )
+        counts = {"valid": {"valid": len(rows) - len(dangling), "citations": len(rows)},
+                  "accuracy": {"accurate": sum(row["accurate"] for row in rows), "citations": len(rows)},
+                  "coverage": {"cited": len(claims) - len(uncited), "claims": len(claims), "uncited_claims": uncited}}  # fmt: skip
+        met = {"coverage": values["coverage"], "minimum": minimum}
+        return (
+            Score(min(total, 1.0), self.name, reason=reason, details=details),
+            *(Score(values[part], f"{self.name}_{part}", details=counts[part]) for part in PARTS),
+            Score(float(values["coverage"] >= minimum), f"{self.name}_coverage_met", details=met),
+        )
+
+
+def _row(one: Cited, verdicts: Mapping[tuple[str, str], CitationVerdict]) -> Item:
+    row: Item = {"citation": one.label, "chunk": one.named, "text": one.text, "valid": one.chunk is not None}
+    if one.chunk is None:
+        return {**row, "accurate": False, "reason": "no retrieved chunk has this id"}
+    verdict = verdicts[one.chunk.id, one.text]
+    row |= {"accurate": verdict.accurate, "evidence": verdict.evidence, "reason": verdict.reason}
+    if verdict.accurate:
+        row["evidence_found"] = occurs(verdict.evidence, [normalise(one.chunk.text)])
+    return row

@@ -1,0 +1,51 @@
+"""Share of the reference answer's statements that the retrieved contexts hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge import Judge
+from ragpipe.metrics.base import Ask, Need
+from ragpipe.metrics.shared.claims import ClaimCheck, claim_details, share_of_claims
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+TOP = 100
+
+
+class ContextRecall(ClaimCheck):
+    """Attributed statements / statements of the reference answer, 0 to 100: could the answer have been complete?
+
+    `extract` lists the statements of the first reference answer, `verify` attributes each to the contexts, `batch`
+    statements a call; `steps: combined` does both in one call. The details name the chunks in which the evidence of each
+    attributed statement occurs; evidence that occurs nowhere is flagged `evidence_not_found`, counted, and changes
+    nothing. The generated answer plays no part. A reference without a statement ("not in the documents") is 100,
+    `no_statements`; no contexts is 0, `no_context_retrieved`, without a call. Needs a reference. Source: RAGAS context
+    recall.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, 0, TOP),)
+
+    def text_of(self, case: Case) -> dict[str, str]:
+        return {"reference": case.reference or ""}
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        return super().asks(case) if case.contexts else ()
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        share = share_of_claims(details)
+        return f"{TOP} x {share}" if share else None
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        found = await self.checked(case, judge) if case.contexts else []
+        details = claim_details(found, case, [])
+        if not case.contexts:
+            return Score(0, reason="no_context_retrieved", details=details)
+        if not found:
+            return Score(TOP, reason="no_statements", details=details)
+        reason = f"{details['supported']} of {len(found)} statements are in the contexts"
+        return Score(TOP * details["supported"] / len(found), reason=reason, details=details)

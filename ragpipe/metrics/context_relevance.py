@@ -1,0 +1,64 @@
+"""Do the retrieved contexts give what the question needs? 0 to 1, in one call with a verdict for each chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ragpipe.judging.judge import Judge
+from ragpipe.metrics.base import Ask
+from ragpipe.metrics.shared.batches import verdicts_for
+from ragpipe.metrics.shared.flags import one_line
+from ragpipe.metrics.shared.judged import Judged
+from ragpipe.prompts import Prompt
+from ragpipe.schema.answers import ChunkVerdict
+from ragpipe.schema.answers import ContextRelevance as Grade
+from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.score import Score
+
+
+class ContextRelevance(Judged):
+    """How far the contexts together give what the question needs: 1 everything, 0 nothing. The judge's overall grade.
+
+    The same call gives each chunk a verdict, relevant or not; the details hold them, with relevant / total. A grade that
+    contradicts them (0 with a relevant chunk, more than 0 without one) is flagged `grade_contradicts_verdicts`. Chunks
+    whose verdict is missing or repeated are asked about again; the grade is that of the last reply that judged all of
+    them. The answer plays no part. No contexts: 0, `no_context_retrieved`, without a call: that nothing was found is the
+    finding. Needs no reference.
+    """
+
+    grade: Prompt
+
+    def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
+        parts = {"again": True} if again else {}
+        return self.shown(self.grade, case, parts, contexts=chunks, question=case.question)
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        if case.contexts:
+            yield Ask(self.grade, Grade, self.values(case, case.contexts))
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if not case.contexts:
+            return Score(0.0, reason="no_context_retrieved", details=_details([], []))
+        whole: list[Grade] = []
+
+        async def ask(chunks: list[Chunk], again: bool) -> list[ChunkVerdict]:
+            reply = await judge(self.grade, Grade, **self.values(case, chunks, again))
+            if len(chunks) == len(case.contexts):
+                whole.append(reply)
+            return reply.verdicts
+
+        verdicts = await verdicts_for(case.contexts, ask)
+        found = whole[-1]
+        details = _details(case.contexts, verdicts)
+        if (found.score > 0) != (details["relevant"] > 0):
+            details["flags"].append("grade_contradicts_verdicts")
+        return Score(found.score, reason=one_line(found.reason) or None, details=details)
+
+
+def _details(chunks: Sequence[Chunk], verdicts: Sequence[ChunkVerdict]) -> dict[str, Any]:
+    rows = [
+        {"chunk": chunk.id, "rank": chunk.rank, "relevant": verdict.relevant, "reason": verdict.reason}
+        for chunk, verdict in zip(chunks, verdicts, strict=True)
+    ]
+    return {"chunks": rows, "relevant": sum(v.relevant for v in verdicts), "total": len(rows), "flags": []}

@@ -1,0 +1,51 @@
+"""Do the contexts suffice to answer the question? A verdict of its own, whatever the system made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ragpipe.judging.judge import Judge
+from ragpipe.metrics.base import Ask
+from ragpipe.metrics.shared.flags import one_line
+from ragpipe.metrics.shared.judged import Judged
+from ragpipe.prompts import Prompt
+from ragpipe.schema.gradings import Sufficiency
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score
+
+VALUES = {"sufficient": 1.0, "partial": 0.5, "insufficient": 0.0}
+
+
+class ContextSufficiency(Judged):
+    """1 when the contexts together hold what a full and definite answer needs, 0.5 when they answer a part, else 0.
+
+    One call; neither the answer nor the reference is shown. The details name what is missing. Set beside the answer's
+    quality it parts the two ways to fail: wrong on sufficient contexts (generator), answered on insufficient ones (should
+    have declined). A verdict `sufficient` with something missing is flagged `verdict_contradicts_findings`. No contexts are
+    0, `no_context_retrieved`, without a call. Needs no reference. Source: Sufficient Context (Joren et al., arXiv 2411.06037).
+    """
+
+    judge: Prompt
+
+    def values(self, case: Case) -> dict[str, Any]:
+        return self.shown(self.judge, case, contexts=case.contexts, question=case.question)
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        if case.contexts:
+            yield Ask(self.judge, Sufficiency, self.values(case))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        verdict = details.get("verdict")
+        return f"{verdict} counts {VALUES[verdict]:g}" if verdict in VALUES else None
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if not case.contexts:
+            details: dict[str, Any] = {"verdict": "insufficient", "missing": [], "flags": []}
+            return Score(0.0, reason="no_context_retrieved", details=details)
+        reply = await judge(self.judge, Sufficiency, **self.values(case))
+        missing = [one.strip() for one in reply.missing if one.strip()]
+        flags = ["verdict_contradicts_findings"] if missing and reply.verdict == "sufficient" else []
+        details = {"verdict": reply.verdict, "missing": missing, "flags": flags}
+        reason = one_line(f"{reply.verdict}: {reply.reason}" if reply.reason else reply.verdict)
+        return Score(VALUES[reply.verdict], reason=reason, details=details)

@@ -1,0 +1,45 @@
+"""How relevant and correct the answer is, measured by a reference answer: 1 to 5 in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge import Judge
+from ragpipe.metrics.base import Ask, Need
+from ragpipe.metrics.shared.flags import answer_flags, one_line
+from ragpipe.metrics.shared.judged import Judged, without_a_word
+from ragpipe.prompts import Prompt
+from ragpipe.schema.answers import Grade15
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class Correctness(Judged):
+    """1 to 5, halves and tenths allowed: 1 irrelevant, 2 mistakes, 3 incomplete, 4 mostly correct, 5 right and complete.
+
+    Contexts play no part. The first reference answer is used. An answer without a word is a 1 and costs no call: that
+    nothing was answered is the finding. Needs a reference. Source: LlamaIndex's correctness evaluator.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+
+    grade: Prompt
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, 1, 5),)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        said = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        return self.shown(self.grade, case, **said)
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        if not without_a_word(case.answer):
+            yield Ask(self.grade, Grade15, self.values(case))
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if why := without_a_word(case.answer):
+            return Score(1.0, reason=why, details={"feedback": "", "flags": [why]})
+        reply = await judge(self.grade, Grade15, **self.values(case))
+        details = {"feedback": reply.reason, "flags": answer_flags(case.answer)}
+        return Score(reply.score, reason=one_line(reply.reason) or None, details=details)

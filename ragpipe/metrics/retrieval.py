@@ -1,0 +1,133 @@
+"""Hit rate, recall, precision, MRR, nDCG and MAP of the retrieved chunks, and a score of them. Computed, never asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from ragpipe.metrics.base import Computed, Need
+from ragpipe.metrics.shared.gold import Gold, Unit, gold_of
+from ragpipe.metrics.shared.listing import Listing, listing_of
+from ragpipe.metrics.shared.ranking import Floats, Ranking, from_ids, from_rows, rank_values
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+Cut = Literal["hit", "recall_all", "recall", "precision", "ndcg", "map"]
+Part = Literal["hit", "recall", "precision", "mrr", "ndcg", "map"]
+CUTS: tuple[Cut, ...] = ("hit", "recall_all", "recall", "precision", "ndcg", "map")
+
+
+class Retrieval(Computed):
+    """`hit@k`, `recall_all@k`, `recall@k`, `precision@k`, `ndcg@k`, `map@k` for each k, `mrr` and `retrieval_score`; 0 to 1.
+
+    Parameters: `k` cut-offs; `unit` document (a document's chunks count once, at their best rank, where the gold is
+    documents) or chunk; `order` given (the system's ranks) or trec (score, then id, both descending: equals trec_eval);
+    `require_snippet` anchors match only chunks that hold a snippet; `measures` which of the six by k are given;
+    `score_k` and `weights` of `retrieval_score` (divided by their sum); `prefix` before all names.
+
+    A gold item earns its gain only at its first match; precision counts every match. A member of a required support
+    group counts as a match too; `recall_all@k` is skipped without `required_support_groups`. Needs labels; a case whose
+    labels say that nothing is relevant is skipped (`no_relevant_items`: no retrieval is right there); nothing retrieved
+    is 0.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
+
+    k: list[int] = Field(default=[1, 3, 5, 10])
+    unit: Unit = "document"
+    order: Literal["given", "trec"] = "given"
+    require_snippet: bool = False
+    measures: list[Cut] = Field(default=list(CUTS))
+    score_k: int = Field(default=5, ge=1)
+    weights: dict[Part, float] = Field(default={"recall": 0.4, "precision": 0.2, "mrr": 0.2, "ndcg": 0.2})
+    prefix: str = ""
+
+    @field_validator("k")
+    @classmethod
+    def _cuts(cls, value: list[int]) -> list[int]:
+        if not value or min(value) < 1 or len(set(value)) < len(value):
+            raise ValueError(f"cut-offs are different whole numbers from 1 on, found {value}")
+        return value
+
+    @field_validator("weights")
+    @classmethod
+    def _sums_up(cls, value: dict[Part, float]) -> dict[Part, float]:
+        if not all(0 <= w < float("inf") for w in value.values()) or not sum(value.values()) > 0:
+            raise ValueError(f"weights are finite, not negative and not all 0, found {value}")
+        return value
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        cut = [
+            ScoreSpec(f"{self.prefix}{m}@{k}", binary=m in ("hit", "recall_all")) for m in self.measures for k in self.k
+        ]
+        return (*cut, ScoreSpec(f"{self.prefix}mrr"), ScoreSpec(f"{self.prefix}retrieval_score"))
+
+    def absent(self, case: Case) -> str | None:
+        gold = self._gold(case)
+        if gold is None:
+            return "no_relevance_labels"
+        if not gold:
+            return "no_relevant_items"
+        if self.order == "trec" and any(chunk.score is None for chunk in case.contexts):
+            return "no_retrieval_scores"
+        return None
+
+    def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
+        if not cases:
+            return []
+        lists = [
+            listing_of(case, self._gold(case) or Gold("chunks"), self.order, self.unit, self.require_snippet)
+            for case in cases
+        ]
+        values: dict[str, Floats] = {}
+        for simple in (True, False):  # plain ids go through arrays at once; anchors and groups were matched one by one
+            rows = [i for i, listing in enumerate(lists) if listing.plain is simple]
+            if rows:
+                some = rank_values(_ranking([lists[i] for i in rows], simple), {*self.k, self.score_k})
+                for name, column in some.items():
+                    values.setdefault(name, np.zeros(len(cases)))[rows] = column
+        return [self._row(i, listing, values) for i, listing in enumerate(lists)]
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        if score == f"{self.prefix}mrr":
+            rank = details.get("first_match_rank")
+            return f"1 / {rank}, the rank of the first match" if rank else "no match"
+        if score != f"{self.prefix}retrieval_score":
+            return None
+        named = {part: part if part == "mrr" else f"{part}@{self.score_k}" for part in self.weights}
+        terms = [f"{weight:g} x {details[named[p]]:.4f} ({named[p]})" for p, weight in self.weights.items()]
+        total = sum(self.weights.values())
+        return " + ".join(terms) if abs(total - 1) < 1e-9 else f"({' + '.join(terms)}) / {total:g}"
+
+    def _gold(self, case: Case) -> Gold | None:
+        return gold_of(case.sample, self.unit, require_snippet=self.require_snippet)
+
+    def _row(self, i: int, listing: Listing, values: dict[str, Floats]) -> list[Score]:
+        row: list[Score] = []
+        for measure in self.measures:
+            for k in self.k:
+                name = f"{self.prefix}{measure}@{k}"
+                if measure != "recall_all":
+                    row.append(Score(float(values[f"{measure}@{k}"][i]), name))
+                elif listing.all_met is None:
+                    row.append(Score(name=name, status="skipped", reason="no_required_support_groups"))
+                else:
+                    row.append(Score(float(listing.all_met <= k), name))
+        row.append(Score(float(values["mrr"][i]), f"{self.prefix}mrr", details=listing.details()))
+        parts = {p: float(values[p if p == "mrr" else f"{p}@{self.score_k}"][i]) for p in self.weights}
+        total = sum(weight * parts[p] for p, weight in self.weights.items()) / sum(self.weights.values())
+        row.append(Score(total, f"{self.prefix}retrieval_score", details=_named(parts, self.score_k)))
+        return row
+
+
+def _ranking(lists: list[Listing], simple: bool) -> Ranking:
+    if not simple:
+        return from_rows([listing.rows for listing in lists], [listing.ideal for listing in lists])
+    return from_ids([listing.ids for listing in lists], [listing.gold.gains for listing in lists])
+
+
+def _named(parts: dict[Part, float], k: int) -> dict[str, Any]:
+    return {name if name == "mrr" else f"{name}@{k}": value for name, value in parts.items()}

@@ -1,0 +1,46 @@
+"""How near the answer's meaning is to the reference answer's, by the vectors of an embedder: 0 to 100."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge import Judge
+from ragpipe.judging.vectors import cosine
+from ragpipe.metrics.base import Metric, Need
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class SemanticSimilarity(Metric):
+    """100 x the cosine of the vectors of answer and reference, two decimals; a negative cosine is 0.
+
+    The same text is 100, an answer without a character or a vector without length 0. The first reference answer is used.
+    Texts on one subject are near each other whatever they say of it: a wrong number or a negation hardly moves it. Needs
+    a reference and an embedder; without one it is skipped (`no_embedder`). The embedder's name stands in the signature,
+    the vectors in judge_inputs.parquet.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+
+    @property
+    def needs_embedder(self) -> bool:
+        return True
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, 0, 100),)
+
+    def embeds(self, case: Case) -> int:
+        return len({case.answer, case.reference}) if case.answer.strip() else 0
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        found = details.get("cosine")
+        return None if found is None else f"100 x max(0, {found:.6f}) = {value:g}"
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if not case.answer.strip():
+            return Score(0.0, reason="no_answer")
+        answer, reference = await judge.embed([case.answer, case.reference or ""])
+        found = cosine(answer, reference)
+        reason = None if answer.any() and reference.any() else "zero_vector"
+        return Score(round(100 * max(0.0, found), 2), reason=reason, details={"cosine": found})

@@ -1,0 +1,72 @@
+"""The chain over chunks: a first question, then one refining question a chunk, monotone towards YES.
+
+Source: the faithfulness and relevancy evaluators of LlamaIndex, whose summary index walks over all chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ragpipe.errors import JudgeError
+from ragpipe.judging.judge import Judge
+from ragpipe.metrics.base import Ask
+from ragpipe.metrics.shared.flags import answer_flags, one_line
+from ragpipe.metrics.shared.judged import Judged
+from ragpipe.prompts import Prompt
+from ragpipe.schema.answers import YesNo
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class Chain(Judged):
+    """1 when the judge says YES for some chunk, 0 when it says NO to the end.
+
+    Monotone in code, not only in the prompt: once YES it stays YES. So it stops at the first YES; `exhaustive` asks
+    about all chunks all the same (the value is equal, the calls are as many as there are chunks). A reply that begins
+    with neither YES nor NO keeps the answer so far; if no YES comes in the end, such a case is an error
+    (`unparsable`), not a NO.
+    """
+
+    first: Prompt
+    refine: Prompt
+    exhaustive: bool = False
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, binary=True),)
+
+    def information(self, case: Case) -> dict[str, Any]:
+        """What is held against each chunk."""
+        raise NotImplementedError
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        head, *tail = case.contexts
+        said = self.information(case)
+        yield Ask(self.first, YesNo, self.shown(self.first, case, contexts=[head], **said))
+        if tail:
+            values = self.shown(self.refine, case, contexts=[tail[0]], existing="NO", **said)
+            yield Ask(self.refine, YesNo, values, times=len(tail))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        said = [f"rank {verdict['rank']} {verdict['verdict']}" for verdict in details.get("verdicts", ())]
+        return f"1 with the first YES, 0 without one: {', '.join(said)}" if said else None
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        said = self.information(case)
+        existing, deciding, unread = "", "", ""
+        verdicts: list[dict[str, Any]] = []
+        for chunk in case.contexts:
+            if existing == "YES" and not self.exhaustive:
+                break
+            prompt, more = (self.refine, {"existing": existing}) if existing else (self.first, {})
+            reply = await judge(prompt, YesNo, **self.shown(prompt, case, contexts=[chunk], **said, **more))
+            said_so = {"verdict": reply.verdict, "reply": one_line(reply.text)}
+            verdicts.append({"chunk": chunk.id, "rank": chunk.rank, **said_so})
+            if reply.verdict == "NEITHER":
+                unread = reply.text or "an empty reply"
+            elif existing != "YES":
+                existing, deciding = reply.verdict, reply.text
+        if existing != "YES" and unread:
+            raise JudgeError("unparsable", "neither YES nor NO for some chunk, and no YES in the end", text=unread)
+        details = {"verdicts": verdicts, "flags": answer_flags(case.answer)}
+        return Score(float(existing == "YES"), reason=one_line(deciding) or existing, details=details)

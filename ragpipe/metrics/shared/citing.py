@@ -1,0 +1,91 @@
+"""The citations of an answer, each with the chunk it points to and the passage of the answer that it stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ragpipe.patterns.sentences import sentences
+from ragpipe.schema.sample import Case, Chunk, Citation
+
+_MARK = re.compile(r"\[\s*\^?(\d{1,4}(?:\s*(?:[,;]|-|–)\s*\d{1,4})*)\s*\](?!\()")
+_SPACED_MARK = re.compile(rf"\s*{_MARK.pattern}")
+_PART = re.compile(r"(\d+)\s*[-–]\s*(\d+)|(\d+)")
+_WIDEST = 50  # numbers that one `[1-9]` may stand for
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """One citation. `chunk` is None for a dangling one: it names no retrieved chunk."""
+
+    marker: str | None
+    named: str | None
+    chunk: Chunk | None
+    text: str
+
+    @property
+    def label(self) -> str:
+        """What stands for it in tables."""
+        return self.marker or self.named or "?"
+
+
+def citations_of(case: Case, *, markers: bool) -> list[Cited] | None:
+    """The recorded citations; without any record and with `markers` those of `[n]` marks in the answer, else None.
+
+    A mark `[n]` means the chunk of rank n; one that stands for several (`[1, 3]`, `[2-4]`) is several citations. The
+    passage of a citation is its recorded `text`, else the sentences of the answer that hold its marker, else the answer.
+    """
+    if case.output.citations is not None:
+        chunks = {chunk.id: chunk for chunk in case.contexts}
+        return [_recorded(one, chunks, case.answer) for one in case.output.citations]
+    return list(_marked(case)) if markers else None
+
+
+def _recorded(citation: Citation, chunks: dict[str, Chunk], answer: str) -> Cited:
+    text = (citation.text or "").strip() or _sentences_with(citation.marker, answer) or answer
+    return Cited(citation.marker, citation.chunk_id, chunks.get(citation.chunk_id or ""), text)
+
+
+def _sentences_with(marker: str | None, answer: str) -> str:
+    """The sentences that carry a marker, without their marks; a number is found in `[1, 3]` too."""
+    if not marker:
+        return ""
+    own = _MARK.fullmatch(marker.strip())
+    wanted = set(_numbers(own[1])) if own else set()
+    holding = (piece for piece in _joined(answer) if marker in piece or wanted & set(_all_numbers(piece)))
+    return " ".join(_SPACED_MARK.sub("", piece).replace(marker, "").strip() for piece in holding)
+
+
+def _marked(case: Case) -> Iterator[Cited]:
+    ranks = {chunk.rank: chunk for chunk in case.contexts}
+    for piece in _joined(case.answer):
+        for number in dict.fromkeys(_all_numbers(piece)):
+            chunk = ranks.get(number)
+            yield Cited(f"[{number}]", chunk.id if chunk else None, chunk, _SPACED_MARK.sub("", piece).strip())
+
+
+def _all_numbers(text: str) -> Iterator[int]:
+    return (number for mark in _MARK.finditer(text) for number in _numbers(mark[1]))
+
+
+def _numbers(text: str) -> Iterator[int]:
+    for part in _PART.finditer(text):
+        if part[3]:
+            yield int(part[3])
+        else:
+            first, last = int(part[1]), int(part[2])
+            yield from range(first, min(last, first + _WIDEST) + 1)
+
+
+def _joined(answer: str) -> list[str]:
+    """Sentences, each with the marks that stand behind its full stop: `It rained. [1] Then ...`."""
+    pieces: list[str] = []
+    for piece in sentences(answer):
+        lead = re.match(rf"(?:{_MARK.pattern}\s*)+", piece)
+        if lead and pieces:
+            pieces[-1] = f"{pieces[-1]} {lead[0].strip()}"
+            piece = piece[lead.end() :]
+        if any(c.isalnum() for c in piece):
+            pieces.append(piece)
+    return pieces

@@ -1,0 +1,135 @@
+"""A text taken apart into claims, each held against all contexts: in two steps, or both in one call."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ragpipe.judging.judge import Judge
+from ragpipe.metrics.base import Ask
+from ragpipe.metrics.shared.batches import verdicts_for
+from ragpipe.metrics.shared.judged import Judged, together
+from ragpipe.metrics.shared.quotes import normalise, occurs
+from ragpipe.prompts import Prompt
+from ragpipe.schema.answers import CheckedClaim, CheckedClaims, Claims, Verdict, Verdicts
+from ragpipe.schema.sample import Case
+
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+
+
+class ClaimCheck(Judged):
+    """`steps: separate`: `extract` lists the claims of a text, `verify` judges `batch` of them a call (1 = one call a
+    claim) against all contexts. `steps: combined`: one call lists and judges; cheaper, and the judge that reads the
+    contexts while it lists may lean towards what they say. Only the prompts of the chosen steps are loaded.
+    """
+
+    extract: Prompt | None = None
+    verify: Prompt | None = None
+    combined: Prompt | None = None
+    steps: Literal["separate", "combined"] = "separate"
+    batch: int = Field(default=20, ge=1)
+
+    @classmethod
+    def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset(("extract", "verify") if parameters.get("steps") == "combined" else ("combined",))
+
+    def text_of(self, case: Case) -> dict[str, str]:
+        """The text that is taken apart, under its name in the templates."""
+        raise NotImplementedError
+
+    def asks(self, case: Case) -> Iterable[Ask]:
+        prompts, text = self.prompts(), self.text_of(case)
+        if self.steps == "combined":
+            yield Ask(prompts["combined"], CheckedClaims, self._whole(prompts["combined"], case))
+            return
+        extract, verify = prompts["extract"], prompts["verify"]
+        yield Ask(extract, Claims, self.shown(extract, case, question=case.question, **text))
+        claims = likely_claims(*text.values())
+        values = self.shown(verify, case, contexts=case.contexts, claims=claims[: self.batch])
+        yield Ask(verify, Verdicts, values, times=math.ceil(len(claims) / self.batch))
+
+    async def checked(self, case: Case, judge: Judge) -> list[CheckedClaim]:
+        """The claims of the text in order, each once, with their verdicts. Empty when it makes none."""
+        if self.steps == "combined":
+            prompt = self.prompts()["combined"]
+            return _once((await judge(prompt, CheckedClaims, **self._whole(prompt, case))).claims)
+        extract, verify = (self.prompts()[step] for step in ("extract", "verify"))
+        reply = await judge(extract, Claims, **self.shown(extract, case, question=case.question, **self.text_of(case)))
+        claims = clean_claims(reply.claims)
+
+        async def ask(part: list[str], again: bool) -> list[Verdict]:
+            parts = {"again": True} if again else {}
+            values = self.shown(verify, case, parts, contexts=case.contexts, claims=part)
+            return (await judge(verify, Verdicts, **values)).verdicts
+
+        batches = [claims[i : i + self.batch] for i in range(0, len(claims), self.batch)]
+        verdicts = [v for some in await together(*(verdicts_for(b, ask) for b in batches)) for v in some]
+        return [
+            CheckedClaim(claim=c, evidence=v.evidence, reason=v.reason, supported=v.supported)
+            for c, v in zip(claims, verdicts, strict=True)
+        ]
+
+    def _whole(self, prompt: Prompt, case: Case) -> dict[str, Any]:
+        return self.shown(prompt, case, contexts=case.contexts, question=case.question, **self.text_of(case))
+
+
+def likely_claims(text: str) -> list[str]:
+    """Texts like the claims of a text, for the plan: the real ones are known after the first reply.
+
+    Two claims a sentence is what judges find in long answers.
+    """
+    return [part for part in _SENTENCE.split(text) if any(c.isalpha() for c in part)] * 2 or [text]
+
+
+def clean_claims(claims: Iterable[str]) -> list[str]:
+    """The claims that hold a word, each once, in order."""
+    return list(dict.fromkeys(c.strip() for c in claims if _has_a_word(c)))
+
+
+def claim_details(found: Sequence[CheckedClaim], case: Case, flags: list[str]) -> dict[str, Any]:
+    """The claims with their verdicts, and the chunks in which the evidence of the supported ones occurs (normalised).
+
+    A supported claim whose quote occurs nowhere is flagged `evidence_not_found` and counted; it stays supported.
+    """
+    texts = [(chunk.id, normalise(chunk.text)) for chunk in case.contexts]
+    rows = [_row(claim, texts) for claim in found]
+    lost = sum(row.get("evidence_found") is False for row in rows)
+    return {
+        "claims": rows,
+        "total": len(rows),
+        "supported": sum(row["supported"] for row in rows),
+        "unsupported_claims": [row["claim"] for row in rows if not row["supported"]],
+        "evidence_not_found": lost,
+        "flags": flags + (["evidence_not_found"] if lost else []),
+    }
+
+
+def share_of_claims(details: Mapping[str, Any]) -> str | None:
+    """How a share of claims came about, from `claim_details`; None where there was no claim."""
+    return f"{details['supported']} supported / {details['total']} claims" if details.get("total") else None
+
+
+def _row(claim: CheckedClaim, texts: list[tuple[str, str]]) -> dict[str, Any]:
+    row: dict[str, Any] = claim.model_dump(include={"claim", "supported", "evidence", "reason"})
+    if claim.supported:
+        chunks = [name for name, text in texts if occurs(claim.evidence, [text])]
+        row |= {"evidence_found": bool(chunks), "chunks": chunks}
+    return row
+
+
+def _once(claims: Iterable[CheckedClaim]) -> list[CheckedClaim]:
+    """Each claim once, at its first place; one that got both verdicts is not supported."""
+    found: dict[str, CheckedClaim] = {}
+    for claim in claims:
+        name = claim.claim.strip()
+        if _has_a_word(name) and (name not in found or not claim.supported):
+            found[name] = claim.model_copy(update={"claim": name})
+    return list(found.values())
+
+
+def _has_a_word(text: str) -> bool:
+    return any(c.isalnum() for c in text)

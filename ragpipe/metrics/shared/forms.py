@@ -1,0 +1,94 @@
+"""The form of an answer, read by rules: JSON, lengths, language."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import lru_cache
+from typing import Any
+
+from ragpipe import strict_json
+from ragpipe.patterns.files import read_patterns
+from ragpipe.patterns.limited import Search, compiled
+from ragpipe.patterns.sentences import sentences
+
+LANGUAGES = "languages.v1"
+LEAST_WORDS = 12  # under it the few function words that an answer happens to hold say little
+LEAST_SHARE = 0.15  # of function words; running text of these languages holds 0.3 and more, a list of names far less
+LEAD = 1.25  # times the share of the next language: related languages have words in common
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_FENCED = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*\Z", re.S | re.I)
+
+
+def sizes(text: str) -> dict[str, int]:
+    """Words (runs of signs between white space that hold a letter or digit), characters, sentences."""
+    words = sum(any(c.isalnum() for c in word) for word in text.split())
+    return {"words": words, "characters": len(text.strip()), "sentences": len(sentences(text))}
+
+
+@lru_cache(maxsize=4)
+def function_words() -> dict[str, frozenset[str]]:
+    """The function words by language code."""
+    found = read_patterns(LANGUAGES)["function_words"]
+    return {code: frozenset(words.split()) for code, words in found.items()}
+
+
+def language_of(text: str) -> str | None:
+    """The code of the language, `other` where most letters are of another script, None where the rules cannot say."""
+    letters = [c for c in text if c.isalpha()]
+    if len(letters) >= LEAST_WORDS and sum(ord(c) > 0x24F for c in letters) > len(letters) / 2:
+        return "other"
+    words = [word.casefold().replace("’", "'") for word in _WORD.findall(text)]
+    if len(words) < LEAST_WORDS:
+        return None
+    counts = Counter({code: sum(word in some for word in words) for code, some in function_words().items()})
+    (first, most), (_, next_) = counts.most_common(2)
+    return first if most >= LEAST_SHARE * len(words) and most >= LEAD * next_ else None
+
+
+def schema_fault(answer: str, schema: dict[str, Any], search: Search) -> str | None:
+    """What keeps the answer from being JSON of this schema; None when it is.
+
+    The answer, or the one fenced block that it consists of, is read strictly (no NaN, no repeated keys).
+    """
+    fenced = _FENCED.match(answer)
+    try:
+        value = strict_json.loads(fenced[1] if fenced else answer)
+    except strict_json.BadJson as error:
+        return f"not JSON: {error}"
+    fault = next(iter(sorted(_validator(schema, search).iter_errors(value), key=lambda e: e.json_path)), None)
+    return None if fault is None else f"{fault.json_path}: {fault.message}"
+
+
+def check_schema(schema: dict[str, Any]) -> None:
+    """Raises ValueError for what is no JSON schema, one that points elsewhere, or a pattern that cannot be read."""
+    from jsonschema.exceptions import SchemaError  # type: ignore[import-untyped, unused-ignore]
+
+    try:
+        _validator(schema, Search()).check_schema(schema)
+    except SchemaError as error:
+        raise ValueError(f"a JSON schema (draft 2020-12): {error.json_path}: {error.message}") from None
+    for key, value in _walk(schema):
+        if key == "$ref" and isinstance(value, str) and not value.startswith("#"):
+            raise ValueError(f"a JSON schema that refers to itself alone; $ref {value!r} points elsewhere")
+        if key == "pattern" and isinstance(value, str):
+            compiled(value)
+
+
+def _walk(node: Any) -> list[tuple[str, Any]]:
+    if isinstance(node, dict):
+        return [pair for key, value in node.items() for pair in [(key, value), *_walk(value)]]
+    return [pair for item in node for pair in _walk(item)] if isinstance(node, list) else []
+
+
+def _validator(schema: dict[str, Any], search: Search) -> Any:
+    """A validator whose patterns run with a time limit and that fetches nothing."""
+    from jsonschema import Draft202012Validator, ValidationError  # type: ignore[import-untyped, unused-ignore]
+    from jsonschema.validators import extend  # type: ignore[import-untyped, unused-ignore]
+    from referencing import Registry
+
+    def pattern(_: Any, given: str, instance: Any, __: Any) -> Any:
+        if isinstance(instance, str) and not search(given, instance, f"json_schema pattern {given}"):
+            yield ValidationError(f"{instance!r} does not match {given!r}")
+
+    return extend(Draft202012Validator, {"pattern": pattern})(schema, registry=Registry())
