@@ -1,0 +1,182 @@
+"""`metrics.json`: every score over all cases and by slice, each number with its count and its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.columns import ERROR, MISSING, OK, SKIPPED
+from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.fields import DIMENSIONS, Coded
+from ragpipe.scoring.ledger import Ledger, ScoreLedger
+from ragpipe.scoring.normalise import normalised
+from ragpipe.scoring.operations import operations
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stats.intervals import Estimate, estimate_mean, estimate_rate
+
+Places = NDArray[np.int64]
+
+VALUES_MAX = 200  # a field with more values than this is no breakdown but a list of cases
+_SHOWN_REASONS = 20
+
+
+def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
+    """`overall`, `by` and `warnings` of `metrics.json`. Plain JSON without NaN; the ledger must be closed.
+
+    `specs` are those of the metrics and of the composites.
+    """
+    everything = np.arange(ledger.n, dtype=np.int64)
+    overall = summary(ledger, everything, specs, settings)
+    by: dict[str, Any] = {}
+    warnings = [*settings.warnings(), *_coverage_warnings(overall, settings)]
+    for field in dict.fromkeys((*DIMENSIONS, *settings.slices)):
+        names, cases, codes = _membership(ledger, field)
+        if len(names) > VALUES_MAX:
+            warnings.append(f"{field} has more than {VALUES_MAX} values: not broken down by it")
+        elif names:
+            by[field] = {
+                names[code]: summary(ledger, places, specs, settings) for code, places in by_label(cases, codes)
+            }
+    if broken := overall["operations"]["n_error"]:
+        warnings.append(
+            f"the system under test failed on {broken} of {ledger.n} cases; their scores are skipped, see system_error in records"
+        )
+    meant = not all(spec.diagnostic for spec in specs)  # a run of labels and counts alone has no overall score to miss
+    if meant and "overall_score" in overall["scores"] and not overall["scores"]["overall_score"]["n_ok"]:
+        weighed = ", ".join(name for name, weight in settings.weights.items() if weight > 0)
+        warnings.append(f"no case has an overall_score: none of the scores with a weight was measured ({weighed})")
+    return {
+        "n_cases": ledger.n,
+        "n_samples": len(np.unique(ledger.samples)),
+        "overall": overall,
+        "by": by,
+        "warnings": warnings,
+    }
+
+
+def _membership(ledger: Ledger, field: str) -> tuple[list[str], Places, Places]:
+    """Which case is in which group of a field, or of several crossed by `*`: labels, case numbers, label numbers."""
+    first, *rest = (Coded(*ledger.pairs[part], ledger.fields[part].names) for part in field.split("*"))
+    cases, codes, names = crossed(first, *rest)
+    return names, cases, codes
+
+
+def crossed(first: Coded, *rest: Coded) -> Coded:
+    """The labels of several fields together, `a * b`, for every case that has one in each."""
+    cases, codes, names = first
+    for other_cases, other_codes, more in rest:
+        if not more:
+            return Coded(cases[:0], codes[:0], [])
+        starts = np.searchsorted(other_cases, cases, side="left")
+        times = np.searchsorted(other_cases, cases, side="right") - starts
+        within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        cases, left = np.repeat(cases, times), np.repeat(codes, times)
+        combined = left.astype(np.int64) * len(more) + other_codes[np.repeat(starts, times) + within]
+        used, codes = np.unique(combined, return_inverse=True)
+        names = [f"{names[pair // len(more)]} * {more[pair % len(more)]}" for pair in used.tolist()]
+    return Coded(cases, codes.astype(np.int64), names)
+
+
+def by_label(cases: Places, codes: Places) -> Iterator[tuple[int, Places]]:
+    """Each label number with its cases in data order."""
+    order = np.argsort(codes, kind="stable")
+    found, starts = np.unique(codes[order], return_index=True)
+    yield from zip(found.tolist(), np.split(cases[order], starts[1:]), strict=True)
+
+
+def summary(ledger: Ledger, places: Places, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
+    """What `metrics.json` says of some cases, given by their numbers."""
+    scores = {spec.name: _score(ledger.scores[spec.name], ledger, places, spec, settings) for spec in specs}
+    scores[OVERALL.name] = _score(ledger.overall, ledger, places, OVERALL, settings)
+    return {
+        "n_cases": len(places),
+        "n_samples": len(np.unique(ledger.samples[places])),
+        "scores": scores,
+        "operations": operations(ledger, places),
+        **ledger.findings.summary(places),
+    }
+
+
+def _score(
+    found: ScoreLedger, ledger: Ledger, places: Places, spec: ScoreSpec, settings: ScoringSettings
+) -> dict[str, Any]:
+    status = found.status[places]
+    counted = {name: int(np.count_nonzero(status == code)) for name, code in _COUNTED}
+    there = places[status == OK]
+    numbers = _numbers(found.values[there], found.passed[there], ledger.samples[there], spec, settings)
+    judged = counted["n_ok"] + counted["n_error"]
+    return {
+        **numbers,
+        **counted,
+        "coverage": counted["n_ok"] / judged if judged else None,
+        "skipped": _reasons(found, places[status == SKIPPED]),
+        "errors": _reasons(found, places[status == ERROR]),
+    }
+
+
+_COUNTED = (("n_ok", OK), ("n_skipped", SKIPPED), ("n_error", ERROR), ("n_missing", MISSING))
+
+
+def _numbers(values: Any, passed: Any, samples: Any, spec: ScoreSpec, settings: ScoringSettings) -> dict[str, Any]:
+    """Mean, pass rate and their intervals over the cases that have a value."""
+    level = settings.level
+    if spec.binary:
+        mean = estimate_rate(values, samples, level=level)
+    else:
+        mean = estimate_mean(values, samples, level=level, low=spec.low, high=spec.high)
+    judged = passed >= 0
+    rate = estimate_rate(passed[judged].astype(np.float64), samples[judged], level=level)
+    return {
+        "mean": mean.mean,
+        "mean_score": None if mean.mean is None else _normalised(mean.mean, spec),
+        **interval_of("interval", mean),
+        "pass_rate": rate.mean,
+        **interval_of("pass_interval", rate),
+        "threshold": settings.thresholds.get(spec.name),
+        "low": spec.low,
+        "high": spec.high,
+        "higher_is_better": spec.higher_is_better,
+        "diagnostic": spec.diagnostic,
+    }
+
+
+def _normalised(mean: float, spec: ScoreSpec) -> float | None:
+    """The mean brought to 0..1, which is the mean of the scores; None for counts."""
+    found = float(normalised(np.array([mean]), spec)[0])
+    return None if np.isnan(found) else found
+
+
+def interval_of(name: str, found: Estimate) -> dict[str, Any]:
+    """The interval, or null with the reason beside it."""
+    if found.interval is None:
+        return {name: None, f"{name}_reason": found.reason}
+    bounds = found.interval
+    return {name: {"level": bounds.level, "low": bounds.low, "high": bounds.high, "method": bounds.method}}
+
+
+def _reasons(found: ScoreLedger, places: Places) -> dict[str, int]:
+    """How often each reason occurs, the most frequent first, ties in the order of the data."""
+    codes, counts = np.unique(found.why[places], return_counts=True)
+    ranked = sorted(zip(codes.tolist(), counts.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
+    shown = {found.reasons.names[code]: count for code, count in ranked[:_SHOWN_REASONS]}
+    rest = sum(count for _, count in ranked[_SHOWN_REASONS:])
+    return {**shown, "(other)": shown.get("(other)", 0) + rest} if rest else shown
+
+
+def _coverage_warnings(overall: dict[str, Any], settings: ScoringSettings) -> list[str]:
+    found = []
+    for name, score in overall["scores"].items():
+        coverage = score.get("coverage")
+        if coverage is not None and coverage < settings.coverage_floor:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in score["errors"].items())
+            found.append(
+                f"{name}: only {score['n_ok']} of {score['n_ok'] + score['n_error']} judgements came out "
+                f"({coverage:.1%}, floor {settings.coverage_floor:.0%}): {kinds}"
+            )
+        if score["n_missing"]:
+            found.append(f"{name}: {score['n_missing']} cases are not measured yet: the run is not finished")
+    return found

@@ -1,0 +1,170 @@
+"""The `scoring` section: weights, thresholds, slices. Changing any of them asks no judge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ragpipe.errors import Problem
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.schema.settings import Settings
+from ragpipe.scoring.bands import LowScoreSettings
+from ragpipe.scoring.checks import faults
+from ragpipe.scoring.composites import OVERALL, Composite, Weight, specs_of
+from ragpipe.scoring.conditions import DetailIs, Rule, ScoreIs
+from ragpipe.scoring.defaults import merged
+from ragpipe.scoring.diagnosis import Diagnosis
+from ragpipe.scoring.fields import DIMENSIONS, LISTS, fault, nearest
+from ragpipe.scoring.gate_settings import Gate
+
+__all__ = ["DIMENSIONS", "OVERALL", "ScoringSettings", "nearest"]
+
+Threshold = Annotated[float, Field(allow_inf_nan=False)]
+
+_SUM = (0.95, 1.05)  # a sum outside is normalised and said so
+_DOMINANT = 0.6
+_GATE_WEIGHT = 0.05
+
+RuleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+
+
+class ScoringSettings(Settings):
+    """How values become scores, passes, one overall score, and gates.
+
+    `weights` maps a score name to its share in `overall_score`; `thresholds` a score name to the value from which a
+    case passes, in the native scale (None: not judged). `composites` are further scores made of others, `gates` what the
+    run must reach, each under a name of the user's; null takes one away. Weights, thresholds, composites and
+    `passes_with` are merged with the shipped defaults, so that an override names only what it changes. `passes_with`
+    names scores that pass exactly when all of the others listed do. `slices` are breakdowns beside the usual ones: a
+    field, `meta.<key>`, or several joined by `*`. Under `coverage_floor` (ok / (ok + error)) a score is warned about and
+    a gate fails. `inconclusive` says what an inconclusive gate does; with `accept_uncalibrated` a judge that nobody
+    compared with people may pass a critical gate. `level` is that of every interval. `failure_modes` and `diagnosis` are
+    rules on cases (`conditions.py`), merged likewise, each taken away by null; `low_scores` is what `low_scores.json` says.
+    """
+
+    weights: dict[str, Weight] = Field(default_factory=dict, validate_default=True)
+    thresholds: dict[str, Threshold | None] = Field(default_factory=dict, validate_default=True)
+    passes_with: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(
+        default_factory=dict, validate_default=True
+    )
+    composites: dict[str, Composite | None] = Field(default_factory=dict, validate_default=True)
+    gates: dict[str, Gate | None] = Field(default_factory=dict)
+    inconclusive: Literal["fail", "warn"] = "fail"
+    accept_uncalibrated: bool = False
+    slices: list[str] = Field(default_factory=list)
+    coverage_floor: float = Field(default=0.95, ge=0, le=1)
+    level: float = Field(default=0.95, gt=0.5, lt=1)
+    failure_modes: dict[RuleName, Rule | None] = Field(default_factory=dict, validate_default=True)
+    diagnosis: dict[RuleName, Diagnosis | None] = Field(default_factory=dict, validate_default=True)
+    low_scores: LowScoreSettings = Field(default_factory=LowScoreSettings)
+
+    @field_validator("weights", "thresholds", "passes_with", "composites", "failure_modes", "diagnosis", mode="before")
+    @classmethod
+    def _merged(cls, given: Any, info: Any) -> Any:
+        return merged(info.field_name, dict(given)) if isinstance(given, Mapping) else given
+
+    @field_validator("slices")
+    @classmethod
+    def _known_fields(cls, slices: list[str]) -> list[str]:
+        for name in slices:
+            for field in name.split("*"):
+                if said := fault(field):
+                    raise ValueError(f"{said} (in slice {name!r})")
+            for field in LISTS:
+                if name.split("*").count(field) > 1:
+                    raise ValueError(f"slice {name!r} crosses `{field}` with itself")
+        return slices
+
+    @model_validator(mode="after")
+    def _some_weight(self) -> ScoringSettings:
+        if not sum(self.weights.values()) > 0:
+            raise ValueError("all weights are 0: give at least one score a weight, else there is no overall_score")
+        return self
+
+    def effective(self) -> dict[str, float]:
+        """The weights as used: scaled to a sum of 1 when their sum is outside 0.95-1.05."""
+        total = math.fsum(self.weights.values())
+        scale = 1.0 if _SUM[0] <= total <= _SUM[1] else total
+        return {name: weight / scale for name, weight in self.weights.items()}
+
+    def made_of(self) -> dict[str, Composite]:
+        """The composites that were not taken away, by name."""
+        return {name: composite for name, composite in self.composites.items() if composite is not None}
+
+    def active_gates(self) -> dict[str, Gate]:
+        """The gates that were not taken away, by name."""
+        return {name: gate for name, gate in self.gates.items() if gate is not None}
+
+    def case_gates(self) -> dict[str, list[Gate]]:
+        """The critical gates on each score: a case that they are about passes only when that score does."""
+        found: dict[str, list[Gate]] = {}
+        for gate in self.active_gates().values():
+            if gate.score is not None and gate.tier == "critical" and gate.score != OVERALL.name:
+                found.setdefault(gate.score, []).append(gate)
+        return found
+
+    def passes(self, spec: ScoreSpec) -> bool:
+        """Whether cases pass or fail by this score."""
+        return self.thresholds.get(spec.name) is not None or spec.name in self.passes_with
+
+    def all_specs(self, specs: Sequence[ScoreSpec]) -> list[ScoreSpec]:
+        """The scores of a run whose metrics declare `specs`: those, then the composites that have a part among them."""
+        return [*specs, *specs_of(self.made_of(), specs)]
+
+    def rules(self) -> dict[str, Rule]:
+        """Every rule that was not taken away, by its key in the configuration."""
+        modes = {f"scoring.failure_modes.{name}": rule for name, rule in self.failure_modes.items()}
+        diagnoses = {f"scoring.diagnosis.{name}.when": one.when for name, one in self.diagnosis.items() if one}
+        return {key: rule for key, rule in (modes | diagnoses).items() if rule is not None}
+
+    def told_from(self, mode: str, names: Collection[str]) -> list[str]:
+        """The scores among `names` whose results decide a failure mode; a test of their status alone is none."""
+        rule, found = self.failure_modes.get(mode), list[str]()
+        for leaf in rule.leaves() if rule is not None else ():
+            if isinstance(leaf, DetailIs) or (isinstance(leaf, ScoreIs) and leaf.status is None):
+                found += [name for name in leaf.score if name in names][:1]
+        return list(dict.fromkeys(found))
+
+    def reads_details(self, names: Collection[str]) -> bool:
+        """Whether something asks for the details beside the scores of these names."""
+        leaves = (leaf for rule in self.rules().values() for leaf in rule.leaves())
+        return self.low_scores.flags or any(isinstance(leaf, DetailIs) and {*leaf.score} & {*names} for leaf in leaves)
+
+    def warnings(self, specs: Sequence[ScoreSpec] | None = None) -> list[str]:
+        """What is allowed but likely not meant, with the weights that are really used. With the `specs` of the run's
+        metrics also the gates that will have no evidence: to be known before anything is spent."""
+        found = [] if specs is None else self._gates_without_score(specs)
+        total, used = math.fsum(self.weights.values()), self.effective()
+        if not _SUM[0] <= total <= _SUM[1]:
+            shown = ", ".join(f"{name} {weight:.3f}" for name, weight in used.items() if weight > 0)
+            found.append(f"scoring.weights sum to {total:.2f}, not 1: scaled to {shown}")
+        share = math.fsum(used.values())
+        for name, weight in self.weights.items():
+            if max(weight, used[name] / share) > _DOMINANT:
+                found.append(
+                    f"scoring.weights.{name} is {weight:g}, {used[name] / share:.0%} of the whole: overall_score says "
+                    f"little else (over {_DOMINANT:g})"
+                )
+        for name in self.case_gates():
+            if name in self.weights and self.weights[name] < _GATE_WEIGHT:
+                found.append(
+                    f"scoring.weights.{name} is {self.weights[name]:g}, under {_GATE_WEIGHT:g}, but a critical gate is on "
+                    f"{name}: a case may fail the gate with a high overall_score"
+                )
+        return found
+
+    def _gates_without_score(self, specs: Sequence[ScoreSpec]) -> list[str]:
+        given = {OVERALL.name, *(spec.name for spec in self.all_specs(specs))}
+        return [
+            f"scoring.gates.{name}: no metric of this run gives {gate.score}, so the gate will have no evidence: switch the "
+            f"metric on, or take the gate away with scoring.gates.{name}=null"
+            for name, gate in self.active_gates().items()
+            if gate.score is not None and gate.score not in given and gate.tier != "diagnostic"
+        ]
+
+    def problems(self, specs: Sequence[ScoreSpec], where: str = "scoring") -> list[Problem]:
+        """Faults that show only beside the run's scores: unknown names, thresholds outside a score's scale."""
+        return faults(self, specs, where)
