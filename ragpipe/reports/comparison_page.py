@@ -1,0 +1,152 @@
+"""A sweep's comparison as a table on the terminal and as a Markdown page. All words of jobs are text, never markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragpipe.reports.comparison import Job, labels
+from ragpipe.reports.figures import paid, whole
+from ragpipe.reports.text import code, one_line, table
+
+_WORD = 40  # characters of one word of a job on the terminal
+_STANDINGS = {"best": "best", "not_separable": "not separable", "behind": "behind", "equal": "equal"}
+_MARKS = {"best": " *", "not_separable": " ~"}
+BEST = "best: its interval overlaps no other job's."
+NEAR = (
+    "not separable: its interval overlaps that of the highest mean, so that the difference may be chance. A comparison "
+    "case by case can tell more than intervals can."
+)
+
+
+def chosen_scores(jobs: Sequence[Job]) -> list[str]:
+    """The scores that a reader compares first: those with a weight or a threshold, the overall score last.
+
+    Where no score has either, all that are on a scale.
+    """
+    found: dict[str, bool] = {}
+    for job in jobs:
+        weights = (job.metrics or {}).get("scoring", {}).get("weights_used", {})
+        for name, score in (job.metrics or {"overall": {"scores": {}}})["overall"]["scores"].items():
+            if score["mean"] is not None and score["mean_score"] is not None:
+                found[name] = found.get(name, False) or name in weights or score["threshold"] is not None
+    first = [name for name, wanted in found.items() if wanted] or list(found)
+    return [name for name in first if name != "overall_score"] + [n for n in first if n == "overall_score"]
+
+
+def comparison_lines(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows for the terminal: jobs down, scores over all cases across, the cost last."""
+    names = chosen_scores(jobs)
+    cells = {(row["job"], row["score"]): row for row in rows if row["method"] is None}
+    lines = []
+    for job, label in zip(jobs, labels(jobs), strict=True):
+        words = [one_line(word, _WORD) for word in label] or ["-"]
+        figures = ["\n".join(_figures(cells.get((job.number, name)))) for name in names]
+        lines.append(["\n".join([f"{job.number}: {words[0]}", *words[1:]]), *figures, _cost(job)])
+    return ["job", *names, "cost"], lines
+
+
+def comparison_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the marks of the terminal's table mean, and where the methods stand."""
+    standings = {row["standing"] for row in rows}
+    notes = [f"* {BEST}"] if "best" in standings else []
+    notes += [f"~ {NEAR}"] if "not_separable" in standings else []
+    return notes + (["by method: see the page"] if any(row["method"] for row in rows) else [])
+
+
+def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
+    """The page: the jobs and how they ended, then a table for each score that a reader compares first."""
+    heads = ["job", "words", "run", "state", "iterations", "calls", "price", "paid here", "reason"]
+    lines = []
+    for job, label in zip(jobs, labels(jobs), strict=True):
+        row = next(row for row in rows if row["job"] == job.number)
+        lines.append([
+            str(job.number), code(" ".join(label), 400), code(row["run_id"] or "-"), job.state, _count(row["iterations"]),
+            _count(row["calls_used"]), *_prices(job),
+            code(job.reason, 300),
+        ])  # fmt: skip
+    parts = ["# Sweep", "", code(" ".join(words), 2000), "", "## Jobs", "", *table(heads, lines)]
+    for name in chosen_scores(jobs):
+        parts += ["", f"## {code(name)}", "", *_section(name, rows)]
+    more = "All figures of all scores stand in `comparison.parquet` beside this page."
+    return (
+        "\n".join(
+            [
+                *parts,
+                "",
+                "## How to read it",
+                "",
+                f"- {BEST}",
+                f"- {NEAR}",
+                "- equal: all jobs have the same figures; they stand there once.",
+                "",
+                more,
+            ]
+        )
+        + "\n"
+    )
+
+
+def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = [row for row in rows if row["score"] == name]
+    if all(row["standing"] == "equal" for row in found):
+        found = [{**row, "label": "all jobs"} for row in found if row["job"] == found[0]["job"]]
+    several = any(row["method"] for row in found)
+    heads = ["job", "words", *(["method"] if several else [])]
+    heads += ["mean", "interval", "standing", "passed", "coverage", "judgements", "flips"]
+    lines = []
+    for row in found:
+        interval = "-" if row["interval_low"] is None else f"{row['interval_low']:.3f} to {row['interval_high']:.3f}"
+        lines.append([
+            str(row["job"]), code(row["label"], 200), *([code(row["method"] or "all")] if several else []),
+            _number(row["mean"]), interval, _STANDINGS.get(row["standing"], "-"), _share(row["pass_rate"]),
+            _share(row["coverage"]), whole(row["n_ok"]), _share(row["flip_share"]),
+        ])  # fmt: skip
+    return table(heads, lines)
+
+
+def _figures(row: Mapping[str, Any] | None) -> list[str]:
+    """Mean with the wider side of its interval and a mark for its standing; pass rate."""
+    if row is None or row["mean"] is None:
+        return ["-"]
+    half = None
+    if row["interval_low"] is not None:
+        half = max(row["mean"] - row["interval_low"], row["interval_high"] - row["mean"])
+    first = f"{row['mean']:.2f}" + (f" ± {half:.2f}" if half is not None else "") + _MARKS.get(row["standing"], "")
+    passed = [f"{row['pass_rate']:.0%} passed"] if row["pass_rate"] is not None else []
+    return [first, *passed]
+
+
+def _cost(job: Job) -> str:
+    """Calls, price and what was asked in this folder; how the job ended when it did not end well."""
+    if job.cost is None:
+        return job.state
+    used, spent = job.cost["total"]["used"], job.cost["total"]["spent"]
+    lines = ["no call"]  # the embedded judge answers by itself, and some metrics ask nobody
+    if used["calls"] > used["calls_computed"]:
+        lines = [f"{whole(used['calls'])} calls", paid(used["usd_known"], sum(used["usd_unknown"].values()))]
+        lines += [f"{whole(spent['calls'])} asked here"] if spent.get("calls") is not None else []
+    return "\n".join(lines if job.code == 0 else [*lines, job.state])
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else whole(value)
+
+
+def _prices(job: Job) -> tuple[str, str]:
+    """What the replies cost that the results rest on, and what this run's own processes paid."""
+    if job.cost is None:
+        return "-", "-"
+    used, spent = job.cost["total"]["used"], job.cost["total"]["spent"]
+    here = f"{whole(spent.get('calls') or 0)} calls"
+    if spent.get("calls"):
+        here += f", {paid(spent.get('usd'), spent.get('calls_without_price') or 0)}"
+    return paid(used["usd_known"], sum(used["usd_unknown"].values())), here

@@ -1,0 +1,105 @@
+"""Numbers as people read them: one place, so that the terminal and the page say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One score of one group: `mean` with its half-width, the share that passed of how many, and what is missing."""
+
+    mean: str
+    passed: str
+    note: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for line in (self.mean, self.passed, self.note) if line]
+
+
+def cell(score: Mapping[str, Any], *, percent: bool = False) -> Cell:
+    """A score as text: `0.85 ± 0.03`, `78% of 412`, `coverage 96%`. The half-width is that of the wider side."""
+    n = score["n_ok"]
+    if score["mean"] is None:
+        return Cell("-", "", _note(score) or "none")
+    factor = 100.0 if percent else 1.0
+    mean, half = score["mean"], _half_width(score)
+    places = 1 if percent else 2
+    text = _number(mean * factor, places) + (f" ± {_number(half * factor, places)}" if half is not None else "")
+    rate = score["pass_rate"]
+    return Cell(text, f"{rate:.0%} of {whole(n)}" if rate is not None else f"n = {whole(n)}", _note(score))
+
+
+def heading(name: str, score: Mapping[str, Any], percent: Collection[str]) -> str:
+    """A score's name with its scale: `correctness 1-5`, `faithfulness x100`, `scope_miss (lower is better)`."""
+    low, high = score["low"], score["high"]
+    if name in percent:
+        scale = " x100"
+    elif low is None or high is None:
+        scale = " count"
+    else:
+        scale = "" if (low, high) == (0, 1) else f" {low:g}-{high:g}"
+    return name + scale + ("" if score["higher_is_better"] else " (lower is better)")
+
+
+def columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The groups that stand side by side: the methods, or everything when there are none."""
+    return metrics["by"].get("method") or {"all": metrics["overall"]}
+
+
+def rows(metrics: Mapping[str, Any]) -> Sequence[str]:
+    """Names of the scores in the order of the tables; the overall score last and only where there is one."""
+    scores = metrics["overall"]["scores"]
+    return [name for name in scores if name != "overall_score" or scores[name]["n_ok"]]
+
+
+def money(usd: float | None) -> str:
+    """`$0.0123`, `price unknown`."""
+    if usd is None:
+        return "price unknown"
+    return f"${usd:.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
+
+
+def paid(known: float | None, unpriced: int) -> str:
+    """`$0.0123`, or `at least $0.0123 (4 calls without a price)`; `price unknown` when nothing is known to be paid."""
+    if not unpriced:
+        return money(known)
+    if not known:
+        return money(None)
+    return f"at least {money(known)} ({whole(unpriced)} call{'s' if unpriced > 1 else ''} without a price)"
+
+
+def whole(number: float) -> str:
+    """`12,345`."""
+    return f"{int(number):,}"
+
+
+def _half_width(score: Mapping[str, Any]) -> float | None:
+    bounds = score["interval"]
+    if bounds is None:
+        return None
+    return float(max(score["mean"] - bounds["low"], bounds["high"] - score["mean"]))
+
+
+def _number(value: float, places: int) -> str:
+    return f"{value:.{places}f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def _note(score: Mapping[str, Any]) -> str:
+    found = []
+    coverage = score.get("coverage")
+    if coverage is not None and coverage < 1:
+        found.append(f"coverage {_share(coverage)}")
+    if not score["n_ok"] and score["n_skipped"] and score.get("skipped"):
+        found.append("skipped")
+    if score["n_missing"]:
+        found.append(f"{score['n_missing']} missing")
+    return ", ".join(found)
+
+
+def _share(value: float) -> str:
+    """A percentage that never rounds up to 100 %."""
+    return f"{min(value, 0.999):.1%}"

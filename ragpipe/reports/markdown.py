@@ -1,0 +1,180 @@
+"""`report.md`: the run on one page. Every text of data, answers and judges stands in code, where nothing is markup."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from ragpipe.reports.figures import cell, columns, heading, paid, rows, whole
+from ragpipe.reports.final import HEADS, final_lines, final_notes, final_title
+from ragpipe.reports.gates import gates_section
+from ragpipe.reports.index import index_section
+from ragpipe.reports.sections import OPERATIONS, asked_line, operation_lines
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.reports.text import code, code_block
+from ragpipe.reports.text import table as _table
+from ragpipe.reports.wrong import wrong_section
+from ragpipe.schema.index import IndexCoverage
+
+_SLICES_SHOWN = 20  # groups of one field; the rest stands in metrics.json
+
+
+def markdown(
+    metrics: Mapping[str, Any], cost: Mapping[str, Any], worst: Sequence[Mapping[str, Any]], settings: ReportSettings,
+    final: Mapping[str, Any] | None = None, gates: Mapping[str, Any] | None = None,
+    index: IndexCoverage | None = None,
+) -> str:  # fmt: skip
+    """The page. `worst` are rows of `records.parquet`, `final` is what several iterations say together, `gates` is
+    gates.json."""
+    sections = (
+        _head(metrics),
+        _results(metrics, settings.percent),
+        _final(final, settings.percent) if final else [],
+        gates_section(gates) if gates else [],
+        wrong_section(metrics),
+        _slices(metrics, settings.percent),
+        _coverage(metrics),
+        _operations(metrics),
+        index_section(index) if index else [],
+        _cost(cost),
+        _worst(worst, list(metrics["overall"]["scores"]), settings),
+        _reading(metrics),
+    )
+    return "\n".join("\n".join(section) + "\n" for section in sections if section)
+
+
+def _head(metrics: Mapping[str, Any]) -> list[str]:
+    lines = ["# Evaluation report", "", code(metrics["signature"], 4000), ""]
+    cases, samples = whole(metrics["n_cases"]), whole(metrics["n_samples"])
+    lines.append(f"{cases} cases on {samples} questions, iteration {metrics['iteration']}.")
+    if metrics["judge"].get("uncalibrated"):
+        lines += ["", "**Uncalibrated judge:** its verdicts were not compared with human labels on this data."]
+    for warning in metrics["warnings"]:
+        lines += ["", f"**Warning:** {code(warning, 600)}"]
+    return lines
+
+
+def _results(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
+    groups, names = columns(metrics), rows(metrics)
+    overall = metrics["overall"]["scores"]
+    lines = [
+        [
+            code(heading(name, overall[name], percent)),
+            *(_cell(groups[g]["scores"][name], name in percent) for g in groups),
+        ]
+        for name in names
+    ]
+    return ["## Results", "", *_table(["score", *map(code, groups)], lines)]
+
+
+def _final(final: Mapping[str, Any], percent: Collection[str]) -> list[str]:
+    heads, lines = final_lines(final, percent)
+    texts = len(heads) - len(HEADS)  # the columns of names; the rest are figures
+    table = _table(heads, [[*map(code, line[:texts]), *line[texts:]] for line in lines])
+    return [f"## {final_title(final)}", "", *table, *(part for note in final_notes(final) for part in ("", note))]
+
+
+def _slices(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
+    found: list[str] = []
+    names = rows(metrics)
+    for field, groups in metrics["by"].items():
+        if field == "method" or not groups:
+            continue
+        shown = list(groups)[:_SLICES_SHOWN]
+        lines = [
+            [code(group), whole(groups[group]["n_cases"])]
+            + [_cell(groups[group]["scores"][name], name in percent) for name in names]
+            for group in shown
+        ]
+        heads = [heading(name, metrics["overall"]["scores"][name], percent) for name in names]
+        found += ["", f"### By {code(field)}", "", *_table([code(field), "cases", *map(code, heads)], lines)]
+        if len(groups) > len(shown):
+            found += ["", f"{len(groups) - len(shown)} more in `metrics.json`."]
+    return ["## By slice", *found] if found else []
+
+
+def _coverage(metrics: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name, score in metrics["overall"]["scores"].items():
+        if name == "overall_score":
+            continue
+        share = "-" if score["coverage"] is None else f"{score['coverage']:.1%}"
+        reasons = [f"{code(text, 80)} {whole(n)}" for text, n in (*score["errors"].items(), *score["skipped"].items())]
+        counts = [whole(score[key]) for key in ("n_ok", "n_skipped", "n_error", "n_missing")]
+        lines.append([code(name), *counts, share, ", ".join(reasons)])
+    heads = ["score", "ok", "skipped", "error", "not measured", "coverage", "reasons"]
+    return ["## Coverage and failures", "", *_table(heads, lines)] if lines else []
+
+
+def _operations(metrics: Mapping[str, Any]) -> list[str]:
+    lines = [[code(name), *counts, code(latency, 600) if latency != "-" else latency]
+             for name, *counts, latency in operation_lines(columns(metrics))]  # fmt: skip
+    found = ["## Operations", "", *_table(list(OPERATIONS), lines)]
+    if groups := metrics["by"].get("doc_type"):
+        shown = dict(list(groups.items())[:_SLICES_SHOWN])
+        rest = [[code(name), *counts, code(latency, 600) if latency != "-" else latency]
+                for name, *counts, latency in operation_lines(shown)]  # fmt: skip
+        found += ["", *_table(["type of the documents", *OPERATIONS[1:]], rest)]
+    return found
+
+
+_BILL = ("calls", "calls_failed", "tokens_in", "tokens_out", "tokens_cached")
+
+
+def _cost(cost: Mapping[str, Any]) -> list[str]:
+    used, spent = cost["used"], cost["spent"]
+    if not used["uses"]:
+        return ["## Cost", "", "No judge was asked."]
+    bills = [*used["by_metric"].items(), ("all", used)]
+    lines = [
+        [code(name), *(whole(bill[key]) for key in _BILL), paid(bill["usd_known"], sum(bill["usd_unknown"].values()))]
+        for name, bill in bills
+    ]
+    heads = ["metric", "calls", "failed", "tokens in", "tokens out", "cached", "price"]
+    prices = ", ".join(f"{key} {code(str(value))}" for key, value in cost["prices"].items() if value is not None)
+    own = f"{whole(spent.get('calls') or 0)} calls, {paid(spent.get('usd'), spent.get('calls_without_price', 0))}"
+    found = ["## Cost", "", *_table(heads, lines), "", f"Paid by this folder's own processes: {own}."]
+    found += ["", asked_line(used, code)]
+    if used["usd_unknown"]:
+        unknown = ", ".join(f"{code(reason)} {whole(n)}" for reason, n in used["usd_unknown"].items())
+        found += ["", f"Calls without a known price: {unknown}."]
+    return [*found, "", f"Prices: {prices}."] if prices else found
+
+
+def _worst(worst: Sequence[Mapping[str, Any]], names: Sequence[str], settings: ReportSettings) -> list[str]:
+    return ["## Lowest cases", *(line for row in worst for line in _case(row, names, settings))] if worst else []
+
+
+def _case(row: Mapping[str, Any], names: Sequence[str], settings: ReportSettings) -> Iterator[str]:
+    overall = row["overall_score"]
+    yield from ("", f"### {code(row['sample_id'])} / {code(row['method'])}", "")
+    if overall is not None:
+        yield from (f"overall_score {overall:.2f}", "")
+    for name in names:
+        if row.get(f"{name}.passed") is False and name in (row["failed_by"] or ()):
+            reason = row.get(f"{name}.reason")
+            yield f"- {code(name)} {row[name]:g}" + (f": {code(reason, 300)}" if reason else "")
+        elif row.get(f"{name}.status") == "error":
+            yield f"- {code(name)} error: {code(row.get(f'{name}.reason') or '', 300)}"
+    yield from ("", "Question", "", code_block(row["question"] or "", settings.text_chars))
+    yield from ("", "Answer", "", code_block(row["answer"] or "", settings.text_chars))
+
+
+def _reading(metrics: Mapping[str, Any]) -> list[str]:
+    level = metrics["scoring"]["level"]
+    return [
+        "## How to read it",
+        "",
+        f"- `0.85 ± 0.03 (412)`: the mean over 412 cases; the true mean is within 0.03 in {level:.0%} of repetitions. Rows "
+        "that share a question are counted as one cluster. No ± where there is nothing to estimate it from.",
+        "- `x100`: a score of 0 to 1, printed times 100.",
+        "- `pass`: the share of cases that reached the score's threshold (`scoring.thresholds`).",
+        "- `skipped` does not apply to the case and counts nowhere; `error` could not be judged, lowers the coverage and "
+        "is no 0.",
+        "- `overall_score`: the weighted mean of what a case has, each score brought to 0..1.",
+        "- The cost of a reply that several metrics share stands with the first of them.",
+    ]
+
+
+def _cell(score: Mapping[str, Any], percent: bool) -> str:
+    return "<br>".join(cell(score, percent=percent).lines)

@@ -1,0 +1,229 @@
+"""The tables of the page, as plain rows of text: what metrics.json, cost.json and gates.json say, in people's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragpipe.reports.figures import cell, columns, heading, paid, rows, whole
+from ragpipe.scoring.gates import limit, number
+
+GROUPS_SHOWN = 40  # groups of one breakdown; the rest stands in metrics.json
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under heads. Columns in `left` are texts, the others numbers; `more` rows are left out.
+
+    A cell may be a list of cases: what each is called, and its row where it stands on the page.
+    """
+
+    title: str
+    heads: Sequence[str]
+    lines: Sequence[Sequence[str | list[tuple[str, int | None]]]]
+    left: Collection[int] = (0,)
+    notes: Sequence[str] = ()
+    count: int = 0
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A mean, its interval and the threshold as places on an axis of 0 to 100; None where there is none."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    threshold: float | None
+
+
+@dataclass(frozen=True)
+class ScoreLine:
+    """A score's row: how it is called and read, and a cell for each group."""
+
+    head: str
+    note: str
+    cells: list[dict[str, Any]] = field(default_factory=list)
+
+
+def score_lines(metrics: Mapping[str, Any], percent: Collection[str]) -> list[ScoreLine]:
+    """Scores down, methods across."""
+    groups, overall = columns(metrics), metrics["overall"]["scores"]
+    found = []
+    for name in rows(metrics):
+        threshold = overall[name]["threshold"]
+        note = "" if threshold is None else f"passes {_bound(overall[name])} {_scaled(threshold, name in percent)}"
+        line = ScoreLine(heading(name, overall[name], percent), note)
+        for group in groups.values():
+            score = group["scores"][name]
+            text = cell(score, percent=name in percent)
+            line.cells.append({"mean": text.mean, "passed": text.passed, "note": text.note, "plot": _plot(score)})
+        found.append(line)
+    return found
+
+
+def _bound(score: Mapping[str, Any]) -> str:
+    return "from" if score["higher_is_better"] else "up to"
+
+
+def _scaled(value: float, percent: bool) -> str:
+    return f"{value * 100:g}" if percent else f"{value:g}"
+
+
+def _plot(score: Mapping[str, Any]) -> Plot | None:
+    low, high, mean, bounds = score["low"], score["high"], score["mean"], score["interval"]
+    if low is None or high is None or mean is None or high == low:
+        return None
+
+    def place(value: float) -> float:
+        return round(min(1.0, max(0.0, float(value - low) / float(high - low))) * 100, 2)
+
+    threshold = None if score["threshold"] is None else place(score["threshold"])
+    return Plot(place(mean), place(bounds["low"]) if bounds else None, place(bounds["high"]) if bounds else None, threshold)  # fmt: skip
+
+
+def gates_table(gates: Mapping[str, Any]) -> Table:
+    """Every gate of gates.json with what it asks for, what was found, and the sentence that says why."""
+    lines = [
+        [gate["name"], gate["tier"], gate["verdict"], gate["outcome"], _value(gate), limit(gate),
+         whole(gate["n_ok"]), "-" if gate["coverage"] is None else f"{gate['coverage']:.1%}", gate["sentence"]]
+        for gate in gates["gates"]
+    ]  # fmt: skip
+    heads = ["gate", "tier", "verdict", "outcome", "value", "limit", "cases", "coverage", "in words"]
+    return Table("Gates", heads, lines, left=(0, 1, 2, 3, 5, 8))
+
+
+def _value(gate: Mapping[str, Any]) -> str:
+    return "-" if gate["value"] is None else number(gate["value"], gate)
+
+
+def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[tuple[str, str], int]) -> Iterator[Table]:
+    """The diagnoses with their advice, and the failure modes by method; nothing where there are none.
+
+    `on_page` are the rows of the cases (sample id, method) that the page holds.
+    """
+    if made := metrics.get("diagnosis"):
+        lines = []
+        for one in made:
+            cases = [(case["sample_id"], case["method"]) for case in one["examples"]]
+            examples = [(f"{sample} / {method}", on_page.get((sample, method))) for sample, method in cases]
+            figures = [whole(one["n"]), _share(one["share_of_cases"])]
+            lines.append([one["name"], *figures, one["says"], "\n".join(one["advice"]), examples])
+        heads = ["diagnosis", "cases", "share", "what is wrong", "what to try", "for example"]
+        yield Table("Diagnosis", heads, lines, left=(0, 3, 4, 5))
+    overall, groups = metrics["overall"].get("failure_modes") or {}, columns(metrics)
+    there = {name: mode for name, mode in overall.items() if mode["n"]}
+    if there:
+        lines = [
+            [name, whole(mode["n"]), *(_share(mode[key]) for key in _MODE_SHARES)]
+            + [whole(group["failure_modes"].get(name, {}).get("n", 0)) for group in groups.values()]
+            for name, mode in sorted(there.items(), key=lambda pair: -pair[1]["n"])
+        ]
+        heads = ["failure mode", "cases", "of all cases", "of cases with one", "of all modes", *groups]
+        notes = ["A case can have several failure modes."]
+        if unknown := metrics.get("not_applicable", {}).get("failure_modes"):
+            notes.append(f"Not told, because their scores are not in this run: {', '.join(unknown)}.")
+        yield Table("Failure modes", heads, lines, notes=notes)
+
+
+_MODE_SHARES = ("share_of_cases", "share_of_failed_cases", "share_of_modes")
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def slice_tables(metrics: Mapping[str, Any], percent: Collection[str]) -> Iterator[Table]:
+    """A table for every breakdown but that by method, which stands above."""
+    names, overall = rows(metrics), metrics["overall"]["scores"]
+    for by, groups in metrics["by"].items():
+        if by == "method" or not groups:
+            continue
+        shown = list(groups)[:GROUPS_SHOWN]
+        lines = [
+            [group, whole(groups[group]["n_cases"])]
+            + ["\n".join(cell(groups[group]["scores"][n], percent=n in percent).lines[:2]) for n in names]
+            for group in shown
+        ]
+        heads = [by, "cases", *(heading(name, overall[name], percent) for name in names)]
+        yield Table(by, heads, lines, count=len(groups), more=len(groups) - len(shown))
+
+
+def coverage_table(metrics: Mapping[str, Any]) -> Table:
+    """How many judgements of each score came out, and why not."""
+    lines = []
+    for name, score in metrics["overall"]["scores"].items():
+        if "coverage" not in score:
+            continue
+        share = "-" if score["coverage"] is None else f"{score['coverage']:.1%}"
+        reasons = ", ".join(f"{text} {whole(n)}" for text, n in (*score["errors"].items(), *score["skipped"].items()))
+        counts = [whole(score[key]) for key in ("n_ok", "n_skipped", "n_error", "n_missing")]
+        lines.append([name, *counts, share, reasons])
+    heads = ["score", "ok", "skipped", "error", "not measured", "coverage", "reasons"]
+    return Table("Coverage and failures", heads, lines, left=(0, 6))
+
+
+def operations_table(metrics: Mapping[str, Any]) -> Table:
+    """How the systems ran, whatever was measured."""
+    lines = operation_lines(columns(metrics))
+    notes = (
+        ["By type of document, category and other fields in metrics.json, under `by`."]
+        if len(metrics["by"]) > 1
+        else []
+    )
+    return Table("Operations", OPERATIONS, lines, left=(0, 6), notes=notes)
+
+
+OPERATIONS = ("method", "cases", "errors", "timeouts", "empty answers", "abstained", "latency p50 / p95 (ms)")
+
+
+def operation_lines(groups: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """A row for each group: counts with their share of the cases, and the latency of each stage of the system."""
+    lines = []
+    for name, group in groups.items():
+        found, n = group["operations"], group["n_cases"]
+        latency = ", ".join(f"{s} {t['p50']:,.0f} / {t['p95']:,.0f}" for s, t in found["latency_ms"].items())
+        counts = [_counted(found[f"n_{kind}"], n) for kind in ("error", "timeout", "empty", "abstained")]
+        lines.append([name, whole(n), *counts, latency or "-"])
+    return lines
+
+
+def _counted(count: int, n: int) -> str:
+    return f"{whole(count)} ({count / n:.1%})" if count else "0"
+
+
+_BILL = ("calls", "calls_failed", "tokens_in", "tokens_out", "tokens_cached")
+
+
+def cost_table(cost: Mapping[str, Any]) -> Table:
+    """What the results rest on (`used`); what this folder's own processes paid is volatile and stands in cost.json."""
+    used = cost["used"]
+    bills = [*used["by_metric"].items(), ("all", used)]
+    prices = [paid(bill["usd_known"], sum(bill["usd_unknown"].values())) for _, bill in bills]
+    lines = [
+        [name, *(whole(bill[key]) for key in _BILL), price] for (name, bill), price in zip(bills, prices, strict=True)
+    ]
+    notes = ["A reply that several metrics share stands with the first of them."]
+    if used["usd_unknown"]:
+        notes.append(
+            "Without a known price: " + ", ".join(f"{why} {whole(n)}" for why, n in used["usd_unknown"].items())
+        )
+    notes += [asked_line(used)]
+    source = ", ".join(f"{key} {value}" for key, value in cost["prices"].items() if value is not None)
+    notes += [f"Prices: {source}."] if source else []
+    heads = ["metric", "calls", "failed", "tokens in", "tokens out", "cached", "price"]
+    return Table("Cost of the judge", heads, lines, notes=notes)
+
+
+def asked_line(used: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
+    """How the judge ran: latency, failures by kind (made harmless by `shown`), retries."""
+    times, cases = used["latency_ms"], used["case_latency_ms"]
+    parts = [f"a call p50 / p95 {times['p50']:,.0f} / {times['p95']:,.0f} ms"] if times else []
+    parts += [f"a case {cases['p50']:,.0f} / {cases['p95']:,.0f} ms"] if cases else []
+    if used["error_rate"] is not None:
+        rates = ((name, used[f"{name}_rate"]) for name in ("error", "timeout", "empty"))
+        parts.append(", ".join(f"{name} rate {rate:.1%}" for name, rate in rates))
+    parts += [f"{shown(kind)} {whole(n)}" for kind, n in used["failures"].items()]
+    parts.append(f"{whole(used['retries'])} retries")
+    return f"The judge: {'; '.join(parts)}."

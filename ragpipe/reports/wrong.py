@@ -1,0 +1,80 @@
+"""What is wrong and what to try: the diagnoses and failure modes of `metrics.json`, for the terminal and the page."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ragpipe.reports.figures import whole
+from ragpipe.reports.text import code, escaped, one_line, table
+
+TOLD = 5  # diagnoses on the terminal
+_SHARES = ("share_of_cases", "share_of_failed_cases", "share_of_modes")
+
+
+def told(metrics: Mapping[str, Any], width: int) -> list[str]:
+    """The most frequent diagnoses, each with what is wrong, then what to try and which cases to look at; `width` columns."""
+    made = _by_count(metrics)
+    lines = []
+    for one in made[:TOLD]:
+        count = f"{whole(one['n'])} of {whole(metrics['n_cases'])} ({one['share_of_cases']:.1%})"
+        lines += _wrapped(f"{one_line(one['name'])}: {count}: {one_line(one['says'], 300)}", width, "")
+        advice = " ".join(one_line(text, 300) for text in one["advice"][:1])
+        cases = ", ".join(f"{one_line(case['sample_id'], 60)}/{one_line(case['method'], 40)}" for case in _some(one, 3))
+        lines += _wrapped(f"try: {advice} See {cases}." if advice else f"see {cases}", width, "  ")
+    if len(made) > TOLD:
+        lines.append(f"and {len(made) - TOLD} more under `What is wrong` in the report")
+    return lines
+
+
+def wrong_section(metrics: Mapping[str, Any]) -> list[str]:
+    """`## What is wrong` of the page; empty when nothing is."""
+    parts = [*_diagnoses(metrics), *_modes(metrics)]
+    return ["## What is wrong", *parts] if parts else []
+
+
+def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[str]:
+    made = _by_count(metrics)
+    if made:
+        yield ""
+    for one in made:
+        cases = ", ".join(f"{code(case['sample_id'])} / {code(case['method'])}" for case in one["examples"])
+        advice = " ".join(escaped(text) for text in one["advice"])
+        yield (
+            f"- {code(one['name'])}: {whole(one['n'])} of {whole(metrics['n_cases'])} cases ({one['share_of_cases']:.1%}). {escaped(one['says'])}"
+            + (f" **Try:** {advice}" if advice else "")
+            + f" For example {cases}."
+        )
+
+
+def _modes(metrics: Mapping[str, Any]) -> Iterator[str]:
+    overall = metrics["overall"].get("failure_modes") or {}
+    there = {name: mode for name, mode in overall.items() if mode["n"]}
+    if not there:
+        return
+    lines = [
+        [code(name), whole(mode["n"]), *(f"{mode[key]:.1%}" for key in _SHARES), whole(mode["n_judged"])]
+        for name, mode in sorted(there.items(), key=lambda pair: -pair[1]["n"])
+    ]
+    heads = ["failure mode", "cases", "of all cases", "of cases with one", "of all modes", "of how many it can be told"]
+    yield from ("", *table(heads, lines), "")
+    yield (
+        f"{whole(metrics['overall']['n_with_failure_mode'])} cases have a failure mode, some have several; "
+        f"{whole(metrics['overall']['n_failed_without_mode'])} failed a score and have none."
+    )
+    if unknown := metrics.get("not_applicable", {}).get("failure_modes"):
+        yield from ("", f"Not told, because their scores are not in this run: {', '.join(map(code, unknown))}.")
+
+
+def _by_count(metrics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The most frequent diagnosis first, ties in their order of priority."""
+    return sorted(metrics.get("diagnosis") or (), key=lambda one: -int(one["n"]))
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(text, max(width, 40), initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _some(one: Mapping[str, Any], count: int) -> list[Mapping[str, str]]:
+    return list(one["examples"][:count])

@@ -1,0 +1,144 @@
+"""Stage `collect`: ask the system under test for every sample; one journal line an answer, so that a kill loses none.
+
+What the system gave is frozen here: judging, iterations and re-judging work on these outputs and never ask it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ragpipe.errors import ConfigError, Incomplete, Interrupted, RagpipeError
+from ragpipe.schema.sample import Output, Sample
+from ragpipe.store.journal import Journal
+from ragpipe.systems.live import System
+from ragpipe.systems.settings import LiveSystem
+
+ReadOutput = Callable[[Mapping[str, Any], Sample], Output]
+
+
+class CollectStage:
+    """Collects one output a sample. `read` turns the system's raw mapping into an Output and raises on a wrong one.
+
+    A system that fails, times out or answers in the wrong shape gives an output with `error` set: its cases are counted
+    as system errors, never as zeros, and a later collection asks for them again. A system that fails `concurrency` + 5
+    times in a row is down: the collection stops, and can be resumed.
+    """
+
+    def __init__(
+        self, system: System, settings: LiveSystem, journal: Path, read: ReadOutput,
+        on_change: Callable[[int], None] = lambda _: None,
+    ):  # fmt: skip
+        self._system, self._settings, self._read, self._on_change = system, settings, read, on_change
+        self._path = journal
+        self._failures = 0
+        self._stopped: RagpipeError | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def stop(self, why: RagpipeError) -> None:
+        self._stopped = self._stopped or why
+
+    def cancel(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    async def run(self, samples: Iterator[Sample]) -> int:
+        """Ask for every sample of which the journal holds no answer. Returns how many have an output at the end.
+
+        Raises Incomplete when the system is down.
+        """
+        journal = Journal.open(self._path)
+        known = {entry["sample_id"] for entry in journal.entries if not entry["failed"]}
+        slots = asyncio.Semaphore(self._settings.concurrency)
+        done = len(known)
+
+        async def one(sample: Sample) -> None:
+            nonlocal done
+            try:
+                output = await self._ask(sample)
+                failed = output.error is not None
+                journal.append({"sample_id": sample.id, "failed": failed, "output": output.model_dump_json()})
+                self._count(output.error)
+                done += 1
+                self._on_change(done)
+            except RagpipeError as error:
+                self.stop(error)
+            except asyncio.CancelledError:
+                self.stop(Interrupted("the run was cancelled"))
+            except Exception as error:  # a task's exception would be lost, and its sample with it
+                why = RagpipeError(f"the output of sample {sample.id!r} could not be kept: {error}")
+                why.__cause__ = error
+                self.stop(why)
+            finally:
+                slots.release()
+
+        try:
+            for sample in samples:
+                if sample.id in known:
+                    continue
+                await slots.acquire()
+                if self._stopped:
+                    break
+                task = asyncio.create_task(one(sample))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            while self._tasks:
+                await asyncio.wait(tuple(self._tasks))
+        finally:
+            journal.close()
+            await self._system.close()
+        if self._stopped:
+            raise self._stopped
+        return done
+
+    def _count(self, error: str | None) -> None:
+        self._failures = self._failures + 1 if error else 0
+        if self._failures >= self._settings.concurrency + 5:
+            self.stop(Incomplete(
+                f"the system under test failed {self._failures} times in a row, last with: {error}\n    "
+                "what it answered before is kept; when it is up again, the same command goes on"
+            ))  # fmt: skip
+
+    async def _ask(self, sample: Sample) -> Output:
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                raw = dict(await self._system.answer(sample))
+            raw["method"] = self._settings.method
+            output = self._read(raw, sample)
+        except TimeoutError:
+            return self._failed(sample, f"timeout after {self._settings.timeout_s:g} s", started)
+        except (asyncio.CancelledError, ConfigError):
+            raise
+        except Exception as error:
+            return self._failed(sample, f"{type(error).__name__}: {error}"[:500], started)
+        if "total" in output.timings:
+            return output
+        return output.model_copy(update={"timings": {**output.timings, "total": _since(started)}})
+
+    def _failed(self, sample: Sample, error: str, started: float) -> Output:
+        return Output(
+            sample_id=sample.id, method=self._settings.method, error=error, timings={"total": _since(started)}
+        )
+
+
+def collected(journal: Path) -> dict[str, Output]:
+    """The outputs of a finished collection by sample id; the last word on each sample counts."""
+    opened = Journal.open(journal)
+    try:
+        return {e["sample_id"]: Output.model_validate(json.loads(e["output"])) for e in opened.entries}
+    finally:
+        opened.close()
+
+
+def has_failures(journal: Path) -> bool:
+    """Whether the last word on some sample is that the system failed. False where nothing was collected."""
+    return journal.exists() and any(output.error for output in collected(journal).values())
+
+
+def _since(started: float) -> float:
+    return round((time.monotonic() - started) * 1000, 3)

@@ -1,0 +1,277 @@
+"""Stage `judge`: every case through every metric, as wide as the judge allows, resumable at any moment.
+
+Cases run in data order through a window. A finished case is a line in the journal; a finished block of consecutive
+cases is a Parquet part; at the end the parts are joined. What a killed run had not written down is done again, and its
+questions find their replies in the call store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures.thread  # noqa: F401  asyncio loads it at first use: too late when no file can be opened
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ragpipe.digest import sha256
+from ragpipe.errors import (
+    DataError,
+    Incomplete,
+    Interrupted,
+    JudgeError,
+    OutputError,
+    ProviderUnusable,
+    RagpipeError,
+    Skipped,
+)
+from ragpipe.judging.door import CaseJudge, Door
+from ragpipe.metrics.base import Computed, Metric
+from ragpipe.schema.sample import Case, CaseKey
+from ragpipe.schema.score import Score
+from ragpipe.schema.tables import JUDGE_INPUTS, SCORES, table_from, table_of
+from ragpipe.stages.applies import why_skipped
+from ragpipe.stages.cases import CaseReader
+from ragpipe.stages.rows import Measured, add_scores, failed, input_rows, named, result_of
+from ragpipe.store.folder import IterationFolder
+from ragpipe.store.journal import Journal
+from ragpipe.store.parts import Parts
+from ragpipe.store.progress import ProgressView
+
+OPEN_BLOCKS = 3
+"""Blocks that may be unfinished at once: bounds memory when one slow case holds its block open. One when nobody is asked."""
+
+
+_ENDING = (DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
+
+
+class MetricBug(RagpipeError):
+    """A metric raised something unexpected."""
+
+
+@dataclass(slots=True)
+class State:
+    """What the progress display shows. Times are monotonic seconds."""
+
+    cases: int
+    done: int = 0
+    resumed: int = 0
+    errors: int = 0
+    transient: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+
+@dataclass(slots=True)
+class _Block:
+    index: int
+    cases: list[Case]
+    measured: list[list[Measured] | None]
+    left: int
+
+
+class JudgeStage:
+    """One iteration of the judging.
+
+    `view` is kept up to date, `on_change(state)` is called after each finished case, `on_notice(text)` for what the user
+    should know. `on_metric_error` is `stop` (the first unexpected exception
+    ends the run after paid calls have landed) or `record` (it becomes that case's error).
+    """
+
+    def __init__(
+        self, *, cases: CaseReader, metrics: Sequence[Metric], door: Door, folder: IterationFolder, window: int,
+        store_inputs: bool = True, on_metric_error: str = "stop",
+        view: ProgressView | None = None, on_change: Callable[[State], None] = lambda _: None,
+        on_notice: Callable[[str], None] = lambda _: None,
+    ):  # fmt: skip
+        self._cases, self._metrics, self._door, self._folder = cases, tuple(metrics), door, folder
+        self._asking = tuple(m for m in metrics if not isinstance(m, Computed))
+        self._window = asyncio.Semaphore(window)
+        self._open = asyncio.Semaphore(OPEN_BLOCKS if self._asking else 1)
+        self._store_inputs, self._record = store_inputs, on_metric_error == "record"
+        self._view, self._on_change, self._on_notice = view, on_change, on_notice
+        self._scores = Parts(folder.parts / "scores", SCORES)
+        self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped: RagpipeError | None = None
+        self._known: dict[tuple[str, str], tuple[bytes, bool]] = {}
+        self.state = State(cases.count)
+
+    def stop(self, why: RagpipeError) -> None:
+        """Take no new case and send no new call; what is in flight lands and is kept."""
+        self._stopped = self._stopped or why
+        self._door.stop(why)
+        self._open.release()  # whoever waits for a block to be finished: none will be
+
+    def cancel(self) -> None:
+        """Give up waiting for what is in flight."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        self._door.cancel()
+
+    async def run(self) -> State:
+        """Judge all cases and write `scores.parquet` and `judge_inputs.parquet`. Raises what stopped it early."""
+        self._journal = Journal.open(self._folder.journal, keep=self._remember)
+        try:
+            for notice in self._journal.notices:
+                self._on_notice(notice)
+            await self._run_blocks()
+            await self._settle()
+            if self._stopped:
+                raise self._stopped
+        finally:
+            self._journal.close()
+            if self._view:
+                self._view.flush()
+        await asyncio.to_thread(self._join)
+        return self.state
+
+    async def _run_blocks(self) -> None:
+        finished = self._scores.done() & self._inputs.done()
+        for notice in (*self._scores.notices, *self._inputs.notices):
+            self._on_notice(notice)
+        finished -= self._to_ask_again(finished)
+        for index in range(self._cases.blocks):
+            if index in finished:
+                self.state.done += self._cases.size(index)
+                self.state.resumed += self._cases.size(index)
+                continue
+            await self._open.acquire()
+            if self._stopped:
+                return
+            block = _Block(index, [], [None] * self._cases.size(index), self._cases.size(index))
+            for place, case in enumerate(self._cases.block(index)):
+                block.cases.append(case)
+                await self._window.acquire()
+                if self._stopped:
+                    return
+                task = asyncio.create_task(self._case(block, place, case))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def _to_ask_again(self, finished: set[int]) -> set[int]:
+        """The finished blocks that hold a case whose calls failed for a passing reason."""
+        again = {name for name, (_, transient) in self._known.items() if transient}
+        if not again:
+            return set()
+        return {i for i in finished if any((c.sample.id, c.output.method) in again for c in self._cases.block(i))}
+
+    def _remember(self, entry: dict[str, Any]) -> bool:
+        """Note what the journal says of a case, and keep no more of it: 100,000 lines would take 140 MB."""
+        self._known[entry["sample_id"], entry["method"]] = _mark(entry)
+        self._show(CaseKey(entry["sample_id"], entry["method"], self._cases.iteration), entry)
+        return False
+
+    def _show(self, case: CaseKey, entry: dict[str, Any]) -> None:
+        if self._view:
+            self._view.add(case, entry["question"], entry["result"], completed_at=entry["completed_at"])
+
+    async def _settle(self) -> None:
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+        await self._door.settle()
+
+    async def _case(self, block: _Block, place: int, case: Case) -> None:
+        try:
+            try:
+                results = await asyncio.gather(*(self._measure(m, case) for m in self._asking), return_exceptions=True)
+            finally:
+                self._window.release()
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            await self._finish(block, place, case, [r for r in results if isinstance(r, Measured)])
+        except asyncio.CancelledError:
+            self.stop(Interrupted("the run was cancelled"))
+        except RagpipeError as error:
+            self.stop(error)
+        except OSError as error:
+            self.stop(RagpipeError(f"the results of case {case.key} could not be written: {error}"))
+        except Exception as error:  # a task's exception would be lost, and its case with it
+            why = RagpipeError(f"case {case.key}: {type(error).__name__}: {error}")
+            why.__cause__ = error
+            self.stop(why)
+
+    async def _measure(self, metric: Metric, case: Case) -> Measured:
+        """One metric on one case; a judgement that failed is a result, a bug is not."""
+        reason = why_skipped(metric, case, embedder=self._door.embedder is not None)
+        if reason:
+            return failed(metric, Skipped(reason), [])
+        judge = self._door.for_case(case.key, metric.name)
+        try:
+            return Measured(metric, named(metric, await metric.measure(case, judge)), judge.uses)
+        except (Skipped, JudgeError) as outcome:
+            return failed(metric, outcome, judge.uses)
+        except _ENDING:
+            raise
+        except Exception as error:
+            return self._bug(metric, case, error, judge)
+
+    def _bug(self, metric: Metric, case: Case, error: Exception, judge: CaseJudge | None) -> Measured:
+        text = f"metric {metric.name} on case {case.key}: {type(error).__name__}: {error}"
+        if not self._record:
+            raise MetricBug(
+                f"{text}\n    the run stops at the first unexpected error; on_metric_error=record keeps it as that case's "
+                "error and goes on"
+            ) from error
+        scores = [
+            Score(status="error", reason=f"metric_error: {text}", details={"kind": "metric_error"})
+            for _ in metric.score_names
+        ]
+        return Measured(metric, scores, judge.uses if judge else [])
+
+    async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measured]) -> None:
+        block.measured[place] = measured
+        block.left -= 1
+        entry = {**result_of(case, measured), "completed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        before = self._known.get((case.sample.id, case.output.method))
+        if before is None or before != _mark(entry):
+            self._journal.append(entry)
+            self._show(case.key, entry)
+        else:
+            self.state.resumed += 1
+        self.state.done += 1
+        self.state.transient += entry["transient"]
+        self.state.errors += any(s.status == "error" for m in measured for s in m.scores)
+        self._on_change(self.state)
+        if block.left == 0:
+            await asyncio.to_thread(self._write, block)
+            self._open.release()
+
+    def _write(self, block: _Block) -> None:
+        """A block as one part of each table: computed metrics join here, rows stand in case and config order."""
+        computed = {m.name: self._compute(m, block.cases) for m in self._metrics if isinstance(m, Computed)}
+        scores: dict[str, list[Any]] = {name: [] for name in SCORES.names}
+        inputs: list[dict[str, Any]] = []
+        for place, case in enumerate(block.cases):
+            asked = {m.metric.name: m for m in block.measured[place] or ()}
+            for metric in self._metrics:
+                measured = asked.get(metric.name) or computed[metric.name][place]
+                add_scores(scores, case.key, measured)
+                inputs.extend(input_rows(case.key, measured, store_inputs=self._store_inputs))
+        self._inputs.write(block.index, table_of(inputs, JUDGE_INPUTS))
+        self._scores.write(block.index, table_from(scores, SCORES))
+
+    def _compute(self, metric: Computed, cases: Sequence[Case]) -> list[Measured]:
+        reasons = [why_skipped(metric, case, embedder=False) for case in cases]
+        applicable = [case for case, reason in zip(cases, reasons, strict=True) if reason is None]
+        found: Iterable[Measured] = iter(self._computed(metric, applicable))
+        return [failed(metric, Skipped(reason), []) if reason else next(found) for reason in reasons]  # type: ignore[call-overload]
+
+    def _computed(self, metric: Computed, cases: list[Case]) -> list[Measured]:
+        try:
+            results = metric.compute(cases) if cases else ()
+            return [Measured(metric, named(metric, result)) for _, result in zip(cases, results, strict=True)]
+        except Exception as error:
+            if len(cases) > 1:  # find the case that it was, and keep the others
+                return [one for case in cases for one in self._computed(metric, [case])]
+            return [self._bug(metric, cases[0], error, None)]
+
+    def _join(self) -> None:
+        self._inputs.join(self._folder.judge_inputs)
+        self._scores.join(self._folder.scores)
+
+
+def _mark(entry: dict[str, Any]) -> tuple[bytes, bool]:
+    """What tells one journal line of a case from another: its result, and whether asking again may change it."""
+    return bytes.fromhex(sha256(entry["result"]))[:16], bool(entry.get("transient"))

@@ -1,0 +1,131 @@
+"""What a run will do, before anything is spent: cases, questions, tokens, money, and what is skipped and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ragpipe.metrics.base import Ask, Metric
+from ragpipe.schema.sample import Case
+from ragpipe.stages.applies import why_skipped
+
+RENDERED = 50
+"""Questions of one step that are rendered to estimate tokens; the rest is scaled from them."""
+TOKENS_OUT = 150
+"""Completion tokens assumed for one reply: a reply's length is not known before it is asked for."""
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """Expected questions of one prompt step. `shared` more are the same as those of an earlier step and are asked once for
+    both. `tokens_in` is scaled from the first `RENDERED` questions."""
+
+    metric: str
+    step: str
+    prompt: str
+    calls: int = 0
+    shared: int = 0
+    rendered: int = 0
+    tokens_rendered: int = 0
+
+    @property
+    def tokens_in(self) -> int:
+        return round(self.calls * self.tokens_rendered / self.rendered) if self.rendered else 0
+
+
+@dataclass(slots=True)
+class MetricPlan:
+    """One metric over all cases: how many it applies to, and why it is skipped for the others."""
+
+    name: str
+    cases: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Plan:
+    """The whole run, all iterations. Calls are an upper estimate where they depend on replies.
+
+    `stored` of the questions already have a reply, `missing` (at most) have none; None where nobody looked. `embeddings`
+    are texts to the embedder, stored or not; a text counts once a case and metric, whatever the iteration.
+    """
+
+    cases: int
+    iterations: int
+    metrics: list[MetricPlan]
+    steps: list[StepPlan]
+    stored: int | None = None
+    missing: int | None = None
+    embeddings: int = 0
+
+    @property
+    def calls(self) -> int:
+        return sum(step.calls for step in self.steps)
+
+    @property
+    def shared(self) -> int:
+        """Questions that several metrics ask in the same words: each is counted, asked and paid once."""
+        return sum(step.shared for step in self.steps)
+
+    @property
+    def new_calls(self) -> int:
+        """The questions that are really asked: those without a stored reply."""
+        return self.calls if self.missing is None else min(self.calls, self.missing)
+
+    @property
+    def tokens_in(self) -> int:
+        """Prompt tokens of the new calls."""
+        whole = sum(step.tokens_in for step in self.steps)
+        return round(whole * self.new_calls / self.calls) if self.calls else 0
+
+    @property
+    def tokens_out(self) -> int:
+        """Completion tokens of the new calls."""
+        return self.new_calls * TOKENS_OUT
+
+
+def make_plan(
+    cases: Iterable[Case], metrics: Sequence[Metric], *, iterations: int, count_tokens: Callable[[str], int],
+    embedder: bool = False,
+) -> Plan:  # fmt: skip
+    """Walk over all cases once and add up what the metrics declare. Renders few prompts and asks nobody.
+
+    `embedder`: whether the run has one.
+    """
+    plans = {metric.name: MetricPlan(metric.name) for metric in metrics}
+    steps: dict[tuple[str, str], StepPlan] = {}
+    total = embeddings = 0
+    for case in cases:
+        total += 1
+        asked: dict[str, list[Ask]] = {}
+        for metric in metrics:
+            if reason := why_skipped(metric, case, embedder=embedder):
+                plans[metric.name].skipped[reason] += 1
+                continue
+            plans[metric.name].cases += 1
+            embeddings += metric.embeds(case)
+            for ask in metric.asks(case):
+                key = (metric.name, ask.prompt.name)
+                step = steps.setdefault(key, StepPlan(metric.name, ask.prompt.step, ask.prompt.signature))
+                if _asked_before(ask, asked):
+                    step.shared += ask.times * iterations
+                    continue
+                step.calls += ask.times * iterations
+                if step.rendered < RENDERED:
+                    step.rendered += 1
+                    step.tokens_rendered += _tokens(ask, count_tokens)
+    return Plan(total, iterations, list(plans.values()), list(steps.values()), embeddings=embeddings)
+
+
+def _asked_before(ask: Ask, asked: dict[str, list[Ask]]) -> bool:
+    """Whether an earlier metric asks the same question about this case; if not, it is remembered in `asked`."""
+    earlier = asked.setdefault(ask.prompt.sha256, [])
+    if any((ask.answer, ask.times, ask.values) == (one.answer, one.times, one.values) for one in earlier):
+        return True
+    earlier.append(ask)
+    return False
+
+
+def _tokens(ask: Ask, count_tokens: Callable[[str], int]) -> int:
+    return sum(count_tokens(message["content"]) for message in ask.prompt.render(**ask.values))

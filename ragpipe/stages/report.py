@@ -1,0 +1,88 @@
+"""The report stage: the reports of a run and the final words on the terminal, from the files of the score stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ragpipe.reports.cases import read_cases
+from ragpipe.reports.console import Console
+from ragpipe.reports.export import export_tables
+from ragpipe.reports.final import final_of
+from ragpipe.reports.frames import read_json
+from ragpipe.reports.html import html
+from ragpipe.reports.index import index_of, index_warnings
+from ragpipe.reports.junit import junit
+from ragpipe.reports.markdown import markdown
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.reports.worst import worst_cases
+from ragpipe.scoring.gates import gates_document
+from ragpipe.stages.final import scored_iterations
+from ragpipe.store.folder import IterationFolder, RunFolder
+from ragpipe.store.unchanged import write_unless_same
+
+
+def run_report(
+    iteration_folder: Path,
+    *,
+    target: Path,
+    settings: ReportSettings,
+    console: Console,
+    shown_folder: str = "",
+    next_command: str = "",
+) -> None:
+    """Write the reports of `settings.formats` into the run folder `target` and print the results.
+
+    The pages and the terminal show the iteration of `iteration_folder`, with `final/` where there are several; JUnit and
+    exports cover all iterations that are scored. What would not change is left alone. `shown_folder` is how the folder is
+    named to the user (`outputs/x/latest`), by default the target. Raises DataError, OutputError.
+    """
+    metrics, cost = read_json(iteration_folder / "metrics.json"), read_json(iteration_folder / "cost.json")
+    run, final = RunFolder(target), final_of(target, metrics["iteration"])
+    gates = read_json(run.gates) if run.gates.is_file() else gates_document([metrics])
+    index = index_of(target)
+    if "markdown" in settings.formats:
+        worst = worst_cases(iteration_folder / "records.parquet", settings.worst_cases)
+        write_unless_same(target / "report.md", markdown(metrics, cost, worst, settings, final, gates, index))
+    write_files(run, IterationFolder(iteration_folder), settings)
+    if "terminal" in settings.formats:
+        folder = shown_folder or str(target)
+        for warning in index_warnings(index) if index else ():
+            console.warn(warning)
+        console.finish(
+            metrics, cost, folder=folder, next_command=next_command, percent=settings.percent, final=final, gates=gates
+        )
+
+
+def write_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> list[Path]:
+    """Write those of `html`, `junit`, `csv` and `json` that `settings.formats` names; returns their paths.
+
+    `shown` is the iteration of the page. Raises DataError for a file of the run that is missing or broken, OutputError.
+    """
+    wanted, written = set(settings.formats), list[Path]()
+    if not wanted & {"html", "junit", "csv", "json"}:
+        return written
+    numbers = scored_iterations(run)
+    per_iteration = [read_json(run.iteration(number).metrics) for number in numbers]
+    gates, name = gates_document(per_iteration), _name(run)
+    if "html" in wanted:
+        write_unless_same(run.html, _page(run, shown, settings, name, gates))
+        written.append(run.html)
+    if "junit" in wanted:
+        write_unless_same(run.junit, junit(per_iteration, gates, name=name))
+        written.append(run.junit)
+    return written + export_tables(run, wanted, numbers)
+
+
+def _page(run: RunFolder, shown: IterationFolder, settings: ReportSettings, name: str, gates: Mapping[str, Any]) -> str:
+    metrics, cost = read_json(shown.metrics), read_json(shown.cost)
+    cases = read_cases(run, shown, list(metrics["overall"]["scores"]), settings.html_cases)
+    final = final_of(run.root, metrics["iteration"])
+    return html(metrics, cost, cases, settings, name=name, gates=gates, final=final, index=index_of(run.root))
+
+
+def _name(run: RunFolder) -> str:
+    """What the user calls the run; a folder without a manifest is called by its own name."""
+    found = read_json(run.manifest).get("name") if run.manifest.is_file() else None
+    return found if isinstance(found, str) and found else run.root.name

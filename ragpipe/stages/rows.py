@@ -1,0 +1,104 @@
+"""What the engine learned about a case, as rows of the tables. The order of rows never depends on who answered first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragpipe.digest import canonical_json
+from ragpipe.errors import TRANSIENT, JudgeError, RagpipeError, Skipped
+from ragpipe.judging.door import Use
+from ragpipe.metrics.base import Metric
+from ragpipe.schema.sample import Case, CaseKey
+from ragpipe.schema.score import Score
+
+RAW_KEPT = 2000  # characters of an unreadable reply that stand with its score; the whole is in judge_inputs
+
+
+@dataclass(slots=True)
+class Measured:
+    """What one metric gave for one case: its scores in declared order, and what it asked."""
+
+    metric: Metric
+    scores: list[Score]
+    uses: list[Use] = field(default_factory=list)
+    transient: bool = False
+
+
+def named(metric: Metric, found: Score | Sequence[Score]) -> list[Score]:
+    """A metric's result checked against what it declared, in declared order. Raises RagpipeError where they differ."""
+    scores = [found] if isinstance(found, Score) else list(found)
+    declared = metric.score_names
+    if all(score.name == name for score, name in zip(scores, declared, strict=False)) and len(scores) == len(declared):
+        return scores
+    by_name = {score.name or metric.name: score for score in scores}
+    if sorted(by_name) != sorted(declared) or len(by_name) != len(scores):
+        raise RagpipeError(f"the metric declares the scores {list(declared)} and returned {[s.name for s in scores]}")
+    return [by_name[name] for name in declared]
+
+
+def failed(metric: Metric, error: JudgeError | Skipped, uses: list[Use]) -> Measured:
+    """All scores of the metric as `error` or `skipped`, with the reason."""
+    if isinstance(error, Skipped):
+        return Measured(metric, [Score(status="skipped", reason=error.reason)] * len(metric.score_names), uses)
+    details: dict[str, Any] = {"kind": error.kind}
+    if error.text:
+        details["reply"] = error.text[:RAW_KEPT]
+    scores = [Score(status="error", reason=str(error), details=details)] * len(metric.score_names)
+    return Measured(metric, scores, uses, transient=error.kind in TRANSIENT)
+
+
+def add_scores(columns: dict[str, list[Any]], case: CaseKey, measured: Measured) -> None:
+    """Add the rows of `scores.parquet` for one metric and case, column by column: a block has tens of thousands."""
+    names, scores = measured.metric.score_names, measured.scores
+    keys, count = sorted({use.call.key for use in measured.uses}), len(names)
+    columns["sample_id"] += [case.sample_id] * count
+    columns["method"] += [case.method] * count
+    columns["iteration"] += [case.iteration] * count
+    columns["metric"] += [measured.metric.name] * count
+    columns["score_name"] += names
+    columns["value"] += [score.value for score in scores]
+    columns["status"] += [score.status for score in scores]
+    columns["reason"] += [score.reason for score in scores]
+    columns["details"] += [canonical_json(score.details) if score.details else None for score in scores]
+    columns["calls"] += [keys] * count
+
+
+def input_rows(case: CaseKey, measured: Measured, *, store_inputs: bool) -> list[dict[str, Any]]:
+    """Rows of `judge_inputs.parquet`, ordered by step, turn and payload."""
+    order = {step: place for place, step in enumerate(measured.metric.step_names())}
+    uses = sorted(measured.uses, key=lambda use: (order.get(use.step, len(order)), use.turn, use.payload.id))
+    return [_input_row(case, use, store_inputs) for use in uses]
+
+
+def _input_row(case: CaseKey, use: Use, store_inputs: bool) -> dict[str, Any]:
+    call, prompt = use.call, use.prompt
+    return {
+        "sample_id": case.sample_id, "method": case.method, "iteration": case.iteration,
+        "metric": use.metric, "step": use.step, "turn": use.turn,
+        "payload_id": use.payload.id, "key": call.key, "judge": call.judge,
+        "template": prompt.name if prompt else None, "template_version": prompt.version if prompt else None,
+        "template_sha256": prompt.sha256 if prompt else None,
+        "messages": use.payload.messages_json if store_inputs else None,
+        "schema": use.payload.schema_json if store_inputs else None, "answer": use.answer,
+        "reply": call.text if store_inputs else None, "status": call.status, "message": call.message,
+        "flags": list(use.flags), "model": call.model, "finish_reason": call.finish_reason,
+        "tokens_in": call.tokens_in, "tokens_out": call.tokens_out, "tokens_cached": call.tokens_cached,
+        "cost_usd": call.cost_usd, "cost_reason": call.cost_reason, "latency_ms": call.latency_ms,
+        "attempts": call.attempts, "output_mode": call.output_mode,
+        "sent": canonical_json(call.sent) if call.sent else None, "wire_hash": call.wire_hash,
+    }  # fmt: skip
+
+
+def result_of(case: Case, measured: Sequence[Measured]) -> dict[str, Any]:
+    """A finished case as its journal line: who it is, whether its result may change by asking again, its values."""
+    return {
+        "sample_id": case.sample.id, "method": case.output.method, "question": case.question,
+        "transient": any(m.transient for m in measured),
+        "result": {
+            name: score.value if score.status == "ok" else score.status
+            for m in measured
+            for name, score in zip(m.metric.score_names, m.scores, strict=True)
+        },
+    }  # fmt: skip

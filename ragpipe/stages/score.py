@@ -1,0 +1,142 @@
+"""The score stage: `records.parquet`, `metrics.json`, `low_scores.json`, `cost.json` of one iteration, from its tables alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from ragpipe.errors import ConfigError
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.aggregate import aggregate
+from ragpipe.scoring.columns import score_block
+from ragpipe.scoring.composites import OVERALL, absent_parts, judged_with
+from ragpipe.scoring.cost import cost
+from ragpipe.scoring.diagnosis import Findings
+from ragpipe.scoring.facts import Facts
+from ragpipe.scoring.fields import DIMENSIONS, Fields, case_columns
+from ragpipe.scoring.gate_results import choices, gate_results
+from ragpipe.scoring.join import BLOCK, blocks
+from ragpipe.scoring.ledger import Ledger
+from ragpipe.scoring.low_scores import LowScores
+from ragpipe.scoring.records import records_of, records_schema
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.store.parquet import parquet_writer
+from ragpipe.store.unchanged import json_unless_same, open_unless_same
+
+FORMAT = 1  # of the JSON files; raised when a key changes its meaning
+
+
+def run_score(
+    iteration_folder: Path,
+    *,
+    samples: Path,
+    outputs: Path,
+    specs: Sequence[ScoreSpec],
+    settings: ScoringSettings,
+    signature: str,
+    judge: Mapping[str, Any],
+    spent: Mapping[str, Any],
+    prices: Mapping[str, Any],
+    block: int = BLOCK,
+) -> dict[str, Any]:
+    """Score one iteration and return what `metrics.json` holds.
+
+    Reads `scores.parquet` and `judge_inputs.parquet` of `iteration_folder` and the run's `samples` and `outputs`. `specs`
+    are the declared scores in config order. `judge` (`label`, `uncalibrated`) goes into the metrics as it is. Files that would not change are left alone. Raises ConfigError
+    when the settings do not fit the scores.
+    """
+    if problems := settings.problems(specs):
+        raise ConfigError("the scoring section does not fit the scores of this run", problems)
+    iteration = _iteration(iteration_folder)
+    everything = settings.all_specs(specs)
+    ledger = Ledger([spec.name for spec in everything], _fields(settings), choices(settings))
+    ledger.findings = Findings(settings.failure_modes, settings.diagnosis)
+    low = LowScores(everything, settings.low_scores, [spec.name for spec in everything if settings.passes(spec)])
+    details = settings.reads_details([spec.name for spec in specs])
+    schema = records_schema(everything)
+    with (
+        open_unless_same(iteration_folder / "records.parquet") as file,
+        parquet_writer(file, schema, compression="zstd") as writer,
+    ):
+        for cases in blocks(samples, outputs, iteration_folder / "scores.parquet", details=details, size=block):
+            columns = case_columns(cases, iteration)
+            fields = Fields(columns)
+            scored = score_block(cases, fields, specs, settings)
+            facts = Facts(
+                cases, {**scored.columns, OVERALL.name: scored.overall}, columns, [spec.name for spec in specs]
+            )
+            ledger.add(cases, fields, scored)
+            low.add(facts)
+            writer.write_table(records_of(columns, scored, ledger.findings.add(facts), schema))
+    ledger.close()
+    found = aggregate(ledger, everything, settings)
+    gates = gate_results(ledger, found, everything, settings, _untrusted(settings, everything, judge, iteration_folder))
+    found["warnings"] += absent_parts(settings.made_of(), specs)
+    metrics = {
+        "format": FORMAT,
+        "signature": signature,
+        "iteration": iteration,
+        "judge": dict(judge),
+        "scoring": {**settings.identity(), "weights_used": _weights_used(settings, everything)},
+        **found,
+        **ledger.findings.document(),
+        "gates": gates,
+    }
+    low_scores = {"format": FORMAT, "signature": signature, "iteration": iteration, "scores": low.document(ledger)}
+    n = ledger.n
+    del ledger, low  # the bill needs room of its own: a mark for every reply
+    bill = cost(iteration_folder / "judge_inputs.parquet", n, spent=spent, prices=prices)
+    json_unless_same(iteration_folder / "metrics.json", metrics)
+    json_unless_same(iteration_folder / "low_scores.json", low_scores)
+    json_unless_same(iteration_folder / "cost.json", {"format": FORMAT, "signature": signature, **bill})
+    return metrics
+
+
+def _fields(settings: ScoringSettings) -> list[str]:
+    """The fields that cases are broken down by."""
+    return sorted(
+        {field for name in (*DIMENSIONS, *settings.slices, *settings.low_scores.by) for field in name.split("*")}
+    )
+
+
+def _untrusted(
+    settings: ScoringSettings, specs: Sequence[ScoreSpec], judge: Mapping[str, Any], folder: Path
+) -> set[str]:
+    """The scores that may pass no critical gate: those of a judge that nobody compared with people."""
+    if not settings.active_gates() or settings.accept_uncalibrated or not judge.get("uncalibrated"):
+        return set()
+    names = {spec.name for spec in specs}
+    parts = {name: composite.parts for name, composite in settings.made_of().items()}
+    found = judged_with(parts, _judged(folder)) & names
+    weighed = [name for name, weight in settings.weights.items() if weight > 0 and name in names]
+    return judged_with({OVERALL.name: weighed}, found)
+
+
+def _judged(folder: Path) -> set[str]:
+    """The scores of the metrics that asked the judge in this iteration, as its tables say."""
+    with pq.ParquetFile(folder / "judge_inputs.parquet", read_dictionary=["metric"]) as file:
+        asked = {
+            name for batch in file.iter_batches(columns=["metric"]) for name in batch["metric"].unique().to_pylist()
+        }
+    with pq.ParquetFile(folder / "scores.parquet") as file:
+        if not file.num_row_groups:
+            return set()
+        rows = file.read_row_group(0, columns=["metric", "score_name"])  # a case has a row for every score
+    pairs = zip(rows["metric"].to_pylist(), rows["score_name"].to_pylist(), strict=True)
+    return {score for metric, score in pairs if metric in asked}
+
+
+def _iteration(folder: Path) -> int:
+    """The number in the folder's name, `iteration-3`; 1 for a folder with another name."""
+    found = re.fullmatch(r"iteration-(\d+)", folder.name)
+    return int(found[1]) if found else 1
+
+
+def _weights_used(settings: ScoringSettings, specs: Sequence[ScoreSpec]) -> dict[str, float]:
+    """The weights of the scores that this run has: what a case's weights are renormalised from."""
+    names = {spec.name for spec in specs}
+    return {name: weight for name, weight in settings.effective().items() if name in names and weight > 0}

@@ -1,0 +1,1 @@
+"""What `task=` can be. A task is `run(config, console) -> exit code`, composed of stages."""

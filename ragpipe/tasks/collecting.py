@@ -1,0 +1,46 @@
+"""Asking a live system for its outputs, before any judging: resumable, one journal line an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ragpipe.config import RunConfig
+from ragpipe.datasets.faults import Faults
+from ragpipe.datasets.native import output_of
+from ragpipe.errors import RagpipeError
+from ragpipe.reports.console import Console
+from ragpipe.schema.sample import Output, Sample
+from ragpipe.stages.collect import CollectStage, collected
+from ragpipe.stages.load import read_samples
+from ragpipe.store.folder import RunFolder
+from ragpipe.systems.live import open_system
+from ragpipe.systems.settings import RecordedSystem
+from ragpipe.tasks.loop import Signals, run_async
+
+
+def collect(config: RunConfig, folder: RunFolder, console: Console) -> dict[str, Output]:
+    """The outputs of the configured live system by sample id. A second start asks only for what is missing or failed."""
+    run_async(_collect(config, folder, console))
+    return collected(folder.outputs_journal)
+
+
+async def _collect(config: RunConfig, folder: RunFolder, console: Console) -> None:
+    settings = config.system
+    if isinstance(settings, RecordedSystem):
+        raise RagpipeError("a recorded system has nothing to collect")
+    system = open_system(settings, config.plugins)
+    stage = CollectStage(system, settings, folder.outputs_journal, read_output)
+    with Signals(stage, console.warn):
+        done = await stage.run(read_samples(folder.samples))
+    console.say(f"collected {done:,} outputs of {settings.method}")
+
+
+def read_output(raw: Mapping[str, Any], sample: Sample) -> Output:
+    """A system's raw answer as an output, by the same rules as a data file's. Raises DataError."""
+    faults = Faults("the system's answer has the wrong shape")
+    output = output_of(dict(raw), sample.id, None, "the system's answer", faults)
+    faults.raise_all()
+    if output is None:
+        raise RagpipeError("the system's answer has the wrong shape")
+    return output

@@ -1,0 +1,157 @@
+"""From the configuration to the judge: its identity, its name, and the door that metrics ask through."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ragpipe.config import RunConfig
+from ragpipe.embedding.encoder import EncoderSettings
+from ragpipe.embedding.local import LocalTransport, vectors_by
+from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, SentenceTransformers
+from ragpipe.errors import ConfigError, Problem
+from ragpipe.judging.door import Door, Transport
+from ragpipe.judging.evidence.settings import EvidenceSettings
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.transports.stored import StoredTransport
+from ragpipe.store.calls import CallStore, StoredCalls
+from ragpipe.store.replies import Layered, RunReplies
+
+Opened = CallStore | StoredCalls | RunReplies | Layered
+TEXTS_TOGETHER = 64
+"""Cases open at once with an embedded judge and an embedder: their texts are computed together."""
+
+
+def store_path(config: RunConfig) -> Path:
+    """The file of the call store: `store.path`, by default `<output_dir>/.store`, and `calls.sqlite` in it."""
+    return Path(config.store.path or Path(config.output_dir) / ".store") / "calls.sqlite"
+
+
+def judge_line(config: RunConfig) -> dict[str, Any]:
+    """What reports say of the judge: its label, and whether nobody has checked it against people."""
+    return {"label": config.judge.label, "uncalibrated": isinstance(config.judge, EvidenceSettings)}
+
+
+def window(config: RunConfig) -> int:
+    """Cases open at once: twice the concurrency, so that a slot is taken as soon as it is free."""
+    wide = 4 if isinstance(config.embedder, NoEmbedder) else TEXTS_TOGETHER
+    return max(8, 2 * config.judge.concurrency) if isinstance(config.judge, JudgeSettings) else wide
+
+
+@asynccontextmanager
+async def asking(
+    config: RunConfig, run_id: str, *, known: RunReplies | None = None, warn: Callable[[str], None] = lambda _: None,
+    embeds: bool = True,
+) -> AsyncIterator[Door]:  # fmt: skip
+    """The door of one run: to the judge, with the call store between. `known` replies of a finished run come first.
+    Without `embeds` only vectors that are stored are given."""
+    judge = config.judge
+    if isinstance(judge, EvidenceSettings) and not _keeps(config):
+        yield _computing(judge, None)
+        return
+    store = CallStore(store_path(config), run_id=run_id)
+    for notice in store.notices:
+        warn(notice)
+    replies = Layered(known, store) if known is not None else store
+    embedder = _embedder(config, replies, _to_embedder(config, run_id) if embeds else StoredTransport())
+    if isinstance(judge, EvidenceSettings):
+        door = _computing(judge, embedder)
+    else:
+        door = _live(config, run_id, replies, embedder)
+    door.matching = partial(_matcher, replies, None if embeds else StoredTransport())
+    try:
+        yield door
+    finally:
+        await door.close()
+        replies.close()
+
+
+def _computing(judge: EvidenceSettings, embedder: Door | None) -> Door:
+    """The door to the embedded judge: nothing that it says is stored. Raises ConfigError when its files are not here."""
+    from ragpipe.judging.evidence.judge import Evidence
+
+    if mend := judge.missing():
+        raise ConfigError("the judge cannot answer here", [Problem(
+            "judge", "judge.kind", f"{judge.kind}, without its files", "a judge that is installed", mend,
+        )])  # fmt: skip
+    return Door(identity=judge.identity_of_judge(), label=judge.label, embedded=Evidence(judge), embedder=embedder)
+
+
+def _live(config: RunConfig, run_id: str, replies: Opened, embedder: Door | None) -> Door:
+    """The door to a language model."""
+    judge = config.judge
+    assert isinstance(judge, JudgeSettings)
+    transport: Transport
+    if config.transport.kind == "stored":
+        transport = StoredTransport()
+    else:
+        from ragpipe.judging.transports.live import LiveTransport
+
+        transport = LiveTransport(judge, run_id=run_id)
+    return Door(
+        identity=judge.identity_of_judge(), label=judge.label, transport=transport, retry_errors=config.retry_errors,
+        store=replies, embedder=embedder,
+    )  # fmt: skip
+
+
+def _embedder(config: RunConfig, replies: Opened, transport: Transport) -> Door | None:
+    """The door to what makes vectors, over the same replies as the judge's; None without an embedder."""
+    settings = config.embedder
+    if isinstance(settings, NoEmbedder):
+        return None
+    return Door(
+        identity=settings.identity_of_embedder(), label=settings.label, transport=transport, store=replies,
+        retry_errors=config.retry_errors, prefix=settings.prefix,
+    )  # fmt: skip
+
+
+def _keeps(config: RunConfig) -> bool:
+    """Whether a run by an embedded judge has anything to keep: vectors, or pairs compared token by token."""
+    return not isinstance(config.embedder, NoEmbedder) or any(m.encoder_settings for m in config.metrics.values())
+
+
+def _matcher(replies: Opened, transport: Transport | None, settings: EncoderSettings) -> Door:
+    """The door to what compares the tokens of two texts; `transport` None: it is computed here."""
+    if transport is None:
+        from ragpipe.embedding.bert_score import PairScores
+
+        transport = LocalTransport(PairScores(settings))
+    return Door(identity=settings.identity_of_embedder(), label=settings.label, transport=transport, store=replies)
+
+
+def _to_embedder(config: RunConfig, run_id: str) -> Transport:
+    """The way to the configured embedder. Models are loaded and libraries imported by the first text."""
+    settings = config.embedder
+    if isinstance(settings, ApiEmbedder) and config.transport.kind == "live":
+        from ragpipe.embedding.api import ApiTransport
+
+        return ApiTransport(settings, run_id=run_id)
+    if isinstance(settings, SentenceTransformers):
+        from ragpipe.embedding.sentence_transformers import SentenceTransformersVectors
+
+        return LocalTransport(vectors_by(SentenceTransformersVectors(settings)))
+    if isinstance(settings, MiniLM):
+        from ragpipe.embedding.minilm import MiniLMVectors
+
+        return LocalTransport(vectors_by(MiniLMVectors(settings)))
+    return StoredTransport()
+
+
+@asynccontextmanager
+async def replaying(config: RunConfig, replies: Opened, *, mend: str = "") -> AsyncIterator[Door]:
+    """A door behind which stands nobody: a question without a stored reply is answered with `missing_reply`, or ends
+    the run with a DataError when `mend` says what to do about it."""
+    judge = config.judge
+    door = Door(
+        identity=judge.identity_of_judge(), label=judge.label, transport=StoredTransport(mend), store=replies,
+        embedder=_embedder(config, replies, StoredTransport(mend)),
+    )  # fmt: skip
+    door.matching = partial(_matcher, replies, StoredTransport(mend))
+    try:
+        yield door
+    finally:
+        await door.close()
+        replies.close()

@@ -1,0 +1,29 @@
+"""`task=evaluate`: load, collect, plan, judge, score, report. Starting it again resumes; a finished run stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ragpipe.config import RunConfig
+from ragpipe.reports.console import Console
+from ragpipe.tasks.evaluation import Evaluation
+from ragpipe.tasks.identity import run_identity
+from ragpipe.tasks.inputs import DataInputs
+
+
+def run(config: RunConfig, console: Console) -> int:
+    """Evaluate. Returns 0, 3 when a gate blocks, 4 when judgements failed beyond the coverage floor; raises what stopped it."""
+    return evaluate(config, console)[0]
+
+
+def evaluate(config: RunConfig, console: Console) -> tuple[int, Path]:
+    """As `run`, with the run's folder."""
+    inputs = DataInputs(config, console)
+    identity = run_identity(
+        config.identity(),
+        list(config.metrics.values()),
+        data=inputs.digest,
+        judge=config.judge.identity_of_judge(),
+    )
+    evaluation = Evaluation(config, console, inputs, identity)
+    return evaluation.evaluate(), evaluation.folder.root

@@ -1,0 +1,278 @@
+"""One run in its folder: freeze the inputs, plan, judge every iteration, score, report. Every task that judges is one."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import ragpipe
+from ragpipe.config import RunConfig
+from ragpipe.errors import Incomplete
+from ragpipe.judging.cost import PriceTable
+from ragpipe.judging.door import Door
+from ragpipe.metrics.base import Computed
+from ragpipe.reports.console import Console
+from ragpipe.reports.frames import read_json
+from ragpipe.reports.signature import signature
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.gates import exit_code
+from ragpipe.stages.cases import CaseReader
+from ragpipe.stages.final import is_final, run_final, scored_iterations
+from ragpipe.stages.judge import JudgeStage, State
+from ragpipe.stages.load import count_of
+from ragpipe.stages.report import run_report
+from ragpipe.stages.score import run_score
+from ragpipe.stages.seal import run_seal
+from ragpipe.store.folder import RunFolder
+from ragpipe.store.lock import FolderLock
+from ragpipe.store.paid import paid_by
+from ragpipe.store.progress import ProgressView
+from ragpipe.store.unchanged import write_unless_same
+from ragpipe.tasks.doors import asking, judge_line, store_path, window
+from ragpipe.tasks.identity import differences, run_id
+from ragpipe.tasks.inputs import Inputs
+from ragpipe.tasks.loop import Signals, run_async
+from ragpipe.tasks.manifest import (
+    config_text,
+    copy_prompts,
+    new_manifest,
+    previous,
+    read_manifest,
+    rewritten_prompts,
+    write_manifest,
+)  # fmt: skip
+from ragpipe.tasks.plan import plan_line, planned, price_table, refuse_too_many, without_embedder
+from ragpipe.tasks.runs import write as write_runs
+
+OpenDoor = Callable[[], AbstractAsyncContextManager[Door]]
+INCOMPLETE, JUDGED, COMPLETE = "incomplete", "judged", "complete"
+"""How far an iteration is: some calls failed for a passing reason; all judged, not scored and sealed; finished."""
+_SETTLED = (JUDGED, COMPLETE)
+
+
+class Evaluation:
+    """One run.
+
+    `identity` names it: its digest is the run's id. `folder` is where it stands, by default under `output_dir`. `door` opens the judge,
+    by default the configured one behind the call store. `made_from` is the manifest of the run whose frozen cases these
+    are, None for a run of a data set: only such a run becomes `latest`. `plan` prints what is about to be spent, and
+    refuses too much; `known` are judge_inputs whose replies count as stored in it. `spent` says what an iteration has cost this run's own processes, by default from the call store.
+    """
+
+    def __init__(
+        self, config: RunConfig, console: Console, inputs: Inputs, identity: dict[str, Any], *,
+        folder: RunFolder | None = None, door: OpenDoor | None = None, made_from: Mapping[str, Any] | None = None,
+        plan: bool = True, known: Sequence[Path] = (), spent: Callable[[int], Mapping[str, Any]] | None = None,
+    ):  # fmt: skip
+        self.config, self.console, self.inputs, self.identity = config, console, inputs, identity
+        self.metrics = list(config.metrics.values())
+        self.specs: list[ScoreSpec] = [spec for metric in self.metrics for spec in metric.scores()]
+        self.run_id = run_id(identity)
+        self.folder = folder or RunFolder.at(Path(config.output_dir), config.name, self.run_id)
+        self.prices: PriceTable = price_table(config)
+        self._door, self._made_from, self._plan, self._spent = door, made_from, plan, spent
+        self._known = known
+        self._made: list[int] = []  # iterations that this start judged or scored
+        self._collected = False
+
+    def evaluate(self) -> int:
+        """Do what is still to be done, under the folder's lock. Returns the exit code: 0, 3 when a gate blocks, 4 when
+        judgements failed beyond the coverage floor. Raises what stopped the run."""
+        for warning in self.config.scoring.warnings(self.specs):
+            self.console.warn(warning)
+        if line := without_embedder(self.config):
+            self.console.warn(line)
+        if self._nothing_to_do():
+            self.console.folder = self.folder.root
+            return self._ending(read_manifest(self.folder)["iterations"])
+        self.folder.create()
+        self.console.folder = self.folder.root
+        with FolderLock(self.folder.root) as lock:
+            for notice in lock.notices:
+                self.console.warn(notice)
+            try:
+                return self._run()
+            finally:
+                _remove_unborn(self.folder)  # under the lock: without it, the folder may be another process's
+
+    @property
+    def _over_itself(self) -> bool:
+        """Whether this is a task over a run that changes nothing of it."""
+        return self._made_from is not None and self._made_from["run_id"] == self.run_id
+
+    def _nothing_to_do(self) -> bool:
+        """A finished run that a task leads back to is not touched: not even its reports are written anew."""
+        if not self._over_itself or self.config.retry_errors:
+            return False
+        states, wanted = read_manifest(self.folder).get("iterations", {}), range(1, self.config.iterations + 1)
+        scored = scored_iterations(self.folder)
+        return all(states.get(str(i)) == COMPLETE and i in scored for i in wanted) and self.folder.gates.is_file()
+
+    def _run(self) -> int:
+        fresh = not self.folder.manifest.exists()
+        manifest = self._compose(fresh)
+        for iteration in range(1, self.config.iterations + 1):
+            self._iterate(manifest, iteration)
+        scored = scored_iterations(self.folder)
+        if final := bool(self._made) or not is_final(self.folder, scored):
+            run_final(self.folder, scored, self.config.scoring)
+        self._report(scored[-1])
+        run_seal(
+            self.folder, manifest, iterations=self._made, inputs=fresh or self._collected, final=final,
+            written=() if self._over_itself else ["config.yaml"],
+        )  # fmt: skip
+        states: dict[str, str] = manifest["iterations"]
+        states.update({number: COMPLETE for number in map(str, self._made) if states[number] == JUDGED})
+        write_manifest(self.folder, manifest)
+        write_runs(self.folder.root.parent)
+        return self._ending(states)
+
+    def _compose(self, fresh: bool) -> dict[str, Any]:
+        """The frozen inputs: nothing is spent before they stand, and nothing is left behind when they cannot."""
+        manifest = read_manifest(self.folder)
+        if not manifest:
+            self.inputs.write(self.folder, self.identity)
+            data = {"name": self.inputs.name, "digest": self.inputs.digest, "tables": self.inputs.tables(self.identity)}
+            prices = {"source": self.prices.source, "date": self.prices.date}
+            manifest = new_manifest(
+                self.config, self.identity, run_id=self.run_id, data=data, prices=prices,
+                made_from=self._made_from["run_id"] if self._made_from else None,
+            )  # fmt: skip
+            manifest["iterations"] = self.inputs.judged(self.folder)
+        elif self.config.retry_errors and self.inputs.ask_again(self.folder):
+            manifest["iterations"] = {}  # judged again; what did not change costs nothing
+        # Also where a start that collected again was killed: no iteration was judged on other outputs since.
+        self._collected = not {COMPLETE, INCOMPLETE} & set(manifest["iterations"].values())
+        if any(manifest["iterations"].get(str(i)) not in _SETTLED for i in range(1, self.config.iterations + 1)):
+            self._check_plan()
+        if not self._over_itself:  # a task over a run leaves it as it was described
+            write_unless_same(self.folder.config, config_text(self.config))
+        copy_prompts(self.config, self.folder.prompts)
+        if fresh:
+            before = self._made_from or previous(self.folder)
+            for line in differences(before["identity"], self.identity) if before else ():
+                self.console.say(f"differs from run {before['run_id']}: {line}")
+            for line in rewritten_prompts(before, manifest):
+                self.console.warn(line)
+        write_manifest(self.folder, manifest)
+        if self._made_from is None:
+            self.folder.point_latest()
+        return manifest
+
+    def _check_plan(self) -> None:
+        """One line before the first paid call; a plan over `judge.max_calls` is refused."""
+        if not self._plan or all(isinstance(metric, Computed) for metric in self.metrics):
+            return
+        reader = CaseReader(self.folder.samples, self.folder.outputs)
+        plan = planned(self.config, reader, self.run_id, rough=True, known=self._known)
+        reader.close()
+        self.console.say(plan_line(plan, self.config, self.prices))
+        refuse_too_many(plan, self.config)
+
+    def _iterate(self, manifest: dict[str, Any], iteration: int) -> None:
+        """Judge and score one iteration, unless that is done."""
+        folder = self.folder.iteration(iteration).create()
+        states: dict[str, str] = manifest["iterations"]
+        scored = all(path.is_file() for path in (folder.records, folder.metrics, folder.cost))
+        if states.get(name := str(iteration)) not in _SETTLED or self.config.retry_errors:
+            if states.get(name) == COMPLETE:  # its tables may change now: the figures beside them are not to be trusted
+                states[name] = JUDGED
+                write_manifest(self.folder, manifest)
+            state = run_async(self._judge(iteration))
+            self.inputs.check()
+            states[name] = INCOMPLETE if state.transient else JUDGED
+            write_manifest(self.folder, manifest)
+        # What scoring reads and how it scores are part of the run's identity: a finished iteration is not scored again.
+        if states[name] != COMPLETE or not scored:
+            self._made.append(iteration)
+            self._score(manifest, iteration)
+
+    def _score(self, manifest: Mapping[str, Any], iteration: int) -> None:
+        run_score(
+            self.folder.iteration(iteration).root, samples=self.folder.samples, outputs=self.folder.outputs,
+            specs=self.specs, settings=self.config.scoring, signature=self._signature(iteration),
+            judge=judge_line(self.config), spent=self._paid(iteration),
+            prices=manifest["prices"],
+        )  # fmt: skip
+
+    def _paid(self, iteration: int) -> Mapping[str, Any]:
+        return self._spent(iteration) if self._spent else paid_by(store_path(self.config), self.run_id, iteration)
+
+    def _report(self, newest: int) -> None:
+        """The report shows the newest iteration."""
+        run_report(
+            self.folder.iteration(newest).root, target=self.folder.root, settings=self.config.report,
+            console=self.console, shown_folder=str(self.folder.root), next_command=shlex.join(["less", str(self.folder.report)]),
+        )  # fmt: skip
+
+    def _signature(self, iteration: int) -> str:
+        judge = judge_line(self.config)
+        embedder = getattr(self.config.embedder, "label", None)
+        own = {
+            m.name: " ".join([
+                f"v{m.version}", *(f"{step}:{p.version}@{p.sha256[:8]}" for step, p in m.prompts().items()),
+                *([f"embedder:{embedder}"] if m.needs_embedder and embedder else []),
+            ])
+            for m in self.metrics
+        }  # fmt: skip
+        return signature(
+            version=ragpipe.__version__, dataset=self.inputs.name, dataset_digest=self.inputs.digest,
+            judge=judge["label"], uncalibrated=judge["uncalibrated"], metrics=own, scoring=self.config.scoring.identity(),
+            n=count_of(self.folder.outputs), iteration=iteration,
+        )  # fmt: skip
+
+    async def _judge(self, iteration: int) -> State:
+        reader = CaseReader(self.folder.samples, self.folder.outputs, iteration)
+        folder = self.folder.iteration(iteration)
+        view = ProgressView(folder.progress, name=self.inputs.name, iteration=iteration, total=reader.count)
+        opened = self._door() if self._door else asking(self.config, self.run_id, warn=self.console.warn)
+        try:
+            async with opened as door:
+                with self.console.progress(cases=reader.count) as shown:
+
+                    def update(state: State) -> None:
+                        spent = door.spent
+                        shown.update(
+                            cases=state.done, calls=spent.asked, tokens=spent.tokens_in + spent.tokens_out,
+                            cost_usd=None if spent.unpriced else spent.cost_usd, errors=state.errors,
+                            resumed=state.resumed,
+                        )  # fmt: skip
+
+                    stage = JudgeStage(
+                        cases=reader, metrics=self.metrics, door=door, folder=folder, view=view,
+                        window=window(self.config), store_inputs=self.config.store_inputs,
+                        on_metric_error=self.config.on_metric_error, on_change=update, on_notice=self.console.warn,
+                    )  # fmt: skip
+                    with Signals(stage, self.console.warn):
+                        return await stage.run()
+        finally:
+            reader.close()
+
+    def _ending(self, states: Mapping[str, str]) -> int:
+        """The exit code. What another start may still change is said first: a gate over half the replies says little."""
+        wanted = range(1, self.config.iterations + 1)
+        if any(states.get(str(iteration)) == "incomplete" for iteration in wanted):
+            self.console.warn("some calls failed for a passing reason: the same command asks for them again")
+            if any(self._low(iteration) for iteration in wanted):
+                return Incomplete.exit_code
+        blocked = exit_code(read_json(self.folder.gates))
+        return blocked or (Incomplete.exit_code if any(self._low(iteration) for iteration in wanted) else 0)
+
+    def _low(self, iteration: int) -> bool:
+        """Whether some score's judgements came out too rarely. What is made of several scores adds no failure of its own."""
+        scores = read_json(self.folder.iteration(iteration).metrics)["overall"]["scores"]
+        coverages = [scores[spec.name]["coverage"] for spec in self.specs]
+        return any(coverage is not None and coverage < self.config.scoring.coverage_floor for coverage in coverages)
+
+
+def _remove_unborn(folder: RunFolder) -> None:
+    """A folder that never became a run (its data or its plan was refused) leaves nothing behind."""
+    if not folder.manifest.exists() and not folder.outputs_journal.exists():
+        shutil.rmtree(folder.root, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.root.parent.rmdir()

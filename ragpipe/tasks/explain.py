@@ -1,0 +1,144 @@
+"""`task=explain`: the whole chain behind one figure, from the score to the claim, the evidence, the prompt and the reply."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from ragpipe.errors import ConfigError, DataError, Problem
+from ragpipe.reports.chain import Chain, explained
+from ragpipe.reports.console import Console
+from ragpipe.schema.sample import Case
+from ragpipe.schema.settings import Settings
+from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.cases import CaseReader
+from ragpipe.store.rows import rows_where
+from ragpipe.tasks.finished import Finished, open_finished
+from ragpipe.validation import Origins, Unknown, validated
+
+KEYS = ("case", "method", "metric", "iteration", "messages")
+
+
+class ExplainSettings(Settings):
+    """Which figure. `metric` is the name of a metric, of one of its scores or of a composite, null for all; `method` may be left out where
+    the case has one. `messages` prints the prompts as they were sent."""
+
+    case: str = Field(min_length=1)
+    method: str | None = None
+    metric: str | None = None
+    iteration: int = Field(default=1, ge=1)
+    messages: bool = True
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A finished run and what to explain of it."""
+
+    finished: Finished
+    settings: ExplainSettings
+
+    @property
+    def plugins(self) -> list[str]:
+        return self.finished.plugins
+
+    @property
+    def log_level(self) -> str:
+        return self.finished.log_level
+
+
+def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Wanted:
+    """Raises ConfigError and DataError."""
+    origins, problems = origins or Unknown(), list[Problem]()
+    section = {key: plain[key] for key in KEYS if key in plain}
+    settings = validated(ExplainSettings, section, "", origins, problems)
+    if settings is None:
+        raise ConfigError("task=explain needs to know what to explain", problems)
+    return Wanted(open_finished(plain, origins, allowed=(), task="explain", task_keys=KEYS), settings)
+
+
+def run(wanted: Wanted, console: Console) -> int:
+    """Print the chain. Returns 0. Raises DataError for a case or a metric that the run does not have."""
+    for line in explained(explain(wanted)):
+        console.say(line)
+    return 0
+
+
+def explain(wanted: Wanted) -> Chain:
+    """Everything that the run folder says of the wanted figures."""
+    finished, settings = wanted.finished, wanted.settings
+    folder, config = finished.folder, finished.config
+    if settings.iteration not in folder.iterations():
+        raise _absent("iteration", str(settings.iteration), [str(i) for i in folder.iterations()])
+    case = _case(wanted)
+    metrics = _metrics(wanted)
+    iteration = folder.iteration(settings.iteration)
+    key = {"sample_id": case.sample.id, "method": case.output.method}
+    scores = [row for row in rows_where(iteration.scores, **key) if row["metric"] in metrics]
+    asked = [row for row in rows_where(iteration.judge_inputs, **key) if row["metric"] in metrics]
+    record = next(iter(rows_where(iteration.records, **key)), {})
+    specs = {spec.name: spec for metric in config.metrics.values() for spec in metric.scores()}
+    arithmetic = {}
+    for row in scores:
+        if row["value"] is not None:
+            metric, details = config.metrics[row["metric"]], json.loads(row["details"] or "{}")
+            arithmetic[row["score_name"]] = metric.arithmetic(row["score_name"], row["value"], details) or ""
+    return Chain(
+        case=case, scores=scores, asked=asked, record=record, specs=specs, arithmetic=arithmetic, scoring=config.scoring,
+        messages=settings.messages,
+    )  # fmt: skip
+
+
+def _case(wanted: Wanted) -> Case:
+    folder, settings = wanted.finished.folder, wanted.settings
+    reader = CaseReader(folder.samples, folder.outputs, settings.iteration)
+    try:
+        ids: dict[str, list[str]] = {}
+        for case in reader:
+            ids.setdefault(case.sample.id, []).append(case.output.method)
+            if case.sample.id == settings.case and settings.method in (None, case.output.method):
+                found = case
+    finally:
+        reader.close()
+    if settings.case not in ids:
+        raise _absent("case", settings.case, list(ids))
+    methods = ids[settings.case]
+    if settings.method is None and len(methods) > 1:
+        raise _absent("method", "none", methods)
+    if settings.method is not None and settings.method not in methods:
+        raise _absent("method", settings.method, methods)
+    return found
+
+
+def _metrics(wanted: Wanted) -> set[str]:
+    """Names of the metrics to explain."""
+    metrics, name = wanted.finished.config.metrics, wanted.settings.metric
+    if name is None:
+        return set(metrics)
+    owners = {spec.name: {own} for own, metric in metrics.items() for spec in metric.scores()}
+    known = {name: {name} for name in metrics} | _parts(wanted.finished.config.scoring, owners)
+    found = {**owners, **known}
+    if name not in found:
+        raise _absent("metric", name, list(found))
+    return found[name]
+
+
+def _parts(scoring: ScoringSettings, owners: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """For each composite the metrics that give its parts."""
+    weights = {name: one.weights for name, one in scoring.composites.items() if one} | {
+        OVERALL.name: scoring.effective()
+    }
+    return {name: {own for part in parts for own in owners.get(part, ())} for name, parts in weights.items()}
+
+
+def _absent(key: str, found: str, known: list[str]) -> DataError:
+    close = difflib.get_close_matches(found, known, n=3)
+    listed = ", ".join(known[:10]) + (f" and {len(known) - 10:,} more" if len(known) > 10 else "")
+    return DataError("there is nothing to explain", [Problem(
+        "the run", key, found, f"one of {listed}", f"did you mean {', '.join(close)}?" if close else f"pass {key}=...",
+    )])  # fmt: skip

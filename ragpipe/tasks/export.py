@@ -1,0 +1,81 @@
+"""`task=export`: a finished run for other programs, from its folder alone: CSV, JSON Lines, JUnit, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ragpipe.errors import ConfigError, DataError, Problem
+from ragpipe.reports.console import Console
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.settings import Settings
+from ragpipe.stages.final import scored_iterations
+from ragpipe.stages.report import write_files
+from ragpipe.store.folder import RunFolder
+from ragpipe.store.lock import FolderLock
+from ragpipe.tasks.finished import read_config
+from ragpipe.validation import Origins, Unknown, validated
+
+
+class ExportSettings(Settings):
+    """`run` names the run folder, `formats` what to write."""
+
+    run: str = Field(min_length=1)
+    formats: list[Literal["csv", "json", "html", "junit"]] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Export:
+    """What to write of which run; `report` holds the formats and the options of the page."""
+
+    folder: RunFolder
+    report: ReportSettings
+
+
+def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Export:
+    """Check the keys of this task. Options of the page are the run's own, so that the page stays what it was, unless they
+    are given now. Raises ConfigError, DataError."""
+    problems: list[Problem] = []
+    origins = origins or Unknown()
+    own = {key: plain[key] for key in ExportSettings.model_fields if key in plain}
+    settings = validated(ExportSettings, own, "", origins, problems)
+    if settings is None:
+        raise ConfigError("task=export needs a run; nothing was written", problems)
+    folder = RunFolder.find(Path(settings.run))
+    report = validated(ReportSettings, _report(folder, plain, origins), "report", origins, problems)
+    if report is None:
+        raise ConfigError("the report section is wrong; nothing was written", problems)
+    return Export(folder, report.model_copy(update={"formats": settings.formats}))
+
+
+def _report(folder: RunFolder, plain: Mapping[str, Any], origins: Origins) -> Any:
+    """The run's `report` section with what was said now over it; a section that was chosen now as a whole stands."""
+    now, said = plain.get("report", {}), getattr(origins, "said", ())
+    before = read_config(folder).get("report")
+    if "report" in said or not isinstance(before, Mapping):
+        return now
+    return {
+        **before,
+        **{key: now[key] for word in said if (key := word.removeprefix("report.")) in now and key != word},
+    }
+
+
+def run(export: Export, console: Console) -> int:
+    """Write the files and print their paths. Returns 0. Raises DataError for a run that is not scored, OutputError."""
+    folder = export.folder
+    with FolderLock(folder.root) as lock:
+        for notice in lock.notices:
+            console.warn(notice)
+        numbers = scored_iterations(folder)
+        if not numbers:
+            mend = "finish the run: start its command again"
+            raise DataError("there is nothing to export", [
+                Problem(str(folder.root), "run", "no iteration that is scored", "a finished run", mend)
+            ])  # fmt: skip
+        for path in write_files(folder, folder.iteration(numbers[-1]), export.report):
+            console.say(str(path))
+    return 0

@@ -1,0 +1,176 @@
+"""Where the frozen tables of a run come from: a data set with its system, or another run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from ragpipe.config import RunConfig
+from ragpipe.datasets.index_manifest import IndexManifest
+from ragpipe.datasets.load import Dataset, open_dataset
+from ragpipe.digest import sha256
+from ragpipe.errors import DataError, Problem
+from ragpipe.reports.console import Console
+from ragpipe.stages.collect import has_failures
+from ragpipe.stages.load import load_outputs, load_samples, read_samples, run_load
+from ragpipe.store.files import atomic_write, link_or_copy
+from ragpipe.store.folder import RunFolder
+from ragpipe.store.unchanged import json_unless_same
+from ragpipe.systems.settings import RecordedSystem
+from ragpipe.tasks.manifest import previous
+
+
+class Inputs(Protocol):
+    """`name` and `digest` of the data; `tables(identity)` names the content of samples.parquet and outputs.parquet."""
+
+    name: str
+
+    @property
+    def digest(self) -> str: ...
+    def tables(self, identity: dict[str, Any]) -> str:
+        """What names the content of both tables: equal ones are linked, not written again."""
+        ...
+
+    def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
+        """Put samples.parquet and outputs.parquet into the folder. Raises DataError and leaves nothing behind."""
+        ...
+
+    def ask_again(self, folder: RunFolder) -> bool:
+        """Ask the system again for what it failed on. True when the outputs may have changed."""
+        ...
+
+    def judged(self, folder: RunFolder) -> dict[str, str]:
+        """The iterations whose judging is there already, with their states; their tables are put into the folder."""
+        ...
+
+    def check(self) -> None:
+        """Raises DataError when the data is not what it was at the start."""
+        ...
+
+
+class DataInputs:
+    """The data set, and the system under test where its outputs are not recorded."""
+
+    def __init__(self, config: RunConfig, console: Console):
+        self._config, self._console = config, console
+        self._dataset: Dataset = open_dataset(config.dataset, Path.cwd())
+        self._index = open_index(config)
+        self.name = self._dataset.name
+
+    @property
+    def digest(self) -> str:
+        """Of the data set; with an index manifest, of both."""
+        return sha256([self._dataset.digest, self._index.digest]) if self._index else self._dataset.digest
+
+    def tables(self, identity: dict[str, Any]) -> str:
+        return sha256([identity["dataset"], identity["system"], identity["data"], identity["ragpipe"]])
+
+    def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
+        before = previous(folder)
+        other = RunFolder(folder.root.parent / str(before.get("run_id")))
+        if before.get("data", {}).get("tables") == self.tables(identity) and other.outputs.is_file():
+            link_tables(other, folder)
+        elif isinstance(self._config.system, RecordedSystem):
+            run_load(self._dataset, samples=folder.samples, outputs=folder.outputs)
+        else:
+            load_samples(self._dataset, samples=folder.samples)
+            self._write_index(folder)  # a wrong one is told before the system is asked
+            self._collect(folder)
+        self._write_index(folder)
+
+    def ask_again(self, folder: RunFolder) -> bool:
+        if not has_failures(folder.outputs_journal):
+            return False
+        self._collect(folder)
+        return True
+
+    def judged(self, folder: RunFolder) -> dict[str, str]:
+        return {}
+
+    def check(self) -> None:
+        if DataInputs(self._config, self._console).digest != self.digest:
+            raise DataError("the data changed while the run was going on", [Problem(
+                str(self._config.dataset.path), "dataset.path", "other content than at the start", "the same content",
+                "start again: the changed data opens its own run, and unchanged cases cost nothing",
+            )])  # fmt: skip
+
+    def _write_index(self, folder: RunFolder) -> None:
+        if self._index:
+            json_unless_same(folder.index, self._index.coverage(read_samples(folder.samples)).model_dump(mode="json"))
+
+    def _collect(self, folder: RunFolder) -> None:
+        from ragpipe.tasks.collecting import collect
+
+        found = collect(self._config, folder, self._console)
+        load_outputs((found[sample.id] for sample in read_samples(folder.samples)), outputs=folder.outputs)
+
+
+class RunInputs:
+    """The tables of a run that exists: neither its data set nor its system is needed, and nothing is asked again.
+
+    With `scores` its scores and replies are taken over too: only the scoring is done again. Raises DataError when a table
+    is not there.
+    """
+
+    def __init__(self, source: RunFolder, manifest: dict[str, Any], *, scores: bool = False):
+        check_tables(source)
+        self._source, self._data = source, manifest["data"]
+        self._states: dict[str, str] = manifest["iterations"] if scores else {}
+        self.name: str = self._data["name"]
+
+    @property
+    def digest(self) -> str:
+        return str(self._data["digest"])
+
+    def tables(self, identity: dict[str, Any]) -> str:
+        return str(self._data["tables"])
+
+    def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
+        link_tables(self._source, folder)
+
+    def ask_again(self, folder: RunFolder) -> bool:
+        return False
+
+    def judged(self, folder: RunFolder) -> dict[str, str]:
+        found = {}
+        for number, state in self._states.items():
+            source, target = self._source.iteration(int(number)), folder.iteration(int(number))
+            if state == "complete" and _whole(source.scores) and _whole(source.judge_inputs):
+                target.create()
+                link_or_copy(source.scores, target.scores)
+                link_or_copy(source.judge_inputs, target.judge_inputs)
+                found[number] = "judged"
+        return found
+
+    def check(self) -> None:
+        """Frozen tables do not change."""
+
+
+def open_index(config: RunConfig) -> IndexManifest | None:
+    """The index manifest of the system, None where none is given. Raises DataError."""
+    path = config.system.index_manifest
+    return IndexManifest(path, Path.cwd()) if path is not None else None
+
+
+def check_tables(source: RunFolder) -> None:
+    """Raises DataError when a run has lost its frozen cases, or one of them is a link."""
+    for path in (source.samples, source.outputs):
+        if not _whole(path):
+            raise DataError("a run folder is not whole", [Problem(
+                str(path), "file", "no such file", "the run's frozen cases", "copy the whole run folder",
+            )])  # fmt: skip
+
+
+def link_tables(source: RunFolder, target: RunFolder) -> None:
+    """Both tables of another run, hard-linked where that is possible. Raises DataError when one is not there."""
+    check_tables(source)
+    link_or_copy(source.samples, target.samples)
+    link_or_copy(source.outputs, target.outputs)
+    if _whole(source.index):
+        link_or_copy(source.index, target.index)
+    if source.outputs_journal.is_file():  # copied, not linked: it is appended to when failures are asked again
+        atomic_write(target.outputs_journal, source.outputs_journal.read_bytes())
+
+
+def _whole(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()

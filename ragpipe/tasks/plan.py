@@ -1,0 +1,161 @@
+"""`task=plan`: what a run would do and cost, and how the first case was mapped. Spends nothing, writes nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from ragpipe.config import RunConfig
+from ragpipe.datasets.load import open_dataset
+from ragpipe.embedding.settings import INSTALL, NoEmbedder
+from ragpipe.errors import ConfigError, Problem
+from ragpipe.judging.cost import PriceTable
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.tokens import count_tokens
+from ragpipe.reports.console import Console
+from ragpipe.reports.index import index_notes
+from ragpipe.reports.text import one_line
+from ragpipe.stages.cases import CaseReader
+from ragpipe.stages.load import run_load
+from ragpipe.stages.plan import TOKENS_OUT, Plan, make_plan
+from ragpipe.stages.replay import Remaining, remaining
+from ragpipe.store.calls import StoredCalls
+from ragpipe.store.replies import Layered, RunReplies
+from ragpipe.systems.settings import RecordedSystem
+from ragpipe.tasks.doors import replaying, store_path
+from ragpipe.tasks.inputs import open_index
+from ragpipe.tasks.loop import run_async
+
+SHOWN = 50  # characters of a mapped value
+
+
+def run(config: RunConfig, console: Console) -> int:
+    """Print the plan. Returns 0."""
+    dataset = open_dataset(config.dataset, Path.cwd())
+    first = dataset.first()  # raises where the data is at fault, before anything is said of it
+    console.say(f"data set {dataset.name}, {dataset.digest[:8]}: its first case as it was mapped")
+    if index := open_index(config):
+        for note in index_notes(index.coverage(record.sample for record in dataset)):
+            console.say(f"index: {one_line(note, 1000)}")
+    mapped = [(f.field, "" if f.source == f.field else f.source, _short(f.value)) for f in first.fields]
+    console.table(("field", "from", "value"), mapped, left=(0, 1, 2))
+    if not isinstance(config.system, RecordedSystem):
+        found = len({record.sample.id for record in dataset})
+        console.say(f"{found:,} samples; the {config.system.kind} system is asked once for each when the run starts")
+        console.say("questions to the judge depend on its outputs: the run prints their number before the first one")
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        samples, outputs = Path(scratch, "samples.parquet"), Path(scratch, "outputs.parquet")
+        counts = run_load(dataset, samples=samples, outputs=outputs)
+        reader = CaseReader(samples, outputs)
+        plan = planned(config, reader)
+        reader.close()
+    console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
+    console.table(("metric", "cases", "skipped, and why"), [
+        (m.name, f"{m.cases:,}", ", ".join(f"{n:,} {why}" for why, n in m.skipped.most_common()) or "-") for m in plan.metrics
+    ], left=(0, 2))  # fmt: skip
+    if line := without_embedder(config):
+        console.warn(line)
+    if plan.steps:
+        steps = [
+            (s.metric, s.prompt.removeprefix(f"{s.metric}/"), f"{s.calls:,}", f"{s.tokens_in:,}") for s in plan.steps
+        ]
+        console.table(("metric", "step", "calls, at most", "prompt tokens"), steps, left=(0, 1))
+    console.say(plan_line(plan, config, price_table(config)))
+    return 0
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list) and value:
+        return f"{len(value)} x {_short(value[0])}"
+    text = value.model_dump_json(exclude_defaults=True) if isinstance(value, BaseModel) else str(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def price_table(config: RunConfig) -> PriceTable:
+    """The prices that this run's judge is paid by."""
+    judge = config.judge
+    return PriceTable.load({judge.model: judge.prices} if isinstance(judge, JudgeSettings) and judge.prices else {})
+
+
+def planned(
+    config: RunConfig, reader: CaseReader, run_id: str | None = None, *, rough: bool = False,
+    known: Sequence[Path] = (),
+) -> Plan:  # fmt: skip
+    """The plan of a configuration over frozen cases, less what the call store holds for it (and for run `run_id`).
+
+    `known` are judge_inputs of a finished run, whose replies count as stored too. `rough` takes four characters for a token: loading a tokenizer would hold up the first call for half a second.
+    """
+    judge = config.judge
+    model = judge.model if isinstance(judge, JudgeSettings) else ""
+    metrics = list(config.metrics.values())
+    count = (lambda text: len(text) // 4) if rough else (lambda text: count_tokens(text, model))
+    plan = make_plan(reader, metrics, iterations=config.iterations, count_tokens=count, embedder=embeds(config))
+    if isinstance(judge, JudgeSettings) and plan.calls and (known or store_path(config).exists()):
+        found = run_async(_remaining(config, reader, run_id, known))
+        plan.stored, plan.missing = found.stored, found.missing
+    return plan
+
+
+async def _remaining(config: RunConfig, reader: CaseReader, run_id: str | None, known: Sequence[Path]) -> Remaining:
+    stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
+    replies = Layered(RunReplies(known, failures="permanent"), stored) if known else stored
+    whole, metrics = Remaining(), list(config.metrics.values())
+    async with replaying(config, replies) as door:
+        for iteration in range(1, config.iterations + 1):
+            found = await remaining(reader.of(iteration), metrics, door)
+            whole.stored += found.stored
+            whole.missing += found.missing
+    return whole
+
+
+def embeds(config: RunConfig) -> bool:
+    """Whether the run has an embedder."""
+    return not isinstance(config.embedder, NoEmbedder)
+
+
+def without_embedder(config: RunConfig) -> str | None:
+    """What to say of metrics that rest on vectors when there is no embedder; None when there is nothing to say."""
+    names = [name for name, metric in config.metrics.items() if metric.needs_embedder]
+    if embeds(config) or not names:
+        return None
+    return (
+        f"{', '.join(names)}: skipped (no_embedder). For vectors without a key and without torch: {INSTALL}, then "
+        "embedder=minilm; or embedder=litellm embedder.model=..."
+    )
+
+
+def refuse_too_many(plan: Plan, config: RunConfig) -> None:
+    """Raises ConfigError for a plan over `judge.max_calls`: nothing was spent yet."""
+    judge = config.judge
+    if isinstance(judge, JudgeSettings) and config.transport.kind == "live" and plan.new_calls > judge.max_calls:
+        raise ConfigError("the plan is larger than what is allowed; nothing was spent", [Problem(
+            "the plan", "judge.max_calls", f"up to {plan.new_calls:,} new calls", f"at most {judge.max_calls:,}",
+            f"judge.max_calls={plan.new_calls} to allow it, dataset.limit=N for fewer cases, task=plan for the parts",
+        )])  # fmt: skip
+
+
+def plan_line(plan: Plan, config: RunConfig, prices: PriceTable) -> str:
+    """New calls, their tokens and money in one line. An upper estimate where questions depend on replies."""
+    judge = config.judge
+    vectors = f"; apart from it up to {plan.embeddings:,} texts to {config.embedder.label}" if plan.embeddings else ""
+    vectors = (
+        f"; {plan.shared:,} questions are shared: asked once for several metrics{vectors}" if plan.shared else vectors
+    )
+    if not isinstance(judge, JudgeSettings):
+        return f"plan: {plan.cases:,} cases, up to {plan.calls:,} questions to the embedded judge, no call, no cost{vectors}"
+    usd, reason = (
+        (None, "judge.api_base without judge.prices")
+        if judge.api_base is not None and judge.prices is None
+        else prices.price(judge.model, plan.tokens_in, plan.tokens_out, 0)
+    )
+    money = f"about ${usd:,.2f}" if usd is not None else f"price unknown ({reason})"
+    return (
+        f"plan: {plan.cases:,} cases, up to {plan.new_calls:,} new calls to {judge.label}"
+        f"{f' ({plan.stored:,} replies are stored)' if plan.stored else ''}, about {plan.tokens_in:,} prompt tokens and "
+        f"{plan.tokens_out:,} completion tokens ({TOKENS_OUT} a reply), {money}{vectors}"
+    )

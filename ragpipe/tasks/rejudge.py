@@ -1,0 +1,170 @@
+"""`task=rejudge`: a finished run's frozen cases before another judge, with old against new at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ragpipe.errors import ConfigError, Problem
+from ragpipe.judging.door import Door
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.metrics.base import Computed
+from ragpipe.reports.agreement import HEADS, NOTE, absent_lines, agreement_markdown, agreement_rows, asked_lines
+from ragpipe.reports.console import Console
+from ragpipe.schema.settings import Settings
+from ragpipe.store.calls import StoredCalls
+from ragpipe.store.folder import RunFolder
+from ragpipe.store.replies import Layered
+from ragpipe.store.unchanged import json_unless_same, write_unless_same
+from ragpipe.tasks.against import against
+from ragpipe.tasks.doors import asking, replaying, store_path
+from ragpipe.tasks.evaluation import Evaluation
+from ragpipe.tasks.finished import Finished, open_finished
+from ragpipe.tasks.identity import run_id
+from ragpipe.tasks.inputs import RunInputs
+from ragpipe.validation import Origins, Unknown, validated
+
+CHANGEABLE = ("judge", "embedder", "metrics", "scoring", "report")
+KEYS = ("rejudge",)
+
+
+class RejudgeSettings(Settings):
+    """How to ask again.
+
+    `mode`: `replay` runs the metrics over the frozen cases and asks what has no reply yet; `resend` sends the stored
+    questions byte for byte, whatever the metrics would do with the answers; `stored` replays without a network, over
+    the replies of the run and of the call store alone. `prompts`: the templates that travelled with the run, or those of
+    now (`current`).
+    """
+
+    mode: Literal["replay", "resend", "stored"] = "replay"
+    prompts: Literal["run", "current"] = "run"
+
+
+@dataclass(frozen=True)
+class Rejudge:
+    """A finished run, its new judge, and how to ask."""
+
+    finished: Finished
+    settings: RejudgeSettings
+
+    @property
+    def plugins(self) -> list[str]:
+        return self.finished.plugins
+
+    @property
+    def log_level(self) -> str:
+        return self.finished.log_level
+
+    @property
+    def lock_wait_s(self) -> float | None:
+        return self.finished.lock_wait_s
+
+
+def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Rejudge:
+    """The run with the user's judge over its own. Raises ConfigError, DataError."""
+    origins, problems = origins or Unknown(), list[Problem]()
+    settings = validated(RejudgeSettings, plain.get("rejudge", {}), "rejudge", origins, problems)
+    if settings is None:
+        raise ConfigError("task=rejudge is wrong; nothing was started", problems)
+    if settings.mode == "resend" and settings.prompts != "run":
+        raise ConfigError("task=rejudge is wrong; nothing was started", [Problem(
+            origins.of("rejudge.prompts"), "rejudge.prompts", settings.prompts, "run: what is resent was rendered already",
+            "rejudge.mode=replay renders the templates again",
+        )])  # fmt: skip
+    allowed = ("judge",) if settings.mode == "resend" else CHANGEABLE  # resend asks no metric and scores nothing
+    finished = open_finished(
+        plain, origins, allowed=allowed, task="rejudge", task_keys=KEYS, current_prompts=settings.prompts == "current"
+    )
+    if problems := [*_strangers(finished, settings, origins), *_embedded(finished, settings, origins)]:
+        raise ConfigError("task=rejudge is wrong; nothing was started", problems)
+    return Rejudge(finished, settings)
+
+
+def _strangers(finished: Finished, settings: RejudgeSettings, origins: Origins) -> Sequence[Problem]:
+    """A live call goes where the user says, never where a folder says: it may be anybody's."""
+    config = finished.config
+    live = settings.mode != "stored" and config.transport.kind == "live" and isinstance(config.judge, JudgeSettings)
+    if not live or "judge" in finished.changed:
+        return ()
+    return [Problem(
+        origins.of("judge"), "judge", f"only the run's own ({config.judge.label})",
+        "a judge that you name: addresses and names of keys are never taken from a run folder",
+        "judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or rejudge.mode=stored to ask nobody",
+    )]  # fmt: skip
+
+
+def _embedded(finished: Finished, settings: RejudgeSettings, origins: Origins) -> Sequence[Problem]:
+    if settings.mode != "resend" or isinstance(finished.config.judge, JudgeSettings):
+        return ()
+    return [Problem(
+        origins.of("judge"), "judge", finished.config.judge.label, "a language model: the embedded judge reads no messages",
+        "judge=llm judge.model=..., or rejudge.mode=replay",
+    )]  # fmt: skip
+
+
+def run(rejudge: Rejudge, console: Console) -> int:
+    """Judge again. Returns the exit code that an evaluation by this judge would have."""
+    if rejudge.settings.mode == "resend":
+        from ragpipe.tasks.resend import resend
+
+        return resend(rejudge.finished, console)[0]
+    return replay(rejudge, console)[0]
+
+
+def replay(rejudge: Rejudge, console: Console) -> tuple[int, Path]:
+    """The metrics over the frozen cases, with the folder. The same judge asks nothing and leads to the run's own folder."""
+    finished = rejudge.finished
+    identity = finished.identity()
+    target = finished.sibling(run_id(identity))
+    stored = rejudge.settings.mode == "stored"
+    evaluation = Evaluation(
+        finished.config, console, RunInputs(finished.folder, finished.manifest), identity,
+        folder=target, door=lambda: _door(rejudge, target.run_id, console), made_from=finished.manifest,
+        plan=not stored, known=finished.judge_inputs(),
+    )  # fmt: skip
+    code = evaluation.evaluate()
+    _tell(finished, target, console)
+    return code, target.root
+
+
+def _door(rejudge: Rejudge, run: str, console: Console) -> AbstractAsyncContextManager[Door]:
+    """Behind the run's own replies the configured judge, or (`stored`) the replies of the call store."""
+    finished, config = rejudge.finished, rejudge.finished.config
+    if rejudge.settings.mode == "stored" and isinstance(config.judge, JudgeSettings):
+        return replaying(config, Layered(finished.replies(), StoredCalls(store_path(config), run_id=run)))
+    # like the judge, an embedder is asked only where the user says so; the packaged one names no place
+    own = "embedder" in finished.changed or getattr(config.embedder, "is_packaged", False)
+    return asking(config, run, known=finished.replies(failures="permanent"), warn=console.warn, embeds=own)
+
+
+def _tell(finished: Finished, new: RunFolder, console: Console) -> None:
+    """Old judge against new: on the terminal, in `agreement.json` and on the page `agreement.md`."""
+    old, name = finished.folder, finished.run_id
+    if old == new:
+        console.say(f"nothing differs from {name}: the same judge was asked nothing again")
+        return
+    found = against(old, new)
+    if found is None:
+        console.say(f"{name} was never scored: there is nothing to compare with")
+        return
+    json_unless_same(new.root / "agreement.json", found)
+    found["scores"] = {name: score for name, score in found["scores"].items() if name not in _computed(finished)}
+    page = new.root / "agreement.md"
+    write_unless_same(page, agreement_markdown(found))
+    console.folded(
+        HEADS, agreement_rows(found), title=f"old ({found['old']['judge']}) against new ({found['new']['judge']})"
+    )
+    console.say(NOTE)
+    for line in [*asked_lines(found), *absent_lines(found)]:
+        console.say(line)
+    console.say(f"agreement: {page}")
+
+
+def _computed(finished: Finished) -> set[str]:
+    """The scores that no judge decides: they are the same in both runs, and would crowd the others out."""
+    metrics = finished.config.metrics.values()
+    return {spec.name for metric in metrics if isinstance(metric, Computed) for spec in metric.scores()}

@@ -1,0 +1,77 @@
+"""`task=rescore`: a finished run under another scoring, or with metric parameters that change no question. Asks nobody."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ragpipe.errors import DataError
+from ragpipe.reports.agreement import absent_lines, changed_rows
+from ragpipe.reports.console import Console
+from ragpipe.store.folder import RunFolder
+from ragpipe.tasks.against import changed
+from ragpipe.tasks.doors import replaying
+from ragpipe.tasks.evaluation import Evaluation
+from ragpipe.tasks.finished import Finished, open_finished
+from ragpipe.tasks.identity import run_id
+from ragpipe.tasks.inputs import RunInputs
+from ragpipe.validation import Origins
+
+CHANGEABLE = ("scoring", "metrics", "report")
+MEND = "this parameter decides what is asked: task=rejudge (or task=evaluate) asks for what is missing"
+HEADS = ("score", "mean", "threshold", "passed", "flips")
+
+
+def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Finished:
+    """The run with the user's scoring over its own. Raises ConfigError, DataError."""
+    return open_finished(plain, origins, allowed=CHANGEABLE, task="rescore")
+
+
+def run(finished: Finished, console: Console) -> int:
+    """Score again. Returns the exit code that an evaluation with this scoring would have; asks nothing."""
+    return rescore(finished, console)[0]
+
+
+def rescore(finished: Finished, console: Console) -> tuple[int, Path]:
+    """As `run`, with the folder. A scoring that changes nothing leads to the run's own folder.
+
+    Raises DataError, and leaves nothing behind, when a changed parameter needs a reply that the run does not have.
+    """
+    identity = finished.identity()
+    same_questions = identity["metrics"] == finished.manifest["identity"]["metrics"]
+    target = finished.sibling(run_id(identity))
+    known = target.manifest.exists()
+    evaluation = Evaluation(
+        finished.config, console, RunInputs(finished.folder, finished.manifest, scores=same_questions), identity,
+        folder=target, door=lambda: replaying(finished.config, finished.replies(), mend=MEND),
+        made_from=finished.manifest, plan=False,
+    )  # fmt: skip
+    try:
+        code = evaluation.evaluate()
+    except DataError:
+        if not known:
+            shutil.rmtree(target.root, ignore_errors=True)
+        raise
+    _tell(finished, target, console)
+    return code, target.root
+
+
+def _tell(finished: Finished, new: RunFolder, console: Console) -> None:
+    """What this scoring changed against the run it was made from."""
+    old, name = finished.folder, finished.run_id
+    if old == new:
+        console.say(f"nothing differs from {name}: this is the run itself")
+        return
+    found = changed(old, new)
+    if found is None:
+        console.say(f"{name} was never scored: there is nothing to compare with")
+        return
+    rows, others = changed_rows(found)
+    if rows:
+        console.folded(HEADS, rows, title=f"changed against {name}")
+        console.say("flips: verdicts that became passed (+) and failed (-)")
+    console.say(f"{others:,} scores as in {name}")
+    for line in absent_lines(found):
+        console.say(line)

@@ -1,0 +1,150 @@
+"""`rejudge.mode=resend`: the stored questions of a run to a judge, byte for byte: a spot check, or the drift of one.
+
+The metrics are not asked: what they would do with other answers is another mode (`replay`). Replies land in the call store,
+so a second start pays for nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ragpipe.errors import Incomplete
+from ragpipe.judging.question import judge_parts, key_of, key_parts
+from ragpipe.reports.console import Console
+from ragpipe.stages.plan import Plan, StepPlan
+from ragpipe.stages.resend import ResendStage, Tally, stored_questions
+from ragpipe.store.calls import read_calls
+from ragpipe.store.folder import RunFolder
+from ragpipe.store.lock import FolderLock
+from ragpipe.store.unchanged import json_unless_same, write_unless_same
+from ragpipe.tasks.doors import asking, store_path
+from ragpipe.tasks.finished import Finished
+from ragpipe.tasks.identity import run_id
+from ragpipe.tasks.loop import Signals, run_async
+from ragpipe.tasks.manifest import config_text, new_manifest, read_manifest, write_manifest
+from ragpipe.tasks.plan import plan_line, price_table, refuse_too_many
+from ragpipe.tasks.runs import write as write_runs
+
+FORMAT = 1  # of resend.json
+
+
+def resend(finished: Finished, console: Console) -> tuple[int, Path]:
+    """Send, compare, write `resend.parquet` and `resend.json` into a sibling folder; returns the exit code (4: some
+    failed for a passing reason) and the folder. Raises DataError for a run that did not keep its questions."""
+    identity = {**finished.identity(), "rejudge": {"mode": "resend"}}
+    target = finished.sibling(run_id(identity))
+    plan = _plan(finished, target.run_id)
+    console.say(plan_line(plan, finished.config, price_table(finished.config)))
+    refuse_too_many(plan, finished.config)
+    target.create()
+    console.folder = target.root
+    with FolderLock(target.root) as lock:
+        for notice in lock.notices:
+            console.warn(notice)
+        _describe(finished, target, identity)
+        stage = run_async(_resent(finished, target, console, plan.calls))
+        found = _document(finished, stage)
+        json_unless_same(target.root / "resend.json", found)
+        write_runs(target.root.parent)
+    _tell(found, target, console, stored=plan.stored or 0)
+    if stage.whole.transient:
+        console.warn("some calls failed for a passing reason: the same command asks for them again")
+        return Incomplete.exit_code, target.root
+    return 0, target.root
+
+
+def _plan(finished: Finished, run: str) -> Plan:
+    """The questions, and how many of them have a reply in the call store."""
+    judge = judge_parts(finished.config.judge.identity_of_judge())
+    questions = stored = characters = 0
+    cases: set[tuple[str, str]] = set()
+    for block in stored_questions(finished.judge_inputs()):
+        keys = [key_of(key_parts(one.payload, judge, one.row["iteration"], 1)) for one in block]
+        stored += len(read_calls(store_path(finished.config), keys, run_id=run))
+        questions += len(block)
+        characters += sum(len(message["content"]) for one in block for message in one.payload.messages)
+        cases |= {(one.row["sample_id"], one.row["method"]) for one in block}
+    step = StepPlan("", "", "", calls=questions, rendered=questions, tokens_rendered=characters // 4)
+    return Plan(len(cases), 1, [], [step], stored=stored, missing=questions - stored)
+
+
+def _describe(finished: Finished, target: RunFolder, identity: Mapping[str, Any]) -> None:
+    """Which run this is of; once."""
+    if read_manifest(target):
+        return
+    config, prices = finished.config, price_table(finished.config)
+    write_unless_same(target.config, config_text(config))
+    write_manifest(target, new_manifest(
+        config, identity, run_id=target.run_id, data=finished.manifest["data"],
+        prices={"source": prices.source, "date": prices.date}, made_from=finished.run_id,
+    ))  # fmt: skip
+
+
+async def _resent(finished: Finished, target: RunFolder, console: Console, questions: int) -> ResendStage:
+    async with asking(finished.config, target.run_id, warn=console.warn) as door:
+        with console.progress(cases=questions, label="resending", noun="questions") as shown:
+
+            def update(done: int) -> None:
+                spent = door.spent
+                shown.update(
+                    cases=done, calls=spent.asked, tokens=spent.tokens_in + spent.tokens_out,
+                    cost_usd=None if spent.unpriced else spent.cost_usd, errors=spent.failed,
+                )  # fmt: skip
+
+            stage = ResendStage(finished.judge_inputs(), door, target.root / "resend.parquet", update)
+            with Signals(stage, console.warn):
+                await stage.run()
+    return stage
+
+
+def _document(finished: Finished, stage: ResendStage) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "old": {"run_id": finished.run_id, "judge": _judge_of(finished)},
+        "new": {"judge": finished.config.judge.label},
+        **_figures(stage.whole),
+        "steps": [{"metric": m, "step": s, **_figures(tally)} for (m, s), tally in stage.steps.items()],
+    }
+
+
+def _figures(tally: Tally) -> dict[str, Any]:
+    """Counts, and the shares of them that can be had."""
+    return {
+        **asdict(tally),
+        "same_text_share": _share(tally.same_text, tally.both_replied),
+        "same_answer_share": _share(tally.same_answer, tally.both_read),
+    }  # fmt: skip
+
+
+def _judge_of(finished: Finished) -> str:
+    """The run's own judge, which the configuration with the user's words no longer names."""
+    found = finished.manifest["identity"]["judge_identity"]
+    return str(found.get("model") or found.get("version") or found)
+
+
+def _tell(found: Mapping[str, Any], target: RunFolder, console: Console, *, stored: int) -> None:
+    lines = [
+        [one["metric"], one["step"], f"{one['questions']:,}", f"{one['ok']:,}", _percent(one["same_answer_share"]),
+         f"{one['both_read']:,}", _percent(one["same_text_share"])]
+        for one in found["steps"]
+    ]  # fmt: skip
+    heads = ("metric", "step", "questions", "answered", "same answer", "of", "same text")
+    console.folded(heads, lines, title=f"resent from {found['old']['run_id']} ({found['old']['judge']})")
+    console.say("same answer: reasons and quotes aside; of the questions whose replies can be read in both runs")
+    console.say(f"requests with the same bytes as then: {found['same_body']:,} of {found['body_known']:,}")
+    if stored:
+        console.say(f"{stored:,} replies came from the call store; judge.season=NAME asks the same judge anew")
+    for kind, count in found["failed"].items():
+        console.warn(f"{count:,} questions failed: {kind}")
+    console.say(f"results: {target.root}")
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"

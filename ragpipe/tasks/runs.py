@@ -1,0 +1,204 @@
+"""`task=runs`: all runs of a name in one table, read anew from their folders, and `runs.md` with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ragpipe.errors import ConfigError, DataError, Problem, RagpipeError
+from ragpipe.reports.console import Console
+from ragpipe.reports.figures import paid, whole
+from ragpipe.reports.frames import read_json
+from ragpipe.reports.runs import RunLine, cells, differs, heads, runs_markdown, score_names
+from ragpipe.schema.settings import Settings
+from ragpipe.stages.final import scored_iterations
+from ragpipe.store.folder import RUNS, SWEEPS, RunFolder
+from ragpipe.store.unchanged import write_unless_same
+from ragpipe.tasks.identity import differences
+from ragpipe.tasks.manifest import read_manifest
+from ragpipe.validation import Origins, Unknown, validated
+
+LISTED = 200  # runs of a name; every one of them is read at the end of each evaluation
+DEPTH = 4  # levels of folders below output_dir in which names are looked for
+_RUN_ID = re.compile(r"[0-9a-f]{12}")
+_ANY_NAME = "run"  # what `name` is when nobody gave one
+
+
+class RunsSettings(Settings):
+    """`name` is that of the runs; None for all names under `output_dir`."""
+
+    name: Annotated[str, Field(min_length=1)] | None
+    output_dir: str = Field(min_length=1)
+
+
+def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> RunsSettings:
+    """Check the two keys of this task. Raises ConfigError."""
+    problems: list[Problem] = []
+    own = {key: plain.get(key) for key in RunsSettings.model_fields}
+    if own["name"] == _ANY_NAME and "name" not in getattr(origins, "said", ()):
+        own["name"] = None
+    settings = validated(RunsSettings, own, "", origins or Unknown(), problems)
+    if settings is None:
+        raise ConfigError("task=runs cannot look for runs", problems)
+    return settings
+
+
+def run(settings: RunsSettings, console: Console) -> int:
+    """Print a table for each name and write its runs.md. Returns 0. Raises DataError where there is no run at all."""
+    root = Path(settings.output_dir)
+    named = root if settings.name is None else root / settings.name
+    folders = [folder for folder in _folders(root, DEPTH) if settings.name is None or folder == named]
+    if not folders:
+        raise DataError("there are no runs", [Problem(
+            str(named), "run", "no run folder in it", "runs of an evaluation",
+            "name=... and output_dir=... as the runs were started with",
+        )])  # fmt: skip
+    for folder in folders:
+        lines, older = runs_of(folder)
+        names = score_names(lines)
+        shown = [cells(line, names)[:-1] for line in lines]
+        console.table(heads(lines)[:-1], shown, title=str(folder), left=(0, 1, 2, 4))
+        for line in lines:
+            if line.differences:
+                console.say(f"{line.run_id} differs {differs(line)}")
+        if older:
+            console.say(f"{older:,} older runs are not listed")
+        write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))
+        console.say(f"written: {folder / RUNS}")
+    return 0
+
+
+def every_run(root: Path) -> Iterator[RunFolder]:
+    """All run folders below an output folder."""
+    for folder in _folders(root, DEPTH):
+        yield from (RunFolder(path) for path in sorted(_runs(folder)))
+
+
+def write(folder: Path) -> bool:
+    """Write `runs.md` of a name's folder (`outputs/<name>`); True when it had to be written. Raises OutputError.
+
+    Folders that cannot be read are listed as broken and stop nothing.
+    """
+    lines, older = runs_of(folder)
+    return write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))
+
+
+def runs_of(folder: Path) -> tuple[list[RunLine], int]:
+    """The newest runs of a name, the newest last, and the number of older ones that are left out."""
+    found: list[tuple[str, RunFolder, dict[str, Any], str]] = []
+    for path in sorted(_runs(folder)):
+        try:
+            manifest = read_manifest(RunFolder(path))
+            broken = "" if manifest else "no manifest.json"
+            created = str(manifest["created_at"]) if manifest else ""
+        except (RagpipeError, KeyError, OSError) as error:
+            manifest, created, broken = {}, "", _why(error)
+        found.append((created, RunFolder(path), manifest, broken))
+    found.sort(key=lambda one: one[0])
+    known = {str(manifest["run_id"]): manifest for _, _, manifest, _ in found if "run_id" in manifest}
+    lines, before = [], dict[str, Any]()
+    for place, (_, run_folder, manifest, broken) in enumerate(found):
+        if place >= len(found) - LISTED:
+            against = known.get(str(manifest.get("made_from")), before)
+            lines.append(_line(run_folder, manifest, against, broken))
+        before = manifest or before
+    return lines, max(0, len(found) - LISTED)
+
+
+def _line(folder: RunFolder, manifest: Mapping[str, Any], before: Mapping[str, Any], broken: str) -> RunLine:
+    if broken:
+        return RunLine(folder.run_id, broken=broken)
+    try:
+        numbers = scored_iterations(folder)
+        metrics = [read_json(folder.iteration(number).metrics) for number in numbers]
+        costs = [read_json(folder.iteration(number).cost) for number in numbers]
+        return RunLine(
+            folder.run_id, created=str(manifest["created_at"])[:16].replace("T", " "), state=_state(manifest, numbers),
+            cases=whole(metrics[-1]["n_cases"]) if metrics else "-", judge=_judge(metrics), scores=_scores(metrics),
+            gates=_gates(folder), cost=_cost(costs), before=str(before.get("run_id", "")),
+            differences=differences(before["identity"], manifest["identity"]) if before else (),
+        )  # fmt: skip
+    except (RagpipeError, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
+        return RunLine(folder.run_id, broken=_why(error))
+
+
+def _state(manifest: Mapping[str, Any], scored: list[int]) -> str:
+    states = manifest["iterations"]
+    if not scored:
+        return "not scored"
+    open_ones = [number for number, state in states.items() if state != "complete"]
+    several = f", {len(scored)} iterations" if len(scored) > 1 else ""
+    return ("incomplete" if open_ones else "complete") + several
+
+
+def _judge(metrics: list[dict[str, Any]]) -> str:
+    if not metrics:
+        return "-"
+    judge = metrics[-1]["judge"]
+    return str(judge["label"]) + (" (uncalibrated)" if judge.get("uncalibrated") else "")
+
+
+def _scores(metrics: list[dict[str, Any]]) -> dict[str, str]:
+    """Means over the iterations: the overall score, then the scores with the largest weights, then the others."""
+    if not metrics:
+        return {}
+    last = metrics[-1]
+    weights = last["scoring"].get("weights_used", {})
+    names = sorted(last["overall"]["scores"], key=lambda name: (name != "overall_score", -weights.get(name, 0)))
+    found = {}
+    for name in names:
+        means = [one["overall"]["scores"][name]["mean"] for one in metrics if name in one["overall"]["scores"]]
+        there = [mean for mean in means if mean is not None]
+        if there:
+            found[name] = f"{sum(there) / len(there):.3f}"
+    return found
+
+
+def _gates(folder: RunFolder) -> str:
+    if not folder.gates.is_file():
+        return "-"
+    outcomes = [gate["outcome"] for gate in read_json(folder.gates)["gates"]]
+    blocked, warned = outcomes.count("blocked"), outcomes.count("warned")
+    said = f"{blocked} of {len(outcomes)} block" if blocked else f"{len(outcomes)} pass" if outcomes else "none"
+    return said + (f", {warned} warn" if warned else "")
+
+
+def _cost(costs: list[dict[str, Any]]) -> str:
+    used = [cost["used"] for cost in costs]
+    if all(one["calls"] == one["calls_computed"] for one in used):
+        return "no call"
+    unpriced = sum(sum(one["usd_unknown"].values()) for one in used)
+    return paid(sum(one["usd_known"] for one in used), unpriced)
+
+
+def _why(error: Exception) -> str:
+    """The cause in a line: of our own errors what was found, else the error's name."""
+    if isinstance(error, DataError) and error.problems:
+        return f"{Path(error.problems[0].where).name}: {error.problems[0].found}"
+    return str(error) if isinstance(error, RagpipeError) else f"{type(error).__name__}: {error}"
+
+
+def _runs(folder: Path) -> Iterator[Path]:
+    """The run folders of a name; links are passed over."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        is_run = _RUN_ID.fullmatch(path.name) or (path / "manifest.json").exists()
+        if is_run and path.is_dir() and not path.is_symlink():
+            yield path
+
+
+def _has_runs(folder: Path) -> bool:
+    return next(_runs(folder), None) is not None
+
+
+def _folders(root: Path, depth: int) -> Iterator[Path]:
+    """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons of sweeps are none."""
+    for path in sorted(root.iterdir()) if root.is_dir() and depth else ():
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".") and path.name != SWEEPS:
+            if _has_runs(path):
+                yield path
+            if not (path / "manifest.json").exists():
+                yield from _folders(path, depth - 1)

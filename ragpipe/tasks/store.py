@@ -1,0 +1,197 @@
+"""`task=store`: what the call store holds, what may go, replies for another store, and why a question was asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from ragpipe.config import StoreSettings
+from ragpipe.errors import ConfigError, DataError, Problem
+from ragpipe.reports.console import Console
+from ragpipe.reports.figures import paid, whole
+from ragpipe.schema.settings import Settings
+from ragpipe.store.census import census
+from ragpipe.store.exchange import export_calls, import_calls
+from ragpipe.store.folder import RunFolder
+from ragpipe.store.prune import Choice, prunable, prune
+from ragpipe.store.unchanged import json_unless_same
+from ragpipe.tasks.again import explained
+from ragpipe.tasks.resting import keys_in_use
+from ragpipe.tasks.runs import every_run
+from ragpipe.validation import Origins, Unknown, validated
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class StoreTaskSettings(Settings):
+    """What to do with the store. conf/task/store.yaml says which key is for which action."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    action: Literal["stats", "prune", "export", "import", "why"]
+    output_dir: Text
+    run: Text | None = None
+    to: Text | None = None
+    source: Text | None = Field(default=None, alias="from")
+    case: Text | None = None
+    method: Text | None = None
+    metric: Text | None = None
+    step: Text | None = None
+    iteration: int = Field(default=1, ge=1)
+    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    older_than_days: float | None = Field(default=None, ge=0)
+    judge_label: Text | None = None
+    failures: bool = False
+    unused: bool = False
+    dry_run: bool = True
+
+
+@dataclass(frozen=True)
+class StoreTask:
+    """The store's file and what to do with it."""
+
+    path: Path
+    settings: StoreTaskSettings
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run that was named by its folder or by its id."""
+        name = self.settings.run
+        return RunFolder.find(Path(name)).run_id if name and Path(name).exists() else name
+
+
+_NEEDS = {
+    "export": ("to", (".parquet", ".jsonl"), "to=FILE.parquet or to=FILE.jsonl"),
+    "import": ("source", (".parquet", ".jsonl"), "from=FILE.parquet or from=FILE.jsonl"),
+}
+
+
+def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> StoreTask:
+    """Check the keys of this task. Raises ConfigError."""
+    problems: list[Problem] = []
+    origins = origins or Unknown()
+    names = {field.alias or name for name, field in StoreTaskSettings.model_fields.items()}
+    settings = validated(StoreTaskSettings, {k: v for k, v in plain.items() if k in names}, "", origins, problems)
+    for said in getattr(origins, "said", ()):  # a misspelt choice would prune more than was meant
+        if said.partition(".")[0] not in {*names, "task", "store", "log_level"}:
+            mend = "see conf/task/store.yaml"
+            problems.append(
+                Problem(origins.of(said), said, "a key that task=store does not know", ", ".join(sorted(names)), mend)
+            )
+    store = validated(StoreSettings, plain.get("store", {}), "store", origins, problems)
+    if settings is not None:
+        problems += _missing(settings, origins)
+    if settings is None or store is None or problems:
+        raise ConfigError("task=store cannot begin; nothing was changed", problems)
+    return StoreTask(Path(store.path or Path(settings.output_dir) / ".store") / "calls.sqlite", settings)
+
+
+def _missing(settings: StoreTaskSettings, origins: Origins) -> list[Problem]:
+    found = []
+    if settings.action in _NEEDS:
+        name, endings, mend = _NEEDS[settings.action]
+        value = getattr(settings, name)
+        if not value or Path(value).suffix not in endings:
+            key = "from" if name == "source" else name
+            found.append(Problem(origins.of(key), key, repr(value), "a .parquet or .jsonl file", mend))
+    if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
+        found.append(Problem(origins.of("to"), "to", repr(settings.to), "a .json file", "to=FILE.json"))
+    chosen = (
+        settings.older_than_days,
+        settings.judge_label,
+        settings.run,
+        settings.failures or None,
+        settings.unused or None,
+    )
+    if settings.action == "prune" and all(value is None for value in chosen):
+        mend = "set older_than_days, judge_label, run, failures=true or unused=true"
+        found.append(Problem(origins.of("action"), "action", "prune of everything", "a choice of calls", mend))
+    if settings.action == "why" and not settings.key and not (settings.run and settings.case):
+        mend = "set run=FOLDER and case=ID, or key=HASH"
+        found.append(Problem(origins.of("key"), "key", "null", "a question", mend))
+    return found
+
+
+def run(task: StoreTask, console: Console) -> int:
+    """Do it and say what was done. Returns 0. Raises DataError, OutputError, Locked."""
+    _ACTIONS[task.settings.action](task, console)
+    return 0
+
+
+def _stats(task: StoreTask, console: Console) -> None:
+    found = census(task.path, {folder.run_id for folder in every_run(Path(task.settings.output_dir))})
+    console.say(
+        f"{found['file']}: {found['bytes'] / 2**20:,.1f} MiB, {found['oldest'] or '-'} to {found['newest'] or '-'}"
+    )
+    lines = [("replies", "", found["replies"]), ("failures", "", found["failures"])]
+    lines += [("status", name, bill) for name, bill in found["by_status"].items() if name != "ok"]
+    lines += [("judge", name, bill) for name, bill in found["by_judge"].items()]
+    lines += [
+        ("run", name + ("" if bill["folder"] else " (no folder)"), bill) for name, bill in found["by_run"].items()
+    ]
+    lines += [("replaced", "", found["replaced"])] if found["replaced"]["calls"] else []
+    console.table(("of", "name", "calls", "tokens", "paid"), [
+        (of, name, whole(bill["calls"]), whole(bill["tokens_in"] + bill["tokens_out"]), money_of(bill)) for of, name, bill in lines
+    ], left=(0, 1))  # fmt: skip
+    console.say("claims: " + ", ".join(f"{whole(n)} {state}" for state, n in found["claims"].items()))
+    if task.settings.to:
+        json_unless_same(Path(task.settings.to), found)
+        console.say(f"written: {task.settings.to}")
+
+
+def money_of(bill: Mapping[str, Any]) -> str:
+    """Money of a bill with what is not in it."""
+    return paid(bill["usd_known"], bill["calls_without_price"])
+
+
+def _prune(task: StoreTask, console: Console) -> None:
+    settings = task.settings
+    choice = Choice(
+        settings.older_than_days, settings.judge_label, task.run_id, settings.failures,
+        keys_in_use(Path(settings.output_dir)) if settings.unused else None,
+    )  # fmt: skip
+    found = prunable(task.path, choice) if settings.dry_run else prune(task.path, choice)
+    tokens = whole(found["tokens_in"] + found["tokens_out"])
+    text = f"{whole(found['calls'])} calls, {tokens} tokens, {money_of(found)}"
+    if settings.dry_run:
+        console.say(
+            f"would go: {text} (to ask them again costs about as much). Nothing was deleted: dry_run=false deletes"
+        )
+    else:
+        console.say(f"deleted: {text}")
+
+
+def _export(task: StoreTask, console: Console) -> None:
+    assert task.settings.to
+    run_id = task.run_id
+    count = export_calls(task.path, Path(task.settings.to), run_id=run_id)
+    console.say(f"{whole(count)} calls{f' of run {run_id}' if run_id else ''}: {task.settings.to}")
+
+
+def _import(task: StoreTask, console: Console) -> None:
+    assert task.settings.source
+    new, old = import_calls(task.path, Path(task.settings.source))
+    console.say(f"{whole(new)} calls taken in, {whole(old)} stood already: {task.path}")
+
+
+def _why(task: StoreTask, console: Console) -> None:
+    settings = task.settings
+    place = {"sample_id": settings.case, "method": settings.method, "metric": settings.metric, "step": settings.step}
+    folder = RunFolder.find(Path(settings.run)) if settings.run and Path(settings.run).exists() else None
+    if settings.key is None and folder is None:
+        raise DataError("there is no run", [
+            Problem(str(settings.run), "run", "nothing there", "a run folder", "name a run folder, or set key=HASH")
+        ])  # fmt: skip
+    runs = list(every_run(Path(settings.output_dir)))
+    wanted = {name: value for name, value in place.items() if value is not None}
+    for line in explained(task.path, runs, folder, settings.iteration, wanted, settings.key):
+        console.say(line)
+
+
+_ACTIONS: dict[str, Callable[[StoreTask, Console], None]] = {
+    "stats": _stats, "prune": _prune, "export": _export, "import": _import, "why": _why,
+}  # fmt: skip

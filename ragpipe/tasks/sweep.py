@@ -1,0 +1,90 @@
+"""The end of a sweep: one comparison of all its jobs, in `<output_dir>/<name>/sweeps/<digest of its words>/`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from ragpipe.digest import sha256
+from ragpipe.errors import RagpipeError
+from ragpipe.reports.comparison import SCHEMA, Job, comparison
+from ragpipe.reports.comparison_page import chosen_scores, comparison_lines, comparison_markdown, comparison_notes
+from ragpipe.reports.console import Console
+from ragpipe.reports.frames import read_json
+from ragpipe.store.files import sweep_temporaries
+from ragpipe.store.folder import SWEEPS, RunFolder, make_folder
+from ragpipe.store.parquet import parquet_writer
+from ragpipe.store.unchanged import json_unless_same, open_unless_same, write_unless_same
+
+FORMAT = 1  # of sweep.json
+_STATES = {
+    0: "complete", 1: "bug", 2: "refused", 3: "gate failed", 4: "incomplete", 5: "provider unusable", 6: "not writable",
+    130: "interrupted", 143: "interrupted",
+}  # fmt: skip
+_REASONS = {
+    3: "a gate failed, see gates.json of the run",
+    4: "judgements failed: see the coverage in the run's report; the same command asks again for what may pass",
+}
+
+
+def job(number: int, words: Sequence[str], code: int | None, line: str, folder: Path | None) -> Job:
+    """One job as it ended: its exit code (None = never started), the line that says why, and its folder."""
+    state = "not started" if code is None else _STATES.get(code, f"exit {code}")
+    return Job(number, list(words), code, state, line or _REASONS.get(code or 0, ""), folder)
+
+
+def compare(jobs: Sequence[Job], words: Sequence[str], console: Console) -> Path | None:
+    """Write `comparison.parquet`, `comparison.md` and `sweep.json`, and print the table. Returns the folder.
+
+    `words` are those of the whole sweep: the same sweep, started again, has the same folder, and files that would not
+    change are left alone. None, and nothing written, when no job has a run folder. Raises OutputError.
+    """
+    found = [_read(one) for one in jobs]
+    home = next((one.folder.parent for one in found if one.folder), None)
+    if home is None:
+        return None
+    rows = comparison(found)
+    folder = home / SWEEPS / sha256({"words": list(words), "name": home.name})[:12]
+    make_folder(folder)
+    sweep_temporaries(folder)
+    with (
+        open_unless_same(folder / "comparison.parquet") as file,
+        parquet_writer(file, SCHEMA, compression="zstd") as writer,
+    ):
+        writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+    write_unless_same(folder / "comparison.md", comparison_markdown(found, rows, words))
+    json_unless_same(folder / "sweep.json", _document(found, words, home, folder))
+    if chosen_scores(found):
+        heads, lines = comparison_lines(found, rows)
+        console.folded(heads, lines)
+        for note in comparison_notes(rows):
+            console.say(note)
+    console.say(f"comparison: {folder / 'comparison.md'}")
+    return folder
+
+
+def _read(one: Job) -> Job:
+    """The job with what its run says over all iterations; without a folder where there is no run in it."""
+    if one.folder is None or not RunFolder(one.folder).manifest.is_file():
+        return replace(one, folder=None)
+    final = RunFolder(one.folder).final
+    try:
+        return replace(one, metrics=read_json(final.metrics), cost=read_json(final.cost))
+    except RagpipeError as error:
+        return one if one.reason else replace(one, reason=str(error).split("\n")[0])
+
+
+def _document(jobs: Sequence[Job], words: Sequence[str], home: Path, folder: Path) -> dict[str, object]:
+    listed = [
+        {
+            "job": one.number, "words": list(one.words), "state": one.state, "exit_code": one.code,
+            "reason": one.reason or None, "run_id": one.folder.name if one.folder else None,
+            "folder": Path(os.path.relpath(one.folder, folder)).as_posix() if one.folder else None,
+        }
+        for one in jobs
+    ]  # fmt: skip
+    return {"format": FORMAT, "name": home.name, "words": list(words), "jobs": listed}
