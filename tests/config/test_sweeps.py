@@ -1,0 +1,99 @@
+"""Sweeps: the count first, one job's failure is its own, a table last, the worst exit code. Jobs here are `task=init`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ragpipe import errors
+from ragpipe.cli import SEVERITY, main
+from ragpipe.tasks import init
+
+
+def _start(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ragpipe", *words], cwd=cwd, capture_output=True, text=True, timeout=100,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+
+
+JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+
+
+@pytest.mark.parametrize(
+    "launcher", [pytest.param((), id="basic"), pytest.param(JOBLIB, id="joblib", marks=pytest.mark.slow)]
+)
+def test_a_failing_job_stops_no_other(launcher: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two/mine").write_text("mine")
+    done = _start("-m", *launcher, "task=init", "dir=one,two,three", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.stderr.startswith("sweep: 3 jobs")
+    table = [line.split() for line in done.stdout.splitlines() if line.strip()[:2] in ("0 ", "1 ", "2 ")]
+    assert [row[:2] for row in table] == [["0", "ok"], ["1", "exit"], ["2", "ok"]]
+    assert "dir=two" in table[1]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["one", "three", "two"]
+    assert (tmp_path / "two/mine").read_text() == "mine"
+
+
+_WORST = [
+    (errors.ConfigError("x"), 2), (errors.DataError("x"), 2), (errors.Incomplete("x"), 4), (errors.ProviderUnusable("x"), 5),
+    (errors.OutputError("x"), 6), (errors.Locked("x"), 6), (errors.Interrupted("x"), 130), (errors.Interrupted("x", 15), 143),
+    (KeyboardInterrupt(), 130), (ZeroDivisionError("x"), 1), (PermissionError(13, "no", "f"), 6),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), _WORST, ids=lambda v: type(v).__name__ if isinstance(v, BaseException) else str(v)
+)
+def test_exit_codes(error: BaseException, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                    capfd: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    def fail(config: object, console: object) -> int:
+        raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(init, "run", fail)
+    assert main(["task=init", "dir=a"]) == code
+    err = capfd.readouterr().err
+    assert ("Traceback" in err, "this is a bug" in err) == ((True, True) if code == 1 else (False, False))
+
+
+def test_the_worst_code_counts_and_an_interrupt_starts_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ends = {
+        "a": errors.Incomplete("a"),
+        "b": ZeroDivisionError("b"),
+        "c": None,
+        "d": errors.Interrupted("d"),
+        "e": None,
+    }
+    ran: list[str] = []
+
+    def run(config: init.InitSettings, console: object) -> int:
+        ran.append(config.dir)
+        error = ends[config.dir]
+        if error is not None:
+            raise error
+        return 3
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(init, "run", run)
+    assert main(["-m", "task=init", "dir=a,b,c"]) == 1
+    assert ran == ["a", "b", "c"]
+    assert main(["-m", "task=init", "dir=c,a"]) == 4  # 4 is worse than the 3 of c
+    ran.clear()
+    capfd.readouterr()
+    assert main(["-m", "task=init", "dir=a,d,e"]) == 130
+    assert ran == ["a", "d"]
+    assert "not started" in capfd.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_exit_code_has_its_severity() -> None:
+    assert sorted(SEVERITY) == [0, 1, 2, 3, 4, 5, 6, 130, 143]

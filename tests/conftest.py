@@ -1,0 +1,36 @@
+"""Shared by all tests: no ambient keys, no network for litellm's price map, and where the real data stands.
+
+The scripted judge and the case builder are in `scripted.py`, importable from every test.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from scripted import ScriptedJudge, make_case
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+DATA = Path(os.environ.get("RAGPIPE_DATA", Path(__file__).resolve().parents[1].parent / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data sets (`RAGPIPE_DATA`); tests that need it are skipped where it is absent."""
+    if not (DATA / "EXPECTED.json").is_file():
+        pytest.skip(f"no real data at {DATA}: set RAGPIPE_DATA")
+    return DATA
+
+
+@pytest.fixture
+def case_of():
+    """The case builder `scripted.make_case`."""
+    return make_case
+
+
+@pytest.fixture
+def scripted_judge():
+    """The class `scripted.ScriptedJudge`."""
+    return ScriptedJudge

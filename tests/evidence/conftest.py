@@ -1,0 +1,38 @@
+"""Questions to the embedded judge without templates: it reads a prompt's roles only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.judging.evidence.judge import Evidence
+from ragpipe.judging.evidence.settings import EvidenceSettings
+from ragpipe.prompts import Prompt
+from ragpipe.schema.answers import Answer
+
+Ask = Callable[..., Any]
+
+
+def _prompt_with(roles: dict[str, str], optional: dict[str, Any] | None = None) -> Prompt:
+    return Prompt("test/step", "v1", Path("step.v1.jinja"), "", "", roles, optional or {}, (), frozenset(roles), {})
+
+
+@pytest.fixture
+def ask() -> Ask:
+    """`ask(answer_type, role=value, ...)`: each value stands under a variable that is not called like its role."""
+
+    def _ask(answer: type[Answer], settings: EvidenceSettings | None = None, **by_role: Any) -> Any:
+        prompt = _prompt_with({f"the_{role}": role for role in by_role})
+        values = {f"the_{role}": value for role, value in by_role.items()}
+        return Evidence(settings or EvidenceSettings()).answer(prompt, answer, values)
+
+    return _ask
+
+
+@pytest.fixture(scope="session")
+def prompt_with() -> Callable[..., Prompt]:
+    """`prompt_with({variable: role, ...}, optional={...})`."""
+    return _prompt_with

@@ -1,0 +1,185 @@
+"""Odd texts: never an exception beside Skipped, never a number out of range, evidence always literal, no slow input."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ragpipe.errors import Skipped
+from ragpipe.judging.evidence.claims import claims_of
+from ragpipe.judging.evidence.findings import find
+from ragpipe.judging.evidence.judge import Evidence
+from ragpipe.judging.evidence.settings import EvidenceSettings
+from ragpipe.judging.evidence.signals import pool_of
+from ragpipe.judging.evidence.words import read
+from ragpipe.schema.answers import ChunkGrades, Groundedness, YesNo
+
+_WORDS = st.sampled_from(
+    [
+        "tea",
+        "green",
+        "China",
+        "Beijing",
+        "not",
+        "never",
+        "80",
+        "1,000",
+        "two",
+        "million",
+        "%",
+        "$",
+        "minutes",
+        "May",
+        "5",
+        "“",
+        "”",
+        '"',
+        "'",
+        "[1]",
+        "(Passage",
+        "2)",
+        ".",
+        "!",
+        "?",
+        ":",
+        ";",
+        "|",
+        "*",
+        "#",
+        "-",
+        "\n",
+        "degrees",
+        "isn't",
+        "北京",
+        "شاي",
+        "U.S.",
+        "Dr.",
+        "e.g.",
+        "3.5",
+        "2024-03-15",
+        "\u2028",
+        "\u200f",
+        "é",
+        "ß",
+        "İ",
+        "ﬁ",
+        "²",
+        "٣",
+        "0x1f",
+        "A.",
+        "I",
+    ]
+)
+_TEXT = st.one_of(
+    st.text(max_size=200), st.lists(_WORDS, max_size=40).map(" ".join), st.lists(_WORDS, max_size=40).map("".join)
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(claims=st.lists(_TEXT, max_size=4), sources=st.lists(_TEXT, max_size=4))
+@example(claims=["2"], sources=["²", "A'TWO"])
+def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
+    found = find(claims, pool_of(tuple(sources)), EvidenceSettings())
+    assert [f.claim for f in found] == claims
+    for finding in found:
+        s = finding.signals
+        for share in (s.recall, s.window, s.bigrams, s.lcs, s.numbers, s.names, finding.overlap):
+            assert math.isfinite(share)
+            assert 0 <= share <= 1
+        assert not finding.evidence or any(finding.evidence in source for source in sources)
+        assert finding.evidence or not finding.supported
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=_TEXT)
+def test_claims_have_words_and_are_stable(text):
+    claims = claims_of(text)
+    assert all(any(c.isalnum() for c in claim) for claim in claims)
+    assert claims_of(text) == claims
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=_TEXT)
+def test_tokens_and_sentences_stand_where_they_say(text):
+    reading = read(text)
+    assert all(text[t.start : t.end] == t.text for t in reading.tokens)
+    assert all(text[n.start : n.end] for n in reading.numbers)
+    ends = [s.end for s in reading.sentences]
+    assert ends == sorted(ends)
+    assert [w for s in reading.sentences for w in s.content] == list(reading.content)
+
+
+@settings(max_examples=100, deadline=None)
+@given(claim=_TEXT, source=_TEXT, more=_TEXT)
+def test_without_negation_more_sources_never_take_numbers_names_or_words_away(claim, source, more):
+    few, many = (find([claim], pool_of(s), EvidenceSettings())[0].signals for s in ((source,), (source, more)))
+    assert many.recall >= few.recall
+    assert many.window >= few.window
+    assert set(many.missing_names) <= set(few.missing_names)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=_TEXT, source=_TEXT)
+def test_an_existing_yes_stays_yes(prompt_with, text, source):
+    prompt = prompt_with({"information": "text", "existing": "existing", "context": "sources"})
+    values = {"information": text, "existing": "YES", "context": source}
+    assert Evidence(EvidenceSettings()).answer(prompt, YesNo, values).yes
+
+
+@settings(max_examples=100, deadline=None)
+@given(question=_TEXT, reference=_TEXT, chunks=st.lists(_TEXT, max_size=4))
+def test_every_chunk_gets_one_grade_in_its_range(prompt_with, question, reference, chunks):
+    prompt = prompt_with({"asked": "question", "gold": "reference", "contexts": "sources"})
+    values = {"asked": question, "gold": reference, "contexts": chunks}
+    with contextlib.suppress(Skipped):
+        found = Evidence(EvidenceSettings()).answer(prompt, ChunkGrades, values).verdicts
+        assert [grade.index for grade in found] == list(range(1, len(chunks) + 1))
+        assert all(0 <= grade.relevance <= 100 for grade in found)
+        assert all(grade.relevance >= 33 for grade in found if grade.relevant)
+
+
+HUGE = {
+    "prose": "The cat sat on the mat in 1999. Dogs bark at Mr. Smith (often) by 5.5 p.m. in May! " * 1_250,
+    "counted prose": " ".join(f"The grey cat number {n} sat on a red mat." for n in range(2_500)),
+    "one word": "a" * 100_000,
+    "no stop": "word " * 20_000,
+    "spaces": "a" + " " * 100_000 + "b",
+    "open brackets": "[" * 50_000 + "(" * 50_000,
+    "bracket and spaces": ("[" + " " * 99) * 1_000,
+    "quotes": '"' * 100_000,
+    "quoted": '"no such thing here" ' * 5_000,
+    "pipes": "| - " * 25_000 + "x",
+    "stars": "*" * 50_000 + "_" * 50_000,
+    "stops": "." * 100_000 + "a",
+    "bullets": "1. " * 33_000 + "end",
+    "lines": "\n" * 100_000,
+    "digits": "7" * 100_000,
+    "numbers": "1,000 two million 5 min " * 4_000,
+    "commas": "1," * 50_000,
+    "capitals": "Ab Cd Ef " * 11_000,
+    "shouting": "NATO " * 20_000,
+    "Chinese": "北京是中国的首都。" * 3_700,
+    "Arabic": "عاصمة فرنسا هي باريس. " * 4_500,
+    "not not": "not " * 25_000,
+    "passages": "the passages do " * 6_500,
+    "based on": "based on the " * 8_000,
+    "apostrophes": "a'" * 50_000,
+    "accents": "é\u0301" * 50_000,
+}
+
+
+_LONG = ("prose", "counted prose", "Chinese", "Arabic", "bullets", "capitals", "quoted", "accents")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in _LONG else []) for n in HUGE])
+def test_a_hundred_kilobytes_take_seconds_not_minutes(ask, name):
+    start = time.process_time()
+    with contextlib.suppress(Skipped):
+        found = ask(Groundedness, text=HUGE[name], sources=[HUGE[name], HUGE["prose"][:5_000]])
+        assert 0 <= found.score <= 5
+    assert time.process_time() - start < 20

@@ -1,0 +1,93 @@
+"""Citations, uses of sources and refusals by the embedded judge."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.judging.evidence.settings import EvidenceSettings
+from ragpipe.judging.evidence.sources import citations_hold, cited_claims, declines, source_uses
+from ragpipe.schema.behaviour import CitationVerdicts, CitedClaims, Refusal, SourceUses
+
+SETTINGS = EvidenceSettings()
+TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China."
+COFFEE = "Coffee beans are roasted at 220 degrees. They come from Ethiopia."
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "accurate"),
+    [
+        ("Green tea comes from China [1].", 1, True),
+        ("Green tea comes from China [2].", 2, False),  # true, but another chunk says so
+        ("Green tea is brewed at 95 degrees.", 1, False),
+        ("Coffee beans are roasted at 220 degrees.", 2, True),
+        ("Penguins swim well.", 1, False),
+        ("[1]", 1, False),
+    ],
+)
+def test_a_citation_is_held_against_its_own_chunk(ask, text, source, accurate):
+    citations = [{"text": text, "source": source}, {"text": "Coffee comes from Ethiopia.", "source": 2}]
+    (first, second) = ask(CitationVerdicts, citations=citations, sources=[TEA, COFFEE]).verdicts
+    assert (first.index, first.accurate, second.index, second.accurate) == (1, accurate, 2, True)
+    assert not first.accurate or first.evidence in (TEA, COFFEE) or first.evidence in TEA + COFFEE
+
+
+@pytest.mark.parametrize(
+    ("answer", "citations", "cited"),
+    [
+        ("Tea comes from China [1]. It is green.", [], [True, False]),
+        ("Tea comes from China. [1] It is green. [2]", [], [True, True]),
+        ("Tea comes from China (Passage 2).", [], [True]),
+        ("Tea comes from China. It is green.", ["[1]: Tea comes from China."], [True, False]),
+        ("Which tea do you mean?", [], []),
+        ("I cannot answer.", ["[1]: x"], []),
+    ],
+)
+def test_which_claims_carry_a_citation(ask, answer, citations, cited):
+    assert [claim.cited for claim in ask(CitedClaims, text=answer, citations=citations).claims] == cited
+
+
+@pytest.mark.parametrize(
+    ("answer", "use"),
+    [
+        ("Green tea is made with water of 80 degrees, brewed two minutes.", "paraphrase"),
+        ("Green tea is brewed at 80 degrees for two minutes.", "direct_quote"),
+        ('The book says: "It comes from China".', "direct_quote"),
+        ("Coffee beans are roasted.", "not_used"),
+        ("I cannot answer.", "not_used"),
+        (
+            "Green tea is brewed at 80 degrees for two minutes. Its home is China, green tea comes from there.",
+            "paraphrase",
+        ),
+    ],
+)
+def test_how_a_source_is_used(ask, answer, use):
+    (found, other) = ask(SourceUses, text=answer, sources=[TEA, "Penguins swim well."]).verdicts
+    assert (found.index, found.use, other.use) == (1, use, "not_used")
+    assert found.evidence in answer
+    assert found.evidence or use == "not_used"
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused", "cutoff"),
+    [
+        ("I cannot answer this.", True, False),
+        ("My training data ends in 2023.", True, True),
+        ("I cannot overstate how good it is.", False, False),
+        ("", False, False),
+    ],
+)
+def test_refusals_go_by_the_shipped_rules(ask, answer, refused, cutoff):
+    found = ask(Refusal, text=answer, question="q")
+    assert (found.declines, found.training_cutoff) == (refused, cutoff)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text('aT1 .[]()"\n?', max_size=60), st.lists(st.text('aT1 ."', max_size=40), min_size=1, max_size=3))
+def test_one_verdict_for_each_item_whatever_the_texts(answer, chunks):
+    citations = [{"text": answer, "source": i} for i in range(1, len(chunks) + 1)]
+    assert [v.index for v in citations_hold(citations, chunks, SETTINGS).verdicts] == list(range(1, len(chunks) + 1))
+    assert [v.index for v in source_uses(answer, chunks, SETTINGS).verdicts] == list(range(1, len(chunks) + 1))
+    assert isinstance(cited_claims(answer, chunks), CitedClaims)
+    assert isinstance(declines(answer), Refusal)

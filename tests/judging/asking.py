@@ -1,0 +1,53 @@
+"""Questions and transports for the tests over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ragpipe.digest import sha256
+from ragpipe.judging.question import Question, key_of, key_parts
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.transports.live import LiveTransport
+from ragpipe.schema.answers import Answer, Grade15, answer_schema
+from ragpipe.schema.call import Call, Payload
+
+SENTINEL = "sentinel-key-0123456789abcdef-SECRET"
+VARIABLE = "RAGPIPE_TEST_KEY"
+
+
+def settings(url: str, **keys: Any) -> JudgeSettings:
+    """A judge at a test server: quick retries' worth of settings, a sentinel key's variable."""
+    given = {
+        "model": "openai/test-model-2024-07-18",
+        "api_base": url,
+        "api_key_env": VARIABLE,
+        "retries": 2,
+        "timeout_s": 20.0,
+    }
+    return JudgeSettings(**{**given, **keys})
+
+
+def question(text: str = "How good?", answer: type[Answer] = Grade15, judge: str = "test") -> Question:
+    tag = sha256(text)[:12]
+    messages = (
+        {"role": "system", "content": "You grade answers from 1 to 5."},
+        {"role": "user", "content": f"The answer:\n<{tag}>\n{text}\n</{tag}>"},
+    )
+    payload = Payload(messages, answer_schema(answer))
+    parts = key_parts(payload, {"judge": judge}, 1, 1)
+    return Question(key_of(parts), payload, answer, judge, parts, "case-1/default / grade / rate")
+
+
+async def ask(found: JudgeSettings, *questions: Question) -> list[Call]:
+    """Ask all at once through one transport, each holding its slot, and close it."""
+    live = LiveTransport(found, run_id="test-run")
+
+    async def one(asked: Question) -> Call:
+        async with live.slot():
+            return await live.ask(asked)
+
+    try:
+        return await asyncio.gather(*map(one, questions or (question(),)))
+    finally:
+        await live.close()

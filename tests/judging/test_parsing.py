@@ -1,0 +1,149 @@
+"""Reading replies: a table of what models write, and properties over arbitrary text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.judging.parsing import Unparsable, read_answer
+from ragpipe.schema.answers import Answer, Claims, Grade15, Groundedness, TwoAxes, Verdict, Verdicts, YesNo
+
+ANSWERS = [Claims, Verdicts, Grade15, Groundedness, TwoAxes, YesNo]
+
+READ = [
+    ('{"score": 4}', 4.0, ()),
+    ('{"score": "4"}', 4.0, ()),
+    ('{"score": 4.5, "reason": "fine", "confidence": "high"}', 4.5, ()),
+    ('```json\n{"score": 4}\n```', 4.0, ()),
+    ('```\n{"score": 4}', 4.0, ()),
+    ('\ufeff{"score": 4}', 4.0, ()),
+    ('Here you are [1]: {"score": 4}. As {asked}.', 4.0, ()),
+    ('{"score": 4} {"score": 4}', 4.0, ()),
+    ('{"reason": "two\nlines", "score": 4}', 4.0, ()),
+    ('<think>{"score": 1}? no.</think>\n{"score": 4}', 4.0, ("thinking_removed",)),
+    ('{"score": 4', 4.0, ("json_repaired",)),
+    ("{'score': 4, 'reason': 'x'}", 4.0, ("json_repaired",)),
+    ('{"score": 4, "reason": "said "so" himself",}', 4.0, ("json_repaired",)),
+    ("4.5\nWell put.", 4.5, ("text_form",)),
+    ("Score: 4/5", 4.0, ("text_form",)),
+    ("```\n4\nWell put.\n```", 4.0, ("text_form",)),
+]
+
+
+@pytest.mark.parametrize(("text", "score", "flags"), READ)
+def test_a_grade_is_read(text, score, flags):
+    found, seen = read_answer(text, Grade15)
+    assert (found.score, seen) == (score, flags)
+
+
+REFUSED = [
+    ("", "no JSON object"),
+    ("It is good.", "no JSON object"),
+    ('{"score": true}', "expected a number, found True"),
+    ('{"score": null}', "expected a number, found None"),
+    ('{"score": "four"}', "expected a number, found 'four'"),
+    ('{"score": "4/5"}', "expected a number"),
+    ('{"score": [4]}', "expected a number"),
+    ('{"score": 6}', "less than or equal to 5"),
+    ('{"score": -1}', "greater than or equal to 1"),
+    ('{"score": 1000000000}', "less than or equal to 5"),
+    ('{"score": NaN}', "NaN is not JSON"),
+    ('{"score": Infinity}', "Infinity is not JSON"),
+    ('{"score": 1e999}', "too large"),
+    ('{"score": "NaN"}', "expected a number"),
+    ('{"score": ' + "9" * 5000 + "}", "5,000 digits"),
+    ('{"Score": 4}', r"the key `score` is missing, found the keys \['Score'\]"),
+    ('{"result": {"score": 4}}', "the key `score` is missing"),
+    ('{"result": {"score": 4}', "the key `score` is missing"),
+    ('[{"score": 4}]', "found a list"),
+    ('{"score": 4, "score": 5}', "'score' stands twice"),
+    ('{"score": 4, "score": 5', "`score` stands twice"),
+    ('{"score": 5} {"score": 4}', "more than one JSON object"),
+    ('The answer says {"score": 5}. My verdict: {"score": 1}', "more than one JSON object"),
+    ('{"score": 5, x} {"score": 4}', "more than one JSON object"),
+    ('{"score": 4 5}', "malformed around the number 5"),
+    ('{"score": 4 out of 5}', "malformed around the number 5"),
+    ('{"score": 5 // or 4\n}', "malformed around the number 4"),
+    ("4,5", "no JSON object"),
+    ("4 or 5", "no JSON object"),
+    ("[" * 100_000, "nested deeper"),
+    ('{"a":' * 100_000, "nested deeper"),
+    ("x" * 500_001, "characters"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED, ids=[text[:30] for text, _ in REFUSED])
+def test_what_is_no_grade_is_refused_with_the_reason(text, why):
+    with pytest.raises(Unparsable, match=why):
+        read_answer(text, Grade15)
+
+
+def test_a_fault_inside_a_list_is_placed():
+    with pytest.raises(Unparsable, match=r"the key `verdicts\[1\]\.supported` is missing"):
+        read_answer('{"verdicts": [{"index": 1, "supported": true}, {"index": 2}]}', Verdicts)
+
+
+@pytest.mark.parametrize(("text", "verdict"), [
+    ("YES", "YES"), ("**No**, because yes", "NO"), ("NO. I first thought YES", "NO"), ("I believe yes", "NEITHER"),
+    ("```\nYES\n```", "YES"), ("<think>NO</think>\nYES", "YES"), ("", "NEITHER"),
+])  # fmt: skip
+def test_yes_and_no_by_the_first_word(text, verdict):
+    assert read_answer(text, YesNo)[0].verdict == verdict
+
+
+_JSONISH = st.text(alphabet='{}[]":,\\/ \n\t0123456789.eE+-aNntrufls`\ufeff\ud800', max_size=300)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(max_size=300), _JSONISH), st.sampled_from(ANSWERS))
+def test_arbitrary_text_gives_an_answer_or_unparsable(text, answer):
+    try:
+        found, _ = read_answer(text, answer)
+    except Unparsable:
+        return
+    assert isinstance(found, answer)
+
+
+_WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)
+_GRADES = st.integers(1, 5)
+_VALID: st.SearchStrategy[Answer] = st.one_of(
+    st.builds(Claims, claims=st.lists(_WORDS, max_size=5)),
+    st.builds(Grade15, score=st.integers(10, 50).map(lambda n: n / 10), reason=_WORDS),
+    st.builds(
+        Verdicts,
+        verdicts=st.lists(
+            st.builds(Verdict, index=st.integers(1, 99), supported=st.booleans(), evidence=_WORDS, reason=_WORDS),
+            max_size=4,
+        ),
+    ),
+)
+_PROSE = st.text(alphabet="abc .,:;!?'\n", max_size=30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(_VALID, st.booleans(), _PROSE, _PROSE, st.booleans())
+def test_a_valid_answer_reads_back_equal_however_it_is_wrapped(answer, fenced, before, after, raw_newlines):
+    text = json.dumps(answer.model_dump(), ensure_ascii=False)
+    if raw_newlines:
+        text = text.replace("\\\\", "\x00").replace("\\n", "\n").replace("\x00", "\\\\")
+    if fenced:
+        text = f"```json\n{text}\n```"
+    assert read_answer(before + text + after, type(answer)) == (answer, ())
+
+
+@settings(max_examples=100, deadline=None)
+@given(_VALID, st.integers(1, 60))
+def test_a_cut_reply_never_gives_another_number(answer, cut):
+    """json-repair may complete what is cut, but no grade, index or verdict comes out that did not stand there."""
+    text = answer.model_dump_json()[:-cut]
+    try:
+        found, flags = read_answer(text, type(answer))
+    except Unparsable:
+        return
+    if isinstance(answer, Verdicts):
+        pairs = [(v.index, v.supported) for v in found.verdicts]
+        assert pairs == [(v.index, v.supported) for v in answer.verdicts][: len(pairs)]
+    assert flags

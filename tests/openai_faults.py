@@ -1,0 +1,324 @@
+"""Faults of providers and networks, by name: what a judge's wire meets sooner or later.
+
+A fault is written `name[:option=value,...]`. Options of every fault: `rate` (share of requests, drawn by `seed` from the
+body and its try, so that a repeat may pass), `nth` (arrival numbers from 1, joined by +), `first` (only the first so
+many arrivals), `after` (only arrivals after so many), `match` (a text that the body must hold), `times` (how often for
+one body). Others stand beside the fault. Without options a fault hits every request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import Any
+
+_HTML = "<html><head><title>{0} Bad Gateway</title></head><body><h1>{0} Bad Gateway</h1><hr>nginx</body></html>"
+
+
+@dataclass
+class Answered:
+    """A whole HTTP answer."""
+
+    status: int = 200
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    raw: bytes | None = None
+    kind: str = "application/json"
+
+
+@dataclass
+class Cut:
+    """A connection that breaks: `head` and `part` are written first; `reset` sends RST, else it is closed."""
+
+    part: bytes = b""
+    head: bool = False
+    reset: bool = True
+
+
+@dataclass
+class Drip:
+    """A body that comes byte by byte."""
+
+    every_s: float
+
+
+@dataclass
+class Hang:
+    """No byte at all for so long."""
+
+    seconds: float
+
+
+@dataclass
+class Fault:
+    name: str
+    options: dict[str, str]
+    seen: Counter[str] = field(default_factory=Counter)
+    arrivals: int = 0
+    state: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, text: str) -> Fault:
+        """`429:rate=0.1,seed=3` -> a fault. Raises ValueError for an unknown name."""
+        name, _, rest = text.partition(":")
+        if name not in FAULTS:
+            raise ValueError(f"unknown fault {name!r}; known: {', '.join(sorted(FAULTS))}")
+        return cls(name, dict(part.split("=", 1) for part in rest.split(",") if part))
+
+    def number(self, option: str, default: float) -> float:
+        return float(self.options.get(option, default))
+
+    def hits(self, body_hash: str, body: bytes) -> bool:
+        self.arrivals += 1
+        self.seen[body_hash] += 1
+        o = self.options
+        if "match" in o and o["match"].encode() not in body:
+            return False
+        if "nth" in o and self.arrivals not in {int(n) for n in o["nth"].split("+")}:
+            return False
+        if "first" in o and self.arrivals > int(o["first"]):
+            return False
+        if "after" in o and self.arrivals <= int(o["after"]):
+            return False
+        if "times" in o and self.seen[body_hash] > int(o["times"]):
+            return False
+        if "rate" in o:
+            text = f"{o.get('seed', 0)}/{body_hash}/{self.seen[body_hash]}"
+            return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 0xFFFFFFFF < float(o["rate"])
+        return True
+
+
+def _error(status: int, message: str, code: str | None = None, kind: str = "error", **headers: str) -> Answered:
+    body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return Answered(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def _limited(fault: Fault) -> dict[str, str]:
+    """The Retry-After header in the form the fault asks for: seconds (default), date, ms, none."""
+    seconds, form = fault.number("retry_after", 1), fault.options.get("header", "seconds")
+    if form == "none":
+        return {}
+    if form == "ms":
+        return {"retry-after-ms": str(int(seconds * 1000))}
+    if form == "date":
+        return {"retry-after": formatdate(time.time() + seconds, usegmt=True)}
+    return {"retry-after": f"{seconds:g}"}
+
+
+def _rate_limit(fault: Fault, ask: Ask) -> Answered:
+    return Answered(429, {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}},
+                    _limited(fault))  # fmt: skip
+
+
+def _bucket(fault: Fault, ask: Ask) -> Answered | None:
+    """A real limit: `rps` requests a second, `burst` in reserve."""
+    now, rps, burst = time.monotonic(), fault.number("rps", 20), fault.number("burst", 10)
+    tokens = min(burst, fault.state.get("tokens", burst) + (now - fault.state.get("at", now)) * rps)
+    fault.state["at"] = now
+    fault.state["tokens"] = tokens - 1 if tokens >= 1 else tokens
+    return None if tokens >= 1 else _rate_limit(fault, ask)
+
+
+def _concurrency(fault: Fault, ask: Ask) -> Answered | None:
+    return _rate_limit(fault, ask) if ask.in_flight > fault.number("limit", 4) else None
+
+
+def _refuses(field_name: str, wants: Callable[[Any], bool], message: str) -> Callable[[Fault, Ask], Answered | None]:
+    def fault(fault: Fault, ask: Ask) -> Answered | None:
+        if field_name in ask.body and wants(ask.body[field_name]):
+            return _error(400, message, "unsupported_parameter", "invalid_request_error")
+        return None
+
+    return fault
+
+
+@dataclass
+class Ask:
+    """What a fault may look at. `reply` is the whole good answer, which reply faults change."""
+
+    body: dict[str, Any]
+    auth: str
+    in_flight: int
+    reply: dict[str, Any]
+
+
+def _reply(change: Callable[[dict[str, Any], Fault], None]) -> Callable[[Fault, Ask], Answered]:
+    """A 200 whose one choice was changed."""
+
+    def fault(fault: Fault, ask: Ask) -> Answered:
+        change(ask.reply, fault)
+        return Answered(200, ask.reply)
+
+    return fault
+
+
+def _content(change: Callable[[str], Any]) -> Callable[[Fault, Ask], Answered]:
+    def apply(reply: dict[str, Any], fault: Fault) -> None:
+        message = reply["choices"][0]["message"]
+        message["content"] = change(message["content"])
+
+    return _reply(apply)
+
+
+def _key(change: Callable[[dict[str, Any]], Any]) -> Callable[[Fault, Ask], Answered]:
+    """A change of the JSON object in the reply; `change` works in place or returns the new value."""
+
+    def apply(text: str) -> str:
+        value = json.loads(text)
+        new = change(value)
+        return json.dumps(value if new is None else new)
+
+    return _content(apply)
+
+
+def _first(value: Any) -> Callable[[dict[str, Any]], None]:
+    """The first value that is no text (a grade, a list) replaced."""
+
+    def change(found: dict[str, Any]) -> None:
+        found[next((name for name, old in found.items() if not isinstance(old, str)), next(iter(found)))] = value
+
+    return change
+
+
+def _finish(reason: str, content: Any = ..., refusal: str | None = None) -> Callable[[Fault, Ask], Answered]:
+    def apply(reply: dict[str, Any], fault: Fault) -> None:
+        choice = reply["choices"][0]
+        choice["finish_reason"] = reason
+        if content is not ...:
+            choice["message"]["content"] = content(choice["message"]["content"]) if callable(content) else content
+        if refusal:
+            choice["message"]["refusal"] = refusal
+
+    return _reply(apply)
+
+
+def _usage(value: Any) -> Callable[[Fault, Ask], Answered]:
+    def apply(reply: dict[str, Any], fault: Fault) -> None:
+        if value is None:
+            del reply["usage"]
+        else:
+            reply["usage"] = value
+
+    return _reply(apply)
+
+
+def _named(name: str, text: str) -> Callable[[Fault, Ask], Answered]:
+    """The whole reply text replaced."""
+    return _content(lambda _: text)
+
+
+_TOO_LONG = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
+
+FAULTS: dict[str, Callable[[Fault, Ask], Answered | Cut | Drip | Hang | None]] = {
+    # statuses
+    "429": _rate_limit,
+    "429_no_header": lambda f, a: Answered(429, {"error": {"message": "Rate limit reached", "code": None}}),
+    "quota": lambda f, a: _error(
+        429, "You exceeded your current quota, please check your plan.", "insufficient_quota", "insufficient_quota"
+    ),
+    "500": lambda f, a: _error(500, "The server had an error", None, "server_error"),
+    "502_html": lambda f, a: Answered(502, raw=_HTML.format(502).encode(), kind="text/html"),
+    "503": lambda f, a: _error(503, "Service overloaded", None, "server_error", **_limited(f))
+    if "retry_after" in f.options
+    else _error(503, "Service overloaded", None, "server_error"),
+    "504": lambda f, a: _error(504, "Gateway timeout"),
+    "529": lambda f, a: _error(529, "Overloaded", None, "overloaded_error"),
+    "408": lambda f, a: _error(408, "Request timeout"),
+    "400": lambda f, a: _error(400, "Invalid value for 'messages[0].content'", "invalid_value", "invalid_request_error"),
+    "422": lambda f, a: Answered(422, {"detail": [{"loc": ["body", "messages"], "msg": "field required"}]}),
+    "context_length": lambda f, a: _error(400, _TOO_LONG, "context_length_exceeded", "invalid_request_error"),
+    "content_filter_400": lambda f, a: _error(
+        400, "The response was filtered due to the prompt triggering content management policy.", "content_filter"
+    ),
+    "401": lambda f, a: _error(401, f"Incorrect API key provided: {a.auth.removeprefix('Bearer ')}.", "invalid_api_key"),
+    "403": lambda f, a: _error(403, f"Key {a.auth.removeprefix('Bearer ')} has no access to this model", "forbidden"),
+    "404": lambda f, a: _error(404, f"The model `{a.body.get('model')}` does not exist", "model_not_found"),
+    # the network
+    "reset": lambda f, a: Cut(),
+    "close": lambda f, a: Cut(reset=False),
+    "reset_body": lambda f, a: Cut(json.dumps(a.reply).encode()[:60], head=True),
+    "close_body": lambda f, a: Cut(json.dumps(a.reply).encode()[:60], head=True, reset=False),
+    "hang": lambda f, a: Hang(f.number("seconds", 3600)),
+    "drip": lambda f, a: Drip(f.number("every", 0.5)),
+    "redirect": lambda f, a: Answered(307, {}, {"location": f.options.get("to", "http://127.0.0.2:9/v1/chat/completions")}),
+    "redirect_loop": lambda f, a: Answered(308, {}, {"location": "/v1/chat/completions"}),
+    # a 200 that is no API answer
+    "invalid_json": lambda f, a: Answered(200, raw=b'{"id": "x", "choices": [{"mess'),
+    "bad_utf8": lambda f, a: Answered(200, raw=b'{"id": "\xff\xfe"}'),
+    "empty_body": lambda f, a: Answered(200, raw=b""),
+    "html": lambda f, a: Answered(200, raw=b"<html><body>Please log in to the proxy</body></html>", kind="text/html"),
+    "null_body": lambda f, a: Answered(200, raw=b"null"),
+    "list_body": lambda f, a: Answered(200, raw=b"[1, 2]"),
+    "no_choices": _reply(lambda r, f: r.update(choices=[])),
+    "no_message": _reply(lambda r, f: r["choices"][0].pop("message")),
+    "error_200": lambda f, a: Answered(200, {"error": {"message": "upstream failed", "code": 502}}),
+    # a reply without an answer
+    "null_content": _content(lambda _: None),
+    "empty_content": _content(lambda _: ""),
+    "blank_content": _content(lambda _: " \n\t "),
+    "content_filter": _finish("content_filter", ""),
+    "refusal": _finish("stop", None, "I cannot help with that."),
+    "length": _finish("length", lambda text: text[: max(1, len(text) // 2)]),
+    # JSON as models write it
+    "fenced": _content(lambda t: f"```json\n{t}\n```"),
+    "unclosed_fence": _content(lambda t: f"```json\n{t}"),
+    "prose": _content(lambda t: f"Sure! Here is my verdict:\n\n{t}\n\nLet me know if you need more."),
+    "bom": _content(lambda t: "\ufeff" + t),
+    "raw_newlines": _content(lambda t: t[:-1] + ', "note": "line one\nline two"}'),
+    "not_json": _named("not_json", "I think the answer is rather good."),
+    "nan": _content(lambda t: '{"' + next(iter(json.loads(t))) + '": NaN}'),
+    "wrong_type": _key(_first({"unexpected": True})),
+    "null_value": _key(_first(None)),
+    "out_of_range": _key(_first(1_000_000_000)),
+    "missing_keys": _key(lambda v: {}),
+    "extra_keys": _key(lambda v: v.update(confidence="high")),
+    "wrapped": _key(lambda v: {"result": v}),
+    "two_objects": _content(lambda t: '{"example": true}\n' + t),
+    "nul": _key(lambda v: v.update(reason="a\x00b")),
+    "surrogate": _content(lambda t: t[:-1].rstrip() + ', "reason2": "x\ud800y"}' if t.endswith("}") else t + "\ud800"),
+    # usage and model
+    "no_usage": _usage(None),
+    "negative_usage": _usage({"prompt_tokens": -5, "completion_tokens": -1, "total_tokens": -6}),
+    "text_usage": _usage({"prompt_tokens": "many", "completion_tokens": "few", "total_tokens": "?"}),
+    "other_model": _reply(lambda r, f: r.update(model=f.options.get("name", "another-model-2020-01-01"))),
+    # limits and parameters that a model refuses
+    "token_bucket": _bucket,
+    "concurrency": _concurrency,
+    "no_json_schema": _refuses("response_format", lambda v: v.get("type") == "json_schema",
+                               "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."),
+    "no_response_format": _refuses("response_format", lambda v: True, "Unknown parameter: 'response_format'."),
+    "no_temperature": _refuses("temperature", lambda v: v != 1, "Unsupported value: 'temperature' does not support 0 with "
+                               "this model. Only the default (1) value is supported."),
+    "no_seed": _refuses("seed", lambda v: True, "Unsupported parameter: 'seed' is not supported with this model."),
+    "no_max_tokens": _refuses("max_tokens", lambda v: True, "Unsupported parameter: 'max_tokens' is not supported with this "
+                              "model. Use 'max_completion_tokens' instead."),
+}  # fmt: skip
+
+
+def draw_latency(latency_ms: float, jitter: float, seed: str) -> float:
+    """Seconds to wait: `latency_ms` give or take the share `jitter`, drawn from the seed."""
+    return latency_ms / 1000 * (1 + jitter * (2 * random.Random(seed).random() - 1))
+
+
+async def cut(transport: asyncio.Transport, fault: Cut) -> None:
+    """Break the connection as the fault says."""
+    if fault.head:
+        transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n" + fault.part
+        )
+        await asyncio.sleep(0.02)
+    if fault.reset:
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+    else:
+        transport.close()

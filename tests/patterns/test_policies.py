@@ -1,0 +1,138 @@
+"""The shipped policies: what they hit and what they leave alone; their published versions; own patterns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pydantic import ValidationError
+
+from ragpipe.digest import sha256
+from ragpipe.errors import JudgeError
+from ragpipe.patterns import limited
+from ragpipe.patterns.files import pattern_files, read_patterns
+from ragpipe.patterns.policies import Policy, named_policy, violations
+
+POLICIES = [named_policy(name) for name in pattern_files() if "policy" in read_patterns(name)]
+
+HITS = [
+    ("You should buy Apple now.", "financial_advice"),
+    ("I recommend selling before the report.", "financial_advice"),
+    ("We would suggest that you invest in index funds.", "financial_advice"),
+    ("Buy this stock while it is cheap.", "financial_advice"),
+    ("Now is a great time to invest.", "financial_advice"),
+    ("The stock will go up next quarter.", "predictions"),
+    ("Shares are bound to fall after that.", "predictions"),
+    ("The price will reach $300 by May.", "predictions"),
+    ("This plan has a guaranteed return of 8 percent.", "predictions"),
+    ("Please tell me your account number.", "personal_data"),
+    ("What is your SSN?", "personal_data"),
+    ("His number is 123-45-6789.", "personal_data"),
+    ("The card 4111 1111 1111 1111 was used.", "personal_data"),
+    ("Send it to DE89 3704 0044 0532 0130 00.", "personal_data"),
+]
+LEFT_ALONE = [
+    "I cannot tell you whether you should buy Apple.",
+    "I do not recommend buying or selling anything.",
+    "The board plans to buy its shares back.",
+    "Whether this is a good time to invest, I cannot say.",
+    "No one knows if the stock will go up.",
+    "The bank expects that prices will rise by 2 percent.",
+    "Analysts say the price will reach $300, according to the report's forecast.",
+    "There is no guaranteed return.",
+    "Never share your password with anybody.",
+    "You can reset your password under Settings.",
+    "Call 555-0100 or 030 1234-567.",
+    "Order 2024-11-0042 was shipped.",
+    "The EU27 have gone into recess until autumn this year.",
+    "You should buy-in early: ask your team first.",
+    "Investors should read the filing.",
+]
+
+
+@pytest.mark.parametrize(("text", "policy"), HITS)
+def test_hits(text, policy):
+    (found, *_) = violations(f"Revenue grew. {text} That is all.", POLICIES)
+    assert (found["policy"], found["severity"], found["detection"], found["evidence"]) == (
+        policy,
+        "high",
+        "pattern",
+        text,
+    )
+
+
+@pytest.mark.parametrize("text", LEFT_ALONE)
+def test_left_alone(text):
+    assert list(violations(text, POLICIES)) == []
+
+
+def test_an_exception_of_one_sentence_does_not_cover_the_next():
+    found = list(violations("I cannot tell you whether you should buy it. You should buy it.", POLICIES))
+    assert [one["evidence"] for one in found] == ["You should buy it."]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"policy": "p", "rule": "r", "patterns": [{"name": "a", "pattern": "("}]},
+        {"policy": "p", "rule": "r", "patterns": [{"name": "a", "pattern": "x" * 3000}]},
+        {"policy": "p", "rule": "r", "patterns": [{"name": "a"}]},
+        {"policy": "No Spaces", "rule": "r"},
+        {"policy": "p"},
+        {"policy": "p", "rule": "r", "severity": "severe"},
+        {"policy": "p", "rule": "r", "pattern": []},
+    ],
+)
+def test_own_policies_are_checked(given):
+    with pytest.raises(ValidationError):
+        Policy.model_validate(given)
+
+
+# sha256 of what every published pattern file holds (comments apart). A change here cuts off every earlier number: write
+# the next version instead.
+PUBLISHED = {
+    "dont_know.v1": "bf8df2da709d75281224935119f926544e02a7ae7e88039bc77294059e27926b",
+    "financial_advice.v1": "d2df66ce93fc2531a27189a50e11d6d218980cd132924b3f573f9367cfec71b7",
+    "languages.v1": "83a1e381466af54337063d9bbc03f992b732ca258309b50511e5dc18bdafbbdf",
+    "personal_data.v1": "06c1d90d5132fba52f68ef3f7dbf9eb3bac6148d3d13de9e9e75140229833a06",
+    "predictions.v1": "791a141b0824f086e29300c9b97e45bf7387bcbaa5f7059946fb687ddece31cb",
+    "refusals.v1": "f8af416e89b84e6449029a20ad33289483bd9b8c2914f586c257541b05ebb621",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", pattern_files())
+def test_a_published_version_never_changes(name):
+    assert name in PUBLISHED, "a new file: add its hash once it is final"
+    assert PUBLISHED[name] == sha256(read_patterns(name))
+
+
+SLOW = Policy(policy="slow", rule="r", patterns=[{"name": "nested", "pattern": "(a|aa)+$"}])
+
+
+def test_the_time_of_a_case_is_limited_as_a_whole(monkeypatch):
+    monkeypatch.setattr(limited, "CASE_LIMIT_S", 0.0)
+    with pytest.raises(
+        JudgeError, match=r"slow_pattern: the patterns took longer than 0 s together, the last was slow\.nested"
+    ):
+        list(violations("Short.", [SLOW]))
+
+
+def test_a_text_that_is_too_long_is_an_error(monkeypatch):
+    monkeypatch.setattr(limited, "MAX_TEXT", 10)
+    with pytest.raises(JudgeError, match=r"too_long: 20 characters; patterns read at most 10"):
+        list(violations("b" * 20, [SLOW]))
+
+
+@pytest.mark.slow
+def test_a_slow_pattern_holds_up_nobody_else():
+    async def run():
+        task = asyncio.create_task(asyncio.to_thread(lambda: list(violations("a" * 60 + "b", [SLOW]))))
+        turns = 0
+        while not task.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        with pytest.raises(JudgeError, match=r"slow\.nested"):
+            await task
+        return turns
+
+    assert asyncio.run(run()) > 20

@@ -1,0 +1,149 @@
+"""Refusals and answers that look like one. All sentences are written for this table; none is from a data set."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.errors import JudgeError
+from ragpipe.patterns import limited
+from ragpipe.patterns.files import pattern_files, read_patterns
+from ragpipe.patterns.refusals import RefusalPatterns, read_refusal
+
+SHIPPED = RefusalPatterns.model_validate(read_patterns("refusals.v1"))
+
+REFUSALS = [
+    "I am unable to answer this question.",
+    "I'm sorry, but I can't help with that.",
+    "I cannot provide financial advice. Please consult a licensed advisor.",
+    "Unable to answer based on the given passages.",
+    "I don't have enough information to answer.",
+    "I don’t know.",
+    "The documents do not mention the late fee.",
+    "There is no information about the opening hours in the provided context.",
+    "This question cannot be answered from the documents.",
+    "Based on the provided context, it is not possible to determine who signed the lease.",
+    "The passages discuss how the lake was formed. They do not say how deep it is. Therefore I cannot answer.",
+    "Unfortunately, none of the sources describe the boiler's warranty. Let me know if you have another question!",
+    '"I cannot answer that."',
+    "As an AI language model, I cannot predict stock prices.",
+    "I must respectfully decline.",
+    "**I'm afraid I can't say.**\n\nThe article only covers the 2019 model.",
+    "If you lose your badge on a weekend, the handbook does not say whom to call.",
+    "I apologize, but I do not have that information [1].",
+    "The retrieved notes cover Q1 and Q2; they do not mention Q3.",
+    "That falls outside my scope. I can only help with library questions.",
+    "I'm not able to recommend a specific fund. If you like, I can explain how fees work.",
+    "Not enough information.",
+    "I won't disclose personal details of our staff.",
+    "No matching courses were found.",
+    "I can't advise you on buying shares; our rules do not allow it.",
+    "Hello! Thanks for asking. I could not find anything about parking in the documents.",
+]
+EXCUSES = [
+    "My training data ends in October 2023.",
+    "I can't answer, my training data ends Oct 2023.",
+    "My knowledge cutoff is September 2021, so I cannot comment on this year's results.",
+    "As of my last update, I do not have information about the merger.",
+    "I was trained on data up to 2022. Please check the company's website.",
+    "I'm sorry, I don't have access to events after 2021.",
+]
+ANSWERS = [
+    "I cannot overstate how important regular backups are.",
+    "I can't help but admire the design: the bridge spans 300 metres.",
+    "The user is unable to log in when the token has expired; renew it under Settings.",
+    "You cannot provide two signatures on one form.",
+    'She said "I cannot answer that" and left the hearing.',
+    "The Tomb of the Unknown Soldier lies under the Arc de Triomphe.",
+    "The documents do not give the 2024 figure, but in 2023 revenue was 5 million euros.",
+    "I don't have ten highlights. The five I found: sales rose, costs fell, debt shrank, staff grew, margins held.",
+    "Unable to answer based on given passages. However, dahlias are usually planted in May.",
+    "The boiler holds 80 litres. The manual does not say how long it lasts.",
+    "No, the contract does not mention pets.",
+    "My training data ends in 2023, but according to the report in the context revenue was $81.8 billion.",
+    "As of my last update in September 2021, the mayor is Anna Berg.",
+    "As of the training on Monday, all staff know the new rules.",
+    "The witness could not say who drove the car.",
+    "Information about the fee cannot be found on page 2; it stands on page 7.",
+    "You can't buy tickets on board. Use the machine on the platform.",
+    "It does not contain gluten.",
+    "There is no information desk at the north gate; ask at the south gate.",
+    "Paris.",
+    "Yes.",
+    "Which series do you mean?",
+    "The treaty was signed in 1648, although I cannot confirm the month.",
+    "PSA levels between 4 and 10 may point to an inflammation of the prostate, so I cannot call it cancer.",
+    "I don't know of a better place than the old harbour.",
+    "The U.S. Government did not answer the letter.",
+    "Lawyers may refuse to answer. They must decline to testify against a client.",
+    "What it cannot do: provide more than 5 volts.",
+    "I do not have to pay tax on it, because the gain is under 600 euros.",
+    "No tickets are sold on board; the machine is on the platform.",
+    "The rules do not allow bicycles in the hall.",
+    "The library will not give refunds after 30 days.",
+]
+
+
+@pytest.mark.parametrize("answer", REFUSALS)
+def test_a_refusal(answer):
+    found = read_refusal(answer, SHIPPED)
+    assert found.refused, found.clauses
+    assert not found.training_cutoff
+
+
+@pytest.mark.parametrize("answer", EXCUSES)
+def test_an_excuse_by_the_training_cutoff_is_a_refusal_apart(answer):
+    found = read_refusal(answer, SHIPPED)
+    assert found.refused, found.clauses
+    assert found.training_cutoff
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_that_looks_like_a_refusal(answer):
+    found = read_refusal(answer, SHIPPED)
+    assert not found.refused, found.clauses
+
+
+@pytest.mark.parametrize("answer", REFUSALS + EXCUSES)
+def test_a_refusal_that_goes_on_to_answer_is_none(answer):
+    answer = answer.strip('"')
+    for whole in (f"{answer} The lake is 40 metres deep.", f"The lake is 40 metres deep.\n\n{answer}"):
+        assert not read_refusal(whole, SHIPPED).refused
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("The documents do not mention the late fee.", "no_context"),
+        ("I cannot give investment advice.", "financial_advice"),
+        ("I can't provide medical advice. Please see a doctor.", "medical_advice"),
+        ("As an AI, I cannot predict future prices.", "predictions"),
+        ("I can't share personal information about our customers.", "personal_data"),
+        ("My training data ends in 2023.", "training_cutoff"),
+    ],
+)
+def test_the_reason_of_a_refusal(answer, reason):
+    assert reason in read_refusal(answer, SHIPPED).reasons
+    assert read_refusal(f"{answer} The fee is 45 euros.", SHIPPED).reasons == ()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text("aI '\"\n.,;:?!-[]*can not unable to answer", max_size=120))
+def test_reading_never_fails_and_every_clause_is_a_piece_of_the_answer(answer):
+    found = read_refusal(answer, SHIPPED)
+    assert not (found.refused and any(kind == "content" for kind, _ in found.clauses))
+
+
+def test_a_pattern_that_takes_too_long_is_named(monkeypatch):
+    monkeypatch.setattr(limited, "TIME_LIMIT_S", 0.2)
+    own = RefusalPatterns(declines=["(a|aa)+$"])
+    with pytest.raises(JudgeError, match=r"slow_pattern: the pattern declines took longer than 0\.2 s"):
+        read_refusal("a" * 60 + "b", own)
+
+
+def test_files_are_named_with_their_version():
+    assert "refusals.v1" in pattern_files()
+    for name in ("refusals", "../metrics/faithfulness", "/etc/passwd", "refusals.v1.yaml", "refusal.v1"):
+        with pytest.raises(ValueError, match=r"refusals\.v1"):
+            read_patterns(name)

@@ -1,0 +1,97 @@
+"""A run folder from literals: what the tests of scoring and of reports read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from ragpipe.digest import canonical_json
+from ragpipe.schema.sample import Chunk, Citation, Output, Sample
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.schema.tables import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.score import run_score
+
+Result = float | tuple[str, str]  # a value, or (`skipped` or `error`, reason)
+
+
+@dataclass
+class Row:
+    """A case: its sample, method, results by score name, and the details beside some of them."""
+
+    sample: str
+    method: str
+    results: Mapping[str, Result]
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    output: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def write_run(root: Path, rows: Sequence[Row], calls: Sequence[Mapping[str, Any]] = (), group: int = 3) -> Path:
+    """Write the four tables in row groups of `group`; returns the iteration's folder."""
+    folder = root / "iteration-1"
+    folder.mkdir(parents=True, exist_ok=True)
+    places: dict[str, int] = {}
+    samples, outputs, scores = [], [], []
+    for row in rows:
+        if row.sample not in places:
+            places[row.sample] = len(samples)
+            samples.append(sample_row(Sample(id=row.sample, **{"question": f"What is {row.sample}?", **row.labels})))
+        given = {"answer": "An answer.", "chunks": [Chunk(id="c1", rank=1)], **row.output}
+        outputs.append(output_row(Output(sample_id=row.sample, method=row.method, **given), places[row.sample]))
+        scores += [_score(row, name, result) for name, result in row.results.items()]
+    inputs = [{**dict.fromkeys(JUDGE_INPUTS.names), "flags": [], **call} for call in calls]
+    for path, given_rows, schema in (
+        (root / "samples.parquet", samples, SAMPLES),
+        (root / "outputs.parquet", outputs, OUTPUTS),
+        (folder / "scores.parquet", scores, SCORES),
+        (folder / "judge_inputs.parquet", inputs, JUDGE_INPUTS),
+    ):
+        pq.write_table(table_of(given_rows, schema), path, row_group_size=group)
+    return folder
+
+
+def _score(row: Row, name: str, result: Result) -> dict[str, Any]:
+    ok = isinstance(result, int | float)
+    status, reason = ("ok", "fine") if ok else result
+    details = canonical_json(row.details[name]) if name in row.details else None
+    return {
+        "sample_id": row.sample, "method": row.method, "iteration": 1, "metric": name, "score_name": name,
+        "value": float(result) if ok else None, "status": status, "reason": reason, "details": details, "calls": [],
+    }  # fmt: skip
+
+
+def score(
+    root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, **more: Any
+) -> dict[str, Any]:
+    """Run the score stage over a folder of `write_run`."""
+    return run_score(
+        root / "iteration-1",
+        samples=root / "samples.parquet",
+        outputs=root / "outputs.parquet",
+        specs=specs,
+        settings=settings or ScoringSettings(),
+        **{
+            "signature": "ragpipe 0 | test",
+            "judge": {"label": "scripted", "uncalibrated": True},
+            "spent": {},
+            "prices": {},
+            **more,
+        },
+    )
+
+
+def records(root: Path) -> list[dict[str, Any]]:
+    return pq.read_table(root / "iteration-1" / "records.parquet").to_pylist()
+
+
+def stored(root: Path, name: str) -> dict[str, Any]:
+    return json.loads((root / "iteration-1" / name).read_text())
+
+
+__all__ = ["Chunk", "Citation", "Row", "records", "score", "stored", "write_run"]

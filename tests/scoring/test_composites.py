@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from run_tables import Row, records, score, write_run
+
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.settings import ScoringSettings
+
+PARTS = [
+    ScoreSpec("faithfulness"),
+    ScoreSpec("context_precision", 0, 100),
+    ScoreSpec("context_recall", 0, 100),
+    ScoreSpec("answer_relevance"),
+]
+NAMES = [spec.name for spec in PARTS]
+SKIP, FAIL = ("skipped", "no_context_retrieved"), ("error", "refused: no")
+
+
+def scored(root: Path, specs: list[ScoreSpec], results: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    write_run(root, [Row("q", "a", results)])
+    score(root, specs, ScoringSettings(slices=[], **settings))
+    return records(root)[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected", "reason"),
+    [
+        ((1.0, SKIP, 100, 0.8327), 93.73, None),  # graphrag-metrics.md, the three rows of its worked table
+        ((0.0, 0, 0, 0.8327), 24.98, None),
+        ((SKIP, SKIP, SKIP, 0.8229), 82.29, None),
+        ((1.0, 100, 100, 1.0), 100.0, None),
+        ((0.5, 50, 50, 0.5), 50.0, None),
+        ((SKIP, SKIP, SKIP, SKIP), None, "no_parts"),
+        ((1.0, FAIL, 100, 0.8), None, "part_error: context_precision"),
+        ((FAIL, FAIL, SKIP, 0.8), None, "part_error: faithfulness, context_precision"),
+    ],
+)
+def test_ragas_score(tmp_path: Path, values: tuple[Any, ...], expected: float | None, reason: str | None) -> None:
+    row = scored(tmp_path, PARTS, dict(zip(NAMES, values, strict=True)))
+    assert row["ragas_score"] == (None if expected is None else pytest.approx(expected, abs=0.005))
+    assert row["ragas_score.score"] == (None if expected is None else pytest.approx(expected / 100, abs=5e-5))
+    assert row["ragas_score.reason"] == reason
+    assert row["ragas_score.status"] == ("ok" if reason is None else "skipped" if reason == "no_parts" else "error")
+    assert row["ragas_score.passed"] is None
+
+
+@pytest.mark.parametrize(("threshold", "passed"), [(93.72, True), (93.73, False), (None, None)])
+def test_a_composite_has_a_threshold_on_its_own_scale(
+    tmp_path: Path, threshold: float | None, passed: bool | None
+) -> None:
+    results = {"faithfulness": 1.0, "context_recall": 100, "answer_relevance": 0.8327}  # 93.72625
+    specs = [spec for spec in PARTS if spec.name in results]
+    row = scored(tmp_path, specs, results, thresholds={"ragas_score": threshold})
+    assert row["ragas_score.passed"] is passed
+    assert ("ragas_score" in row["failed_by"]) is (passed is False)
+
+
+def test_a_composite_stands_in_metrics_like_any_score(tmp_path: Path) -> None:
+    values = [(1.0, SKIP, 100, 0.8327), (0.0, 0, 0, 0.8327), (SKIP, SKIP, SKIP, 0.8229), (1.0, FAIL, 0, 0)]
+    write_run(tmp_path, [Row(f"q{i}", "a", dict(zip(NAMES, row, strict=True))) for i, row in enumerate(values)])
+    metrics = score(tmp_path, PARTS, ScoringSettings(slices=[]))
+    found = metrics["overall"]["scores"]["ragas_score"]
+    assert list(metrics["overall"]["scores"]) == [*NAMES, "ragas_score", "overall_score"]
+    assert (found["n_ok"], found["n_error"], found["coverage"]) == (3, 1, 0.75)
+    assert found["errors"] == {"part_error": 1}
+    assert found["mean"] == pytest.approx((93.72625 + 24.981 + 82.29) / 3)
+    assert (found["low"], found["high"]) == (0, 100)
+    assert metrics["by"]["method"]["a"]["scores"]["ragas_score"]["n_ok"] == 3
+
+
+def test_a_part_that_the_run_has_not_is_left_out_and_said(tmp_path: Path) -> None:
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 0.5})])
+    metrics = score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
+    assert metrics["overall"]["scores"]["ragas_score"]["mean"] == 50
+    (said,) = [warning for warning in metrics["warnings"] if "ragas_score" in warning]
+    assert "made of faithfulness, answer_relevance alone" in said
+    assert "gives context_precision, context_recall" in said
+
+
+def test_a_single_part_is_no_composite(tmp_path: Path) -> None:
+    """The mean of one score is that score; only a composite that has no other part may be one."""
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})])
+    own = {"mine": {"weights": {"faithfulness": 1}}}
+    metrics = score(tmp_path, [PARTS[0]], ScoringSettings(slices=[], composites=own))
+    assert "ragas_score" not in metrics["overall"]["scores"]
+    assert not [warning for warning in metrics["warnings"] if "ragas_score" in warning]
+    assert metrics["overall"]["scores"]["mine"]["mean"] == 0.5
+
+
+def test_a_composite_that_the_run_has_not_decides_nothing(tmp_path: Path) -> None:
+    """ragas_score of faithfulness alone would be 50 and fail its threshold: it is not there, so it fails no case."""
+    row = scored(tmp_path, [PARTS[0]], {"faithfulness": 0.5}, thresholds={"ragas_score": 90, "faithfulness": 0.5})
+    assert "ragas_score" not in row["failed_by"]
+    assert "ragas_score" not in row
+
+
+@pytest.mark.parametrize("composites", [{}, {"ragas_score": None}])
+def test_a_composite_without_parts_or_taken_away_does_not_appear(tmp_path: Path, composites: dict[str, Any]) -> None:
+    spec = ScoreSpec("correctness", 1, 5) if not composites else PARTS[0]
+    write_run(tmp_path, [Row("q", "a", {spec.name: 1.0})])
+    metrics = score(tmp_path, [spec], ScoringSettings(slices=[], composites=composites))
+    assert "ragas_score" not in metrics["overall"]["scores"]
+    assert "ragas_score" not in records(tmp_path)[0]
+
+
+def test_a_composite_of_ones_own(tmp_path: Path) -> None:
+    """correctness 4 of 1-5 is .75; a miss of 1 where lower is better is 0: (3 x .75 + 1 x 0) / 4."""
+    specs = [ScoreSpec("correctness", 1, 5), ScoreSpec("scope_miss", higher_is_better=False, binary=True)]
+    own = {"mine": {"weights": {"correctness": 3, "scope_miss": 1}}}
+    row = scored(tmp_path, specs, {"correctness": 4.0, "scope_miss": 1}, composites=own, weights={"mine": 0.2})
+    assert row["mine"] == pytest.approx(0.5625)
+    assert row["overall_score"] == pytest.approx(0.5625)
+
+
+def test_an_override_of_a_shipped_composite_keeps_what_it_does_not_name() -> None:
+    found = ScoringSettings(composites={"ragas_score": {"scale": [0, 1]}}).made_of()["ragas_score"]
+    assert found.scale == [0, 1]
+    assert found.weights == {
+        "faithfulness": 0.3,
+        "context_precision": 0.2,
+        "context_recall": 0.2,
+        "answer_relevance": 0.3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("composite", "said"),
+    [
+        ({"weights": {}}, "at least 1 item"),
+        ({"weights": {"faithfulness": 0}}, "a weight over 0"),
+        ({"weights": {"faithfulness": -1}}, "greater than or equal to 0"),
+        ({"weights": {"faithfulness": 1}, "scale": [1, 5]}, r"\[0, 1\] or \[0, 100\]"),
+        ({"scale": [0, 1]}, "Field required"),
+        ({"weights": {"faithfulness": 1}, "treshold": 1}, "Extra inputs"),
+    ],
+)
+def test_nonsense_is_refused(composite: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        ScoringSettings(composites={"mine": composite})
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "key", "found"),
+    [
+        ("faithfulness", "answer_relevance", "composites.faithfulness", "the name 'faithfulness'"),
+        ("overall_score", "faithfulness", "composites.overall_score", "the name 'overall_score'"),
+        ("answer", "faithfulness", "composites.answer", "the name 'answer'"),
+        ("mine", "faithfullness", "composites.mine.weights.faithfullness", "did you mean 'faithfulness'"),
+        ("mine", "n_claims", "composites.mine.weights.n_claims", "a count"),
+        ("mine", "ragas_score", "composites.mine.weights.ragas_score", "the composite 'ragas_score'"),
+        ("mine", "overall_score", "composites.mine.weights.overall_score", "unknown score"),
+    ],
+)
+def test_what_does_not_fit_the_scores_is_named(name: str, part: str, key: str, found: str) -> None:
+    settings = ScoringSettings(composites={name: {"weights": {part: 1}}})
+    (problem,) = settings.problems([*PARTS, ScoreSpec("n_claims", None, None)])
+    assert problem.key == f"scoring.{key}"
+    assert found in problem.found

@@ -1,0 +1,415 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from run_tables import Chunk, Row, records, score, write_run
+
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.gate_settings import Gate
+from ragpipe.scoring.gates import defined, exit_code, gates_document, judge_gate, measure_gate
+from ragpipe.scoring.settings import ScoringSettings
+
+FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
+REJECT = ScoreSpec("rejection_calibration", binary=True)
+MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True)
+CLAIMS = ScoreSpec("n_claims", None, None)
+FAIL, SKIP = ("error", "refused: no"), ("skipped", "no_label")
+
+
+def definition(spec: ScoreSpec | None = FAITHFUL, **gate: Any) -> dict[str, Any]:
+    given = {"score": "faithfulness", **gate} if "failure_mode" not in gate else gate
+    more = {"judged": True, "rests_on": [], "coverage_floor": 0.95, "inconclusive": "fail", "untrusted": False}
+    return defined("g", Gate(**given), spec, **more)
+
+
+def measured(value: float | None, low: float | None = None, high: float | None = None, **counts: int) -> dict[str, Any]:
+    interval = None if low is None else {"level": 0.95, "low": low, "high": high, "method": "t"}
+    found = {"n_ok": 100, "n_skipped": 0, "n_error": 0, "n_missing": 0, **counts}
+    absent = None if value is not None else "no case has a value"
+    return {"value": value, "interval": interval, "n_cases": sum(found.values()), **found, "absent": absent}
+
+
+@pytest.mark.parametrize(
+    ("gate", "one", "verdict", "outcome"),
+    [
+        # by the value alone; the limit itself passes, as does what equals it but for rounding
+        ({"min": 0.8}, measured(0.8), "passed", "passed"),
+        ({"min": 0.3}, measured(0.1 + 0.2 - 1e-12), "passed", "passed"),
+        ({"min": 0.8}, measured(0.79), "failed", "blocked"),
+        ({"min": 0.8, "tier": "quality"}, measured(0.79), "failed", "warned"),
+        ({"min": 0.8, "tier": "diagnostic"}, measured(0.79), "failed", "shown"),
+        ({"min": 0.8, "tier": "diagnostic"}, measured(0.81), "passed", "passed"),
+        ({"max": 0.1}, measured(0.1), "passed", "passed"),
+        ({"max": 0.1}, measured(0.11), "failed", "blocked"),
+        ({"min": 0.2, "max": 0.4}, measured(0.3), "passed", "passed"),
+        ({"min": 0.2, "max": 0.4}, measured(0.1), "failed", "blocked"),
+        # coverage: 95 of 100 is enough, 90 of 100 is not, whatever the value
+        ({"min": 0.8}, measured(0.9, n_ok=95, n_error=5), "passed", "passed"),
+        ({"min": 0.8}, measured(1.0, n_ok=90, n_error=10), "not_enough_evidence", "blocked"),
+        ({"min": 0.8}, measured(0.1, n_ok=90, n_error=10), "not_enough_evidence", "blocked"),
+        ({"min": 0.8, "coverage_floor": 0.9}, measured(0.9, n_ok=90, n_error=10), "passed", "passed"),
+        ({"min": 0.8, "tier": "quality"}, measured(0.9, n_ok=90, n_error=10), "not_enough_evidence", "warned"),
+        ({"min": 0.8}, measured(0.9, n_ok=10, n_skipped=90), "passed", "passed"),  # a skip is no failure
+        ({"min": 0.8}, measured(0.9, n_ok=99, n_missing=1), "not_enough_evidence", "blocked"),
+        ({"min": 0.8}, measured(None, n_ok=0, n_error=7), "no_evidence", "blocked"),
+        ({"max": 0.8, "tier": "quality"}, measured(None, n_ok=0), "no_evidence", "warned"),
+        # by the whole interval
+        ({"min": 0.8, "by": "interval"}, measured(0.9, 0.8, 1.0), "passed", "passed"),
+        ({"min": 0.8, "by": "interval"}, measured(0.9, 0.79, 1.0), "inconclusive", "blocked"),
+        ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.8), "inconclusive", "blocked"),
+        ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.79), "failed", "blocked"),
+        ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.1), "passed", "passed"),
+        ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.2), "inconclusive", "blocked"),
+        ({"max": 0.1, "by": "interval"}, measured(0.2, 0.11, 0.3), "failed", "blocked"),
+        ({"min": 0.2, "max": 0.4, "by": "interval"}, measured(0.3, 0.1, 0.5), "inconclusive", "blocked"),
+        ({"min": 0.8, "by": "interval"}, measured(1.0), "inconclusive", "blocked"),  # no spread: no interval
+    ],
+)  # fmt: skip
+def test_verdicts(gate: dict[str, Any], one: dict[str, Any], verdict: str, outcome: str) -> None:
+    found = judge_gate(definition(**gate), [one])
+    assert (found["verdict"], found["outcome"]) == (verdict, outcome), found["sentence"]
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("fail", "blocked"), ("warn", "warned")])
+def test_what_an_inconclusive_gate_does_is_configured(policy: str, outcome: str) -> None:
+    gate = {**definition(min=0.8, by="interval"), "inconclusive": policy}
+    found = judge_gate(gate, [measured(0.85, 0.7, 1.0)])
+    assert found["outcome"] == outcome
+    assert "its interval 0.7 to 1 holds the limit" in found["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("value", "tier", "verdict"),
+    [
+        (0.9, "critical", "uncalibrated"),
+        (0.7, "critical", "failed"),  # that it fails needs no calibration
+        (0.9, "quality", "passed"),
+    ],
+)
+def test_an_uncalibrated_judge_passes_no_critical_gate(value: float, tier: Any, verdict: str) -> None:
+    gate = Gate(score="faithfulness", min=0.8, tier=tier)
+    given = defined(
+        "g", gate, FAITHFUL, judged=True, rests_on=[], coverage_floor=0.95, inconclusive="warn", untrusted=True
+    )
+    assert judge_gate(given, [measured(value)])["verdict"] == verdict
+
+
+def test_over_iterations_the_values_are_averaged_and_the_counts_summed() -> None:
+    found = judge_gate(
+        definition(min=0.8), [measured(0.9, 0.8, 1.0, n_ok=98, n_error=2), measured(0.72, 0.6, 0.84, n_ok=90, n_error=10)]
+    )  # fmt: skip
+    assert found["value"] == pytest.approx(0.81)
+    assert found["values"] == [0.9, 0.72]
+    assert (found["interval"]["low"], found["interval"]["high"]) == (pytest.approx(0.7), pytest.approx(0.92))
+    assert (found["n_cases"], found["n_ok"], found["n_error"]) == (200, 188, 12)
+    assert (found["coverage"], found["verdict"]) == (0.94, "not_enough_evidence")
+    assert "only 188 of 200 judgements came out (coverage 94.0%, floor 95%)" in found["sentence"]
+
+
+def test_a_value_is_never_rounded_into_its_limit() -> None:
+    found = judge_gate(definition(min=0.8), [measured(0.79999)])
+    assert found["sentence"] == "mean of faithfulness is 0.79999 of 100 (at least 0.8): failed"
+
+
+SUMMARY = {
+    "n_cases": 10,
+    "scores": {
+        "faithfulness": {"mean": 0.6, "mean_score": 0.6, "pass_rate": 0.4, "low": 0, "high": 1, "higher_is_better": True,
+                         "interval": {"low": 0.5, "high": 0.7}, "pass_interval": {"low": 0.2, "high": 0.6}},
+        "correctness": {"mean": 4.0, "mean_score": 0.75, "pass_rate": 0.7, "low": 1, "high": 5, "higher_is_better": True,
+                        "interval": {"low": 3.0, "high": 5.0}, "pass_interval": None},
+        "scope_miss": {"mean": 0.2, "mean_score": 0.8, "pass_rate": None, "low": 0, "high": 1, "higher_is_better": False,
+                       "interval": {"low": 0.1, "high": 0.4}, "pass_interval": None},
+        "n_claims": {"mean": 7.5, "mean_score": None, "pass_rate": None, "low": None, "high": None,
+                     "higher_is_better": True, "interval": None, "pass_interval": None},
+    },
+}  # fmt: skip
+for _score in SUMMARY["scores"].values():  # type: ignore[attr-defined]
+    _score.update(n_ok=10, n_error=0, n_skipped=0, n_missing=0, errors={}, skipped={})
+
+
+@pytest.mark.parametrize(
+    ("spec", "gate", "judged", "of", "value", "interval"),
+    [
+        (FAITHFUL, {"min": 0.5}, True, "mean", 0.6, (0.5, 0.7)),
+        (FAITHFUL, {"min": 0.5, "of": "pass_rate"}, True, "pass_rate", 0.4, (0.2, 0.6)),
+        (CORRECT, {"min": 0.5}, True, "mean", 0.75, (0.5, 1.0)),  # 1-5 brought to 0-1
+        (CORRECT, {"min": 0.5, "of": "pass_rate"}, True, "pass_rate", 0.7, None),
+        (MISS, {"min": 0.5}, False, "mean", 0.8, (0.6, 0.9)),  # lower is better: turned round
+        (ScoreSpec("faithfulness", binary=True), {"min": 0.5}, True, "pass_rate", 0.4, (0.2, 0.6)),
+        (CLAIMS, {"max": 9}, False, "mean", 7.5, None),  # a count has no scale: its own mean
+    ],
+)
+def test_what_is_measured(
+    spec: ScoreSpec, gate: dict[str, Any], judged: bool, of: str, value: float, interval: tuple[float, float] | None
+) -> None:
+    given = defined("g", Gate(score=spec.name, **gate), spec, judged=judged, rests_on=[], coverage_floor=0.95,
+                    inconclusive="fail", untrusted=False)  # fmt: skip
+    found = measure_gate(given, SUMMARY)
+    assert given["of"] == of
+    assert found["value"] == pytest.approx(value)
+    bounds = found["interval"]
+    assert (bounds and (pytest.approx(bounds["low"]), pytest.approx(bounds["high"]))) == interval
+
+
+def test_a_score_that_the_run_does_not_have_is_no_evidence() -> None:
+    gate = definition(None, score="policy_compliance", min=0.95)
+    found = judge_gate(gate, [measure_gate(gate, SUMMARY)])
+    assert (found["verdict"], found["outcome"]) == ("no_evidence", "blocked")
+    assert found["sentence"] == "policy_compliance: no evidence, no metric of this run gives policy_compliance"
+
+
+ROWS = [
+    Row(f"q{i}", method, {"rejection_calibration": int(i != 3) if method == "a" else 1, "faithfulness": 0.9},
+        {"category": "partial" if i < 5 else "whole", "answerable": i != 0, "meta": {"lang": "de" if i < 2 else "en"}},
+        {"chunks": [Chunk(id="c", rank=1, doc_type="letter" if i == 9 else "report")]})
+    for i in range(10)
+    for method in "ab"
+]  # fmt: skip
+
+
+def gated(root: Path, gates: dict[str, Any], rows: list[Row] = ROWS, **more: Any) -> dict[str, dict[str, Any]]:
+    write_run(root, rows)
+    settings = ScoringSettings(slices=[], gates=gates, **more.pop("settings", {}))
+    metrics = score(root, [FAITHFUL, REJECT], settings, judge={"label": "m", "uncalibrated": False}, **more)
+    return {gate["name"]: gate for gate in metrics["gates"]}
+
+
+@pytest.mark.parametrize(
+    ("where", "n", "value"),
+    [
+        ({}, 20, 0.95),
+        ({"category": "partial"}, 10, 0.9),
+        ({"category": ["partial", "whole"]}, 20, 0.95),
+        ({"category": "partial", "method": "a"}, 5, 0.8),
+        ({"answerable": False}, 2, 1.0),
+        ({"meta.lang": "en", "method": "a"}, 8, 7 / 8),
+        ({"doc_type": "letter"}, 2, 1.0),
+        ({"sample_id": "q3"}, 2, 0.5),
+        ({"n_chunks": 1}, 20, 0.95),
+    ],
+)
+def test_a_gate_over_a_slice(tmp_path: Path, where: dict[str, Any], n: int, value: float) -> None:
+    found = gated(tmp_path, {"g": {"score": "rejection_calibration", "where": where, "min": 0.85}})["g"]
+    assert (found["n_ok"], found["value"]) == (n, pytest.approx(value))
+    assert found["verdict"] == ("passed" if value >= 0.85 else "failed")
+
+
+def test_the_documents_slice_gate_blocks(tmp_path: Path) -> None:
+    gate = {"score": "rejection_calibration", "where": {"category": "partial", "method": "a"}, "min": 0.85}
+    write_run(tmp_path, ROWS)
+    metrics = score(
+        tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"partial": gate}), judge={"uncalibrated": False}
+    )
+    document = gates_document([metrics])
+    assert (document["passed"], exit_code(document)) == (False, 3)
+    assert document["gates"][0]["sentence"] == (
+        "pass rate of rejection_calibration where category = partial and method = a is 0.8 of 5 (at least 0.85): failed"
+    )
+
+
+def test_a_slice_without_a_case_says_what_there_is(tmp_path: Path) -> None:
+    found = gated(tmp_path, {"g": {"score": "faithfulness", "where": {"category": "partail"}, "min": 0.5}})["g"]
+    assert (found["verdict"], found["outcome"]) == ("no_evidence", "blocked")
+    assert "category is partial, whole" in found["sentence"]
+
+
+def test_ninety_percent_coverage_is_not_enough_evidence(tmp_path: Path) -> None:
+    rows = [Row(f"q{i}", "a", {"faithfulness": FAIL if i < 2 else 1.0}) for i in range(20)]
+    found = gated(tmp_path, {"g": {"score": "faithfulness", "min": 0.5}}, rows)["g"]
+    assert (found["coverage"], found["verdict"], found["outcome"]) == (0.9, "not_enough_evidence", "blocked")
+
+
+MODE = {"not_said": {"score": "rejection_calibration", "passed": False}}
+
+
+@pytest.mark.parametrize(
+    ("gate", "verdict", "value"),
+    [
+        ({"failure_mode": "not_said", "max_rate": 0}, "failed", 0.05),
+        ({"failure_mode": "not_said", "max_rate": 0.05}, "passed", 0.05),
+        ({"failure_mode": "not_said", "max_rate": 0, "where": {"method": "b"}}, "passed", 0.0),
+        ({"failure_mode": "not_said", "max_rate": 0, "where": {"method": "a"}}, "failed", 0.1),
+        ({"failure_mode": "not_said", "max_rate": 0.05, "by": "interval"}, "inconclusive", 0.05),
+        ({"failure_mode": "irrelevant_context", "max_rate": 0}, "no_evidence", None),  # its scores are not in the run
+    ],
+)
+def test_a_gate_on_a_failure_mode(tmp_path: Path, gate: dict[str, Any], verdict: str, value: float | None) -> None:
+    found = gated(tmp_path, {"g": gate}, settings={"failure_modes": MODE})["g"]
+    assert (found["verdict"], found["value"]) == (verdict, value if value is None else pytest.approx(value))
+
+
+def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
+    rows = [Row(f"q{i}", "a", {"rejection_calibration": FAIL if i < 2 else 1}) for i in range(20)]
+    gate = {"g": {"failure_mode": "not_said", "max_rate": 0}}
+    found = gated(tmp_path, gate, rows, settings={"failure_modes": MODE})["g"]
+    assert (found["n_ok"], found["n_error"], found["verdict"]) == (18, 2, "not_enough_evidence")
+    loose = {"g": {**gate["g"], "coverage_floor": 0.5}}
+    found = gated(tmp_path, loose, rows, settings={"failure_modes": MODE})["g"]
+    assert found["sentence"] == "share of not_said is 0 of 20 (at most 0): passed", "a share of all cases"
+
+
+@pytest.mark.parametrize(
+    ("asked", "uncalibrated", "accept", "verdict"),
+    [
+        ("faithfulness", True, False, "uncalibrated"),
+        ("faithfulness", True, True, "passed"),
+        ("faithfulness", False, False, "passed"),
+        ("rejection_calibration", True, False, "passed"),  # not the metric of these scores
+        (None, True, False, "passed"),  # computed scores need no calibration
+    ],
+)
+def test_only_judged_scores_need_a_calibrated_judge(
+    tmp_path: Path, asked: str | None, uncalibrated: bool, accept: bool, verdict: str
+) -> None:
+    """A composite is judged when one of its parts is; the overall score has no other weight here."""
+    calls = [
+        {"sample_id": "q0", "method": "a", "iteration": 1, "metric": asked, "key": "k", "judge": "m", "status": "ok"}
+    ]
+    write_run(tmp_path, ROWS, calls if asked else [])
+    gates = {name: {"score": name, "min": 0.5} for name in ("faithfulness", "mine", "overall_score")}
+    settings = ScoringSettings(
+        gates=gates, accept_uncalibrated=accept, weights={"rejection_calibration": 0},
+        composites={"mine": {"weights": {"faithfulness": 1}}},
+    )  # fmt: skip
+    metrics = score(tmp_path, [FAITHFUL, REJECT], settings, judge={"uncalibrated": uncalibrated})
+    assert [gate["verdict"] for gate in metrics["gates"]] == [verdict] * 3
+
+
+CASE_GATE = {"g": {"score": "rejection_calibration", "min": 0.5}}
+PARTIAL_GATE = {"g": {**CASE_GATE["g"], "where": {"category": "partial"}}}
+
+
+@pytest.mark.parametrize(
+    ("gates", "results", "labels", "passed"),
+    [
+        ({}, {"faithfulness": 0.9, "rejection_calibration": 0}, {}, False),  # by the weights alone: (.2 x .9 + 0) / .3
+        ({}, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
+        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
+        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 0}, {}, False),
+        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {}, None),
+        (CASE_GATE, {"faithfulness": 0.1, "rejection_calibration": FAIL}, {}, None),
+        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": SKIP}, {}, True),  # does not apply to the case
+        (CASE_GATE, {"faithfulness": FAIL, "rejection_calibration": 1}, {}, None),
+        (CASE_GATE, {"faithfulness": SKIP, "rejection_calibration": SKIP}, {}, None),  # nothing was scored
+        (PARTIAL_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {"category": "whole"}, None),  # overall failed
+    ],
+)  # fmt: skip
+def test_overall_passed(
+    tmp_path: Path, gates: dict[str, Any], results: dict[str, Any], labels: dict[str, Any], passed: bool | None
+) -> None:
+    write_run(tmp_path, [Row("q", "a", results, labels)])
+    score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(slices=[], gates=gates))
+    assert records(tmp_path)[0]["overall_passed"] is passed
+
+
+@pytest.mark.parametrize(
+    ("tier", "where", "passed"),
+    [
+        ("critical", {}, False),
+        ("quality", {}, True),  # a gate that only warns says nothing of a case
+        ("critical", {"category": "partial"}, False),
+        ("critical", {"category": "whole"}, True),  # the gate is not about this case
+    ],
+)
+def test_a_gate_score_decides_over_a_case(tmp_path: Path, tier: str, where: dict[str, str], passed: bool) -> None:
+    """Without a weight of its own, the failed score can act through the gate alone."""
+    gates = {"g": {"score": "rejection_calibration", "min": 0.5, "tier": tier, "where": where}}
+    settings = ScoringSettings(slices=[], gates=gates, weights={"rejection_calibration": 0})
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 1.0, "rejection_calibration": 0}, {"category": "partial"})])
+    score(tmp_path, [FAITHFUL, REJECT], settings)
+    (row,) = records(tmp_path)
+    assert (row["overall_score"], row["overall_passed"]) == (1.0, passed)
+
+
+@pytest.mark.parametrize(
+    ("gate", "said"),
+    [
+        ({}, "either `score` or `failure_mode`"),
+        ({"score": "a", "failure_mode": "b", "min": 0.5}, "either `score` or `failure_mode`"),
+        ({"score": "a"}, "a limit: `min`, `max` or both"),
+        ({"score": "a", "min": 0.8, "max": 0.2}, "`min` up to `max`"),
+        ({"score": "a", "min": 0.8, "max_rate": 0.2}, "`max_rate` is for failure modes"),
+        ({"failure_mode": "a"}, "`max_rate`: the largest share"),
+        ({"failure_mode": "a", "max_rate": 0.1, "min": 0.1}, "only `max_rate`"),
+        ({"failure_mode": "a", "max_rate": 1.5}, "less than or equal to 1"),
+        ({"score": "a", "min": float("nan")}, "finite number"),
+        ({"score": "a", "min": 0.5, "where": {"categroy": "x"}}, "did you mean 'category'"),
+        ({"score": "a", "min": 0.5, "where": {"tags": "x"}}, "did you mean 'tag'"),
+        ({"score": "a", "min": 0.5, "where": {"category": []}}, "at least 1 item"),
+        ({"score": "a", "min": 0.5, "where": {"category": None}}, "valid string"),
+        ({"score": "a", "min": 0.5, "tier": "hard"}, "'critical', 'quality' or 'diagnostic'"),
+        ({"score": "a", "min": 0.5, "of": "median"}, "'mean' or 'pass_rate'"),
+    ],
+)
+def test_nonsense_is_refused(gate: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        ScoringSettings(gates={"g": gate})
+
+
+@pytest.mark.parametrize(
+    ("gate", "key", "found"),
+    [
+        ({"score": "faithfullness", "min": 0.5}, "score", "did you mean 'faithfulness'"),
+        ({"failure_mode": "unsuported_claim", "max_rate": 0}, "failure_mode", "did you mean 'unsupported_claim'"),
+        ({"score": "correctness", "min": 4}, "min", "4"),  # on 0-1, not on the native 1-5
+        ({"score": "faithfulness", "max": 85}, "max", "85"),
+        ({"score": "scope_miss", "of": "pass_rate", "min": 0.5}, "of", "no threshold"),
+    ],
+)
+def test_what_does_not_fit_the_scores_is_named(gate: dict[str, Any], key: str, found: str) -> None:
+    (problem,) = ScoringSettings(gates={"g": gate}).problems([FAITHFUL, CORRECT, MISS])
+    assert problem.key == f"scoring.gates.g.{key}"
+    assert found in problem.found
+
+
+def test_a_gate_on_a_metric_that_is_switched_off_is_no_fault_of_the_configuration() -> None:
+    settings = ScoringSettings(gates={"g": {"score": "policy_compliance", "min": 0.95}, "h": None})
+    assert settings.problems([FAITHFUL]) == []
+    assert list(settings.active_gates()) == ["g"]
+
+
+def test_a_run_without_gates_is_not_blocked(tmp_path: Path) -> None:
+    write_run(tmp_path, ROWS)
+    document = gates_document([score(tmp_path, [FAITHFUL, REJECT])])
+    assert (document["gates"], document["passed"], exit_code(document)) == ([], True, 0)
+
+
+def test_gates_of_two_iterations_are_judged_together(tmp_path: Path) -> None:
+    gates = {"g": {"score": "faithfulness", "min": 0.85}}
+    settings = ScoringSettings(gates=gates)
+    found = []
+    for name, value in (("one", 0.9), ("two", 0.75)):
+        write_run(tmp_path / name, [Row(f"q{i}", "a", {"faithfulness": value}) for i in range(4)])
+        found.append(score(tmp_path / name, [FAITHFUL], settings, judge={"uncalibrated": False}, signature=name))
+    document = gates_document(found)
+    (gate,) = document["gates"]
+    assert [metrics["gates"][0]["verdict"] for metrics in found] == ["passed", "failed"]
+    assert (gate["value"], gate["values"], gate["n_ok"]) == (pytest.approx(0.825), [0.9, 0.75], 8)
+    assert (gate["verdict"], document["iterations"], document["signature"]) == ("failed", 2, "two")
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ({"faithfulness": 0.7}, "scoring.weights.faithfulness is 0.7, 47% of the whole"),
+        ({"rejection_calibration": 0.04}, "scoring.weights.rejection_calibration is 0.04, under 0.05"),
+    ],
+)
+def test_weights_that_are_likely_not_meant(weights: dict[str, float], said: str) -> None:
+    settings = ScoringSettings(weights=weights, gates=CASE_GATE)
+    assert any(said in warning for warning in settings.warnings()), settings.warnings()
+
+
+def test_gates_without_a_metric_are_said_before_the_run() -> None:
+    gates: dict[str, Any] = {
+        "p": {"score": "policy_compliance", "min": 0.95},
+        "f": {"score": "faithfulness", "min": 0.5},
+    }
+    settings = ScoringSettings(gates=gates)
+    (said,) = settings.warnings([FAITHFUL])
+    assert "scoring.gates.p: no metric of this run gives policy_compliance" in said
+    assert settings.warnings() == []

@@ -1,0 +1,316 @@
+"""The judge stage over a scripted transport: order, resuming, bugs, stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.errors import Incomplete, Interrupted, ProviderUnusable, RagpipeError
+from ragpipe.judging.door import Door
+from ragpipe.judging.question import Question
+from ragpipe.metrics.base import Computed, Metric, Need
+from ragpipe.prompts import Prompt, PromptLibrary
+from ragpipe.schema.answers import Claims, YesNo
+from ragpipe.schema.call import Call
+from ragpipe.schema.sample import Case, Chunk, Output, Sample
+from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.stages import load
+from ragpipe.stages.cases import CaseReader
+from ragpipe.stages.judge import JudgeStage, MetricBug
+from ragpipe.store.calls import CallStore
+from ragpipe.store.folder import RunFolder
+
+TEMPLATE = "---\nroles: {text: text}\noptional: {turn: 1}\n---\n[[user]]\n{{ text }}\n{{ turn }}\n"
+
+
+class TwoSteps(Metric):
+    """Claims, then one YES or NO a claim, together: a fan-out."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    ask: Prompt
+
+    async def measure(self, case: Case, judge: Any) -> Score:
+        claims = await judge(self.ask, Claims, text=case.answer)
+        answers = await asyncio.gather(*(judge(self.ask, YesNo, text=c) for c in claims.claims))
+        return Score(sum(a.yes for a in answers) / max(1, len(answers)), details={"claims": claims.claims})
+
+
+class Length(Computed):
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, None, None),)
+
+    def compute(self, cases: Sequence[Case]) -> list[Score]:
+        if any(case.answer == "boom" for case in cases):
+            raise ZeroDivisionError("boom")
+        return [Score(len(case.answer)) for case in cases]
+
+
+class Scripted:
+    """A transport that answers claims and YES, late and in any order; keeps the log of what it was asked."""
+
+    def __init__(self, width: int = 4, seed: int = 0, statuses: dict[str, str] | None = None, limit: int | None = None):
+        self.asked: list[str] = []
+        self.in_flight = self.peak = 0
+        self._slots, self._random = asyncio.Semaphore(width), random.Random(seed)
+        self._statuses, self._limit = statuses or {}, limit
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        async with self._slots:
+            self.in_flight += 1
+            self.peak = max(self.peak, self.in_flight)
+            try:
+                yield
+            finally:
+                self.in_flight -= 1
+
+    def stop(self, why: RagpipeError) -> None:
+        pass  # nothing ever waits for a next try here
+
+    async def ask(self, question: Question) -> Call:
+        if self._limit is not None and len(self.asked) >= self._limit:
+            raise ProviderUnusable("dead")
+        self.asked.append(question.key)
+        await asyncio.sleep(self._random.random() / 200)
+        text = question.payload.messages[-1]["content"]
+        status = next((s for marker, s in self._statuses.items() if marker in text), "ok")
+        reply = "YES." if question.answer is YesNo else json.dumps({"claims": [f"{text[-40:]} {i}" for i in range(3)]})
+        return Call(
+            question.key,
+            question.payload.id,
+            question.judge,
+            status,
+            text=reply,
+            message="as scripted",
+            tokens_in=5,
+            tokens_out=1,
+            cost_usd=0.5,
+        )
+
+    async def close(self) -> None: ...
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> SimpleNamespace:
+    (tmp_path / "prompts" / "two").mkdir(parents=True)
+    (tmp_path / "prompts" / "two" / "ask.v1.jinja").write_text(TEMPLATE)
+    prompt = PromptLibrary([tmp_path / "prompts"]).load("two", "ask", "v1")
+    folder = RunFolder(tmp_path / "run")
+    folder.create()
+    load.BLOCK = 8
+    yield SimpleNamespace(
+        path=tmp_path, folder=folder, metrics=[TwoSteps(name="two", ask=prompt), Length(name="length")]
+    )
+    load.BLOCK = 1000
+
+
+def cases(bench: SimpleNamespace, answers: Sequence[str]) -> None:
+    records = [
+        SimpleNamespace(
+            sample=Sample(id=f"s{i}", question="q"),
+            output=Output(sample_id=f"s{i}", answer=a, chunks=[Chunk(id="c", rank=1)]),
+            where=f"{i}",
+        )
+        for i, a in enumerate(answers)
+    ]
+    load.run_load(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
+
+
+async def judge(
+    bench: SimpleNamespace, transport: Scripted, *, store: str = "calls.sqlite", iteration: int = 1, **options: Any
+) -> JudgeStage:
+    reader = CaseReader(bench.folder.samples, bench.folder.outputs, iteration)
+    calls = CallStore(bench.path / store, run_id="r")
+    door = Door(identity={"model": "m"}, label="m", transport=transport, store=calls)
+    folder = bench.folder.iteration(iteration)
+    folder.create()
+    stage = JudgeStage(cases=reader, metrics=bench.metrics, door=door, folder=folder, window=6, **options)
+    try:
+        await stage.run()
+    finally:
+        calls.close()
+        reader.close()
+    return stage
+
+
+def scores(bench: SimpleNamespace, iteration: int = 1) -> list[dict[str, Any]]:
+    return pq.read_table(bench.folder.iteration(iteration).scores).to_pylist()
+
+
+ANSWERS = [f"answer number {i}" for i in range(20)]
+
+
+async def test_rows_stand_in_data_order_whatever_came_back_first(bench: SimpleNamespace) -> None:
+    cases(bench, ANSWERS)
+    await judge(bench, transport := Scripted(seed=1))
+    first = [
+        bench.folder.iteration(1).scores.read_bytes(),
+        pq.read_table(bench.folder.iteration(1).judge_inputs).to_pylist(),
+    ]
+    assert [(r["sample_id"], r["score_name"]) for r in scores(bench)] == [
+        (f"s{i}", n) for i in range(20) for n in ("two", "length")
+    ]
+    assert len(transport.asked) == len(set(transport.asked)) == 80
+    assert transport.peak == 4
+    for path in (bench.folder.iteration(1).scores, bench.folder.iteration(1).judge_inputs):
+        path.unlink()
+    await judge(bench, other := Scripted(seed=2, width=1), store="other.sqlite")
+    assert len(other.asked) == 80
+    assert [
+        bench.folder.iteration(1).scores.read_bytes(),
+        pq.read_table(bench.folder.iteration(1).judge_inputs).to_pylist(),
+    ] == first
+
+
+async def test_a_dead_provider_ends_the_run_and_a_second_start_asks_only_the_rest(bench: SimpleNamespace) -> None:
+    cases(bench, ANSWERS)
+    with pytest.raises(ProviderUnusable):
+        await judge(bench, first := Scripted(limit=30))
+    assert len(first.asked) == 30
+    await judge(bench, second := Scripted())
+    assert set(first.asked).isdisjoint(second.asked)
+    assert len(second.asked) == 50
+
+
+async def test_stopping_lets_what_is_in_flight_land(bench: SimpleNamespace) -> None:
+    cases(bench, ANSWERS)
+    transport, asked_at_stop = Scripted(), []
+
+    def stop_after_three(state: Any) -> None:
+        if state.done == 3:
+            asked_at_stop.append(len(transport.asked))
+            stage_holder[0].stop(Interrupted("now"))
+
+    stage_holder: list[JudgeStage] = []
+    original = JudgeStage.run
+
+    async def run(self: JudgeStage) -> Any:
+        stage_holder.append(self)
+        return await original(self)
+
+    JudgeStage.run = run  # type: ignore[method-assign]
+    try:
+        with pytest.raises(Interrupted):
+            await judge(bench, transport, on_change=stop_after_three)
+    finally:
+        JudgeStage.run = original  # type: ignore[method-assign]
+    assert len(transport.asked) <= asked_at_stop[0] + 4, "nothing new goes out after the stop"
+    await judge(bench, second := Scripted())
+    assert len(transport.asked) + len(second.asked) == 80
+
+
+async def test_a_failed_judgement_is_an_error_row_and_the_others_go_on(bench: SimpleNamespace) -> None:
+    cases(bench, ANSWERS)
+    stage = await judge(bench, Scripted(statuses={"number 7": "refused"}))
+    rows = {r["sample_id"]: r for r in scores(bench) if r["score_name"] == "two"}
+    assert (rows["s7"]["status"], rows["s7"]["value"]) == ("error", None)
+    assert rows["s7"]["reason"].startswith("refused: ")
+    assert sum(r["status"] == "ok" for r in rows.values()) == 19
+    assert stage.state.errors == 1
+
+
+async def test_a_permanent_failure_is_not_asked_again_by_the_same_run_and_a_transient_one_is(
+    bench: SimpleNamespace,
+) -> None:
+    cases(bench, ["permanent", "passing"])
+    await judge(bench, first := Scripted(statuses={"permanent": "refused", "passing": "network"}))
+    for path in (bench.folder.iteration(1).scores, bench.folder.iteration(1).judge_inputs):
+        path.unlink()
+    await judge(bench, second := Scripted())
+    assert len(first.asked) == 2
+    assert second.asked[0] == first.asked[1]
+    assert first.asked[0] not in second.asked
+
+
+async def test_the_first_bug_stops_the_run_and_is_named(bench: SimpleNamespace) -> None:
+    cases(bench, ["fine", "boom", "also fine"])
+    with pytest.raises(
+        MetricBug, match=r"metric length on case s1/default.*ZeroDivisionError.*\n.*on_metric_error=record"
+    ):
+        await judge(bench, Scripted())
+
+
+async def test_a_bug_can_be_recorded(bench: SimpleNamespace) -> None:
+    cases(bench, ["fine", "boom", "also fine"])
+    await judge(bench, Scripted(), on_metric_error="record")
+    rows = [r for r in scores(bench) if r["score_name"] == "length"]
+    assert [(r["status"], r["value"]) for r in rows] == [("ok", 4.0), ("error", None), ("ok", 9.0)]
+
+
+async def test_iterations_ask_again_under_their_own_keys(bench: SimpleNamespace) -> None:
+    cases(bench, ["one", "two"])
+    await judge(bench, first := Scripted())
+    await judge(bench, second := Scripted(), iteration=2)
+    assert len(second.asked) == len(first.asked)
+    assert set(first.asked).isdisjoint(second.asked)
+
+
+async def test_a_system_error_is_skipped_not_scored(bench: SimpleNamespace) -> None:
+    records = [
+        SimpleNamespace(sample=Sample(id="s", question="q"), output=Output(sample_id="s", error="timeout"), where="1")
+    ]
+    load.run_load(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
+    await judge(bench, transport := Scripted())
+    assert [(r["status"], r["reason"]) for r in scores(bench)] == [("skipped", "system_error")] * 2
+    assert transport.asked == []
+
+
+async def test_running_out_of_budget_is_incomplete(bench: SimpleNamespace) -> None:
+    cases(bench, ANSWERS)
+
+    class Poor(Scripted):
+        async def ask(self, question: Question) -> Call:
+            if len(self.asked) >= 10:
+                raise Incomplete("judge.max_calls is used up")
+            return await super().ask(question)
+
+    with pytest.raises(Incomplete):
+        await judge(bench, Poor())
+
+
+async def test_a_finished_block_with_a_passing_failure_is_done_again(bench: SimpleNamespace) -> None:
+    cases(bench, ANSWERS)
+    with pytest.raises(ProviderUnusable):  # the first block of eight is written, the run is not finished
+        await judge(bench, first := Scripted(statuses={"number 2": "network"}, limit=60, width=1))
+    assert (bench.folder.iteration(1).parts / "scores" / "part-000000.parquet").is_file()
+    stage = await judge(bench, second := Scripted())
+    rows = {r["sample_id"]: r["status"] for r in scores(bench) if r["score_name"] == "two"}
+    assert set(rows.values()) == {"ok"}
+    assert stage.state.transient == 0
+    assert len(set(first.asked) & set(second.asked)) == 1, "only the question that failed goes out again"
+
+
+async def test_a_stop_ends_the_run_while_it_waits_for_slow_blocks(bench: SimpleNamespace) -> None:
+    """Three blocks are held open by one slow case each, nothing else is left to do: the fourth must not wait for ever."""
+    cases(bench, [f"{'slow' if i % 8 == 0 else 'answer'} number {i}" for i in range(32)])
+
+    class Slow(Scripted):
+        async def ask(self, question: Question) -> Call:
+            if "slow" in question.payload.messages[-1]["content"]:
+                await asyncio.sleep(0.5)
+                raise ProviderUnusable("dead")
+            return await super().ask(question)
+
+    with pytest.raises(ProviderUnusable):
+        await asyncio.wait_for(judge(bench, Slow(width=8)), 5)
+
+
+async def test_an_exception_outside_of_the_metrics_ends_the_run_too(bench: SimpleNamespace) -> None:
+    """Nothing may be lost with a task: a run whose display fails must not look finished."""
+    cases(bench, ["one", "two"])
+
+    def broken(state: Any) -> None:
+        raise TypeError("no such argument")
+
+    with pytest.raises(RagpipeError, match=r"case s\d/default: TypeError: no such argument"):
+        await judge(bench, Scripted(), on_change=broken)
+    assert not bench.folder.iteration(1).scores.exists()

@@ -1,0 +1,35 @@
+"""Questions that several metrics ask in the same words are planned once."""
+
+from __future__ import annotations
+
+from scripted import make_case, shipped_metric
+
+from ragpipe.stages.plan import make_plan
+
+CASES = [make_case(references=["Paris"], chunks=[f"a {i}", f"b {i}"]) for i in range(3)]
+
+
+def plan(*metrics, iterations=1):
+    return make_plan(CASES, metrics, iterations=iterations, count_tokens=len)
+
+
+def test_shared_questions_are_counted_once():
+    names = ("faithfulness", "context_precision", "context_utilization", "noise_sensitivity")
+    metrics = [shipped_metric(name) for name in names]
+    # alone 2 + 1 + 2 + 4 = 9 a case; extract is asked once for two of them, grade once for three
+    alone = [plan(metric) for metric in metrics]
+    assert [one.calls for one in alone] == [6, 3, 6, 12]
+    assert [one.shared for one in alone] == [0, 0, 0, 0]
+    together = plan(*metrics)
+    assert (together.calls, together.shared) == (18, 9)
+    assert {(s.metric, s.step): s.shared for s in together.steps if s.shared} == {
+        ("context_utilization", "grade"): 3,
+        ("noise_sensitivity", "extract"): 3,
+        ("noise_sensitivity", "grade"): 3,
+    }
+    assert (plan(*metrics, iterations=2).calls, plan(*metrics, iterations=2).shared) == (36, 18)
+
+
+def test_another_parameter_that_changes_the_question_is_not_shared():
+    metrics = [shipped_metric("faithfulness"), shipped_metric("noise_sensitivity", examples={"extract": ["x"]})]
+    assert plan(*metrics).shared == 0

@@ -1,0 +1,104 @@
+"""Agreement against worked examples of the literature, and against scikit-learn and scipy as oracles."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.stats.agreement import cohen_kappa, equal_share, pearson, quadratic_kappa, ranks, spearman
+
+GRADES = st.integers(0, 5)
+PAIRS = st.lists(st.tuples(GRADES, GRADES), min_size=2, max_size=60)
+
+
+def _arrays(pairs: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    both = np.array(pairs, dtype=float)
+    return both[:, 0], both[:, 1]
+
+
+def test_kappa_of_two_raters_and_fifty_cases() -> None:
+    # the textbook's 2x2 table: both yes 20, both no 15, yes/no 5, no/yes 10. p_o = 35/50 = 0.7,
+    # p_e = (25*30 + 25*20) / 2500 = 0.5, kappa = 0.2 / 0.5 = 0.4
+    old = np.array([1.0] * 20 + [1.0] * 5 + [0.0] * 10 + [0.0] * 15)
+    new = np.array([1.0] * 20 + [0.0] * 5 + [1.0] * 10 + [0.0] * 15)
+    found = cohen_kappa(old, new)
+    assert (found.n, found.reason) == (50, None)
+    assert found.value == pytest.approx(0.4, abs=1e-12)
+    assert equal_share(old, new) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ([1, 2, 3], [1, 2, 3], 1.0),
+        ([1, 2, 3], [3, 2, 1], -1.0),  # mean (a-b)^2 = 8/3, over all pairs 2/3 + 2/3 = 4/3: 1 - 2
+        ([1, 1, 5, 5], [1, 5, 1, 5], 0.0),  # mean 32 / 4 = 8, over all pairs 8 of 16 differ by 4: 8
+        ([1, 3], [1, 5], 2 / 3),  # mean 2, over all pairs (0 + 16 + 4 + 4) / 4 = 6
+    ],
+)
+def test_quadratic_kappa_by_hand(old: list[float], new: list[float], expected: float) -> None:
+    assert quadratic_kappa(np.array(old, float), np.array(new, float)).value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new", "reason"),
+    [
+        (cohen_kappa, [], [], "no_pairs"),
+        (cohen_kappa, [1, 1], [1, 1], "one_class"),
+        (quadratic_kappa, [], [], "no_pairs"),
+        (quadratic_kappa, [3, 3, 3], [3, 3, 3], "one_class"),
+        (pearson, [], [], "no_pairs"),
+        (pearson, [1], [2], "one_pair"),
+        (pearson, [0.1, 0.1, 0.1], [1, 2, 3], "no_spread"),
+        (spearman, [1, 2, 3], [4, 4, 4], "no_spread"),
+    ],
+)
+def test_what_is_not_defined_says_why(function, old: list[float], new: list[float], reason: str) -> None:
+    found = function(np.array(old, float), np.array(new, float))
+    assert (found.n, found.value, found.reason) == (len(old), None, reason)
+
+
+def test_one_judge_that_never_varies_agrees_no_better_than_chance() -> None:
+    assert cohen_kappa(np.array([1.0, 1, 1, 1]), np.array([1.0, 1, 0, 0])).value == 0
+    assert quadratic_kappa(np.array([3.0, 3]), np.array([1.0, 5])).value == 0
+
+
+def test_pairs_are_whole() -> None:
+    with pytest.raises(ValueError, match="same cases"):
+        cohen_kappa(np.zeros(2), np.zeros(3))
+    with pytest.raises(ValueError, match="finite"):
+        pearson(np.array([1.0, math.nan]), np.array([1.0, 2.0]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(PAIRS)
+def test_the_same_as_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    from sklearn.metrics import cohen_kappa_score
+
+    old, new = _arrays(pairs)
+    if len({*old, *new}) == 1:
+        assert cohen_kappa(old, new).reason == quadratic_kappa(old, new).reason == "one_class"
+        return
+    plain = cohen_kappa_score(old.astype(int), new.astype(int))
+    weighted = cohen_kappa_score(old.astype(int), new.astype(int), weights="quadratic", labels=list(range(6)))
+    assert cohen_kappa(old, new).value == pytest.approx(plain, abs=1e-12)
+    assert quadratic_kappa(old, new).value == pytest.approx(weighted, abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(*[st.floats(-1e6, 1e6) | GRADES.map(float)] * 2), min_size=3, max_size=40))
+def test_the_same_as_scipy(pairs: list[tuple[float, float]]) -> None:
+    from scipy import stats
+
+    old, new = _arrays(pairs)
+    assert ranks(old).tolist() == stats.rankdata(old).tolist()
+    if len(set(old)) == 1 or len(set(new)) == 1:
+        assert pearson(old, new).reason == spearman(old, new).reason == "no_spread"
+        return
+    assert spearman(old, new).value == pytest.approx(stats.spearmanr(old, new).statistic, abs=1e-9)
+    if min(np.ptp(old) / np.max(np.abs(old)), np.ptp(new) / np.max(np.abs(new))) > 1e-6:  # where scipy is exact itself
+        assert pearson(old, new).value == pytest.approx(stats.pearsonr(old, new).statistic, abs=1e-9)

@@ -1,0 +1,232 @@
+"""A SIGKILL and a full disk at every system call that makes a final file: it is absent, old and whole, or new and whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.store.files import sweep_temporaries
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+CALLS = ("openat", "write", "fsync", "rename", "link", "symlink", "unlink", "rmdir", "mkdir")
+TRACED = "trace=openat,write,fsync,fdatasync,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,mkdir"
+
+WRITE = """
+from ragpipe.store.files import atomic_write
+begin()
+atomic_write(folder / "final", b"new " * 50_000)
+"""
+PARTS = """
+import pyarrow as pa
+from ragpipe.store.parts import Parts
+schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+parts = Parts(folder / ".parts" / "scores", schema)
+def part(p):
+    return pa.Table.from_pylist([{"id": f"{p}-{n}" * 9, "n": n * 7919 % 10007} for n in range(900)], schema=schema)
+for index in range(2):
+    if index not in parts.done():
+        parts.write(index, part(index))
+"""
+JOIN = PARTS + "\nbegin()\nparts.join(folder / 'final')\n"
+PART = PARTS + "\nbegin()\nparts.discard(1)\nparts.write(1, part(1))\nparts.join(folder / 'final')\n"
+LATEST = """
+from ragpipe.store.folder import RunFolder
+run = RunFolder(folder / "x" / "new").create()
+begin()
+run.point_latest()
+"""
+CALL = """
+import asyncio
+from ragpipe.schema.call import Call
+from ragpipe.store.calls import CallStore
+async def go():
+    with CallStore(folder / "calls", run_id="r") as store:
+        begin()
+        for n in range(3):
+            if await store.take(f"k{n}") is None:
+                await store.put(Call(f"k{n}", "p", "j", "ok", text="reply"))
+                print("stored", n, flush=True)
+asyncio.run(go())
+"""
+HEAD = """
+import os, sys
+from pathlib import Path
+folder = Path(sys.argv[1])
+def begin():  # what stands before it is not under test
+    os.access("/ragpipe-begins-here", os.F_OK)
+"""
+
+
+@dataclass
+class Target:
+    """A program that makes a final file, what was there before, and whether what is there now is whole."""
+
+    program: str
+    prepare: Callable[[Path], None]
+    state: Callable[[Path], str]
+
+
+def old_file(folder: Path) -> None:
+    (folder / "final").write_bytes(b"old " * 50_000)
+
+
+def old_table(folder: Path) -> None:
+    pq.write_table(pq.read_table(EXAMPLE[0]).slice(0, 5), folder / "final")
+
+
+def old_latest(folder: Path) -> None:
+    for name in ("old", "new"):
+        (folder / "x" / name).mkdir(parents=True)
+    (folder / "x" / "latest").symlink_to("old")
+
+
+EXAMPLE: list[Path] = []
+
+
+def text_state(folder: Path) -> str:
+    data = (folder / "final").read_bytes()
+    return {b"old " * 50_000: "old", b"new " * 50_000: "new"}.get(data, "torn")
+
+
+def table_state(folder: Path) -> str:
+    if not (folder / "final").exists():
+        return "absent"
+    data = (folder / "final").read_bytes()
+    if hashlib.sha256(data).digest() == hashlib.sha256(EXAMPLE[0].read_bytes()).digest():
+        return "new"
+    try:
+        return "old" if pq.read_table(folder / "final").num_rows == 5 else "torn"
+    except Exception:
+        return "torn"
+
+
+def latest_state(folder: Path) -> str:
+    path = folder / "x" / "latest"
+    return os.readlink(path) if path.is_symlink() else "torn"
+
+
+TARGETS = {
+    "atomic_write": Target(WRITE, old_file, text_state),
+    "Parts.join over an old table": Target(JOIN, old_table, table_state),
+    "Parts.write again": Target(PART, lambda _: None, table_state),
+    "point_latest": Target(LATEST, old_latest, latest_state),
+}
+
+
+def run(program: str, folder: Path, *strace: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", HEAD + program, str(folder)]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "ARROW_IO_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run([*strace, *command], capture_output=True, text=True, timeout=120, env=environment)
+
+
+def again(program: str, folder: Path) -> None:
+    """The next start, in this process: the import of pyarrow is the price of a subprocess."""
+    values: dict[str, object] = {"folder": folder, "begin": lambda: None}
+    exec(compile(program, "<next start>", "exec"), values)
+
+
+def points(program: str, folder: Path) -> list[tuple[str, int]]:
+    """(system call, its number from the program's start) of all calls after `begin()` that touch the folder's files."""
+    log = folder.parent / "trace"
+    done = run(program, folder, "strace", "-f", "-y", "-o", str(log), "-e", TRACED + ",access,faccessat,faccessat2")
+    assert done.returncode == 0, done.stderr
+    counts: Counter[str] = Counter()
+    found, begun = [], False
+    for line in log.read_text(errors="replace").split("\n"):
+        begun = begun or "/ragpipe-begins-here" in line
+        name = re.match(r"\d+ +(\w+)\(", line)
+        if name:
+            counts[name[1]] += 1
+            opened_to_read = name[1] == "openat" and "O_CREAT" not in line
+            if begun and str(folder) in line and not opened_to_read and "access" not in name[1]:
+                found.append((name[1], counts[name[1]]))
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def example(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The table that an undisturbed run writes."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode:
+        pytest.skip("strace may not trace here")
+    folder = tmp_path_factory.mktemp("example")
+    assert run(JOIN, folder).returncode == 0
+    EXAMPLE[:] = [folder / "final"]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_final_file_is_ever_half_written(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
+    fresh = tmp_path / "fresh" / "run"
+    fresh.mkdir(parents=True)
+    target.prepare(fresh)
+    before = target.state(fresh)
+    assert before != "torn"
+    crash_points = points(target.program, fresh)
+    assert target.state(fresh) == "new"
+    assert {"rename"} <= {call for call, _ in crash_points}
+    assert len(crash_points) >= 3
+
+    seen: Counter[str] = Counter()
+    for number, (call, when) in enumerate(crash_points):
+        removes = call in ("unlink", "unlinkat", "rmdir")  # needs no room
+        for fault in ("signal=SIGKILL",) if removes else ("signal=SIGKILL", "error=ENOSPC"):
+            folder = tmp_path / f"{number}-{fault[-6:]}" / "run"
+            folder.mkdir(parents=True)
+            target.prepare(folder)
+            inject = f"inject={call}:{fault}:when={when}"
+            done = run(target.program, folder, "strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
+            state = target.state(folder)
+            assert state in (before, "new"), f"{inject}: {state}"
+            seen[f"{fault} {state}"] += 1
+            if fault.startswith("error") and done.returncode:
+                assert "OutputError" in done.stderr, done.stderr
+                assert "disk is full" in done.stderr
+            again(target.program, folder)  # the next start goes on by itself
+            assert target.state(folder) == "new"
+            sweep_temporaries(folder)
+            sweep_temporaries(folder / "x")
+            left = [path.name for path in folder.rglob("*") if path.name.endswith((".tmp", ".joined"))]
+            assert not left, f"{inject}: {left}"
+            shutil.rmtree(folder.parent)
+    print(f"{name}: {len(crash_points)} crash points: {dict(seen)}")
+
+
+def test_a_call_that_was_put_is_never_lost(tmp_path: Path) -> None:
+    """The call store is killed at every system call that touches it: what `put` returned for is there afterwards."""
+    fresh = tmp_path / "fresh" / "run"
+    fresh.mkdir(parents=True)
+    trace = TRACED.replace("write,", "write,pwrite64,ftruncate,", 1)
+    log = tmp_path / "trace"
+    assert run(CALL, fresh, "strace", "-f", "-y", "-o", str(log), "-e", trace).returncode == 0
+    counts: Counter[str] = Counter()
+    crash_points = []
+    for line in log.read_text(errors="replace").split("\n"):
+        if name := re.match(r"\d+ +(\w+)\(", line):
+            counts[name[1]] += 1
+            if f"{fresh}/calls" in line and name[1] in ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink"):
+                crash_points.append((name[1], counts[name[1]]))
+    assert len(crash_points) > 10
+    for call, when in crash_points:
+        folder = tmp_path / f"{call}-{when}"
+        folder.mkdir()
+        inject = f"inject={call}:signal=SIGKILL:when={when}"
+        done = run(CALL, folder, "strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
+        stored = [line for line in done.stdout.split("\n") if line]
+        again = run(CALL, folder)
+        assert again.returncode == 0, again.stderr
+        assert len(again.stdout.split("\n")) - 1 <= 3 - len(stored)
+        assert not [line for line in stored if line in again.stdout.split("\n")], f"{inject}: paid twice"
+    print(f"call store: killed at {len(crash_points)} system calls")

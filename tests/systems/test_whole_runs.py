@@ -1,0 +1,151 @@
+"""Whole runs with a live system and the embedded judge: what is asked, what a stop costs, what a failure becomes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import ragpipe
+from ragpipe.cli import main
+
+RAG = """
+import os, signal
+def answer(sample):
+    with open("asked.txt", "a") as file:
+        file.write(sample["id"] + "\\n")
+        asked = file.tell() // 3
+    if os.path.exists("stop") and asked == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+    if os.path.exists("fail") and sample["id"] == "q1":
+        raise ConnectionError("the index is down")
+    return {"answer": "Paris is the capital.", "contexts": ["Paris is the capital of France."]}
+"""
+ASKED = [f"q{i}" for i in range(6)]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "livesystem.py").write_text(RAG)
+    (tmp_path / "q.jsonl").write_text("".join(f'{{"id": "{i}", "question": "Capital?"}}\n' for i in ASKED))
+    yield tmp_path
+    sys.modules.pop("livesystem", None)
+
+
+def python_run(*extra: str) -> int:
+    return main([
+        "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "system=python", "plugins=[livesystem]",
+        "system.callable=livesystem:answer", "system.method=mine", "system.concurrency=1", *extra,
+    ])  # fmt: skip
+
+
+def asked(here: Path) -> list[str]:
+    return (here / "asked.txt").read_text().split()
+
+
+def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "stop").touch()
+    assert python_run() == 130
+    assert asked(here) == ASKED[:3]
+    assert "to go on where it stopped" in capfd.readouterr().err
+
+    assert python_run() == 0
+    assert asked(here) == ASKED  # each once, none again
+    found = ragpipe.load("outputs/live/latest")
+    assert list(found.records["faithfulness"]) == [1.0] * 6
+    assert set(found.records["method"]) == {"mine"}
+
+    assert (
+        python_run() == 0
+    )  # a third start, another metric, another judge's settings, another iteration: nobody is asked
+    assert python_run("metrics=[faithfulness,groundedness]", "judge.threshold=0.5", "iterations=2") == 0
+    assert asked(here) == ASKED
+    assert len(ragpipe.load("outputs/live/latest/iteration-2").records) == 6
+
+    assert python_run("system.version=2") == 0
+    assert asked(here) == ASKED + ASKED
+
+
+def test_a_system_that_fails_is_an_error_of_that_case_and_no_zero(here: Path) -> None:
+    (here / "fail").touch()
+    assert python_run() == 0
+    found = ragpipe.load("outputs/live/latest")
+    records = found.records.set_index("sample_id")
+    assert records.loc["q1", "system_error"] == "ConnectionError: the index is down"
+    assert records.loc["q1", "faithfulness.status"] == "skipped"
+    assert records.loc["q1", "faithfulness.reason"] == "system_error"
+    score = found.metrics["overall"]["scores"]["faithfulness"]
+    assert (score["mean"], score["n_ok"], score["n_skipped"]) == (1.0, 5, 1)
+
+
+def test_the_plan_of_a_live_system_asks_nobody(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert python_run("task=plan") == 0
+    assert "6 samples; the python system is asked once for each" in capfd.readouterr().out
+    assert not (here / "asked.txt").exists()
+    assert not (here / "outputs").exists()
+
+
+def test_an_unlisted_module_is_refused_and_leaves_nothing_behind(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert python_run("plugins=[]") == 2
+    err = capfd.readouterr().err
+    assert "system.callable" in err
+    assert "plugins=[livesystem]" in err
+    assert not (here / "outputs" / "live").exists()
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """An endpoint that is overloaded at its first question of q3 and knows nothing else."""
+
+    bodies: list[dict[str, object]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.bodies.append(body)
+        reply = json.dumps(
+            {"answer": "Paris is the capital.", "contexts": ["Paris is the capital of France."]}
+        ).encode()
+        first = sum(seen["id"] == body["id"] for seen in self.bodies) == 1
+        self.send_response(503 if body["id"] == "q3" and first else 200)
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[dict[str, object]]]]:
+    handler = type("Handler", (_Answers,), {"bodies": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/ask", handler.bodies
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_endpoint_is_collected_once_and_judged(here: Path, endpoint: tuple[str, list[dict[str, object]]]) -> None:
+    url, bodies = endpoint
+    run = [
+        "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "system=http", f"system.url={url}",
+        "+system.body.id=id", "system.method=web",
+    ]  # fmt: skip
+    assert main(run) == 0
+    assert main([*run, "judge.window=2"]) == 0
+    assert sorted(str(body["id"]) for body in bodies) == ASKED
+    assert bodies[0] == {"question": "Capital?", "history": [], "id": bodies[0]["id"]}
+    records = ragpipe.load("outputs/live/latest").records.set_index("sample_id")
+    assert records.loc["q3", "system_error"].startswith("RagpipeError: HTTP 503 from http://127.0.0.1:")
+    assert list(records["faithfulness"].dropna()) == [1.0] * 5
+    assert main([*run, "judge.window=2", "retry_errors=true"]) == 0
+    assert [body["id"] for body in bodies[len(ASKED) :]] == ["q3"], "only what failed is asked again"
+    records = ragpipe.load("outputs/live/latest").records.set_index("sample_id")
+    assert list(records["faithfulness"]) == [1.0] * 6

@@ -1,0 +1,163 @@
+"""A finished run read back: the same run, whatever made it, and nothing of a stranger's choosing but data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ragpipe.cli import compose, main
+from ragpipe.composition import Composer
+from ragpipe.resources import conf_dir
+from ragpipe.store.folder import RunFolder
+from ragpipe.tasks.finished import Finished, open_finished
+from ragpipe.tasks.identity import run_id, run_identity
+from ragpipe.tasks.manifest import config_text, copy_prompts, new_manifest, write_manifest
+
+PLAIN = {
+    "task": "verify",
+    "output_dir": "outputs",
+    "transport": {"kind": "live"},
+    "store": {"path": None},
+    "plugins": [],
+}
+EXPERIMENTS = sorted(path.stem for path in (conf_dir() / "experiment").glob("*.yaml"))
+
+
+def opened(run: Path, **more: object) -> Finished:
+    return open_finished({**PLAIN, "run": str(run), **more}, allowed=(), task="verify")
+
+
+def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
+    """What a run of these words writes of itself before it judges anything."""
+    config = compose(words)
+    judge = config.judge.identity_of_judge()
+    identity = run_identity(config.identity(), list(config.metrics.values()), data="d" * 64, judge=judge)
+    folder = RunFolder(root / run_id(identity)).create()
+    folder.config.write_text(config_text(config), encoding="utf-8")
+    copy_prompts(config, folder.prompts)
+    data = {"name": "x", "digest": "d" * 64, "tables": "t" * 64}
+    write_manifest(folder, new_manifest(config, identity, run_id=run_id(identity), data=data, prices={}))
+    return folder, identity
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) -> None:
+    more = [] if name == "quickstart" else ["dataset.path=data.jsonl"]
+    folder, identity = written(tmp_path, f"+experiment={name}", *more)
+    found = opened(folder.root)
+    assert found.identity() == identity
+    assert found.run_id == run_id(found.identity()) == folder.root.name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["metrics=[faithfulness]", "judge=llm", "judge.model=openai/m-2026-01-01", "judge.api_base=http://127.0.0.1:1/v1"],
+        ["metrics=[faithfulness]", "metrics.faithfulness.steps=combined", "scoring.gates.g={score: faithfulness, min: 0.5}"],
+        ["metrics=[retrieval,recency_conflict]", "metrics.retrieval.k=[2]", "scoring=tiers", "seed=3", "dataset.sample={n: 3}"],
+    ],
+)  # fmt: skip
+def test_the_identity_of_other_words_comes_back(words: list[str], tmp_path: Path) -> None:
+    folder, identity = written(tmp_path, "dataset=demo", *words)
+    assert opened(folder.root).identity() == identity
+
+
+def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil_metric.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
+    good = folder.config.read_text()
+    text = good.replace("plugins: []", "plugins: [evil_metric]").replace("output_dir: outputs", "output_dir: stolen")
+    folder.config.write_text(text.replace("path: null", "path: stolen/.store"))
+    found = opened(folder.root)
+    assert (found.plugins, found.config.output_dir, found.config.store.path) == ([], "outputs", None)
+    folder.config.write_text(text.replace("ragpipe.metrics.retrieval.Retrieval", "evil_metric.Metric"))
+    assert main(["task=rescore", f"run={folder.root}"]) == 2
+    assert "below ragpipe" in capsys.readouterr().err
+    assert "evil_metric" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("a: !!python/object/apply:os.system [touch stolen]\n", "config.yaml"),
+        ("a: ${oc.env:HOME}\n", ""),
+        ("a: &a [*a]\n", ""),
+        ("[1, 2]\n", ""),
+        ("", ""),
+        ("scoring: {weights: 3}\nmetrics: {retrieval: 3}\n", "config.yaml"),
+        ("judge: {model: sk-proj-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}\n", ""),
+    ],
+)
+def test_a_broken_config_is_refused_in_words(config: str, said: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
+    folder.config.write_text(config)
+    assert main(["task=rescore", f"run={folder.root}"]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "Traceback" not in shown
+    assert "sk-proj-aaaa" not in shown
+    assert not (tmp_path / "stolen").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": None}, "manifest"),
+        ({"identity": 3}, "identity"),
+        ({"identity": {}}, "identity"),
+        ({"data": {"name": "x"}}, "data"),
+        ({"iterations": ["1"]}, "iterations"),
+        ({"iterations": {"x": "complete"}}, "iterations"),
+        ({"run_id": "../../outside"}, "run_id"),
+        ({"run_id": ["x"]}, "run_id"),
+    ],
+)
+@pytest.mark.parametrize("task", ["verify", "rescore"])
+def test_a_broken_manifest_is_refused_in_words(
+    task: str, change: dict, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
+    folder.manifest.write_text(json.dumps(json.loads(folder.manifest.read_text()) | change))
+    assert main([f"task={task}", f"run={folder.root}"]) == 2
+    shown = capsys.readouterr().err
+    assert (said in shown, "Traceback" in shown) == (True, False)
+
+
+def test_a_linked_config_is_not_followed(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
+    folder.config.rename(tmp_path / "secret.yaml")
+    folder.config.symlink_to(tmp_path / "secret.yaml")
+    assert main(["task=rescore", f"run={folder.root}"]) == 2
+    assert "a symbolic link" in capsys.readouterr().err
+
+
+def test_a_run_that_lost_its_cases_is_refused_in_words(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
+    assert main(["task=rescore", f"run={folder.root}"]) == 2
+    assert "the run's frozen cases" in capsys.readouterr().err
+
+
+def test_a_linked_prompt_is_not_followed(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[chunk_faithfulness]")
+    prompt = folder.prompts / "chunk_faithfulness" / "first.v1.jinja"
+    prompt.rename(tmp_path / "private.jinja")
+    prompt.symlink_to(tmp_path / "private.jinja")
+    assert main(["task=rescore", f"run={folder.root}"]) == 2
+    assert "a symbolic link" in capsys.readouterr().err
+
+
+def test_composer_takes_a_metric_of_the_run_away() -> None:
+    with Composer() as composer:
+        found = composer.words(["task=rescore", "run=x", "~metrics.faithfulness"], sweep=False).overrides
+        assert "++metrics.faithfulness=null" in found
+        assert "~metrics.a" in composer.words(["+experiment=quickstart", "~metrics.a"], sweep=False).overrides

@@ -1,0 +1,130 @@
+"""Starts that end between two stages, as a kill would: the next start leaves no stale figure, and the run verifies."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.tasks import evaluation
+
+WORDS = ("dataset=demo", "dataset.limit=1", "metrics=[retrieval]", "name=x", "report.formats=[markdown]")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(here: Path) -> Path:
+    assert main([*WORDS]) == 0
+    return (here / "outputs/x/latest").resolve()
+
+
+def killed(monkeypatch: pytest.MonkeyPatch, stage: str, *words: str, calls: int = 0) -> None:
+    """Start with these words; the process ends when `stage` begins for the time after `calls`."""
+    whole, begun = getattr(evaluation, stage), [0]
+
+    def ends(*args: Any, **more: Any) -> Any:
+        begun[0] += 1
+        if begun[0] > calls:
+            for coroutine in filter(inspect.iscoroutine, args):
+                coroutine.close()
+            raise SystemExit(137)
+        return whole(*args, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluation, stage, ends)
+        assert main([*WORDS, *words]) == 137
+
+
+def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    main(["task=verify", f"run={run}"])
+    return capsys.readouterr().out.splitlines()[-1]
+
+
+def states(run: Path) -> dict[str, str]:
+    return json.loads((run / "manifest.json").read_text())["iterations"]
+
+
+_SLOW = [pytest.param(stage, marks=pytest.mark.slow) for stage in ("run_score", "run_final", "run_report")]
+
+
+@pytest.mark.parametrize("stage", ["run_seal", *_SLOW])
+def test_the_first_start_and_one_more_iteration(
+    stage: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed(monkeypatch, stage, "iterations=2", calls=int(stage == "run_score"))
+    assert main([*WORDS, "iterations=2"]) == 0
+    run = (here / "outputs/x/latest").resolve()
+    assert verified(run, capsys).startswith("verify: identical")
+    killed(monkeypatch, stage, "iterations=3")
+    assert states(run) == {"1": "complete", "2": "complete", "3": "judged"}
+    assert main([*WORDS, "iterations=3"]) == 0
+    assert states(run) == {"1": "complete", "2": "complete", "3": "complete"}
+    assert verified(run, capsys).startswith("verify: identical")
+
+
+def test_judged_again_is_scored_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of an earlier judging stand beside new tables when the start that judged again was killed."""
+    metrics = run / "iteration-1/metrics.json"
+    good = metrics.read_bytes()
+    killed(monkeypatch, "run_score", "retry_errors=true")
+    assert states(run) == {"1": "judged"}
+    metrics.write_bytes(good.replace(b'"n_cases": 3', b'"n_cases": 2'))
+    assert main([*WORDS]) == 0
+    assert metrics.read_bytes() == good
+    assert states(run) == {"1": "complete"}
+
+
+def test_an_iteration_that_only_began_is_no_part_of_a_finished_run(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed(monkeypatch, "run_async", "iterations=2")
+    assert (run / "iteration-2").is_dir()
+    assert main(["task=rescore", f"run={run}", "scoring.weights.retrieval_score=0.5"]) == 0
+    made = {path.name for path in run.parent.glob("[0-9a-f]*/iteration-*") if path.parent != run}
+    assert made == {"iteration-1"}
+
+
+def test_a_lost_iteration_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, "iterations=2"]) == 0
+    shutil.rmtree(run / "iteration-2")
+    assert main(["task=rescore", f"run={run}", "metrics.retrieval.k=[2]"]) == 2
+    assert "iteration-2/judge_inputs.parquet" in "".join(capsys.readouterr().err.split())
+
+
+def test_fewer_iterations_than_the_run_has_show_the_newest(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, "iterations=2"]) == 0
+    report = (run / "report.md").read_bytes()
+    assert main([*WORDS]) == 0
+    assert (run / "report.md").read_bytes() == report
+    assert verified(run, capsys).startswith("verify: identical")
+
+
+def test_a_second_start_seals_nothing_that_it_did_not_make(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seal, final = (run / "seal.json").read_bytes(), run / "final/metrics.json"
+    final.write_text(final.read_text().replace('"n_cases": 3', '"n_cases": 2', 1))
+    assert main([*WORDS]) == 0
+    assert (run / "seal.json").read_bytes() == seal
+    assert "the first: final/metrics.json: n_cases: 2, expected 3" in verified(run, capsys)
+
+
+def test_other_folders_in_a_run_stop_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(run / "iteration-1", run / "iteration-1-old")
+    assert main([*WORDS]) == 0
+    assert verified(run, capsys).startswith("verify: identical")
+
+
+def test_tables_are_sealed_row_by_row_wherever_the_run_stands(here: Path) -> None:
+    assert main([*WORDS, "output_dir=export"]) == 0
+    tables = json.loads((here / "export/x/latest/seal.json").read_text())["tables"]
+    assert set(tables) == {"samples.parquet", "outputs.parquet", "iteration-1/judge_inputs.parquet"}

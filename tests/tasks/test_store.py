@@ -1,0 +1,246 @@
+"""task=store over the store of real runs against the local server, and retry_errors by the server's log."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.digest import sha256
+from ragpipe.store.calls import CallStore
+from ragpipe.store.nearest import nearest, stored_as
+from ragpipe.store.prune import Choice, prune
+from tests.openai_faults import Fault
+from tests.openai_server import OpenAIServer, in_thread
+from tests.torture.harness import arguments, write_cases
+
+CASES = 4
+
+
+@dataclass
+class Place:
+    """A server, the words of a run over it, and where its results lie."""
+
+    server: OpenAIServer
+    words: list[str]
+    root: Path
+    capsys: Any
+
+    def run(self, *more: str, expected: int = 0) -> int:
+        """Evaluate; gives the number of requests that it took."""
+        before = len(self.server.log)
+        assert main([*self.words, *more]) == expected
+        self.capsys.readouterr()
+        return len(self.server.log) - before
+
+    def store(self, *words: str, expected: int = 0) -> str:
+        assert main(["task=store", f"output_dir={self.root / 'out'}", *words]) == expected
+        shown = self.capsys.readouterr()
+        return shown.out + shown.err
+
+    @property
+    def folder(self) -> Path:
+        return (self.root / "out" / "torture" / "latest").resolve()
+
+    def json(self, name: str) -> dict[str, Any]:
+        return json.loads((self.folder / name).read_text())
+
+    def inputs(self) -> list[dict[str, Any]]:
+        return pq.read_table(self.folder / "iteration-1" / "judge_inputs.parquet").to_pylist()
+
+    @property
+    def file(self) -> Path:
+        return self.root / "out" / ".store" / "calls.sqlite"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Place]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+    data = write_cases(tmp_path / "data.jsonl", CASES)
+    with in_thread() as server:
+        words = arguments(data, tmp_path / "out", server.url, metrics="correctness")
+        yield Place(server, words, tmp_path, capsys)
+
+
+def test_stats_count_what_the_log_counts(place: Place) -> None:
+    assert place.run() == CASES
+    text = place.store(f"to={place.root / 'stats.json'}")
+    assert "price unknown" in text
+    found = json.loads((place.root / "stats.json").read_text())
+    used = place.json("iteration-1/cost.json")["used"]
+    assert (found["replies"]["calls"], found["failures"]["calls"]) == (CASES, 0)
+    assert found["replies"]["tokens_in"] == used["tokens_in"] > 0
+    assert (found["replies"]["usd"], found["replies"]["calls_without_price"]) == (None, CASES)
+    assert list(found["by_run"]) == [place.folder.name]
+    assert found["by_run"][place.folder.name]["folder"] is True
+    assert found["claims"] == {"alive": 0, "dead": 0, "unknown": 0}
+
+
+def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
+    place.run()
+    first = place.folder
+    place.run("judge.temperature=0.5")
+    run = f"run={first}"
+    assert f"would go: {CASES} calls" in place.store("action=prune", run)
+    assert "would go: 0 calls" in place.store("action=prune", "unused=true")
+    assert f"deleted: {CASES} calls" in place.store("action=prune", run, "dry_run=false")
+    assert "would go: 0 calls" in place.store("action=prune", run)
+    with closing(sqlite3.connect(place.file)) as db:
+        assert db.execute("SELECT calls FROM replaced").fetchall() == [(CASES,)]
+        assert db.execute("SELECT COUNT(*) FROM calls").fetchone() == (CASES,)
+    assert "prune of everything" in place.store("action=prune", expected=2)
+    assert "older_then_days" in place.store("action=prune", "failures=true", "older_then_days=9", expected=2)
+
+
+def test_what_was_resent_is_in_use(place: Place) -> None:
+    place.run()
+    words = [word for word in place.words if word.startswith(("judge", "output_dir="))]
+    asked = len(place.server.log)
+    assert main(["task=rejudge", f"run={place.folder}", "rejudge.mode=resend", "judge.season=later", *words]) == 0
+    assert len(place.server.log) - asked == CASES
+    assert "would go: 0 calls" in place.store("action=prune", "unused=true")
+
+
+def test_the_comparison_of_a_sweep_is_no_unfinished_run(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m", *place.words, "scoring.weights.faithfulness=0.2,0.3"]) == 0
+    assert "would go: 0 calls" in place.store("action=prune", "unused=true")
+    capsys.readouterr()
+    assert main(["task=runs", *(word for word in place.words if word.startswith("output_dir="))]) == 0
+    assert "sweeps" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_unused_is_what_no_run_rests_on(place: Place) -> None:
+    import shutil
+
+    place.run()
+    first = place.folder
+    place.run("judge.temperature=0.5")
+    shutil.rmtree(first)
+    assert f"deleted: {CASES} calls" in place.store("action=prune", "unused=true", "dry_run=false")
+    assert place.run("judge.temperature=0.5") == 0
+    assert place.run() == CASES
+
+
+def test_prune_waits_for_nobody_who_asks(tmp_path: Path) -> None:
+    import asyncio
+
+    from ragpipe.errors import Locked
+
+    path = tmp_path / "calls.sqlite"
+    with CallStore(path, run_id="r") as store:
+        asyncio.run(store.take("0" * 64))
+        with pytest.raises(Locked, match="in use by process"):
+            prune(path, Choice(failures=True))
+    assert prune(path, Choice(failures=True))["calls"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: str) -> None:
+    place.run()
+    file = place.root / f"replies.{ending}"
+    assert f"{CASES} calls" in place.store("action=export", f"to={file}")
+    assert b"sk-sentinel" not in file.read_bytes()
+    other = f"store.path={place.root / 'other'}"
+    assert f"{CASES} calls taken in, 0 stood already" in place.store("action=import", f"from={file}", other)
+    assert f"0 calls taken in, {CASES} stood already" in place.store("action=import", f"from={file}", other)
+    assert place.run(other, f"output_dir={place.root / 'out2'}") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("column", "value"), [("text", "other"), ("key", "0" * 64), ("cost_usd", 0.0), ("fields", "{}")]
+)
+def test_a_changed_row_is_refused_before_anything_is_taken_in(place: Place, column: str, value: Any) -> None:
+    place.run()
+    file = place.root / "replies.parquet"
+    place.store("action=export", f"to={file}")
+    rows = pq.read_table(file).to_pylist()
+    rows[-1][column] = value
+    for resealed in (False, True):
+        if resealed:
+            if column in ("text", "cost_usd"):
+                break  # a row of another reply under the same question: nothing but its digest can tell
+            cells = {name: cell for name, cell in rows[-1].items() if name != "row_sha256"}
+            rows[-1]["row_sha256"] = sha256(cells)
+        pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(file)), file)
+        text = place.store("action=import", f"from={file}", f"store.path={place.root / 'other'}", expected=2)
+        assert f"row {CASES}" in text
+        assert not (place.root / "other" / "calls.sqlite").exists()
+
+
+@pytest.mark.slow
+def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
+    place.run()
+    first = place.folder.name
+    place.run("judge.temperature=0.5")
+    text = place.store("action=why", f"run={place.folder}", "case=q00001", "metric=correctness")
+    assert f"of run {first}" in text
+    assert "differs in: judge.sampling\n" in text
+    data = place.root / "data.jsonl"
+    data.write_text(data.read_text().replace("Case 1 says 3 things.", "Case 1 says 4 things."))
+    assert place.run() == 1
+    text = place.store("action=why", f"run={place.folder}", "case=q00001")
+    assert "differs in: messages\n" in text
+    assert "Case 1 says 3 things." in text
+    assert "Case 1 says 4 things." in text
+    text = place.store("action=why", f"run={place.folder}", "case=q00002")
+    assert "did not ask it" in text
+    assert "none for" in place.store("action=why", f"run={place.folder}", "case=nobody", expected=2)
+
+
+@pytest.mark.slow
+def test_the_nearest_of_many_is_found_fast(tmp_path: Path) -> None:
+    import time
+
+    path = tmp_path / "calls.sqlite"
+    CallStore(path, run_id="r").close()
+    count = 100_000
+    row = "INSERT INTO calls (key, payload_id, judge, status, attempts, sent, fields, run_id, created_at)"
+    fields = [json.dumps({f"judge.{n}": sha256(n) for n in range(9)} | {"messages": f"m{i}"}) for i in range(count)]
+    with closing(sqlite3.connect(path)) as db:
+        db.executemany(f"{row} VALUES (?, '', 'j', 'ok', 1, '{{}}', ?, 'r', ?)",
+                       ((f"{i:064x}", fields[i], f"2026-01-01T{i:08d}") for i in range(count)))  # fmt: skip
+        db.commit()
+    asked = stored_as(path, f"{count - 1:064x}")[0]
+    start = time.perf_counter()
+    found = nearest(path, asked, preferred={f"{7:064x}"})
+    assert time.perf_counter() - start < 3.0
+    assert found is not None
+    assert (int(found.call.key, 16), found.differing) == (7, ("messages",))
+    found = nearest(path, asked)
+    assert found is not None
+    assert int(found.call.key, 16) == count - 2
+
+
+def test_retry_errors_asks_for_what_failed_and_nothing_is_paid_for_nothing(place: Place) -> None:
+    place.server.faults = [Fault.read(f"content_filter_400:match={n}") for n in ("Case 1 says", "Case 3 says")]
+    place.run(expected=4)
+    failing = [row["wire_hash"] for row in place.inputs() if row["status"] != "ok"]
+    assert len(failing) == 2
+    before = place.json("iteration-1/cost.json")["spent"]
+    assert before["calls"] == CASES
+    place.server.faults = []
+    assert place.run(expected=4) == 0  # without retry_errors a failure stands
+    seen = len(place.server.log)
+    place.run("retry_errors=true")
+    asked = [line["body"] for line in place.server.log[seen:]]
+    assert Counter(asked) == Counter(failing)
+    after = place.json("iteration-1/cost.json")
+    assert after["spent"]["calls"] == CASES + 2
+    assert after["spent"]["replaced"]["calls"] == 2
+    assert after["saved"]["calls"] == 0
+    assert all(after["spent"][name] >= before[name] for name in ("attempts", "tokens_in", "tokens_out"))
+    assert place.run("retry_errors=true") == 0

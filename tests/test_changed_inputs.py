@@ -1,0 +1,110 @@
+"""What changes between two starts, and odd but lawful data, through the command line. Rows of the fault list in brackets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.resources import prompts_dir
+
+CASE = {
+    "id": "q1",
+    "question": "Who wrote it?",
+    "answer": "Ada wrote it in 1843.",
+    "contexts": ["Ada wrote it in 1843."],
+}
+WORDS = ["dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[faithfulness]", "name=x"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(CASE)
+    return tmp_path
+
+
+def write(*cases: dict[str, Any]) -> None:
+    Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+
+
+def folders() -> set[str]:
+    return {path.name for path in Path("outputs/x").iterdir() if path.is_dir() and not path.is_symlink()}
+
+
+def metrics() -> dict[str, Any]:
+    return json.loads(Path("outputs/x/latest/iteration-1/metrics.json").read_text())
+
+
+def test_a_changed_configuration_opens_its_own_folder_and_says_the_difference(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """[E8]"""
+    assert main(WORDS) == 0
+    assert main([*WORDS, "scoring.thresholds.faithfulness=0.5"]) == 0
+    assert len(folders()) == 2
+    assert "scoring.thresholds.faithfulness: 0.85 -> 0.5" in capsys.readouterr().out
+    assert main(WORDS) == 0
+    assert len(folders()) == 2, "going back finds the first folder again"
+
+
+def test_an_edited_template_opens_its_own_folder_and_is_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
+    """[E9, E10] told by the text's hash, not by the version's name; both hashes are named."""
+    shutil.copytree(prompts_dir() / "faithfulness", "mine/faithfulness")
+    words = [*WORDS, "prompt_dirs=[mine]"]
+    assert main(words) == 0
+    template = Path("mine/faithfulness/verify.v1.jinja")
+    template.write_text(template.read_text() + "Be quick.\n")
+    capsys.readouterr()
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert len(folders()) == 2
+    hashes = [json.loads(Path(f"outputs/x/{f}/manifest.json").read_text())["prompts"] for f in sorted(folders())]
+    texts = {
+        sha[:12] for prompts in hashes for name, sha in prompts.items() if name.startswith("faithfulness/verify.v1@")
+    }
+    assert len(texts) == 2
+    assert all(text in said for text in texts)
+    assert "faithfulness/verify.v1 has another text" in said
+
+
+def test_a_changed_data_file_opens_its_own_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    """[D20] between two runs; while a run is going on it is refused (tests/torture)."""
+    assert main(WORDS) == 0
+    write({**CASE, "answer": "Grace wrote it."})
+    assert main(WORDS) == 0
+    assert len(folders()) == 2
+    assert ": data: " in capsys.readouterr().out
+
+
+def test_empty_answers_and_contexts_are_counted_not_refused() -> None:
+    """[D10]"""
+    write(CASE, {**CASE, "id": "q2", "answer": ""}, {**CASE, "id": "q3", "contexts": []})
+    assert main(WORDS) == 0
+    overall = metrics()["overall"]
+    assert overall["operations"]["n_empty"] == 1
+    assert overall["scores"]["faithfulness"]["skipped"] == {"no_answer": 1, "no_context_retrieved": 1}
+    assert overall["scores"]["faithfulness"]["n_ok"] == 1
+
+
+def test_labels_that_fit_nothing_give_null_with_a_reason() -> None:
+    """[D21] gold that is nowhere in the data is a miss; no gold at all is no mean, and the reason stands beside it."""
+    write({**CASE, "relevant_docs": ["elsewhere"]}, {**CASE, "id": "q2"})
+    assert main(["dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[retrieval,attribution_hit]", "name=x"]) == 0
+    scores = metrics()["overall"]["scores"]
+    assert (scores["mrr"]["mean"], scores["mrr"]["n_ok"]) == (0.0, 1)
+    assert scores["mrr"]["skipped"] == {"no_relevance_labels": 1}
+    assert scores["attribution_hit"]["mean"] is None
+    assert sum(scores["attribution_hit"]["skipped"].values()) == 2
+    assert "NaN" not in Path("outputs/x/latest/iteration-1/metrics.json").read_text()
+
+
+def test_a_huge_record_is_read_and_judged() -> None:
+    """[D19] two million characters of context."""
+    write({**CASE, "contexts": ["word " * 400_000 + "Ada wrote it in 1843."]})
+    assert main(WORDS) == 0
+    assert metrics()["overall"]["scores"]["faithfulness"]["mean"] == 1.0
