@@ -1,0 +1,221 @@
+"""Writes the reference pages that are made from the code: `python docs/generate.py`; `--check` only says what is stale.
+
+docs/file-formats.md from the Arrow schemas, docs/metrics.md from the metric classes and their YAML.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import yaml
+
+from ragpipe.metrics.base import Computed, Metric
+from ragpipe.metrics.load import load_metric
+from ragpipe.prompts import PromptLibrary
+from ragpipe.reports import comparison
+from ragpipe.resources import conf_dir, prompts_dir
+from ragpipe.schema import tables
+from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.records import records_schema
+from ragpipe.stages.resend import RESENT
+
+SENTENCES = [
+    "The harbour was opened in 1803 [1].",
+    "It lies north of the church [2].",
+    "Many worked there.",
+    "It has a slate roof.",
+]
+CASE = Case(
+    Sample(
+        id="q", question="What is known about the harbour?", references=[" ".join(SENTENCES)], answerable=False,
+        expected=Expected(behavior="answer"), recency_conflict_rule="acknowledge_both",
+        anchors=[Anchor(rel_path="1.md", role="newer"), Anchor(rel_path="2.md", role="older")],
+    ),
+    Output(
+        sample_id="q", answer=" ".join(SENTENCES),
+        chunks=[
+            Chunk(id=f"c{i}", rank=i, rel_path=f"{i}.md", text=f"Passage {i}.", policy="quote_only" if i < 3 else "summarize")
+            for i in range(1, 6)
+        ],
+        citations=[Citation(marker="[1]", chunk_id="c1"), Citation(marker="[2]", chunk_id="c2")],
+    ),
+)  # fmt: skip
+HERE = Path(__file__).resolve().parent
+
+FORMATS = """# File formats
+
+A run folder is `outputs/<name>/<run_id>/`. Tables are Parquet (zstd) with exactly the columns below; where a cell holds an
+inner structure it is JSON text. A null is written as null, never as NaN.
+
+| file | what it is |
+|---|---|
+| `manifest.json` | versions, data hash, prompt hashes, price table, the run's identity, state of each iteration |
+| `config.yaml` | the composed configuration (names of environment variables, never their values) |
+| `prompts/` | the templates that were used |
+| `samples.parquet`, `outputs.parquet` | the frozen cases |
+| `index.json` | with `system.index_manifest`: how far the documents are in the index ([operations](operations.md)) |
+| `outputs.journal.jsonl` | the outputs of a live system, one line each as they arrived |
+| `iteration-N/.progress.json` | how far the iteration is; a view of the journal |
+| `iteration-N/journal.jsonl` | one line a finished case; append-only |
+| `iteration-N/scores.parquet` | one row a case and score, as the metrics gave them |
+| `iteration-N/judge_inputs.parquet` | one row a use of a reply |
+| `iteration-N/records.parquet` | one wide row a case, with normalised scores and passed / failed |
+| `iteration-N/metrics.json` | means, intervals, pass rates, counts, breakdowns |
+| `iteration-N/cost.json` | `used` (what the results rest on) and `spent` (what this folder's processes paid) |
+| `iteration-N/low_scores.json` | what is low: bands, examples, what the low cases have in common ([diagnosis](diagnosis.md)) |
+| `final/metrics.json`, `final/cost.json` | the same over all iterations, with spread, noise and [flips](iterations.md) |
+| `gates.json` | every gate with its verdict over all iterations ([scoring](scoring.md)) |
+| `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
+| `resend.parquet`, `resend.json` | of a run whose questions were resent: old reply against new |
+| `report.md`, `report.html` | the same for reading; the page has every score's way from claim to reply |
+| `seal.json` | what every file was when the run ended: `task=verify` finds what was changed ([verify](verify.md)) |
+
+`report.formats` adds JUnit, CSV and JSON files ([reports](reports.md)).
+
+`outputs/<name>/sweeps/<id>/` holds what compares the runs of a [sweep](sweeps.md).
+`outputs/<name>/latest` points to the newest run, `outputs/<name>/runs.md` lists all of them. `outputs/.store/calls.sqlite` holds every reply under the hash of its
+question, shared by all runs. Made from the code by `python docs/generate.py`.
+"""
+
+_KINDS = {
+    "string": "text",
+    "int64": "whole number",
+    "double": "number",
+    "bool": "true / false",
+    "list<item: string>": "list of texts",
+}
+
+
+def formats() -> str:
+    pages = [FORMATS]
+    for name in ("samples", "outputs", "scores", "judge_inputs"):
+        pages.append(f"\n## {name}.parquet\n\n{_columns(getattr(tables, name.upper()))}")
+    pages.append(
+        "\n## records.parquet\n\nFive columns for each score; here for a score called `faithfulness`.\n\n"
+        + _columns(records_schema([ScoreSpec("faithfulness")]))
+    )
+    pages.append(
+        f"\n## comparison.parquet\n\nOf a sweep: a row a job, method and score.\n\n{_columns(comparison.SCHEMA)}"
+    )
+    pages.append(f"\n## resend.parquet\n\nA row a question that was sent again.\n\n{_columns(RESENT)}")
+    return "".join(pages)
+
+
+def _columns(schema: pa.Schema) -> str:
+    rows = [
+        f"| `{f.name}` | {_KINDS.get(str(f.type), str(f.type))} | {_plain(f.metadata[b'description'].decode())} |\n"
+        for f in schema
+    ]
+    return "| column | type | meaning |\n|---|---|---|\n" + "".join(rows)
+
+
+def metrics() -> str:
+    library = PromptLibrary([prompts_dir()])
+    loaded: list[tuple[str, Metric]] = []
+    parts = [
+        "# Metrics\n\nSwitch metrics on with `metrics=[a,b]`; each is one YAML in `conf/metrics/`. Made from the code by "
+        "`python docs/generate.py`.\n"
+    ]
+    for path in sorted((conf_dir() / "metrics").glob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        for name, section in (yaml.safe_load(text) or {}).items():
+            metric = load_metric(name, section, library, [])
+            loaded.append((path.name, metric))
+            parts.append(_metric(name, metric, section, _comments(text)))
+    return "\n".join([parts[0] + glance(loaded), *parts[1:]])
+
+
+def glance(metrics: Iterable[tuple[str, Metric]]) -> str:
+    """A row a metric: scores, file, prompts, needs, and the calls that it expects on one and the same case."""
+    rows = []
+    for file, metric in metrics:
+        prompts = ", ".join(f"`{p.name}.{p.version}`" for p in metric.prompts().values()) or "-"
+        calls = sum(ask.times for ask in metric.asks(CASE)) if metric.absent(CASE) is None else 0
+        needs = ", ".join(sorted(metric.needed)) or "-"
+        rows.append(f"| {_scores(metric)} | `{file}` | {prompts} | {needs} | {calls} |\n")
+    return (
+        "\n## At a glance\n\nCalls are those of a case with five contexts, two of them restricted, a reference answer, two citations and an "
+        "answer of four sentences, at most, by the default parameters; metrics that ask the same question ask it once.\n\n"
+        "| scores | file in conf/metrics | prompts | needs | calls |\n|---|---|---|---|---|\n" + "".join(rows)
+    )
+
+
+def _metric(name: str, metric: Metric, section: dict[str, object], comments: dict[str, str]) -> str:
+    asks = (
+        "asks nobody"
+        if isinstance(metric, Computed)
+        else ", ".join(
+            f"`{metric.prompt_folder(step)}/{step}.{version}`" for step, version in _versions(section).items()
+        )
+    )
+    rows = [
+        f"| `{key}` | `{json.dumps(value, ensure_ascii=False)}` | {_plain(comments.get(key, ''))} |"
+        for key, value in section.items()
+        if key not in ("class", "prompts")
+    ]
+    table = "\n| parameter | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n" if rows else ""
+    return (
+        f"## {name}\n\n{inspect.getdoc(type(metric))}\n\n- class: `{section['class']}`\n- scores: {_scores(metric)}\n"
+        f"- needs: {', '.join(sorted(metric.needs)) or 'nothing'}\n- prompts: {asks}\n{table}"
+    )
+
+
+def _versions(section: dict[str, object]) -> dict[str, str]:
+    """The versions of all steps, also of those that the default parameters do not use."""
+    found = section.get("prompts")
+    return found if isinstance(found, dict) else {}
+
+
+def _scores(metric: Metric) -> str:
+    """Names and scales; the same measure at several cut-offs once."""
+    found = {
+        f"`{re.sub('@[0-9]+$', '@k', s.name)}`{_scale(s.low, s.high)}{'' if s.higher_is_better else ', lower is better'}": None
+        for s in metric.scores()
+    }
+    return ", ".join(found) or "those that its parameters name"
+
+
+def _scale(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" ({low:g} to {high:g})"
+
+
+def _comments(text: str) -> dict[str, str]:
+    """The comment above each parameter of a metric's YAML."""
+    found, lines = dict[str, str](), list[str]()
+    for line in text.splitlines():
+        if line.startswith("  # "):
+            lines.append(line[4:])
+        elif key := re.match(r"  (\w+):", line):
+            found[key[1]], lines = " ".join(lines), []
+    return found
+
+
+def _plain(text: str) -> str:
+    return text.replace("<", "\\<").replace("|", "\\|")
+
+
+PAGES = {"file-formats.md": formats, "metrics.md": metrics}
+
+
+def main(check: bool) -> int:
+    stale = [
+        name
+        for name, make in PAGES.items()
+        if not (HERE / name).exists() or (HERE / name).read_text(encoding="utf-8") != make()
+    ]
+    for name in stale:
+        print(f"docs/{name} is stale" if check else f"wrote docs/{name}")
+        if not check:
+            (HERE / name).write_text(PAGES[name](), encoding="utf-8")
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))
