@@ -18,8 +18,8 @@ _RULE = "-" * 72
 
 @dataclass(frozen=True)
 class Chain:
-    """One case: rows of `scores` and `judge_inputs` (`asked`), its row of `records`, what the scores declare, and the
-    arithmetic that led from the details to each value."""
+    """One case: rows of `scores` and `judge_inputs` (`asked`, in the order in which they are shown), its row of `records`,
+    what the scores declare, and the arithmetic that led from the details to each value."""
 
     case: Case
     scores: Sequence[Mapping[str, Any]]

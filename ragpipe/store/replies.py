@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class RunReplies:
             file, group, row = self._places[place].tolist()
             cells = self._group(file, group).slice(row, 1).to_pylist()[0]
             if cells["key"] == key:
-                return self._call(cells, file)
+                return self._call(cells)
             place += 1
         return None
 
@@ -81,7 +81,7 @@ class RunReplies:
             file.close()
         self._groups.clear()
 
-    def _call(self, cells: dict[str, Any], file: int) -> Call | None:
+    def _call(self, cells: dict[str, Any]) -> Call | None:
         status = cells["status"]
         if status not in ("ok", "skipped") and (
             self._failures == "none" or (self._failures == "permanent" and status in TRANSIENT)
@@ -104,6 +104,23 @@ class RunReplies:
             self._groups[file, group] = self._files[file].read_row_group(group, columns=list(_COLUMNS))
         self._groups.move_to_end((file, group))
         return self._groups[file, group]
+
+
+class RowReplies(RunReplies):
+    """Calls by key from rows of `judge_inputs` that were read already: those of one case, say."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]):
+        super().__init__(())
+        self._rows: dict[str, Mapping[str, Any]] = {}
+        for row in rows:
+            self._rows.setdefault(row["key"], row)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, key: str) -> Call | None:
+        row = self._rows.get(key)
+        return None if row is None else self._call({name: row[name] for name in _COLUMNS})
 
 
 class Layered:

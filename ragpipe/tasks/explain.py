@@ -19,6 +19,7 @@ from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.cases import CaseReader
 from ragpipe.store.rows import rows_where
+from ragpipe.tasks.asked import as_asked
 from ragpipe.tasks.finished import Finished, open_finished
 from ragpipe.validation import Origins, Unknown, validated
 
@@ -89,8 +90,8 @@ def explain(wanted: Wanted) -> Chain:
             metric, details = config.metrics[row["metric"]], json.loads(row["details"] or "{}")
             arithmetic[row["score_name"]] = metric.arithmetic(row["score_name"], row["value"], details) or ""
     return Chain(
-        case=case, scores=scores, asked=asked, record=record, specs=specs, arithmetic=arithmetic, scoring=config.scoring,
-        messages=settings.messages,
+        case=case, scores=scores, asked=as_asked(config, case, asked), record=record, specs=specs, arithmetic=arithmetic,
+        scoring=config.scoring, messages=settings.messages,
     )  # fmt: skip
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from tests.tasks.rejudged import travelled
+from tests.openai_server import in_thread
+from tests.tasks.rejudged import KEY, travelled
+from tests.torture.harness import arguments
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +46,72 @@ def test_a_wrong_name_is_told_each_right_one_once(run: Path, capsys: pytest.Capt
     said = capsys.readouterr().err
     mend = next(line for line in said.splitlines() if "did you mean" in line)
     assert mend.count(" faithfulness") == 1
+
+
+RANKS, SENTENCES = 8, 6
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A run of one case with a chain to the last of eight chunks, and six claims that are verified one by one."""
+    here = tmp_path_factory.mktemp("wide")
+    record = {
+        "id": "q", "question": "What is said?", "answer": " ".join(f"Claim {i} holds." for i in range(1, SENTENCES + 1)),
+        "chunks": [{"id": f"c{k}", "text": f"Passage {k} says nothing."} for k in range(1, RANKS + 1)],
+    }  # fmt: skip
+    (here / "data.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    never = [{"match": "Begin the reply with the one word YES or NO", "reply": "NO"}]
+    with pytest.MonkeyPatch.context() as monkey, in_thread(script=never) as server:
+        monkey.chdir(here)
+        monkey.setenv(KEY, "sk-sentinel-4242")
+        words = arguments(here / "data.jsonl", here / "out", server.url, "metrics.faithfulness.batch=1")
+        assert main(words) == 0
+        yield (here / "out" / "torture" / "latest").resolve()
+
+
+def questions(out: str) -> list[tuple[str, str]]:
+    """Who asked (metric / step), and everything that stands under it, in the order of the page."""
+    parts = re.split(r"^question \d+ of \d+: (.*) \(ask\)$", out, flags=re.M)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_the_questions_of_a_chain_stand_by_rank_and_those_of_a_fan_out_by_index(
+    wide: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = (wide / "iteration-1" / "judge_inputs.parquet").read_bytes()
+    capsys.readouterr()
+    assert main(["task=explain", f"run={wide}", "case=q"]) == 0
+    found = questions(capsys.readouterr().out)
+    expected = [
+        ("faithfulness / extract", ""),
+        *(("faithfulness / verify", f"Claim {i} holds.") for i in range(1, SENTENCES + 1)),
+        ("chunk_faithfulness / first", "Passage 1 says"),
+        *(("chunk_faithfulness / refine", f"Passage {k} says") for k in range(2, RANKS + 1)),
+    ]
+    assert [asker for asker, _ in found] == [asker for asker, _ in expected]
+    for (asker, said), (_, own) in zip(found, expected, strict=True):
+        others = {text for name, text in expected if name == asker} - {own}
+        assert own in said
+        assert not [other for other in others if other in said], f"{asker}: the question of {own} is another's"
+    assert (wide / "iteration-1" / "judge_inputs.parquet").read_bytes() == table
+
+
+@pytest.mark.slow
+def test_questions_without_their_replies_are_all_shown(
+    wide: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which claims were verified is not known there: what is asked first stands first, the rest as the table has it."""
+    run = shutil.copytree(wide, tmp_path / "run")
+    path = run / "iteration-1" / "judge_inputs.parquet"
+    table = pq.read_table(path)
+    for name in ("messages", "schema", "reply"):
+        nothing = pa.nulls(len(table), pa.string())
+        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), nothing)
+    pq.write_table(table, path)
+    capsys.readouterr()
+    assert main(["task=explain", f"run={run}", "case=q"]) == 0
+    askers = [asker for asker, _ in questions(capsys.readouterr().out)]
+    assert askers == [
+        "faithfulness / extract", *["faithfulness / verify"] * SENTENCES,
+        "chunk_faithfulness / first", *["chunk_faithfulness / refine"] * (RANKS - 1),
+    ]  # fmt: skip
