@@ -27,10 +27,12 @@ class Stored:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The nearest earlier call and the names of the parts in which it differs, in the order of their names."""
+    """The nearest earlier call and the names of the parts in which it differs, in the order of their names. `alike` says
+    whether it asked the same messages, or was named as one that resembles; else it is just any other question."""
 
     call: Stored
     differing: tuple[str, ...]
+    alike: bool
 
 
 def stored_as(path: Path, key: str) -> list[Stored]:
@@ -40,15 +42,18 @@ def stored_as(path: Path, key: str) -> list[Stored]:
     return [_stored(row) for row in rows]
 
 
-def nearest(path: Path, asked: Stored, *, preferred: Collection[str] = ()) -> Nearest | None:
+def nearest(path: Path, asked: Stored, *, resembling: Collection[str] = ()) -> Nearest | None:
     """The call stored before `asked` with the fewest differing parts, None when there is none.
 
-    Of equally near ones a key among `preferred` (the same place in another run), then the newest. The same question of
-    another run differs in nothing: that run's failure, which nobody else is served.
+    Those with the same messages and those whose key is among `resembling` (the same place in a run) come before all
+    others: another case's question shares every part but its messages, and says nothing. Of equally near ones a
+    resembling key counts, then the newest. The same question of another run differs in nothing: that run's failure, which
+    nobody else is served.
     """
-    best: tuple[int, bool, str] | None = None
+    best: tuple[bool, int, bool, str] | None = None
     found: tuple[Any, ...] | None = None
     wanted, width = asked.fields, len(asked.fields)
+    messages = wanted.get("messages")
     with reading(path) as db:
         rows = db.execute(f"{_NAMED} WHERE created_at <= ? AND NOT (key = ? AND run_id = ?)",
                           (asked.created_at, asked.key, asked.run_id))  # fmt: skip
@@ -56,15 +61,16 @@ def nearest(path: Path, asked: Stored, *, preferred: Collection[str] = ()) -> Ne
             fields = json.loads(row[5])
             same = len(wanted.items() & fields.items())
             apart = max(width, len(fields)) - same
-            # the more is the better: few differences, then the same place, then a late date
-            rank = (-apart, row[0] in preferred, row[4])
+            known = row[0] in resembling
+            # the more is the better: alike, few differences, then the same place, then a late date
+            rank = (known or (messages is not None and fields.get("messages") == messages), -apart, known, row[4])
             if best is None or rank > best:
                 best, found = rank, row
-    if found is None:
+    if best is None or found is None:
         return None
     call = _stored(found)
     names = sorted({*wanted, *call.fields})
-    return Nearest(call, tuple(name for name in names if wanted.get(name) != call.fields.get(name)))
+    return Nearest(call, tuple(name for name in names if wanted.get(name) != call.fields.get(name)), alike=best[0])
 
 
 def _stored(row: tuple[Any, ...]) -> Stored:

@@ -16,7 +16,7 @@ from ragpipe.store.rows import rows_where
 
 SHOWN = 12  # lines of a difference between two texts
 QUESTIONS = 20  # of a case that are explained at once
-_PLACE = ("sample_id", "method", "metric", "step")
+_CASE, _STEP = ("sample_id", "method"), ("metric", "step")
 
 Row = dict[str, Any]
 
@@ -49,14 +49,23 @@ def _question(
     if folder is not None and asked.run_id != folder.run_id:
         yield f"  run {folder.run_id} did not ask it: it took that reply from the store"
     twins = _same_place(runs, row) if row else {}
-    found = nearest(store, asked, preferred=twins)
+    found = nearest(store, asked, resembling=twins)
     if found is None:
         yield "  nothing was stored before it"
+        return
+    if not found.alike:
+        yield f"  no stored call resembles it: none before it has its messages{_elsewhere(row)}"
         return
     yield from _difference(found)
     if row and "messages" in found.differing:
         other = twins.get(found.call.key) or _anywhere(runs, found.call.key)
         yield from _texts(other, row) if other else ("  messages: no run under output_dir holds the other text",)
+
+
+def _elsewhere(row: Row | None) -> str:
+    if row is None:
+        return ", and no run under output_dir says which case asked it"
+    return f", and none is of the same case and the same step ({row['metric']} / {row['step']}) or template"
 
 
 def _difference(found: Nearest) -> Iterator[str]:
@@ -97,9 +106,25 @@ def _rows_of(folder: RunFolder, iteration: int, place: Mapping[str, Any], key: s
 
 
 def _same_place(runs: Sequence[RunFolder], row: Row) -> dict[str, Row]:
-    """What the runs asked for the same case, metric and step, by key."""
-    cells = {name: row[name] for name in _PLACE}
-    return {found["key"]: found for path in _tables(runs) for found in rows_where(path, **cells)}
+    """What other runs asked about the same case in the same step of the metric, or with the same template, by key.
+
+    What a run asks beside this very question (the other ranks of a chain, the other parts of a fan-out) is no earlier
+    form of it, wherever else it was asked.
+    """
+    case = {name: row[name] for name in _CASE}
+    there, beside = dict[str, Row](), set[str]()
+    for path in _tables(runs):
+        found = {one["key"]: one for one in rows_where(path, **case) if _same_question(one, row)}
+        if row["key"] in found:
+            beside |= found.keys()
+        else:
+            there |= found
+    return {key: one for key, one in there.items() if key not in beside}
+
+
+def _same_question(one: Row, other: Row) -> bool:
+    same_step = all(one[name] == other[name] for name in _STEP)
+    return same_step or (one["template"] is not None and one["template"] == other["template"])
 
 
 def _anywhere(runs: Sequence[RunFolder], key: str) -> Row | None:

@@ -201,6 +201,56 @@ def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
     assert "none for" in place.store("action=why", f"run={place.folder}", "case=nobody", expected=2)
 
 
+def test_why_shows_no_other_cases_question(place: Place) -> None:
+    """Four questions that differ in their messages alone, of which none was ever asked in another form."""
+    assert place.run() == CASES
+    first, *_, last = sorted(place.inputs(), key=lambda row: created(place, row["key"]))
+    text = place.store("action=why", f"run={place.folder}", f"case={first['sample_id']}")
+    assert "nothing was stored before it" in text
+    none = "no stored call resembles it: none before it has its messages"
+    text = place.store("action=why", f"run={place.folder}", f"case={last['sample_id']}")
+    assert f"{none}, and none is of the same case and the same step (correctness / grade) or template\n" in text
+    assert "differs in" not in text
+    assert first["sample_id"] not in text
+    text = place.store(
+        "action=why", f"key={last['key']}", f"output_dir={place.root / 'none'}", f"store.path={place.file.parent}"
+    )
+    assert f"{none}, and no run under output_dir says which case asked it\n" in text
+
+
+def created(place: Place, key: str) -> tuple[str, int]:
+    """When a call was stored, and as which."""
+    with closing(sqlite3.connect(place.file)) as db:
+        return db.execute("SELECT created_at, rowid FROM calls WHERE key = ?", (key,)).fetchone()
+
+
+@pytest.mark.slow
+def test_why_holds_a_question_against_its_own_earlier_form(place: Place) -> None:
+    """Another temperature and another text: the own question differs in two parts, each other case's in one."""
+    chain = [word.replace("[correctness]", "[correctness,chunk_faithfulness]") for word in place.words]
+    place.words = [*chain, "metrics.chunk_faithfulness.exhaustive=true"]
+    place.run()
+    data = place.root / "data.jsonl"
+    record = [json.loads(line) for line in data.read_text().splitlines()]
+    record[2]["answer"] = "Case 2 says 7 things."
+    record[3]["contexts"][2] = "Passage 2 of case 3 was written anew."
+    data.write_text("".join(json.dumps(one) + "\n" for one in record))
+    place.run()
+    text = place.store("action=why", f"run={place.folder}", "case=q00003", "step=refine")
+    (changed,) = (part for part in text.split("q00003 / ") if "differs in: messages\n" in part)
+    assert "-Passage 2 of case 3: " in changed
+    assert "+Passage 2 of case 3 was written anew." in changed
+    assert "Passage 1" not in text, "the second rank is no earlier form of the third"
+    place.run("judge.temperature=0.5")
+    record[2]["answer"] = "Case 2 says 8 things."
+    data.write_text("".join(json.dumps(one) + "\n" for one in record))
+    place.run("judge.temperature=0.25")
+    text = place.store("action=why", f"run={place.folder}", "case=q00002", "metric=correctness")
+    assert "differs in: judge.sampling, messages\n" in text
+    assert "Case 2 says 7 things." in text
+    assert "Case 2 says 8 things." in text
+
+
 @pytest.mark.slow
 def test_the_nearest_of_many_is_found_fast(tmp_path: Path) -> None:
     import time
@@ -216,7 +266,7 @@ def test_the_nearest_of_many_is_found_fast(tmp_path: Path) -> None:
         db.commit()
     asked = stored_as(path, f"{count - 1:064x}")[0]
     start = time.perf_counter()
-    found = nearest(path, asked, preferred={f"{7:064x}"})
+    found = nearest(path, asked, resembling={f"{7:064x}"})
     assert time.perf_counter() - start < 3.0
     assert found is not None
     assert (int(found.call.key, 16), found.differing) == (7, ("messages",))
