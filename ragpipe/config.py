@@ -23,6 +23,7 @@ from ragpipe.prompts import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.resources import conf_dir, prompts_dir
 from ragpipe.schema.settings import Operational, Settings
+from ragpipe.scoring.defaults import WHOLE
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.systems.settings import PythonSystem, SystemSettings, settings_class
 from ragpipe.validation import Origins, Unknown, did_you_mean, show, validated
@@ -140,11 +141,13 @@ def library(prompt_dirs: list[str]) -> PromptLibrary:
 
 
 def validate(
-    plain: Mapping[str, Any], origins: Origins | None = None, *, prompts: PromptLibrary | None = None
-) -> RunConfig:
+    plain: Mapping[str, Any], origins: Origins | None = None, *, prompts: PromptLibrary | None = None,
+    whole_scoring: bool = False,
+) -> RunConfig:  # fmt: skip
     """Check a composed configuration as a whole.
 
     `prompts` are given for a run that is finished: its templates travelled with it, and its system is not asked again.
+    With `whole_scoring` the scoring is that of a finished run, and no shipped default is merged into it.
     Raises ConfigError that lists every fault of every section at once: key, file and line, found, expected, mend.
     """
     origins = origins or Unknown()
@@ -162,7 +165,8 @@ def validate(
                 origins.of(name), name, "no data set", "a data set", "pass +experiment=NAME or dataset=NAME",
             ))  # fmt: skip
             continue
-        sections[name] = validated(model, plain.get(name, {}), name, origins, problems)
+        context = WHOLE if name == "scoring" and whole_scoring else None
+        sections[name] = validated(model, plain.get(name, {}), name, origins, problems, context)
     system = plain.get("system", {})
     sections["system"] = validated(settings_class(system), system, "system", origins, problems)
     if isinstance(sections["system"], PythonSystem) and top is not None and prompts is None:

@@ -32,11 +32,15 @@ class Unknown:
         return None
 
 
-def validated(model: type[M], section: Any, prefix: str, origins: Origins, problems: list[Problem]) -> M | None:
+def validated(
+    model: type[M], section: Any, prefix: str, origins: Origins, problems: list[Problem],
+    context: Mapping[str, Any] | None = None,
+) -> M | None:  # fmt: skip
     """The section as its model; None when it is wrong, with every fault added to `problems`.
 
     The command line is typed by its looks (`name=2024` arrives as a number): where a text is expected, what was typed
-    is taken instead. A section is read as JSON, so that a YAML list may be a tuple and a text a path.
+    is taken instead. A section is read as JSON, so that a YAML list may be a tuple and a text a path. `context` is for the
+    validators of the model.
     """
     if not isinstance(section, Mapping):
         problems.append(Problem(origins.of(prefix), prefix, show(section), "a mapping (key: value)"))
@@ -44,7 +48,7 @@ def validated(model: type[M], section: Any, prefix: str, origins: Origins, probl
     plain = json.loads(json.dumps(section))
     for _ in range(2):
         try:
-            return model.model_validate_json(json.dumps(plain))
+            return model.model_validate_json(json.dumps(plain), context=context)
         except ValidationError as error:
             if not _typed_texts(error, plain, prefix, origins):
                 problems += _problems(error, model, plain, prefix, origins)

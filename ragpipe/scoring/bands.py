@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.settings import Settings
@@ -53,8 +53,8 @@ class LowScoreSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _merged(cls, given: Any) -> Any:
-        return merged("low_scores", dict(given)) if isinstance(given, Mapping) else given
+    def _merged(cls, given: Any, info: ValidationInfo) -> Any:
+        return merged("low_scores", given, info.context) if isinstance(given, Mapping) else given
 
     @field_validator("bands")
     @classmethod

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ragpipe.errors import Problem
 from ragpipe.schema.score import ScoreSpec
@@ -63,8 +63,8 @@ class ScoringSettings(Settings):
 
     @field_validator("weights", "thresholds", "passes_with", "composites", "failure_modes", "diagnosis", mode="before")
     @classmethod
-    def _merged(cls, given: Any, info: Any) -> Any:
-        return merged(info.field_name, dict(given)) if isinstance(given, Mapping) else given
+    def _merged(cls, given: Any, info: ValidationInfo) -> Any:
+        return merged(str(info.field_name), given, info.context) if isinstance(given, Mapping) else given
 
     @field_validator("slices")
     @classmethod

@@ -118,7 +118,8 @@ def open_finished(
     prompts = library(dirs) if current_prompts else _prompts(folder, dirs)
     if "iterations" not in words:
         composed["iterations"] = max(_judged(manifest))
-    return Finished(folder, manifest, validate(composed, place, prompts=prompts), said)
+    config = validate(composed, place, prompts=prompts, whole_scoring="scoring" not in words)
+    return Finished(folder, manifest, config, said)
 
 
 class _Places:

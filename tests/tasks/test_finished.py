@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from ragpipe.cli import compose, main
 from ragpipe.composition import Composer
 from ragpipe.resources import conf_dir
+from ragpipe.scoring import defaults
 from ragpipe.store.folder import RunFolder
 from ragpipe.tasks.finished import Finished, open_finished
 from ragpipe.tasks.identity import run_id, run_identity
@@ -63,6 +65,25 @@ def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) 
 def test_the_identity_of_other_words_comes_back(words: list[str], tmp_path: Path) -> None:
     folder, identity = written(tmp_path, "dataset=demo", *words)
     assert opened(folder.root).identity() == identity
+
+
+def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(tmp_path: Path, monkeypatch) -> None:
+    """As by a later version: one more weight, failure mode, composite and axis of the low scores."""
+    monkeypatch.chdir(tmp_path)
+    words = ["dataset=demo", "dataset.limit=2", "metrics=[retrieval]", "judge=evidence", "name=x"]
+    assert main(words) == 0
+    run = (tmp_path / "outputs/x/latest").resolve()
+    later = deepcopy(defaults.shipped())
+    later["weights"]["hit@5"] = 0.5
+    later["thresholds"]["recall@5"] = 0.9
+    later["composites"]["later"] = {"weights": {"hit@5": 0.5, "mrr": 0.5}}
+    later["failure_modes"]["later"] = {"score": "hit@5", "below": 1}
+    later["low_scores"]["by"] = ["method"]
+    monkeypatch.setattr(defaults, "shipped", lambda: later)
+    assert opened(run).run_id == run_id(opened(run).identity())
+    assert (main(["task=verify", f"run={run}"]), main(["task=rescore", f"run={run}"])) == (0, 0)
+    assert [path.name for path in run.parent.glob("????????????")] == [run.name]
+    assert "later" in compose(words).scoring.made_of(), "a run that is made now has them"
 
 
 def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
