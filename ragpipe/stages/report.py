@@ -64,10 +64,11 @@ def write_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings
     if not wanted & {"html", "junit", "csv", "json"}:
         return written
     numbers = scored_iterations(run)
-    per_iteration = [read_json(run.iteration(number).metrics) for number in numbers]
+    read = {run.iteration(number): read_json(run.iteration(number).metrics) for number in numbers}
+    per_iteration = list(read.values())
     gates, name = gates_document(per_iteration), _name(run)
     if "html" in wanted:
-        write_unless_same(run.html, _page(run, shown, settings, name, gates))
+        write_unless_same(run.html, _page(run, shown, read.get(shown), settings, name, gates))
         written.append(run.html)
     if "junit" in wanted:
         write_unless_same(run.junit, junit(per_iteration, gates, name=name))
@@ -75,8 +76,12 @@ def write_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings
     return written + export_tables(run, wanted, numbers)
 
 
-def _page(run: RunFolder, shown: IterationFolder, settings: ReportSettings, name: str, gates: Mapping[str, Any]) -> str:
-    metrics, cost = read_json(shown.metrics), read_json(shown.cost)
+def _page(
+    run: RunFolder, shown: IterationFolder, metrics: Mapping[str, Any] | None, settings: ReportSettings, name: str,
+    gates: Mapping[str, Any],
+) -> str:  # fmt: skip
+    """The page of an iteration; its `metrics` are those of metrics.json, read here when they were not read before."""
+    metrics, cost = metrics or read_json(shown.metrics), read_json(shown.cost)
     cases = read_cases(run, shown, list(metrics["overall"]["scores"]), settings.html_cases)
     final = final_of(run.root, metrics["iteration"])
     return html(metrics, cost, cases, settings, name=name, gates=gates, final=final, index=index_of(run.root))
