@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragpipe.reports.figures import cell, columns, heading, paid, rows, whole
+from ragpipe.reports.missing import advice_for
 from ragpipe.scoring.gates import limit, number
 
 GROUPS_SHOWN = 40  # groups of one breakdown; the rest stands in metrics.json
@@ -109,7 +110,7 @@ def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[tuple[str, str],
             cases = [(case["sample_id"], case["method"]) for case in one["examples"]]
             examples = [(f"{sample} / {method}", on_page.get((sample, method))) for sample, method in cases]
             figures = [whole(one["n"]), _share(one["share_of_cases"])]
-            lines.append([one["name"], *figures, one["says"], "\n".join(one["advice"]), examples])
+            lines.append([one["name"], *figures, one["says"], "\n".join(advice_for(one, metrics)), examples])
         heads = ["diagnosis", "cases", "share", "what is wrong", "what to try", "for example"]
         yield Table("Diagnosis", heads, lines, left=(0, 3, 4, 5))
     overall, groups = metrics["overall"].get("failure_modes") or {}, columns(metrics)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragpipe.reports.figures import whole
+from ragpipe.reports.missing import advice_for
 from ragpipe.reports.text import code, escaped, one_line, table
 
 TOLD = 5  # diagnoses on the terminal
@@ -20,7 +21,7 @@ def told(metrics: Mapping[str, Any], width: int) -> list[str]:
     for one in made[:TOLD]:
         count = f"{whole(one['n'])} of {whole(metrics['n_cases'])} ({one['share_of_cases']:.1%})"
         lines += _wrapped(f"{one_line(one['name'])}: {count}: {one_line(one['says'], 300)}", width, "")
-        advice = " ".join(one_line(text, 300) for text in one["advice"][:1])
+        advice = " ".join(one_line(text, 300) for text in advice_for(one, metrics)[:1])
         cases = ", ".join(f"{one_line(case['sample_id'], 60)}/{one_line(case['method'], 40)}" for case in _some(one, 3))
         lines += _wrapped(f"try: {advice} See {cases}." if advice else f"see {cases}", width, "  ")
     if len(made) > TOLD:
@@ -40,7 +41,7 @@ def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield ""
     for one in made:
         cases = ", ".join(f"{code(case['sample_id'])} / {code(case['method'])}" for case in one["examples"])
-        advice = " ".join(escaped(text) for text in one["advice"])
+        advice = " ".join(escaped(text) for text in advice_for(one, metrics))
         yield (
             f"- {code(one['name'])}: {whole(one['n'])} of {whole(metrics['n_cases'])} cases ({one['share_of_cases']:.1%}). {escaped(one['says'])}"
             + (f" **Try:** {advice}" if advice else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ragpipe.judging.door import Door
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.console import Console
 from ragpipe.reports.frames import read_json
+from ragpipe.reports.missing import MEND, MISSING, passing
 from ragpipe.reports.signature import signature
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.gates import exit_code
@@ -257,15 +258,27 @@ class Evaluation:
         """The exit code. What another start may still change is said first: a gate over half the replies says little."""
         wanted = range(1, self.config.iterations + 1)
         if any(states.get(str(iteration)) == "incomplete" for iteration in wanted):
-            self.console.warn("some calls failed for a passing reason: the same command asks for them again")
+            self._warn_of_the_rest(wanted)
             if any(self._low(iteration) for iteration in wanted):
                 return Incomplete.exit_code
         blocked = exit_code(read_json(self.folder.gates))
         return blocked or (Incomplete.exit_code if any(self._low(iteration) for iteration in wanted) else 0)
 
+    def _warn_of_the_rest(self, iterations: Iterable[int]) -> None:
+        """What another start would ask. Over stored replies alone the same command asks nobody."""
+        kinds = {kind for iteration in iterations for kind in passing(self._figures(iteration))}
+        if MISSING in kinds:
+            self.console.warn(f"questions without a stored reply were not asked: {MEND}")
+        if kinds != {MISSING}:
+            self.console.warn("some calls failed for a passing reason: the same command asks for them again")
+
+    def _figures(self, iteration: int) -> dict[str, Any]:
+        found: dict[str, Any] = read_json(self.folder.iteration(iteration).metrics)
+        return found
+
     def _low(self, iteration: int) -> bool:
         """Whether some score's judgements came out too rarely. What is made of several scores adds no failure of its own."""
-        scores = read_json(self.folder.iteration(iteration).metrics)["overall"]["scores"]
+        scores = self._figures(iteration)["overall"]["scores"]
         coverages = [scores[spec.name]["coverage"] for spec in self.specs]
         return any(coverage is not None and coverage < self.config.scoring.coverage_floor for coverage in coverages)
 

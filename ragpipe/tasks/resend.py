@@ -14,6 +14,7 @@ from typing import Any
 from ragpipe.errors import Incomplete
 from ragpipe.judging.question import judge_parts, key_of, key_parts
 from ragpipe.reports.console import Console
+from ragpipe.reports.missing import MEND, MISSING
 from ragpipe.stages.plan import Plan, StepPlan
 from ragpipe.stages.resend import ResendStage, Tally, stored_questions
 from ragpipe.store.calls import read_calls
@@ -51,7 +52,10 @@ def resend(finished: Finished, console: Console) -> tuple[int, Path]:
         write_runs(target.root.parent)
     _tell(found, target, console, stored=plan.stored or 0)
     if stage.whole.transient:
-        console.warn("some calls failed for a passing reason: the same command asks for them again")
+        if missing := stage.whole.failed.get(MISSING):
+            console.warn(f"questions without a stored reply were not asked: {MEND}")
+        if stage.whole.transient != missing:
+            console.warn("some calls failed for a passing reason: the same command asks for them again")
         return Incomplete.exit_code, target.root
     return 0, target.root
 

@@ -142,9 +142,16 @@ def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path
 
 def test_stored_names_case_metric_and_step_and_a_live_start_asks_for_the_rest(run: Path, capsys) -> None:
     with in_thread() as server:
-        assert main(words(run, server, "rejudge.mode=stored", model=OTHER)) == 4
+        said_there = "report.formats=[terminal,markdown]"
+        assert main(words(run, server, "rejudge.mode=stored", said_there, model=OTHER)) == 4
         assert server.tries == 0
         made = sibling(run)
+        shown = capsys.readouterr()
+        for said in (shown.out, shown.err, (made / "report.md").read_text()):
+            assert "transport=live (and not rejudge.mode=stored, but replay)" in " ".join(said.split())
+            assert "task=store action=import" in " ".join(said.split())
+            assert "retry_errors" not in said, "nothing that failed is kept, and nobody can be asked"
+            assert "the same command asks for them again" not in said
         reasons = pq.read_table(made / "iteration-1" / "scores.parquet").to_pylist()
         missing = [row for row in reasons if row["metric"] == "chunk_faithfulness"]
         assert [row["status"] for row in missing] == ["error"] * CASES
@@ -183,6 +190,17 @@ def test_resend_sends_the_very_bytes(run: Path, capsys) -> None:
     found = json.loads((made / "resend.json").read_text())
     assert (found["questions"], found["ok"], found["same_body"]) == (len(bodies),) * 3
     assert f"requests with the same bytes as then: {len(bodies)} of {len(bodies)}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
+    with in_thread() as server:
+        extra = ("rejudge.mode=resend", "transport=stored")
+        assert main(words(run, server, *extra, model=OTHER)) == 4
+        assert server.tries == 0
+    said = capsys.readouterr().err
+    assert "questions without a stored reply were not asked: " in said
+    assert "the same command asks for them again" not in said
 
 
 def test_resend_counts_other_answers(run: Path) -> None:

@@ -160,6 +160,18 @@ def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: s
 
 
 @pytest.mark.slow
+def test_missing_replies_that_were_taken_in_are_found_by_the_same_command(place: Place) -> None:
+    """What a run over stored replies says to do about missing ones does help."""
+    place.run()
+    file, other = place.root / "replies.parquet", f"store.path={place.root / 'other'}"
+    place.store("action=export", f"to={file}")
+    words = (other, f"output_dir={place.root / 'out2'}", "transport=stored")
+    assert place.run(*words, expected=4) == 0
+    place.store("action=import", f"from={file}", other)
+    assert place.run(*words) == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value"), [("text", "other"), ("key", "0" * 64), ("cost_usd", 0.0), ("fields", "{}")]
 )

@@ -30,7 +30,8 @@ class StoredTransport:
             )])  # fmt: skip
         return Call(
             question.key, question.payload.id, question.judge, "missing_reply", attempts=0,
-            message=f"no stored reply for {question.asker} (key {question.key[:12]}); transport=live would ask for it",
+            message=f"no stored reply for {question.asker} (key {question.key[:12]}): only a start that may ask "
+            "the judge gets one (transport=live, and not rejudge.mode=stored)",
         )  # fmt: skip
 
     def stop(self, why: RagpipeError) -> None:

@@ -1,0 +1,58 @@
+"""Advice where replies are missing: never one that cannot help without a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from ragpipe.reports.missing import MEND, advice_for, passing
+from ragpipe.reports.sections import problem_tables
+from ragpipe.reports.wrong import told, wrong_section
+from ragpipe.resources import conf_dir
+
+
+def metrics(*errors: dict[str, int]) -> dict[str, Any]:
+    """What metrics.json says of scores that failed for these reasons, with the shipped words of the diagnosis."""
+    shipped = yaml.safe_load((conf_dir() / "scoring" / "default.yaml").read_text(encoding="utf-8"))["diagnosis"]
+    one = {"name": "not_judged", "n": 4, "share_of_cases": 1.0, "says": shipped["not_judged"]["says"],
+           "advice": shipped["not_judged"]["advice"], "examples": [{"sample_id": "q", "method": "m"}]}  # fmt: skip
+    scores = {f"s{place}": {"errors": kinds} for place, kinds in enumerate(errors)}
+    return {"n_cases": 4, "overall": {"scores": scores, "failure_modes": {}}, "diagnosis": [one], "by": {}}
+
+
+def advice(*errors: dict[str, int]) -> list[str]:
+    found = metrics(*errors)
+    return advice_for(found["diagnosis"][0], found)
+
+
+def test_only_what_is_missing() -> None:
+    found = advice({"missing_reply": 4}, {"part_error": 4})
+    assert MEND in found[0]
+    assert not any("retry_errors" in text for text in found)
+    assert "Look at the kinds of errors under coverage." in found, "the other advice stays"
+
+
+def test_something_else_failed_too() -> None:
+    found = advice({"missing_reply": 3}, {"refused": 1})
+    assert [MEND in found[0], "retry_errors=true" in found[1]] == [True, True]
+
+
+def test_nothing_is_missing() -> None:
+    found = metrics({"refused": 4})
+    assert advice_for(found["diagnosis"][0], found) == found["diagnosis"][0]["advice"]
+    assert "retry_errors=true" in found["diagnosis"][0]["advice"][0]
+
+
+def test_terminal_and_pages_say_the_same() -> None:
+    found = metrics({"missing_reply": 4})
+    (table,) = problem_tables(found, {})
+    pages = [" ".join(told(found, 80)), "\n".join(wrong_section(found)), str(table.lines)]
+    for page in pages:
+        assert "retry_errors" not in page.replace("\\", "")
+        assert "action=import" in " ".join(page.split()).replace("\\", "")
+
+
+def test_what_another_start_may_mend() -> None:
+    found = metrics({"missing_reply": 1, "refused": 2}, {"part_error": 3, "rate_limit": 1})
+    assert passing(found) == {"missing_reply", "rate_limit"}
