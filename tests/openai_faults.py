@@ -284,6 +284,7 @@ FAULTS: dict[str, Callable[[Fault, Ask], Answered | Cut | Drip | Hang | None]] =
     "wrapped": _key(lambda v: {"result": v}),
     "two_objects": _content(lambda t: '{"example": true}\n' + t),
     "nul": _key(lambda v: v.update(reason="a\x00b")),
+    "half_escape": _key(lambda v: v.update(reason="ok \ud83d x")),
     "surrogate": _content(lambda t: t[:-1].rstrip() + ', "reason2": "x\ud800y"}' if t.endswith("}") else t + "\ud800"),
     # usage and model
     "no_usage": _usage(None),

@@ -19,12 +19,15 @@ __all__ = ["Unparsable", "read_answer"]
 
 A = TypeVar("A", bound=Answer)
 
+_ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
 _FENCED = re.compile(r"\A```[\w-]*[ \t]*\n(.*?)(?:\n?```)?\Z", re.S)
 _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.S)
 
 
 def read_answer(text: str, answer: type[A]) -> tuple[A, tuple[str, ...]]:
-    """The answer in a reply, and flags: `json_repaired`, `text_form` (a JSON type that came as text), `thinking_removed`.
+    """The answer in a reply, and flags: `json_repaired`, `text_form` (a JSON type that came as text), `thinking_removed`,
+    `characters_replaced` (half a character, written as an escape, which no file could hold).
 
     Raises Unparsable.
     """
@@ -39,10 +42,21 @@ def read_answer(text: str, answer: type[A]) -> tuple[A, tuple[str, ...]]:
     found, how = find_object(text)
     if found is None:
         return _other_form(text, answer), (*flags, "text_form")
+    if _ESCAPED.search(text) and (clean := _whole(found)) != found:
+        found, how = clean, (*how, "characters_replaced")
     try:
         return answer.model_validate(found), (*flags, *how)
     except ValidationError as error:
         raise Unparsable(_told(error, found)) from error
+
+
+def _whole(value: Any) -> Any:
+    """The value with U+FFFD for each lone surrogate in its texts, as where a reply holds one outright."""
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return _HALF.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def _from_text(text: str, answer: type[A]) -> A:

@@ -133,7 +133,7 @@ async def test_tries_never_exceed_one_and_retries(serve, retries, fault):
 # fault -> the score that is read (None: unparsable), or the same as the clean reply ("same")
 REPLIES = [
     ("fenced", "same"), ("unclosed_fence", "same"), ("prose", "same"), ("bom", "same"), ("raw_newlines", "same"),
-    ("extra_keys", "same"), ("nul", "same"), ("surrogate", "same"),
+    ("extra_keys", "same"), ("nul", "same"), ("surrogate", "same"), ("half_escape", "same"),
     ("not_json", "reply holds no JSON object"), ("nan", "NaN is not JSON"), ("wrong_type", "expected a number"),
     ("null_value", "expected a number, found None"), ("out_of_range", "less than or equal to 5"),
     ("missing_keys", "the key `score` is missing"), ("wrapped", "the key `score` is missing"),

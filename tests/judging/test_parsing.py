@@ -27,6 +27,11 @@ READ = [
     ('{"score": 4', 4.0, ("json_repaired",)),
     ("{'score': 4, 'reason': 'x'}", 4.0, ("json_repaired",)),
     ('{"score": 4, "reason": "said "so" himself",}', 4.0, ("json_repaired",)),
+    ('{"score": 4, "reason": "ok \\ud83d x"}', 4.0, ("characters_replaced",)),
+    ('{"score": 4, "reason": "ok \\ud83d\\ude00 x"}', 4.0, ()),
+    ('{"score": 4, "reason": "C:\\\\ud83d"}', 4.0, ()),
+    ('{"score": 4, "reason": "a\\u0000b"}', 4.0, ()),
+    ('{"score": 4, "reason": "ok \\uDC00 x"', 4.0, ("json_repaired", "characters_replaced")),
     ("4.5\nWell put.", 4.5, ("text_form",)),
     ("Score: 4/5", 4.0, ("text_form",)),
     ("```\n4\nWell put.\n```", 4.0, ("text_form",)),
@@ -37,6 +42,7 @@ READ = [
 def test_a_grade_is_read(text, score, flags):
     found, seen = read_answer(text, Grade15)
     assert (found.score, seen) == (score, flags)
+    found.model_dump_json().encode("utf-8")
 
 
 REFUSED = [

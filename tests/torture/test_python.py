@@ -139,7 +139,8 @@ def test_texts_of_every_script_survive(bench: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["nul", "surrogate", *(pytest.param(f, marks=pytest.mark.slow) for f in ("raw_newlines", "bom"))]
+    "fault",
+    ["nul", "surrogate", "half_escape", *(pytest.param(f, marks=pytest.mark.slow) for f in ("raw_newlines", "bom"))],
 )
 def test_odd_characters_in_a_reply_survive_or_are_replaced(bench: Make, fault: str) -> None:
     b = bench(cases=6)
@@ -148,6 +149,8 @@ def test_odd_characters_in_a_reply_survive_or_are_replaced(bench: Make, fault: s
     assert ran.code == 0, ran.text
     assert [row["status"] for row in ran.rows()] == ["ok"] * 6
     assert not any("\x00" in (r["reply"] or "") for r in ran.rows("judge_inputs"))
+    if fault == "half_escape":
+        assert {"characters_replaced"} <= {flag for r in ran.rows("judge_inputs") for flag in r["flags"]}
     assert b.run().requests == []
 
 
