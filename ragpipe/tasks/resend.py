@@ -61,13 +61,16 @@ def resend(finished: Finished, console: Console) -> tuple[int, Path]:
 
 
 def _plan(finished: Finished, run: str) -> Plan:
-    """The questions, and how many of them have a reply in the call store."""
+    """The different questions, and how many of them the call store answers: each of the others is one call. A failure of
+    this run is an answer, too, unless `retry_errors` asks again."""
+    retry = finished.config.retry_errors
     judge = judge_parts(finished.config.judge.identity_of_judge())
     questions = stored = characters = 0
     cases: set[tuple[str, str]] = set()
     for block in stored_questions(finished.judge_inputs()):
         keys = [key_of(key_parts(one.payload, judge, one.row["iteration"], 1)) for one in block]
-        stored += len(read_calls(store_path(finished.config), keys, run_id=run))
+        found = read_calls(store_path(finished.config), keys, run_id=run).values()
+        stored += sum(call.status == "ok" or not retry for call in found)
         questions += len(block)
         characters += sum(len(message["content"]) for one in block for message in one.payload.messages)
         cases |= {(one.row["sample_id"], one.row["method"]) for one in block}

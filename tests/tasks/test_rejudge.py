@@ -14,6 +14,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.stages.resend import RESENT
+from tests.openai_faults import Fault
 from tests.openai_server import OpenAIServer, in_thread
 from tests.tasks.rejudged import CASES, CHUNKS, content, travelled
 
@@ -201,6 +202,32 @@ def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
     said = capsys.readouterr().err
     assert "questions without a stored reply were not asked: " in said
     assert "the same command asks for them again" not in said
+
+
+def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys) -> None:
+    """Every case stands twice; of what is stored only replies are not asked, with retry_errors no failure either."""
+    path = run / "iteration-1" / "judge_inputs.parquet"
+    table = pq.read_table(path)
+    twins = [f"{name}-twin" for name in table["sample_id"].to_pylist()]
+    place = table.schema.get_field_index("sample_id")
+    twice = table.set_column(place, table.schema.field(place), pa.array(twins))
+    pq.write_table(pa.concat_tables([table, twice]), path)
+    with in_thread() as server:
+        server.faults = [Fault.read(f"content_filter_400:match=Passage 0 of case {n} says") for n in (1, 3)]
+        planned, sent = [], []
+        for extra in ((), (), ("retry_errors=true",)):
+            before, _ = len(server.log), capsys.readouterr()
+            assert main(words(run, server, "rejudge.mode=resend", *extra, model=OTHER)) == 0
+            said = re.search(r"up to ([\d,]+) new calls", capsys.readouterr().out)
+            assert said
+            planned.append(int(said[1]))
+            sent.append(len({line["body"] for line in server.log[before:]}))
+    made = pq.read_table(sibling(run) / "resend.parquet").to_pylist()
+    refused = sum(row["status_new"] == "refused" for row in made)
+    bodies = len({row["wire_hash"] for row in inputs(run)})
+    assert refused > 0
+    assert sent == [bodies, 0, refused]
+    assert planned == sent
 
 
 def test_resend_counts_other_answers(run: Path) -> None:
