@@ -20,6 +20,7 @@ class AttributionHit(Computed):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
+    measures_retrieval: ClassVar[bool] = True
 
     unit: Unit = "document"
     require_snippet: bool = False
@@ -38,6 +39,6 @@ class AttributionHit(Computed):
     def _one(self, case: Case) -> Score:
         gold = gold_of(case.sample, self.unit, require_snippet=self.require_snippet)
         cited = cited_chunks(case)
-        matching = [chunk.id for chunk in cited if gold is not None and gold.matched(chunk)]
-        details = {"cited": [chunk.id for chunk in cited], "matching": matching, "gold": gold.names() if gold else []}
+        matching = list(dict.fromkeys(chunk.id for chunk in cited if gold is not None and gold.matched(chunk)))
+        details = {"cited": list(dict.fromkeys(chunk.id for chunk in cited)), "matching": matching, "gold": gold.names() if gold else []}
         return Score(float(bool(matching)), details=details)

@@ -48,13 +48,16 @@ class Metric(BaseModel):
     """Base of every metric.
 
     Class attributes: `needs` are the case fields without which the metric is skipped (empty contexts count as absent
-    only where they are listed); `folder` is the prompt folder, by default the module's name; `borrowed` names the folder
-    of each step whose prompt is another metric's, so that the same question is asked once for both; `version` is raised
-    whenever the same replies would give another value. Field `name` is the key under `metrics:`.
+    only where they are listed); `measures_retrieval` says that its score is about what was retrieved, so that a system
+    that retrieves nothing by design has none (as in every metric that needs contexts); `folder` is the prompt folder, by
+    default the module's name; `borrowed` names the folder of each step whose prompt is another metric's, so that the same
+    question is asked once for both; `version` is raised whenever the same replies would give another value. Field `name`
+    is the key under `metrics:`.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
     needs: ClassVar[frozenset[Need]] = frozenset()
+    measures_retrieval: ClassVar[bool] = False
     folder: ClassVar[str] = ""
     borrowed: ClassVar[Mapping[str, str]] = {}
     version: ClassVar[int] = 1

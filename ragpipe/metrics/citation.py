@@ -9,10 +9,10 @@ from pydantic import Field, field_validator
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
-from ragpipe.metrics.shared.batches import verdicts_for
+from ragpipe.metrics.shared.batches import verdicts_in_batches
 from ragpipe.metrics.shared.citing import Cited, citations_of
 from ragpipe.metrics.shared.flags import answer_flags
-from ragpipe.metrics.shared.judged import Judged, both, together
+from ragpipe.metrics.shared.judged import Judged, both
 from ragpipe.metrics.shared.quotes import normalise, occurs
 from ragpipe.metrics.shared.refusing import reading_of
 from ragpipe.patterns.files import pattern_hashes
@@ -26,6 +26,7 @@ Part = Literal["valid", "accuracy", "coverage"]
 PARTS: tuple[Part, ...] = ("valid", "accuracy", "coverage")
 MINIMUM = 0.8
 Item = dict[str, Any]
+Place = tuple[str, int]
 
 
 class Citing(Judged):
@@ -35,14 +36,14 @@ class Citing(Judged):
     coverage: Prompt
     batch: int = Field(default=20, ge=1)
 
-    def pairs(self, cited: Sequence[Cited]) -> dict[tuple[str, str], tuple[Chunk, str]]:
+    def pairs(self, cited: Sequence[Cited]) -> dict[tuple[Place, str], tuple[Chunk, str]]:
         """The different (cited passage, chunk) pairs of the valid citations."""
-        return {(one.chunk.id, one.text): (one.chunk, one.text) for one in cited if one.chunk is not None}
+        return {(_place(one.chunk), one.text): (one.chunk, one.text) for one in cited if one.chunk is not None}
 
     def support_values(self, case: Case, pairs: Sequence[tuple[Chunk, str]], again: bool = False) -> dict[str, Any]:
-        chunks = list({chunk.id: chunk for chunk, _ in pairs}.values())
-        numbers = {chunk.id: number for number, chunk in enumerate(chunks, 1)}
-        citations = [{"text": text, "source": numbers[chunk.id]} for chunk, text in pairs]
+        chunks = list({_place(chunk): chunk for chunk, _ in pairs}.values())
+        numbers = {_place(chunk): number for number, chunk in enumerate(chunks, 1)}
+        citations = [{"text": text, "source": numbers[_place(chunk)]} for chunk, text in pairs]
         return self.shown(self.support, case, {"again": True} if again else {}, sources=chunks, citations=citations)
 
     def coverage_values(self, case: Case, cited: Sequence[Cited]) -> dict[str, Any]:
@@ -51,16 +52,14 @@ class Citing(Judged):
 
     async def verdicts(
         self, case: Case, judge: Judge, cited: Sequence[Cited]
-    ) -> dict[tuple[str, str], CitationVerdict]:
+    ) -> dict[tuple[Place, str], CitationVerdict]:
         """A verdict for each pair of chunk and cited passage, asked for in batches."""
 
         async def ask(part: list[tuple[Chunk, str]], again: bool) -> list[CitationVerdict]:
             return (await judge(self.support, CitationVerdicts, **self.support_values(case, part, again))).verdicts
 
         pairs = self.pairs(cited)
-        items = list(pairs.values())
-        batches = [items[i : i + self.batch] for i in range(0, len(items), self.batch)]
-        found = [v for some in await together(*(verdicts_for(part, ask) for part in batches)) for v in some]
+        found = await verdicts_in_batches(list(pairs.values()), self.batch, ask)
         return dict(zip(pairs, found, strict=True))
 
     async def claims(self, case: Case, judge: Judge, cited: Sequence[Cited]) -> list[CitedClaim]:
@@ -89,6 +88,7 @@ class Citation(Citing):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    measures_retrieval: ClassVar[bool] = True
 
     weights: dict[Part, float] = Field(default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3})
     min_coverage: float = Field(default=MINIMUM, ge=0, le=1)
@@ -192,11 +192,16 @@ class Citation(Citing):
         )
 
 
-def _row(one: Cited, verdicts: Mapping[tuple[str, str], CitationVerdict]) -> Item:
+def _place(chunk: Chunk) -> Place:
+    """What tells the chunks of a case apart; an id alone may come twice."""
+    return chunk.id, chunk.rank
+
+
+def _row(one: Cited, verdicts: Mapping[tuple[Place, str], CitationVerdict]) -> Item:
     row: Item = {"citation": one.label, "chunk": one.named, "text": one.text, "valid": one.chunk is not None}
     if one.chunk is None:
         return {**row, "accurate": False, "reason": "no retrieved chunk has this id"}
-    verdict = verdicts[one.chunk.id, one.text]
+    verdict = verdicts[_place(one.chunk), one.text]
     row |= {"accurate": verdict.accurate, "evidence": verdict.evidence, "reason": verdict.reason}
     if verdict.accurate:
         row["evidence_found"] = occurs(verdict.evidence, [normalise(one.chunk.text)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask
@@ -26,6 +26,7 @@ class ContextPrecision(Usefulness):
     precision.
     """
 
+    measures_retrieval: ClassVar[bool] = True
     method: Literal["mean", "ranked"] = "mean"
 
     def scores(self) -> tuple[ScoreSpec, ...]:

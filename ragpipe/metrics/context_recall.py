@@ -26,6 +26,7 @@ class ContextRecall(ClaimCheck):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    measures_retrieval: ClassVar[bool] = True
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, 0, TOP),)

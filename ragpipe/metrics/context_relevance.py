@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask
@@ -27,6 +27,7 @@ class ContextRelevance(Judged):
     finding. Needs no reference.
     """
 
+    measures_retrieval: ClassVar[bool] = True
     grade: Prompt
 
     def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:

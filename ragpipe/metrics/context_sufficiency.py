@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask
@@ -26,6 +26,7 @@ class ContextSufficiency(Judged):
     0, `no_context_retrieved`, without a call. Needs no reference. Source: Sufficient Context (Joren et al., arXiv 2411.06037).
     """
 
+    measures_retrieval: ClassVar[bool] = True
     judge: Prompt
 
     def values(self, case: Case) -> dict[str, Any]:

@@ -20,6 +20,7 @@ class ExpectedCitationRecall(Computed):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"citations"})
+    measures_retrieval: ClassVar[bool] = True
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name),)

@@ -22,6 +22,7 @@ class MustQuote(Computed):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    measures_retrieval: ClassVar[bool] = True
 
     quote_words: int = Field(default=6, ge=2)
 

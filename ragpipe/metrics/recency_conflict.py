@@ -31,6 +31,7 @@ class RecencyConflict(Judged):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
+    measures_retrieval: ClassVar[bool] = True
 
     acknowledge: Prompt
     require_snippet: bool = False

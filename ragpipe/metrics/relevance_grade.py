@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ class RelevanceGrade(Judged):
     no reference. Source: UMBRELA (arXiv 2406.06519).
     """
 
+    measures_retrieval: ClassVar[bool] = True
     grade: Prompt
     batch: int = Field(default=10, ge=1)
     relevant_from: int = Field(default=2, ge=1, le=TOP)

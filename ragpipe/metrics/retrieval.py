@@ -35,6 +35,7 @@ class Retrieval(Computed):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
+    measures_retrieval: ClassVar[bool] = True
 
     k: list[int] = Field(default=[1, 3, 5, 10])
     unit: Unit = "document"

@@ -19,6 +19,7 @@ class ScopeMiss(Computed):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
+    measures_retrieval: ClassVar[bool] = True
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, higher_is_better=False, binary=True),)

@@ -104,6 +104,8 @@ class Output(_Noun):
     """What one method (RAG variant) gave for one sample. `timings` are milliseconds by stage, `usage` token counts.
 
     `recorded` holds what people or other judges said of it, by name: see `schema/recorded.py`.
+    `retrieves` is false where the method retrieves nothing by design (closed book): what measures retrieval or contexts is
+    then skipped, while an empty list of chunks from a method that does retrieve is a finding.
     """
 
     sample_id: str = Field(min_length=1)
@@ -117,6 +119,7 @@ class Output(_Noun):
     timings: dict[str, float] = Field(default_factory=dict)
     usage: dict[str, float] = Field(default_factory=dict)
     error: str | None = None
+    retrieves: bool = True
     recorded: dict[str, Recorded] = Field(default_factory=dict)
 
 

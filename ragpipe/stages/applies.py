@@ -10,4 +10,6 @@ def why_skipped(metric: Metric, case: Case, *, embedder: bool) -> str | None:
     """Why the metric is skipped for this case, None when it applies. `embedder`: whether the run has one."""
     if case.output.error:
         return "system_error"
+    if not case.output.retrieves and (metric.measures_retrieval or "contexts" in metric.needed):
+        return "retrieves_nothing"  # before the metric's own reasons: they would read as if something were amiss
     return metric.absent(case) or (None if embedder or not metric.needs_embedder else "no_embedder")
