@@ -21,6 +21,7 @@ from ragpipe.tasks.evaluation import Evaluation
 from ragpipe.tasks.finished import Finished, open_finished
 from ragpipe.tasks.identity import differences, run_id
 from ragpipe.tasks.inputs import RunInputs
+from ragpipe.tasks.prices import changed_price
 from ragpipe.validation import Origins
 
 DIFFERENT = 3
@@ -111,7 +112,8 @@ def _inputs(finished: Finished, seal: Mapping[str, Any]) -> Iterator[Finding]:
             if not (folder.root / name).is_file():
                 yield Finding(name, "missing")
             elif seal_file(folder.root / name) != digest:
-                yield Finding(name, "its bytes are not what they were")
+                price = changed_price(finished) if name == "config.yaml" else None
+                yield Finding(name, "its bytes are not what they were" + (f": {price}" if price else ""))
     for name, sealed in seal["tables"].items():
         path = folder.root / name
         if not path.is_file():

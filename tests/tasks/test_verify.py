@@ -142,7 +142,12 @@ FLIPS = {
     "a label": (cell("samples.parquet", "relevant_chunks", 2, lambda ids: [flipped(ids[0])]), "samples.parquet: relevant_chunks changed in row 2 (q2"),
     "a category": (cell("samples.parquet", "category", 5, flipped), "samples.parquet: category changed in row 5 (q5"),
     "the price of a call": (cell("iteration-1/judge_inputs.parquet", "cost_usd", 1, lambda usd: usd * 2), "iteration-1/judge_inputs.parquet: cost_usd changed in row 1 (q0"),
-    "the price of the model": (text("config.yaml", "input: 1.0", "input: 1.5"), "config.yaml: its bytes"),
+    "the price of the model": (text("config.yaml", "input: 1.0", "input: 1.5"), "config.yaml: its bytes are not what they were: judge.prices.input: 1 -> 1.5, by what the replies cost"),
+    "the other price of the model": (text("config.yaml", "output: 2.0", "output: 0.5"), "config.yaml: its bytes are not what they were: judge.prices.output: 2 -> 0.5, by what the replies cost"),
+    "both prices of the model": (text("config.yaml", "input: 1.0\n    output: 2.0", "input: 3.0\n    output: 5.0"), "config.yaml: its bytes are not what they were: judge.prices: not what the replies were paid by"),
+    "the prices": (text("config.yaml", "  prices:\n    input: 1.0\n    output: 2.0\n    cached_input: null", "  prices: null"), "config.yaml: its bytes are not what they were: judge.prices: set -> null"),
+    "a setting that no figure rests on": (text("config.yaml", "concurrency: 8", "concurrency: 9"), "config.yaml: its bytes are not what they were"),
+    "a threshold": (text("config.yaml", "faithfulness: 0.85", "faithfulness: 0.95"), "scoring.thresholds.faithfulness: 0.85 -> 0.95"),
     "a weight in the configuration": (text("config.yaml", "faithfulness: 0.2", "faithfulness: 0.3"), "scoring.weights.faithfulness: 0.2 -> 0.3"),
     "a prompt": (text("prompts/faithfulness/verify.v1.jinja", "Task: decide", "Task: decidf"), "metrics.faithfulness.prompts.verify"),
     "a comment in a prompt": (text("prompts/faithfulness/verify.v1.jinja", "{# Faithfulness", "{# faithfulness"), "prompts/faithfulness/verify.v1.jinja: its bytes"),
@@ -156,7 +161,16 @@ FLIPS = {
 }  # fmt: skip
 
 
-ALIKE = {"a reply of iteration 2", "a category", "a record", "a sum"}
+ALIKE = {
+    "the other price of the model",
+    "both prices of the model",
+    "the prices",
+    "a threshold",
+    "a reply of iteration 2",
+    "a category",
+    "a record",
+    "a sum",
+}
 """Of each of these another one of the same kind is tried with every start of the tests."""
 
 
@@ -170,6 +184,7 @@ def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.Ca
     first = next(line for line in said.splitlines() if line.startswith("differs"))
     assert code == 3
     assert named in first, said
+    assert "judge.prices" in named or "judge.prices" not in first
 
 
 @pytest.mark.parametrize("file", ["outputs.parquet", "iteration-1/judge_inputs.parquet", "iteration-1/scores.parquet"])
