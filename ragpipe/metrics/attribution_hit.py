@@ -40,5 +40,9 @@ class AttributionHit(Computed):
         gold = gold_of(case.sample, self.unit, require_snippet=self.require_snippet)
         cited = cited_chunks(case)
         matching = list(dict.fromkeys(chunk.id for chunk in cited if gold is not None and gold.matched(chunk)))
-        details = {"cited": list(dict.fromkeys(chunk.id for chunk in cited)), "matching": matching, "gold": gold.names() if gold else []}
+        details = {
+            "cited": list(dict.fromkeys(chunk.id for chunk in cited)),
+            "matching": matching,
+            "gold": gold.names() if gold else [],
+        }
         return Score(float(bool(matching)), details=details)

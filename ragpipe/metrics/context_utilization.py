@@ -14,7 +14,6 @@ from ragpipe.metrics.shared.flags import answer_flags
 from ragpipe.metrics.shared.quotes import normalise, occurs
 from ragpipe.metrics.shared.usefulness import Usefulness
 from ragpipe.prompts import Prompt
-from ragpipe.schema.answers import ChunkGrade
 from ragpipe.schema.behaviour import SourceUse, SourceUses
 from ragpipe.schema.sample import Case, Chunk
 from ragpipe.schema.score import Score
@@ -53,10 +52,11 @@ class ContextUtilization(Usefulness):
 
         grades = await self.grades(case, judge)
         useful = [chunk for chunk, grade in zip(case.contexts, grades, strict=True) if grade.relevant]
-        found = dict(
-            zip((chunk.id for chunk in useful), await verdicts_in_batches(useful, self.batch, ask), strict=True)
-        )
-        rows = [_row(chunk, grade, found, case) for chunk, grade in zip(case.contexts, grades, strict=True)]
+        said = iter(await verdicts_in_batches(useful, self.batch, ask))  # by position: an id may come twice
+        rows = [
+            _row(chunk, next(said) if grade.relevant else None, case)
+            for chunk, grade in zip(case.contexts, grades, strict=True)
+        ]
         used = sum(row["used"] for row in rows)
         flags = answer_flags(case.answer)
         flags += ["evidence_not_found"] if any(row.get("evidence_found") is False for row in rows) else []
@@ -66,9 +66,9 @@ class ContextUtilization(Usefulness):
         return Score(used / len(useful), reason=f"{used} of {len(useful)} useful chunks are used", details=details)
 
 
-def _row(chunk: Chunk, grade: ChunkGrade, found: Mapping[str, SourceUse], case: Case) -> dict[str, Any]:
-    row: dict[str, Any] = {"chunk": chunk.id, "rank": chunk.rank, "useful": grade.relevant, "used": False}
-    said = found.get(chunk.id) if grade.relevant else None
+def _row(chunk: Chunk, said: SourceUse | None, case: Case) -> dict[str, Any]:
+    """`said` is None for a chunk that is not useful: nobody asks how the answer uses it."""
+    row: dict[str, Any] = {"chunk": chunk.id, "rank": chunk.rank, "useful": said is not None, "used": False}
     if said is not None:
         row |= {"used": said.use != "not_used", "use": said.use, "evidence": said.evidence, "reason": said.reason}
         if said.use != "not_used":
