@@ -186,14 +186,15 @@ class PromptLibrary:
         blocks, variables, includes = [], set[str](), dict[str, str]()
         for role, source in zip(parts[1::2], parts[2::2], strict=True):
             try:
-                used = self._used(path, source, includes)
-                template = self._env.from_string(source)
+                tree = self._env.parse(source)
+                deep, used = _loop_depth(tree) > LOOPS_DEEP, self._used(path, tree, includes)
+                template = self._env.from_string(tree)  # last: compiling folds constants in the tree
             except jinja2.TemplateSyntaxError as error:
                 line = offset + body[: body.index(source)].count("\n") + error.lineno
                 raise _bad(path, line, str(error.message), "a valid Jinja template") from error
             blocks.append((role, template if used else template.render().strip()))
             variables |= used
-            if _loop_depth(self._env.parse(source)) > LOOPS_DEEP:
+            if deep:
                 raise _bad(path, 1, f"loops nested more than {LOOPS_DEEP} deep", "a template that ends in time")
         if undeclared := variables - set(roles) - set(optional):
             expected = "every variable under roles: or optional:"
@@ -206,9 +207,8 @@ class PromptLibrary:
         known = frozenset(variables | set(optional))
         return Prompt(name, version, path, raw, digest, roles, optional, tuple(blocks), known, includes)
 
-    def _used(self, path: Path, source: str, includes: dict[str, str]) -> set[str]:
-        """The variables that a template text shows, itself or through what it includes, which is added to `includes`."""
-        tree = self._env.parse(source)
+    def _used(self, path: Path, tree: jinja2.nodes.Template, includes: dict[str, str]) -> set[str]:
+        """The variables that a template shows, itself or through what it includes, whose text is added to `includes`."""
         found = set(jinja2.meta.find_undeclared_variables(tree))
         for name in jinja2.meta.find_referenced_templates(tree):
             if name is None:
@@ -217,7 +217,7 @@ class PromptLibrary:
                 )
             if name not in includes:
                 includes[name] = self._source(path, name)
-                found |= self._used(path, includes[name], includes)
+                found |= self._used(path, self._env.parse(includes[name]), includes)
         return found
 
     def _source(self, path: Path, include: str) -> str:
