@@ -5,8 +5,10 @@ Nothing here returns the value itself: what is found is described, never repeate
 
 from __future__ import annotations
 
+import math
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,6 +51,28 @@ def secrets_of_environment(environ: Mapping[str, str] | None = None) -> dict[str
         and re.search(r"\d", value)
         and not re.search(r"[/\\\s]", value)
     }
+
+
+def looks_random(value: str) -> bool:
+    """Whether a value can only be a key or a password, so that it may be struck out of answers and replies.
+
+    Words that stand in for a key (`none`, `not-needed`, `production`) stand in honest texts too. A value is taken for
+    random when it has the form of some provider's keys, or no white space and either 12 characters or more with a digit
+    among them, or a stretch of 20 letters or more that are as mixed as drawn ones (3.5 bits a letter).
+    """
+    value = value.strip()
+    if looks_secret(value):
+        return True
+    if re.search(r"\s", value):
+        return False
+    if len(value) >= 12 and re.search(r"\d", value):
+        return True
+    return any(len(part) >= 20 and _bits_a_letter(part) >= 3.5 for part in re.split(r"[^A-Za-z]", value))
+
+
+def _bits_a_letter(text: str) -> float:
+    """The entropy of a text's letters, in bits."""
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
 
 
 def looks_secret(text: str, known: Mapping[str, str] | None = None) -> str | None:

@@ -52,7 +52,10 @@ def hide_secrets(value: Any) -> Any:
 
 
 class Scrubber:
-    """Strikes the given secrets out of a text, also in their percent-encoded form."""
+    """Strikes the given secrets out of a text, also in their percent-encoded form.
+
+    Where the text is an answer or a reply, give only what `ragpipe.credentials.looks_random`.
+    """
 
     def __init__(self, secrets: Iterable[str | None]):
         found = {s.strip() for s in secrets if s and len(s.strip()) >= _SHORTEST}

@@ -8,6 +8,7 @@ import traceback
 import pytest
 from asking import SENTINEL, VARIABLE, ask, question, settings
 
+from ragpipe.credentials import looks_random
 from ragpipe.errors import ProviderUnusable
 
 FAULTS = [
@@ -53,7 +54,26 @@ async def test_not_in_a_reply_that_repeats_it(serve, client):
     server = serve(script=[{"match": ".", "reply": f'{{"score": 4, "reason": "your key is {SENTINEL}"}}'}])
     (call,) = await ask(settings(server.url, client=client))
     assert call.text == '{"score": 4, "reason": "your key is ***"}'
+    assert "replaced by ***" in call.message
     assert server.log[0]["auth"] != ""
+
+
+@pytest.mark.parametrize("word", ["anything", "not-needed", "placeholder", "some-local-key"])
+async def test_a_word_that_stands_for_a_key_stays_in_a_reply(serve, monkeypatch, word):
+    monkeypatch.setenv(VARIABLE, word)
+    text = f'{{"score": 4, "reason": "it does not say {word} wrong"}}'
+    (call,) = await ask(settings(serve(script=[{"match": ".", "reply": text}]).url))
+    assert (call.text, call.message) == (text, None)
+
+
+@pytest.mark.parametrize(("value", "random"), [
+    ("none", False), ("anything", False), ("not-needed", False), ("production", False), ("wikipedia", False),
+    ("a-test-key-of-no-worth", False), ("internationalization", False), ("the 12 best answers", False), ("v1", False),
+    ("sentinel-key-0123456789abcdef-SECRET", True), ("550e8400-e29b-41d4-a716-446655440000", True),
+    ("sk-abcdefghijklmnop", True), ("wJalrXUtnFEMIxKMDENGbPxRfiCYEXAMPLEKEY", True),
+])  # fmt: skip
+def test_what_counts_as_random(value, random):
+    assert looks_random(value) is random
 
 
 @pytest.mark.parametrize("client", ["direct", "litellm"])

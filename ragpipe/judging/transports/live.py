@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from ragpipe.credentials import looks_random
 from ragpipe.errors import FATAL, Incomplete, ProviderUnusable, RagpipeError
 from ragpipe.judging.clients.base import Client, Content, Fault, Prepared
 from ragpipe.judging.clients.choose import make_client
@@ -25,6 +26,8 @@ from ragpipe.judging.retry import RETRYABLE, Retrying
 from ragpipe.judging.secrecy import Scrubber, provider_secrets
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.call import Call
+
+_STRUCK = "the reply held the key, which was replaced by ***"
 
 
 @dataclass(slots=True)
@@ -68,7 +71,10 @@ class LiveTransport:
         self._retrying = Retrying(settings.retries, sleep=self._sleep)
         self._prices = prices
         self._key = settings.api_key()
-        self._scrub = Scrubber([self._key, *provider_secrets(settings.provider)])
+        secrets = [s for s in (self._key, *provider_secrets(settings.provider)) if s]
+        self._scrub = Scrubber(secrets)
+        # `none`, `anything`: where no key is wanted, a word stands for it, and honest replies hold words
+        self._scrub_reply = Scrubber(s for s in secrets if looks_random(s))
         self._client: Client | None = None
         self._alone = asyncio.Lock()
         self._settled: set[str] = set()  # the answer forms (json, text) of which a first call has come back
@@ -203,11 +209,13 @@ class LiveTransport:
         self, question: Question, shape: Shape, tally: _Tally, status: str, content: Content, message: str | None
     ) -> Call:
         usd, reason = self._price(tally)
+        text = None if content.text is None else self._scrub_reply(content.text)
+        message = None if message is None else self._scrub(message)
+        if text != content.text:
+            message = "; ".join(filter(None, (message, _STRUCK)))
         return Call(
-            key=question.key, payload_id=question.payload.id, judge=question.judge, status=status,
-            text=None if content.text is None else self._scrub(content.text),
-            message=None if message is None else self._scrub(message),
-            model=None if content.model is None else self._scrub(content.model), finish_reason=content.finish_reason,
+            key=question.key, payload_id=question.payload.id, judge=question.judge, status=status, text=text,
+            message=message, model=None if content.model is None else self._scrub_reply(content.model), finish_reason=content.finish_reason,
             tokens_in=tally.tokens(0), tokens_out=tally.tokens(1), tokens_cached=tally.tokens(2),
             cost_usd=usd, cost_reason=reason, latency_ms=tally.latency_ms, attempts=tally.attempts,
             output_mode=shape.mode, sent=dict(self._ladder.sent(shape)), wire_hash=tally.wire_hash,
