@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
+from ragpipe.errors import JudgeError
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.flags import answer_flags, one_line
@@ -65,7 +66,11 @@ class AnswerClass(Judged):
         return self.shown(self.classify, case, **said)
 
     def asks(self, case: Case) -> Iterable[Ask]:
-        if self.admission(case) is None:
+        try:
+            phrase = self.admission(case)
+        except JudgeError:  # too long for a pattern: `measure` says so, and asks nobody
+            return
+        if phrase is None:
             yield Ask(self.classify, Class, self.values(case))
 
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:

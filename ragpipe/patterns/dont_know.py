@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 
 from pydantic import Field
 
-from ragpipe.errors import JudgeError
 from ragpipe.patterns.files import read_patterns
-from ragpipe.patterns.limited import MAX_TEXT
+from ragpipe.patterns.limited import check_length
 from ragpipe.patterns.sentences import sentences
 from ragpipe.schema.settings import Settings
 
 _WORD = re.compile(r"[^\W_]+(?:['/][^\W_]+)*")
+_FOLLOWING = re.compile(r"\s+([^\W_]+)")
 _TURN = re.compile(r"[,;:]?\s+(?:but|however|although|though|yet|nevertheless)\b,?\s*|;\s+", re.I)
 
 
@@ -54,8 +55,7 @@ def admits(answer: str, given: DontKnowPhrases, *, literal: bool = False) -> str
     anywhere, also inside a word, or one of `short` in an answer of less than `short_below` characters. Raises JudgeError
     (`too_long`) for a text that no pattern is run on.
     """
-    if len(answer) > MAX_TEXT:
-        raise JudgeError("too_long", f"{len(answer):,} characters; patterns read at most {MAX_TEXT:,}")
+    check_length(answer)
     text = _plain(answer)
     if literal:
         short = given.short if len(text) < given.short_below else []
@@ -87,9 +87,11 @@ def _phrase_in(clause: str, given: DontKnowPhrases) -> str | None:
     """The first phrase that admits in this clause."""
     for phrase in given.phrases:
         for found in _compiled(_plain(phrase)).finditer(clause):
-            before, after = _WORD.findall(clause[: found.start()]), clause[found.end() :]
-            following = re.match(r"\s+([^\W_]+)", after)
-            if len(before) <= given.words_before and (following is None or following[1] in given.followed_by):
+            before = islice(_WORD.finditer(clause, 0, found.start()), given.words_before + 1)
+            if sum(1 for _ in before) > given.words_before:
+                break  # still more words stand before the next one
+            following = _FOLLOWING.match(clause, found.end())
+            if following is None or following[1] in given.followed_by:
                 return phrase
     return None
 

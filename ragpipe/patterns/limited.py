@@ -17,21 +17,29 @@ MAX_PATTERN = 2_000
 MAX_TEXT = 200_000
 
 
+def check_length(text: str) -> None:
+    """Raises JudgeError (`too_long`) for a text that no pattern is run on."""
+    if len(text) > MAX_TEXT:
+        raise JudgeError("too_long", f"{len(text):,} characters; patterns read at most {MAX_TEXT:,}")
+
+
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> Any:
-    """The pattern, without regard to case. Raises ValueError for one that is wrong or longer than `MAX_PATTERN`."""
+def compiled(pattern: str, match_case: bool = False) -> Any:
+    """The pattern, without regard to case unless `match_case`. Raises ValueError for one that is wrong or longer than
+    `MAX_PATTERN`."""
     import regex  # type: ignore[import-untyped, unused-ignore]
 
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"a pattern of at most {MAX_PATTERN:,} characters, found {len(pattern):,}")
     try:
-        return regex.compile(pattern, regex.IGNORECASE)
+        return regex.compile(pattern, 0 if match_case else regex.IGNORECASE)
     except regex.error as error:
         raise ValueError(f"a regular expression; {pattern!r}: {error}") from None
 
 
 class Search:
-    """Searches for one case: `search(pattern, text, name)` gives the first match or None.
+    """Searches for one case: `search(pattern, text, name)` gives the first match or None, without regard to case unless
+    `match_case`.
 
     Raises JudgeError naming the pattern: `slow_pattern` after `TIME_LIMIT_S` for one search or `CASE_LIMIT_S` for all searches
     of the case together, `too_long` for a text over `MAX_TEXT` characters. The lock of the interpreter is let go while a
@@ -41,12 +49,11 @@ class Search:
     def __init__(self) -> None:
         self._spent = 0.0
 
-    def __call__(self, pattern: str, text: str, name: str) -> Any:
-        if len(text) > MAX_TEXT:
-            raise JudgeError("too_long", f"{len(text):,} characters; patterns read at most {MAX_TEXT:,}")
+    def __call__(self, pattern: str, text: str, name: str, *, match_case: bool = False) -> Any:
+        check_length(text)
         start = time.monotonic()
         try:
-            found = compiled(pattern).search(text, timeout=TIME_LIMIT_S, concurrent=True)
+            found = compiled(pattern, match_case).search(text, timeout=TIME_LIMIT_S, concurrent=True)
         except TimeoutError:
             why = f"the pattern {name} took longer than {TIME_LIMIT_S:g} s on {len(text):,} characters: make it simpler"
             raise JudgeError("slow_pattern", why) from None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from ragpipe.patterns.files import read_patterns
-from ragpipe.patterns.limited import Search, compiled
+from ragpipe.patterns.limited import Search, check_length, compiled
 from ragpipe.patterns.sentences import sentences
 from ragpipe.schema.settings import Settings
 
@@ -48,8 +48,10 @@ def named_policy(given: Policy | str) -> Policy:
 def violations(text: str, policies: list[Policy]) -> Iterator[dict[str, Any]]:
     """Every pattern that hits, in the order of the policies, with the sentence it hits as evidence.
 
-    Raises JudgeError naming the policy and pattern that took too long.
+    Raises JudgeError naming the policy and pattern that took too long (`slow_pattern`), and for a text that no pattern is
+    run on (`too_long`).
     """
+    check_length(text)
     pieces, search = sentences(text), Search()
     for policy in policies:
         for pattern in policy.patterns:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ragpipe.patterns.files import read_patterns
-from ragpipe.patterns.limited import Search, compiled
+from ragpipe.patterns.limited import Search, check_length, compiled
 from ragpipe.patterns.sentences import sentences
 from ragpipe.schema.settings import Settings
 
@@ -24,10 +24,11 @@ Kind = Literal["declines", "training_cutoff", "aside", "content"]
 _PIECE = re.compile(r"\{([a-z_]+)\}")
 _QUOTED = re.compile(r"“[^“”]{0,400}”|\"[^\"\n]{0,400}\"")
 _MARK = re.compile(r"\[[^\[\]\n]{1,20}\]|【[^】]{1,40}】")
-_CUT = re.compile(
-    r";\s+|\s*[—–]\s+|:\s+(?=\S)"
-    r"|,\s+(?:but|although|though|yet|however)\b,?\s*"
-    r"|\s+but\s+(?=(?:i|it|its|the|they|this|that|these|we|he|she|you|in|here|there|according|based)\b)",
+_BLANKS = re.compile(r"[^\S\n]+")
+_CUT = re.compile(  # for text with single blanks: `\s*` before a sign takes a second for 5,000 of them
+    r"; | ?[—–] |: (?=\S)"
+    r"|, (?:but|although|though|yet|however)\b,? ?"
+    r"| but (?=(?:i|it|its|the|they|this|that|these|we|he|she|you|in|here|there|according|based)\b)",
     re.I,
 )
 _OPENING = re.compile(
@@ -70,11 +71,26 @@ class RefusalPatterns(Settings):
 
         return {**{name: fill(value) for name, value in given.items()}, "pieces": {}}
 
-    @field_validator("leads", "declines", "answers", "training_cutoff", "asides")
+    @field_validator("declines", "answers", "training_cutoff", "asides")
     @classmethod
     def _readable(cls, given: list[str]) -> list[str]:
         for pattern in given:
             compiled(pattern)
+        return given
+
+    @field_validator("leads", "opens")
+    @classmethod
+    def _readable_in_front(cls, given: list[str] | str) -> list[str] | str:
+        for pattern in [given] if isinstance(given, str) else given:
+            compiled(pattern)
+            compiled(_in_front(pattern))
+        return given
+
+    @field_validator("reasons")
+    @classmethod
+    def _readable_reasons(cls, given: dict[str, list[str]]) -> dict[str, list[str]]:
+        for patterns in given.values():
+            cls._readable(patterns)
         return given
 
 
@@ -100,11 +116,13 @@ def named_refusals(given: RefusalPatterns | str) -> RefusalPatterns:
 
 
 def read_refusal(answer: str, patterns: RefusalPatterns) -> Reading:
-    """Read one answer. Raises JudgeError when a pattern takes too long."""
+    """Read one answer. Runs of blanks count as one. Raises JudgeError when a pattern takes too long (`slow_pattern`) and for
+    a text that no pattern is run on (`too_long`)."""
+    check_length(answer)
     text = answer.strip()
     if text[:1] in '"“' and text[-1:] in '"”' and not any(c in text[1:-1] for c in '"“”'):
         text = text[1:-1]
-    text = _MARK.sub("", _QUOTED.sub('""', text.replace("’", "'")))
+    text = _BLANKS.sub(" ", _MARK.sub("", _QUOTED.sub('""', text.replace("’", "'"))))
     cutoff, search = False, Search()
     clauses: list[tuple[Kind, str]] = []
     for clause in (part for sentence in sentences(text) for part in _clauses(sentence)):
@@ -133,7 +151,7 @@ def _clauses(sentence: str) -> list[str]:
 def _kind(clause: str, patterns: RefusalPatterns, search: Search) -> Kind:
     rest = _OPENING.sub("", clause.strip(), count=1) if _OPENING.match(clause.strip()) else clause.strip()
     for lead in patterns.leads:
-        if found := search(f"^(?:{lead})", rest, "leads"):
+        if found := search(_in_front(lead), rest, "leads"):
             rest = rest[found.end() :].lstrip(" ,")
     if not any(c.isalnum() for c in rest):
         return "training_cutoff" if _any(patterns.training_cutoff, clause, "training_cutoff", search) else "aside"
@@ -151,7 +169,12 @@ def _kind(clause: str, patterns: RefusalPatterns, search: Search) -> Kind:
 
 def _says_something_before(text: str, patterns: RefusalPatterns, search: Search) -> bool:
     """Whether so much stands before the phrase that it is a statement of its own: `PSA over 10 means risk, so I cannot ...`."""
-    return len(text.split()) > patterns.words_before and not search(f"^(?:{patterns.opens})", text, "opens")
+    return len(text.split()) > patterns.words_before and not search(_in_front(patterns.opens), text, "opens")
+
+
+def _in_front(pattern: str) -> str:
+    """The pattern at the beginning of a text."""
+    return f"^(?:{pattern})"
 
 
 def _any(some: list[str], text: str, name: str, search: Search) -> bool:

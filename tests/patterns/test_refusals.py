@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.errors import JudgeError
+from ragpipe.metrics.shared.forms import language_of, sizes
 from ragpipe.patterns import limited
+from ragpipe.patterns.dont_know import admits, named_phrases
 from ragpipe.patterns.files import pattern_files, read_patterns
+from ragpipe.patterns.policies import named_policy, violations
 from ragpipe.patterns.refusals import RefusalPatterns, read_refusal
+from ragpipe.patterns.sentences import sentences
 
 SHIPPED = RefusalPatterns.model_validate(read_patterns("refusals.v1"))
+READERS = [
+    lambda answer: read_refusal(answer, SHIPPED),
+    lambda answer: admits(answer, named_phrases("dont_know.v1")),
+    lambda answer: list(violations(answer, [named_policy("financial_advice.v1"), named_policy("personal_data.v1")])),
+    sentences,
+    sizes,
+    language_of,
+]
 
 REFUSALS = [
     "I am unable to answer this question.",
@@ -147,3 +161,50 @@ def test_files_are_named_with_their_version():
     for name in ("refusals", "../metrics/faithfulness", "/etc/passwd", "refusals.v1.yaml", "refusal.v1"):
         with pytest.raises(ValueError, match=r"refusals\.v1"):
             read_patterns(name)
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\n", "\u00a0", " \n"])
+def test_blanks_are_read_in_a_time_that_grows_with_their_number(blank):
+    """Two hundred thousand of them, which is all that patterns read; before, 20,000 took 9 s."""
+    answer = f"I cannot{blank * (199_900 // len(blank))}answer that."
+    for read in READERS:
+        start = time.monotonic()
+        read(answer)
+        assert time.monotonic() - start < 1
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.characters(codec="utf-8"), st.sampled_from(["", "a", "x. ", "```\n"]), st.sampled_from(["", "b", " but it"]))
+def test_a_run_of_one_character_is_read_in_a_time_that_grows_with_its_length(character, before, after):
+    answer = f"{before}{character * 100_000}{after}"
+    for read in READERS:
+        start = time.monotonic()
+        read(answer)
+        assert time.monotonic() - start < 2
+
+
+def test_a_phrase_without_end_is_read_in_a_time_that_grows_with_its_length():
+    start = time.monotonic()
+    admits("the unknown " * 16_000, named_phrases("dont_know.v1"))
+    assert time.monotonic() - start < 2
+
+
+def test_blanks_count_as_one():
+    for answer in ("I cannot  \t answer —  that \u00a0 is private.", "The fee is 5 euros   —   I cannot say more ."):
+        assert read_refusal(answer, SHIPPED) == read_refusal(" ".join(answer.split()), SHIPPED)
+
+
+def test_a_text_that_no_pattern_is_run_on_is_refused_before_anything_reads_it():
+    for read in READERS[:3]:
+        with pytest.raises(JudgeError, match="too_long: 200,001 characters; patterns read at most 200,000"):
+            read(" " * 200_001)
+
+
+@pytest.mark.parametrize("wrong", [{"opens": "("}, {"reasons": {"policy": ["fine", "["]}}, {"leads": ["(?:x"]}])
+def test_every_expression_is_compiled_before_anything_runs(wrong):
+    with pytest.raises(ValueError, match="a regular expression"):
+        RefusalPatterns(declines=["cannot"], **wrong)
+    long = "x" * (limited.MAX_PATTERN - 1)  # with what stands around it in use it is too long
+    with pytest.raises(ValueError, match="a pattern of at most 2,000 characters"):
+        RefusalPatterns(declines=["cannot"], opens=long)
