@@ -11,9 +11,10 @@ from pydantic import Field, field_validator, model_validator
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.flags import answer_flags, one_line
-from ragpipe.metrics.shared.forms import LANGUAGES, check_schema, function_words, language_of, schema_fault, sizes
+from ragpipe.metrics.shared.forms import LANGUAGES, function_words, language_of, schema_fault, sizes
 from ragpipe.metrics.shared.judged import Judged
 from ragpipe.metrics.shared.quotes import normalise, occurs
+from ragpipe.metrics.shared.schemas import check_schema
 from ragpipe.patterns.files import pattern_hashes
 from ragpipe.patterns.limited import Search, compiled
 from ragpipe.prompts import Prompt
@@ -28,9 +29,10 @@ Check = dict[str, Any]
 class Format(Judged):
     """1 when the answer meets every check that is switched on, else 0. At least one must be on.
 
-    `matches`, `never_matches`: expressions, each under a name of yours, which the answer must hold or must not; one that
-    takes longer than a second is that case's error. `json_schema`: the answer as a whole, or the one fenced block that it
-    is, is JSON of this schema. `length`: [least, most] words, characters or sentences; null is no limit. `language`: told
+    `matches`, `never_matches`: expressions without regard to case (`(?-i:...)` minds it), each under a name of yours, which
+    the answer must hold or must not; one that takes longer than a second is that case's error. `json_schema`: the answer as
+    a whole, or the one fenced block that it is, is JSON of this schema; a `pattern` in it minds the case, and a `format` is
+    checked (date, date-time, email, ipv4, ipv6, regex, uuid; others are refused). `length`: [least, most] words, characters or sentences; null is no limit. `language`: told
     by function words (`conf/patterns/languages.v1.yaml`: en, de, fr, es, it, pt, nl); a short answer or a list of names is
     left undecided, which is no fault, and the case is skipped (`language_undecided`) where nothing else is checked.
     `wanted_tone`: how the answer should sound, asked of the judge in one call; without it nobody is asked. The details hold

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from ragpipe import strict_json
+from ragpipe.metrics.shared.schemas import validator
 from ragpipe.patterns.files import read_patterns
-from ragpipe.patterns.limited import Search, compiled
+from ragpipe.patterns.limited import Search
 from ragpipe.patterns.sentences import sentences
 
 LANGUAGES = "languages.v1"
@@ -56,39 +57,8 @@ def schema_fault(answer: str, schema: dict[str, Any], search: Search) -> str | N
         value = strict_json.loads(fenced[1] if fenced else answer)
     except strict_json.BadJson as error:
         return f"not JSON: {error}"
-    fault = next(iter(sorted(_validator(schema, search).iter_errors(value), key=lambda e: e.json_path)), None)
-    return None if fault is None else f"{fault.json_path}: {fault.message}"
-
-
-def check_schema(schema: dict[str, Any]) -> None:
-    """Raises ValueError for what is no JSON schema, one that points elsewhere, or a pattern that cannot be read."""
-    from jsonschema.exceptions import SchemaError  # type: ignore[import-untyped, unused-ignore]
-
     try:
-        _validator(schema, Search()).check_schema(schema)
-    except SchemaError as error:
-        raise ValueError(f"a JSON schema (draft 2020-12): {error.json_path}: {error.message}") from None
-    for key, value in _walk(schema):
-        if key == "$ref" and isinstance(value, str) and not value.startswith("#"):
-            raise ValueError(f"a JSON schema that refers to itself alone; $ref {value!r} points elsewhere")
-        if key == "pattern" and isinstance(value, str):
-            compiled(value)
-
-
-def _walk(node: Any) -> list[tuple[str, Any]]:
-    if isinstance(node, dict):
-        return [pair for key, value in node.items() for pair in [(key, value), *_walk(value)]]
-    return [pair for item in node for pair in _walk(item)] if isinstance(node, list) else []
-
-
-def _validator(schema: dict[str, Any], search: Search) -> Any:
-    """A validator whose patterns run with a time limit and that fetches nothing."""
-    from jsonschema import Draft202012Validator, ValidationError  # type: ignore[import-untyped, unused-ignore]
-    from jsonschema.validators import extend  # type: ignore[import-untyped, unused-ignore]
-    from referencing import Registry
-
-    def pattern(_: Any, given: str, instance: Any, __: Any) -> Any:
-        if isinstance(instance, str) and not search(given, instance, f"json_schema pattern {given}"):
-            yield ValidationError(f"{instance!r} does not match {given!r}")
-
-    return extend(Draft202012Validator, {"pattern": pattern})(schema, registry=Registry())
+        fault = next(iter(sorted(validator(schema, search).iter_errors(value), key=lambda e: e.json_path)), None)
+    except RecursionError:
+        return "nested too deep to be checked"
+    return None if fault is None else f"{fault.json_path}: {fault.message}"
