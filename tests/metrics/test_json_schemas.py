@@ -81,8 +81,10 @@ def test_what_a_schema_holds_an_answer_to(schema, fits, does_not):
 
 
 def test_an_answer_nested_deeper_than_can_be_checked_does_not_fit():
+    layered = {"allOf": [{"anyOf": [{"oneOf": [{"allOf": [NODE]}]}]}]}
     deep = '{"child":' * 90 + "{}" + "}" * 90
-    assert not held(TREE, deep)
+    assert held(TREE, deep)
+    assert not held({**TREE, "$defs": {"node": layered}}, deep)
 
 
 def test_own_expressions_ignore_case_unless_they_say_so():
