@@ -21,7 +21,7 @@ def final_of(run: Path, iteration: int) -> dict[str, Any] | None:
     if not metrics.is_file():
         return None
     # both name the iterations, and metrics.json of the one iteration that most runs have takes long to read
-    numbers = read_json(cost if cost.is_file() else metrics).get("iterations", [])
+    numbers = sorted(map(int, read_json(cost if cost.is_file() else metrics).get("iterations", [])))
     if len(numbers) < 2 or numbers[-1] != iteration:
         return None
     return {**read_json(metrics), "cost": read_json(cost)["total"]}
