@@ -17,14 +17,12 @@ def final_of(run: Path, iteration: int) -> dict[str, Any] | None:
 
     `cost` in it is the total of `final/cost.json`.
     """
-    metrics, cost = run / "final" / "metrics.json", run / "final" / "cost.json"
-    if not metrics.is_file():
-        return None
-    # both name the iterations, and metrics.json of the one iteration that most runs have takes long to read
-    numbers = sorted(map(int, read_json(cost if cost.is_file() else metrics).get("iterations", [])))
+    folder = run / "final"
+    found = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
+    numbers = found.get("iterations", [])
     if len(numbers) < 2 or numbers[-1] != iteration:
         return None
-    return {**read_json(metrics), "cost": read_json(cost)["total"]}
+    return {**found, "cost": read_json(folder / "cost.json")["total"]}
 
 
 def final_title(final: Mapping[str, Any]) -> str:
