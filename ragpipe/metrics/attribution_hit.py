@@ -16,7 +16,8 @@ class AttributionHit(Computed):
     """1 when a chunk cited by the *answer* matches a gold item, else 0; the same match as in `retrieval`.
 
     `unit` says which labels come first, `require_snippet` as there. Needs labels and recorded citations (an empty list
-    is a 0); skipped for questions labelled as not answerable and where nothing is relevant.
+    is a 0); skipped for questions labelled as not answerable, where nothing is relevant, and where required support groups are the only
+    labels (`no_gold_items`).
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
@@ -31,13 +32,16 @@ class AttributionHit(Computed):
     def absent(self, case: Case) -> str | None:
         if case.sample.answerable is False:
             return "not_answerable"
-        return super().absent(case) or (None if gold_of(case.sample, self.unit) else "no_relevant_items")
+        if why := super().absent(case):
+            return why
+        gold = gold_of(case.sample, self.unit)
+        return None if gold else "no_gold_items" if gold is None else "no_relevant_items"
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
         return [self._one(case) for case in cases]
 
     def _one(self, case: Case) -> Score:
-        gold = gold_of(case.sample, self.unit, require_snippet=self.require_snippet)
+        gold = gold_of(case.sample, self.unit, chunks=case.contexts, require_snippet=self.require_snippet)
         cited = cited_chunks(case)
         matching = list(dict.fromkeys(chunk.id for chunk in cited if gold is not None and gold.matched(chunk)))
         details = {

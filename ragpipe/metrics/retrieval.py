@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from ragpipe.metrics.base import Computed, Need
-from ragpipe.metrics.shared.gold import Gold, Unit, gold_of
+from ragpipe.metrics.shared.gold import Gold, Unit, gold_of, gold_of_groups, groups_of
 from ragpipe.metrics.shared.listing import Listing, listing_of
 from ragpipe.metrics.shared.ranking import Floats, Ranking, from_ids, from_rows, rank_values
 from ragpipe.schema.sample import Case
@@ -18,6 +18,7 @@ from ragpipe.schema.score import Score, ScoreSpec
 Cut = Literal["hit", "recall_all", "recall", "precision", "ndcg", "map"]
 Part = Literal["hit", "recall", "precision", "mrr", "ndcg", "map"]
 CUTS: tuple[Cut, ...] = ("hit", "recall_all", "recall", "precision", "ndcg", "map")
+OF_GROUPS: frozenset[Cut] = frozenset({"recall_all", "precision"})  # what required support groups alone define
 
 
 class Retrieval(Computed):
@@ -28,10 +29,13 @@ class Retrieval(Computed):
     `require_snippet` anchors match only chunks that hold a snippet; `measures` which of the six by k are given;
     `score_k` and `weights` of `retrieval_score` (divided by their sum); `prefix` before all names.
 
-    A gold item earns its gain only at its first match; precision counts every match. A member of a required support
-    group counts as a match too; `recall_all@k` is skipped without `required_support_groups`. Needs labels; a case whose
-    labels say that nothing is relevant is skipped (`no_relevant_items`: no retrieval is right there); nothing retrieved
-    is 0.
+    A gold item earns its gain only at its first match; precision counts every match, and every chunk that is a member of a
+    required support group too. The others count gold items alone. `recall_all@k` is skipped without
+    `required_support_groups`; a case whose only labels they are has `recall_all@k` and `precision@k`, and the others are
+    skipped (`no_gold_items`). `gains` without listed ids are those of documents or of chunks: `unit` decides, unless none of
+    them names one of that kind among the retrieved chunks and some name one of the other. A document without an id goes by its
+    chunks' `rel_path`. Needs labels; a case whose labels say that nothing is relevant is skipped (`no_relevant_items`: no
+    retrieval is right there); nothing retrieved is 0.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
@@ -68,10 +72,8 @@ class Retrieval(Computed):
 
     def absent(self, case: Case) -> str | None:
         gold = self._gold(case)
-        if gold is None:
-            return "no_relevance_labels"
-        if not gold:
-            return "no_relevant_items"
+        if not gold and not groups_of(case.sample):
+            return "no_relevance_labels" if gold is None else "no_relevant_items"
         if self.order == "trec" and any(chunk.score is None for chunk in case.contexts):
             return "no_retrieval_scores"
         return None
@@ -79,10 +81,7 @@ class Retrieval(Computed):
     def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
         if not cases:
             return []
-        lists = [
-            listing_of(case, self._gold(case) or Gold("chunks"), self.order, self.unit, self.require_snippet)
-            for case in cases
-        ]
+        lists = [listing_of(case, self._matched(case), self.order, self.unit, self.require_snippet) for case in cases]
         values: dict[str, Floats] = {}
         for simple in (True, False):  # plain ids go through arrays at once; anchors and groups were matched one by one
             rows = [i for i, listing in enumerate(lists) if listing.plain is simple]
@@ -106,17 +105,28 @@ class Retrieval(Computed):
     def _gold(self, case: Case) -> Gold | None:
         return gold_of(case.sample, self.unit, require_snippet=self.require_snippet)
 
+    def _matched(self, case: Case) -> Gold:
+        """The gold items, in the form in which they name what this output retrieved. Empty where there are only groups."""
+        chunks = case.contexts
+        gold = gold_of(case.sample, self.unit, chunks=chunks, require_snippet=self.require_snippet)
+        return gold or gold_of_groups(case.sample, self.unit, chunks)
+
     def _row(self, i: int, listing: Listing, values: dict[str, Floats]) -> list[Score]:
         row: list[Score] = []
         for measure in self.measures:
             for k in self.k:
                 name = f"{self.prefix}{measure}@{k}"
-                if measure != "recall_all":
+                if not listing.gold and measure not in OF_GROUPS:
+                    row.append(Score(name=name, status="skipped", reason="no_gold_items"))
+                elif measure != "recall_all":
                     row.append(Score(float(values[f"{measure}@{k}"][i]), name))
                 elif listing.all_met is None:
                     row.append(Score(name=name, status="skipped", reason="no_required_support_groups"))
                 else:
                     row.append(Score(float(listing.all_met <= k), name))
+        if not listing.gold:
+            names = (f"{self.prefix}mrr", f"{self.prefix}retrieval_score")
+            return [*row, *(Score(name=name, status="skipped", reason="no_gold_items") for name in names)]
         row.append(Score(float(values["mrr"][i]), f"{self.prefix}mrr", details=listing.details()))
         parts = {p: float(values[p if p == "mrr" else f"{p}@{self.score_k}"][i]) for p in self.weights}
         total = sum(weight * parts[p] for p, weight in self.weights.items()) / sum(self.weights.values())

@@ -61,6 +61,24 @@ TABLE = [
      {"ndcg@3": (1 * LOG[0] + 3 * LOG[1]) / (3 * LOG[0] + 1 * LOG[1]), "recall@1": 0.5, "map@3": 1}),
     ("gains alone", {"chunks": docs("b", "a"), "gains": {"a": 2.0, "b": 0.0}}, {}, {"mrr": 0.5, "recall@3": 1, "ndcg@3": LOG[1]}),
     ("a gain of 0 takes an id out", {"chunks": docs("b", "a"), "relevant_docs": ["a", "b"], "gains": {"b": 0.0}}, {}, {"mrr": 0.5}),
+    # which kind of ids gains are
+    ("gains by chunk", {"chunks": docs("x", "x", "x"), "gains": {"x/1": 1.0, "x/2": 2.0}}, {},
+     {"mrr": 0.5, "recall@3": 1, "ndcg@3": (1 * LOG[1] + 2 * LOG[2]) / (2 * LOG[0] + 1 * LOG[1])}),
+    ("gains by document, unit chunk", {"chunks": docs("x", "a", "a"), "gains": {"a": 2.0}}, {"unit": "chunk"},
+     {"mrr": 0.5, "recall@3": 1, "precision@3": 2 / 3}),
+    ("gains by both: the unit decides", {"chunks": docs("a", "b"), "gains": {"a": 1.0, "b/1": 1.0}}, {}, {"mrr": 1, "recall@3": 0.5}),
+    ("gains by both, unit chunk", {"chunks": docs("a", "b"), "gains": {"a": 1.0, "b/1": 1.0}}, {"unit": "chunk"}, {"mrr": 0.5}),
+    ("gains of nothing retrieved", {"chunks": docs("a"), "gains": {"z/1": 1.0}}, {}, {"mrr": 0, "recall@3": 0}),
+    ("a gain of 0 names a kind too", {"chunks": docs("x", "x"), "gains": {"x/0": 0.0, "x/1": 1.0}}, {}, {"mrr": 0.5}),
+    # documents by their paths
+    ("a document without id is its path", {"chunks": [place("A", "b.md"), place("B", "b.md"), place("A"), place("B")], "relevant_docs": ["notes.md"]}, {},
+     {"mrr": 0.5, "precision@3": 1 / 3, "recall@3": 1}),
+    ("gains by path", {"chunks": [place("A", "b.md"), place("A")], "gains": {"notes.md": 2.0}}, {}, {"mrr": 0.5, "recall@3": 1}),
+    ("an id goes before the path", {"chunks": [place("A", doc_id="d")], "relevant_docs": ["notes.md"]}, {}, {"mrr": 0}),
+    ("a document without id may be its chunk", {"chunks": [place("A", "b.md"), place("A")], "relevant_docs": ["c2"]}, {}, {"mrr": 0.5}),
+    ("gains by chunk, documents by path", {"chunks": [place("A"), place("B")], "gains": {"c2": 2.0}}, {}, {"mrr": 0.5}),
+    ("a group of paths", {"chunks": [place("A", "b.md"), place("A")], "required_support_groups": [["notes.md"]]}, {},
+     {"recall_all@1": 0, "recall_all@3": 1}),
     ("ranks, not positions", {"chunks": [{"id": "x", "rank": 2}, {"id": "a", "rank": 1}], "relevant_docs": ["a"]}, {}, {"mrr": 1}),
     ("given order ignores scores", {"chunks": docs("x", "a", scores=[0.1, 0.9]), "relevant_docs": ["a"]}, {}, {"mrr": 0.5}),
     ("trec order", {"chunks": docs("x", "a", scores=[0.1, 0.9]), "relevant_docs": ["a"]}, {"order": "trec"}, {"mrr": 1}),
@@ -95,7 +113,18 @@ TABLE = [
     ("all groups", {"chunks": docs("a", "x", "b"), "relevant_docs": ["a", "b"], "required_support_groups": [["a"], ["b"]]}, {},
      {"hit@1": 1, "recall_all@1": 0, "recall_all@3": 1}),
     ("a group is met by any member", {"chunks": docs("c", "a"), "relevant_docs": ["a", "b"], "required_support_groups": [["a"], ["b", "c"]]}, {},
-     {"recall_all@3": 1, "precision@1": 1, "recall@3": 0.5}),
+     {"recall_all@3": 1, "precision@1": 1, "recall@3": 0.5, "hit@1": 0, "hit@3": 1, "mrr": 0.5, "precision@3": 2 / 3}),
+    ("groups are the only labels", {"chunks": docs("x", "a", "a", "b"), "required_support_groups": [["a"], ["b", "c"]]}, {},
+     {"recall_all@1": 0, "recall_all@3": 1, "precision@3": 2 / 3, "precision@1": 0, "hit@3": "skipped", "recall@3": "skipped",
+      "ndcg@3": "skipped", "map@3": "skipped", "mrr": "skipped", "retrieval_score": "skipped"}),
+    ("groups of chunks alone: every chunk has a rank", {"chunks": docs("a", "a"), "required_support_groups": [["a/1"]]}, {},
+     {"recall_all@1": 0, "recall_all@3": 1, "precision@3": 1 / 3}),
+    ("groups of anchors alone", {"chunks": [place("A"), place("B")], "required_support_groups": [["nothing", "c2"], ["c1"]]}, {},
+     {"recall_all@1": 0, "recall_all@3": 1, "precision@3": 2 / 3, "mrr": "skipped"}),
+    ("groups alone, nothing retrieved", {"chunks": [], "required_support_groups": [["a"]]}, {}, {"recall_all@10": 0, "precision@1": 0}),
+    ("an empty list gives way to groups", {"chunks": docs("a"), "relevant_docs": [], "required_support_groups": [["a"]]}, {},
+     {"recall_all@1": 1, "precision@1": 1, "mrr": "skipped"}),
+    ("empty groups alone", {"chunks": docs("a"), "required_support_groups": [[]]}, {}, {"recall_all@1": "skipped", "precision@1": "skipped"}),
     ("half of them", {"chunks": docs("a", "x"), "relevant_docs": ["a", "b"], "required_support_groups": [["a"], ["b"]]}, {},
      {"hit@10": 1, "recall_all@10": 0}),
     ("a group member by chunk id, folded", {"chunks": docs("x", "a", "a"), "relevant_docs": ["a"], "required_support_groups": [["a/2"]]}, {},
@@ -113,6 +142,23 @@ def test_retrieval(fields, parameters, expected):
     assert {name: found[name] for name in expected} == {
         name: value if isinstance(value, str) else pytest.approx(value, abs=1e-12) for name, value in expected.items()
     }
+
+
+SPLIT = [place("H > S", text="x y"), place("H > T", text="y")]
+NARROWER = [
+    [place("H"), place("H > S")],
+    [place(None), place("H > S")],
+    [place("H"), place("H", snippets=["x"])],
+    [place("H", snippets=["y", "x"]), place("H", snippets=["x"])],
+]
+
+
+@pytest.mark.parametrize("wide_and_narrow", NARROWER)
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_chunk_earns_the_narrowest_anchor_in_whatever_order_they_are_written(wide_and_narrow, order):
+    """Both chunks stand under the first anchor, one under the second: both gains can be earned, so the order is ideal."""
+    found = values(make_case(chunks=SPLIT, anchors=wide_and_narrow[::order]), require_snippet=True)
+    assert (found["ndcg@3"], found["map@3"], found["recall@1"]) == (1, 1, 1)
 
 
 def test_the_mean_reciprocal_rank_of_the_documents():

@@ -8,25 +8,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragpipe.metrics.shared.gold import Gold, Unit, document_of, meets
+from ragpipe.metrics.shared.gold import Gold, Unit, document_of, groups_of, meets
 from ragpipe.schema.sample import Case, Chunk
 
 NEVER = 1 << 31
+Row = tuple[bool, bool, float, int]  # matches a gold item, counts for precision, gain earned, gold items found
 
 
 @dataclass(frozen=True)
 class Listing:
     """The ranked units (documents or chunks) by name, and what was found.
 
-    `plain`: gold ids alone decide, so that the arrays can be built from `ids`. Otherwise `rows` holds (hit, gain earned,
-    gold items found) by rank and `ideal` the gains of the gold items. `all_met` is the rank at which every required
+    `plain`: gold ids alone decide, so that the arrays can be built from `ids`. Otherwise `rows` holds one `Row` by rank and `ideal` the gains of the gold items. `all_met` is the rank at which every required
     support group has a match (`NEVER` if it does not come), None for a case without groups.
     """
 
     gold: Gold
     ids: list[str]
     plain: bool = True
-    rows: list[tuple[bool, float, int]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     ideal: list[float] = field(default_factory=list)
     all_met: int | None = None
 
@@ -45,7 +45,7 @@ def listing_of(case: Case, gold: Gold, order: Literal["given", "trec"], unit: Un
     fold = unit == "document" and gold.form == "documents"
     names = [gold.name_of(chunk) for chunk in chunks]
     ids = list(dict.fromkeys(names)) if fold else names
-    groups = [group for group in case.sample.required_support_groups or () if group]
+    groups = groups_of(case.sample)
     if not groups and gold.form != "anchors":
         return Listing(gold, ids)
     rank_of = {name: rank for rank, name in enumerate(ids)} if fold else {}
@@ -71,22 +71,24 @@ def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
 
 def _matched(
     ranked: list[tuple[int, Chunk]], gold: Gold, gains: list[float], width: int, required: set[int]
-) -> list[tuple[bool, float, int]]:
-    """(hit, gain earned, gold items found) by rank.
+) -> list[Row]:
+    """One row by rank; `required` are the ranks, from 0, that hold a member of a required support group.
 
-    A rank earns the gain of one gold item, the largest not earned before: a chunk under two gold anchors cannot beat
-    the ideal order. All gold items it matches count as found.
+    A rank earns the gain of one gold item, the largest not earned before and of equal ones the narrowest: a chunk under two
+    gold anchors cannot beat the ideal order, and leaves the wider one to chunks that stand under nothing else. All gold items
+    it matches count as found.
     """
     matches: list[set[int]] = [set() for _ in range(width)]
     for rank, chunk in ranked:
         matches[rank].update(gold.matched(chunk))
     found: set[int] = set()
     earned: set[int] = set()
-    rows = []
+    rows: list[Row] = []
     for rank, items in enumerate(matches):
-        best = max(items - earned, key=lambda item: (gains[item], -item), default=None)
+        best = max(items - earned, key=lambda item: (gains[item], gold.narrowness(item)), default=None)
         if best is not None:
             earned.add(best)
-        rows.append((bool(items) or rank in required, 0.0 if best is None else gains[best], len(items - found)))
+        gain = 0.0 if best is None else gains[best]
+        rows.append((bool(items), bool(items) or rank in required, gain, len(items - found)))
         found |= items
     return rows

@@ -21,12 +21,14 @@ Floats = NDArray[np.float64]
 class Ranking:
     """Judged rankings of n queries, padded to the longest. Arrays are (n, width), `gold` is (n,), `ideal` (n, most gold).
 
-    `hits`: the item at this rank matches something relevant. `earned`: the gain it earns, which is only that of a gold
+    `hits`: the item at this rank matches a gold item. `counted`: precision counts it: a hit, or another support that the
+    question requires. `earned`: the gain it earns, which is only that of a gold
     item not met before. `found`: how many gold items are met here for the first time. `gold`: number of gold items.
     `ideal`: their gains, largest first, padded with 0.
     """
 
     hits: NDArray[np.bool_]
+    counted: NDArray[np.bool_]
     earned: Floats
     found: Floats
     gold: NDArray[np.int64]
@@ -61,7 +63,7 @@ def from_ids(
     ideal = _padded((g.values() for g in gold), gold)
     np.maximum(ideal, 0.0, out=ideal)
     ideal = -np.sort(-ideal, axis=1)
-    return Ranking(hits, earned, (earned > 0).astype(np.float64), (ideal > 0).sum(axis=1), ideal)
+    return Ranking(hits, hits, earned, (earned > 0).astype(np.float64), (ideal > 0).sum(axis=1), ideal)
 
 
 def _repeated(retrieved: Sequence[Sequence[str]], gains: Floats) -> list[int]:
@@ -73,11 +75,13 @@ def _repeated(retrieved: Sequence[Sequence[str]], gains: Floats) -> list[int]:
     return sorted({row for (row, _), times in Counter(matches).items() if times > 1})
 
 
-def from_rows(rows: Sequence[Sequence[tuple[bool, float, int]]], ideal: Sequence[Sequence[float]]) -> Ranking:
-    """From rows of (hit, gain earned, gold items found) by rank, and the gains of all gold items."""
-    parts = [_padded([[float(item[part]) for item in row] for row in rows], rows) for part in range(3)]
+def from_rows(rows: Sequence[Sequence[tuple[bool, bool, float, int]]], ideal: Sequence[Sequence[float]]) -> Ranking:
+    """From rows of (hit, counted by precision, gain earned, gold items found) by rank, and the gains of all gold items."""
+    parts = [_padded([[float(item[part]) for item in row] for row in rows], rows) for part in range(4)]
     best = _padded([sorted(gains, reverse=True) for gains in ideal], ideal)
-    return Ranking(parts[0] > 0, parts[1], parts[2], np.array([len(g) for g in ideal], dtype=np.int64), best)
+    return Ranking(
+        parts[0] > 0, parts[1] > 0, parts[2], parts[3], np.array([len(g) for g in ideal], dtype=np.int64), best
+    )
 
 
 def order_by_score(ids: Sequence[Sequence[str]], scores: Sequence[Sequence[float]]) -> NDArray[np.int64]:
@@ -105,6 +109,7 @@ def rank_values(ranking: Ranking, cuts: Iterable[int]) -> dict[str, Floats]:
     discounts = 1.0 / np.log2(ranks + 1)
     gold = np.maximum(ranking.gold, 1)
     hits = np.cumsum(ranking.hits, axis=1)
+    counted = hits if ranking.counted is ranking.hits else np.cumsum(ranking.counted, axis=1)
     found = np.cumsum(ranking.found, axis=1)
     gained = np.cumsum(ranking.earned * discounts[:width], axis=1)
     best = np.cumsum(ranking.ideal * discounts[: ranking.ideal.shape[1]], axis=1)
@@ -115,7 +120,7 @@ def rank_values(ranking: Ranking, cuts: Iterable[int]) -> dict[str, Floats]:
         ideal = _at(best, k)
         values[f"hit@{k}"] = (_at(hits, k) > 0).astype(np.float64)
         values[f"recall@{k}"] = _at(found, k) / gold
-        values[f"precision@{k}"] = _at(hits, k) / k
+        values[f"precision@{k}"] = _at(counted, k) / k
         values[f"ndcg@{k}"] = np.divide(_at(gained, k), ideal, out=np.zeros(len(gold)), where=ideal > 0)
         values[f"map@{k}"] = _at(precisions, k) / gold
     first = np.argmax(ranking.hits, axis=1) if width else np.zeros(len(gold), dtype=np.int64)
