@@ -14,20 +14,31 @@ from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Groundedness as Grade
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, Citation
 from ragpipe.schema.score import Score, ScoreSpec
 
 TOP = 5
-_MARKER = re.compile(r"\[[^\[\]\n]{1,40}\]|\(\s*(?:source|see|ref)[^()\n]{0,60}\)|\^\d+|[\u00b9\u00b2\u00b3]", re.I)
+_MARK = re.compile(r"\[\s*\^?\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*\s*\](?!\()|\u3010[^\u3010\u3011\n]{1,60}\u3011")
+_SUPERSCRIPT = r"[\u00b9\u00b2\u00b3\u2074-\u2079]|\^\d"
+_SOURCE = re.compile(  # a superscript behind a word or a stop: "20 m²" and "10^6" cite nothing
+    rf"\(\s*(?:sources?|see|refs?|references?|cf)\b[^()\n]{{0,60}}\)|\[\s*(?:sources?|see|refs?|doc)[^\[\]\n]{{0,60}}\]"
+    rf"|(?:(?<=[^\W\d_]{{3}})|(?<=[.,;:!?)\"”]))(?:{_SUPERSCRIPT})",
+    re.I,
+)
+_NAMED = re.compile(
+    r"\([^()\n]{0,60}\b(?:1[5-9]|20)\d\d[a-z]?\)|\[[^\[\]\n]{1,60}\]\(|https?://|\baccording to\b", re.I
+)
 
 
 class Groundedness(Judged):
     """0 to 5: 5 all claims supported and all major ones cited, 3 mixed or citations missing, 1 contradicts, 0 unrelated.
 
     `top_k` shows only the first k contexts (it changes the questions). A 5 for an answer whose major claims carry no
-    citation is capped in code at `cap_without_citations` (null: never) and flagged; where the judge does not say, the
-    recorded citations and the marks in the text decide. A case that requires no citations
-    (`expected.requires_citations: false`) is neither told of them nor capped. Needs answer and contexts.
+    citation is capped in code at `cap_without_citations` (null: never) and flagged: where the judge says so, and where the
+    output has no recorded citation and the text no mark (`[1]`, `(source ...)`, `word²`, a recorded marker). Where the judge
+    says that the claims are cited, a link, a year in brackets or "according to" counts as a mark too. Recorded citations are
+    shown to the judge unless the text shows them itself, by `[n]` or by one of their markers. A case that requires no
+    citations (`expected.requires_citations: false`) is neither told of them nor capped. Needs answer and contexts.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
@@ -43,8 +54,8 @@ class Groundedness(Judged):
         parts: dict[str, Any] = {}
         if not _requires_citations(case):
             parts["cited"] = False
-        elif case.output.citations and not _MARKER.search(case.answer):
-            parts["citations"] = _recorded(case)
+        elif case.output.citations and not _shows_marks(case):
+            parts["citations"] = _recorded(case, len(case.contexts[: self.top_k]))
         return self.shown(self.grade, case, parts, contexts=case.contexts[: self.top_k], answer=case.answer)
 
     def asks(self, case: Case) -> Iterable[Ask]:
@@ -58,10 +69,7 @@ class Groundedness(Judged):
     async def measure(self, case: Case, judge: Judge) -> Score:
         reply = await judge(self.grade, Grade, **self.values(case))
         value, flags = reply.score, answer_flags(case.answer)
-        cited = reply.major_claims_cited
-        if cited is None:
-            cited = bool(case.output.citations or _MARKER.search(case.answer))
-        cap = self.cap_without_citations
+        cited, cap = _cites(case, reply.major_claims_cited), self.cap_without_citations
         if value == TOP and not cited and cap is not None and cap < TOP and _requires_citations(case):
             value, flags = cap, [*flags, "capped_without_citations"]
         if reply.score == TOP and reply.unsupported_claims:
@@ -75,10 +83,48 @@ def _requires_citations(case: Case) -> bool:
     return not (case.sample.expected and case.sample.expected.requires_citations is False)
 
 
-def _recorded(case: Case) -> list[str]:
-    """The recorded citations, one line each: the context's number in the prompt and the cited passage of the answer."""
-    numbers = {chunk.id: f"[{i}]" for i, chunk in enumerate(case.contexts, 1)}
+def _cites(case: Case, said: bool | None) -> bool:
+    """Whether the major claims carry citations, by what the judge said of it (None: nothing) and by what is there."""
+    if said is False:
+        return False
+    if case.output.citations or _shows_marks(case) or _SOURCE.search(case.answer):
+        return True
+    return said is True and bool(_NAMED.search(case.answer))
+
+
+def _shows_marks(case: Case) -> bool:
+    """Whether the text itself shows citations: by `[n]` or by a recorded marker; a bare number or word only in brackets."""
+    markers = {(citation.marker or "").strip() for citation in case.output.citations or ()} - {""}
+    return bool(_MARK.search(case.answer)) or any(_written(marker).search(case.answer) for marker in markers)
+
+
+def _written(marker: str) -> re.Pattern[str]:
+    text = re.escape(marker)
+    if all(map(_is_sign, marker)):
+        return re.compile(rf"\[\s*\^?{text}\s*\](?!\()|\({text}\)")
+    before = r"(?<![^\W_])" if _is_sign(marker[0]) else ""
+    after = r"(?![^\W_])" if _is_sign(marker[-1]) else ""
+    return re.compile(f"{before}{text}{after}")
+
+
+def _is_sign(character: str) -> bool:
+    """A letter or an ordinary digit. A superscript one is neither: it stands right behind the word that it marks."""
+    return character.isalpha() or character.isdecimal()
+
+
+def _recorded(case: Case, shown: int) -> list[str]:
+    """The recorded citations, one line each: the context's numbers in the prompt, which shows so many of them, and the cited
+    passage of the answer. An id that several contexts have names all of them."""
+    numbers: dict[str, list[str]] = {}
+    for i, chunk in enumerate(case.contexts, 1):
+        numbers.setdefault(chunk.id, []).extend([f"[{i}]"] if i <= shown else [])
     return [
-        f"{numbers.get(c.chunk_id or '', c.marker or c.chunk_id or '?')}: {c.text or 'the answer as a whole'}"
-        for c in case.output.citations or ()
+        f"{_source(citation, numbers)}: {citation.text or 'the answer as a whole'}"
+        for citation in case.output.citations or ()
     ]
+
+
+def _source(citation: Citation, numbers: dict[str, list[str]]) -> str:
+    if citation.chunk_id in numbers:
+        return ", ".join(numbers[citation.chunk_id]) or "a context that is not shown"
+    return citation.marker or citation.chunk_id or "?"

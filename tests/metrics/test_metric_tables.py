@@ -142,7 +142,23 @@ def grade(score, **other):
 UNCITED = {"answer": "Alpha is one thing.", "chunks": ["alpha is one thing"]}
 FREE = UNCITED | {"expected": {"requires_citations": False}}
 GROUNDEDNESS = [
-    ("5 with citations", UNCITED, {}, [grade(5, major_claims_cited=True)], 5, 1),
+    (
+        "5 with citations",
+        UNCITED | {"answer": "Alpha is one thing [1]."},
+        {},
+        [grade(5, major_claims_cited=True)],
+        5,
+        1,
+    ),
+    ("5, said to be cited, without one", UNCITED, {}, [grade(5, major_claims_cited=True)], 3, 1),
+    (
+        "said not to be cited, with marks",
+        UNCITED | {"answer": "Alpha [1]. It is big."},
+        {},
+        [grade(5, major_claims_cited=False)],
+        3,
+        1,
+    ),
     ("5 without citations is capped", UNCITED, {}, [grade(5, major_claims_cited=False)], 3, 1),
     ("4 without citations stays", UNCITED, {}, [grade(4, major_claims_cited=False)], 4, 1),
     ("another cap", UNCITED, {"cap_without_citations": 4}, [grade(5, major_claims_cited=False)], 4, 1),
@@ -347,7 +363,7 @@ def test_groundedness_tells_of_recorded_citations_only_where_they_matter():
 
 def test_groundedness_shows_the_first_k_contexts_and_flags_a_grade_against_its_claims():
     judge = ScriptedJudge([grade(5, unsupported_claims=["x"], major_claims_cited=True)])
-    case = make_case(**UNCITED | {"chunks": THREE})
+    case = make_case(**UNCITED | {"chunks": THREE, "answer": "Alpha is one thing [1]."})
     score = score_of(shipped_metric("groundedness", top_k=2), case, judge)["groundedness"]
     assert [c.text for c in judge.asked[0].values["contexts"]] == ["alpha", "beta"]
     assert score.details["flags"] == ["grade_contradicts_claims"]
