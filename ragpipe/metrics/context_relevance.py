@@ -21,8 +21,8 @@ class ContextRelevance(Judged):
     """How far the contexts together give what the question needs: 1 everything, 0 nothing. The judge's overall grade.
 
     The same call gives each chunk a verdict, relevant or not; the details hold them, with relevant / total. A grade that
-    contradicts them (0 with a relevant chunk, more than 0 without one) is flagged `grade_contradicts_verdicts`. Chunks
-    whose verdict is missing or repeated are asked about again; the grade is that of the last reply that judged all of
+    contradicts them (0 with a relevant chunk, more than 0 without one) is flagged `grade_contradicts_verdicts`. Where a
+    verdict is missing or repeated, all chunks are asked about again: the grade is that of the reply that judged all of
     them. The answer plays no part. No contexts: 0, `no_context_retrieved`, without a call: that nothing was found is the
     finding. Needs no reference.
     """
@@ -41,16 +41,14 @@ class ContextRelevance(Judged):
     async def measure(self, case: Case, judge: Judge) -> Score:
         if not case.contexts:
             return Score(0.0, reason="no_context_retrieved", details=_details([], []))
-        whole: list[Grade] = []
+        replies: list[Grade] = []
 
         async def ask(chunks: list[Chunk], again: bool) -> list[ChunkVerdict]:
-            reply = await judge(self.grade, Grade, **self.values(case, chunks, again))
-            if len(chunks) == len(case.contexts):
-                whole.append(reply)
-            return reply.verdicts
+            replies.append(await judge(self.grade, Grade, **self.values(case, chunks, again)))
+            return replies[-1].verdicts
 
-        verdicts = await verdicts_for(case.contexts, ask)
-        found = whole[-1]
+        verdicts = await verdicts_for(case.contexts, ask, whole=True)
+        found = replies[-1]
         details = _details(case.contexts, verdicts)
         if (found.score > 0) != (details["relevant"] > 0):
             details["flags"].append("grade_contradicts_verdicts")

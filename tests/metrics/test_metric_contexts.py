@@ -48,8 +48,9 @@ RELEVANCE = [
     ("the answer plays no part", REFUSAL, [overall(0.9, *NYN)], 0.9, 1),
     ("no answer neither", CORNWALL | {"answer": ""}, [overall(0.9, *NYN)], 0.9, 1),
     ("no contexts", CORNWALL | {"chunks": []}, [], 0.0, 0),
-    ("missing: asked again, the first grade stays", CORNWALL, [overall(0.9, (1, False), (2, True)), overall(0.1, (1, True))], 0.9, 2),
-    ("repeated: asked again", CORNWALL, [overall(0.9, *NYN, (2, False)), overall(0.1, (1, True))], 0.9, 2),
+    ("missing: all again, with the grade", CORNWALL, [overall(0.0, (1, False), (3, False)), overall(0.4, *NYN)], 0.4, 2),
+    ("repeated: all again, with the grade", CORNWALL, [overall(0.9, *NYN, (2, False)), overall(0.4, *NYN)], 0.4, 2),
+    ("the second judges only what was missing", CORNWALL, [overall(0.9, (1, False), (2, True)), overall(0.1, (1, True))], "error", 2),
     ("numbered from 0: all again, with the grade", CORNWALL, [overall(0.9, (0, False), (1, True), (2, False)), overall(0.4, *NYN)], 0.4, 2),
     ("one too many: all again", CORNWALL, [overall(0.9, *NYN, (4, True)), overall(0.4, *NYN)], 0.4, 2),
     ("none at all, then all", CORNWALL, [overall(0.9), overall(0.4, *NYN)], 0.4, 2),
@@ -76,14 +77,25 @@ def test_context_relevance(fields, replies, expected, calls):
     assert score.reason
 
 
-def test_the_chunks_keep_their_own_verdicts_when_some_are_asked_about_again():
-    judge = ScriptedJudge([overall(0.9, (2, True)), overall(0.2, (2, True), (1, False))])
+def test_grade_and_verdicts_are_of_one_reply_about_all_chunks():
+    judge = ScriptedJudge([overall(0.0, (2, False)), overall(0.7, (3, True), (2, True), (1, False))])
     score = score_of(shipped_metric("context_relevance"), make_case(**CORNWALL), judge)["context_relevance"]
-    assert [[c.id for c in q.values["contexts"]] for q in judge.asked] == [["c1", "c2", "c3"], ["c1", "c3"]]
+    assert [[c.id for c in q.values["contexts"]] for q in judge.asked] == [["c1", "c2", "c3"]] * 2
     assert [(row["chunk"], row["relevant"]) for row in score.details["chunks"]] == [
         ("c1", False), ("c2", True), ("c3", True),
     ]  # fmt: skip
-    assert (score.details["relevant"], score.details["total"], score.value) == (2, 3, 0.9)
+    assert (score.details["relevant"], score.details["total"], score.value) == (2, 3, 0.7)
+    assert score.details["flags"] == []
+
+
+def test_the_second_asking_is_the_same_whatever_the_first_reply_left_out():
+    asked = []
+    for first in (overall(0.9, (2, True)), overall(0.9, (3, True), (1, False)), overall(0.1, (0, True), *NYN)):
+        judge = ScriptedJudge([first, overall(0.4, *NYN)])
+        score_of(shipped_metric("context_relevance"), make_case(**CORNWALL), judge)
+        asked.append([question.payload.id for question in judge.asked])
+    assert asked[0] == asked[1] == asked[2]
+    assert len(set(asked[0])) == 2
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,20 @@ Item = TypeVar("Item")
 N = TypeVar("N", bound=Numbered)
 
 
-async def verdicts_for(items: Sequence[Item], ask: Callable[[list[Item], bool], Awaitable[Sequence[N]]]) -> list[N]:
+async def verdicts_for(
+    items: Sequence[Item], ask: Callable[[list[Item], bool], Awaitable[Sequence[N]]], *, whole: bool = False
+) -> list[N]:
     """Exactly one verdict for each item, in order; `ask(items, again)` asks about items numbered from 1.
 
     Items without a verdict or with more than one are asked about once more, only those. A number that no item has says
-    that the judge counted differently (from 0, or split an item), so then the whole batch is asked about once more.
+    that the judge counted differently (from 0, or split an item), so then the whole batch is asked about once more; with
+    `whole` that is always so, for replies that say something of all items together.
     Raises JudgeError (`unparsable`) naming the items that still have no single verdict.
     """
     found, doubtful = _sorted_out(await ask(list(items), False), len(items))
     if doubtful:
+        if whole:
+            found, doubtful = {}, list(range(len(items)))
         second, still = _sorted_out(await ask([items[i] for i in doubtful], True), len(doubtful))
         if still:
             names = ", ".join(str(doubtful[i] + 1) for i in still)
