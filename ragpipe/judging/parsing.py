@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ragpipe.judging.strict_json import MAX_CHARACTERS, Unparsable, find_object
+from ragpipe.judging.strict_json import MAX_CHARACTERS, Unparsable, find_object, loads
 from ragpipe.schema.answers import Answer
 
 __all__ = ["Unparsable", "read_answer"]
@@ -23,6 +23,8 @@ _ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 _FENCED = re.compile(r"\A```[\w-]*[ \t]*\n(.*?)(?:\n?```)?\Z", re.S)
 _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.S)
+_OPENED = re.compile(r"<think(?:ing)?>")
+_CLOSED = re.compile(r"</think(?:ing)?>")
 
 
 def read_answer(text: str, answer: type[A]) -> tuple[A, tuple[str, ...]]:
@@ -33,10 +35,10 @@ def read_answer(text: str, answer: type[A]) -> tuple[A, tuple[str, ...]]:
     """
     if len(text) > MAX_CHARACTERS:
         raise Unparsable(f"the reply has {len(text):,} characters; more than {MAX_CHARACTERS:,} are not read")
-    text = text.lstrip("\ufeff")
-    thought = _THINKING.match(text)
-    flags = ("thinking_removed",) if thought else ()
-    text = (text[thought.end() :] if thought else text).strip().lstrip("\ufeff")
+    whole = text.lstrip("\ufeff")
+    text = _without_thinking(whole)
+    flags = () if text == whole else ("thinking_removed",)
+    text = text.strip().lstrip("\ufeff")
     if answer.form == "text":
         return _from_text(text, answer), flags
     found, how = find_object(text)
@@ -48,6 +50,29 @@ def read_answer(text: str, answer: type[A]) -> tuple[A, tuple[str, ...]]:
         return answer.model_validate(found), (*flags, *how)
     except ValidationError as error:
         raise Unparsable(_told(error, found)) from error
+
+
+def _without_thinking(text: str) -> str:
+    """What follows the thoughts at the beginning of a reply.
+
+    Where the chat template opens them in the prompt, only their closing tag is in the reply. A tag inside an object that
+    is the whole reply is part of its texts.
+    """
+    thought = _THINKING.match(text)
+    if thought:
+        text = text[thought.end() :]
+    opened, start = _OPENED.search(text), text.lstrip()
+    closed = list(_CLOSED.finditer(text, 0, opened.start() if opened else len(text)))
+    if not closed or (start.startswith("{") and _is_object(start)):
+        return text
+    return text[closed[-1].end() :]
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _whole(value: Any) -> Any:

@@ -59,7 +59,8 @@ def _depth(text: str) -> int:
 
 
 _OPENING = re.compile(r"[\[{]")
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.S)
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_TOKEN = re.compile(rf"{_STRING}?|[\[\]{{}}]", re.S)
 
 
 def _brackets(text: str, start: int = 0) -> Iterator[tuple[int, int]]:
@@ -100,7 +101,32 @@ def find_object(text: str) -> tuple[Any, tuple[str, ...]]:
             raise Unparsable("expected a JSON object, found a list")
         return values[0], ()
     damaged = broken[0] if broken else rest
-    return (None, ()) if damaged is None else (_repaired(damaged), ("json_repaired",))
+    if damaged is None:
+        return None, ()
+    value = _repaired(damaged)
+    if not broken and _is_cut(damaged):
+        raise Unparsable(f"the JSON in the reply is cut off, perhaps in the middle of a value: {damaged[-40:]!r}")
+    return value, ("json_repaired",)
+
+
+def _is_cut(text: str) -> bool:
+    """Whether an object that is never closed may have lost a part that matters.
+
+    It has when it ends in a number or a bare word (`4` may be the beginning of 4.5), in a text of one word (`"4`), or in
+    a list, whose other items would be missing. A reason that breaks off loses nothing but words.
+    """
+    open_ones, last = "", ""
+    for token in _TOKEN.finditer(text):
+        last = token[0]
+        if last in "[{":
+            open_ones += last
+        elif last in "]}":  # what closes an object closes a list in it that was forgotten
+            open_ones = open_ones[: max(0, open_ones.rfind("[" if last == "]" else "{"))]
+    if "[" in open_ones:
+        return True
+    if last.startswith('"') and not re.fullmatch(_STRING, last, re.S):
+        return len(last.split()) < 2
+    return re.fullmatch(r"[\w.+-]", text[-1:]) is not None
 
 
 def _groups(text: str) -> tuple[list[str], str | None]:
@@ -122,7 +148,8 @@ def _groups(text: str) -> tuple[list[str], str | None]:
                 break
         if end < 0:
             if opening[0] == "{":
-                return found, text[opening.start() :] if ":" in text[opening.start() :] else None
+                rest = text[opening.start() :].rstrip(" \t\r\n`")  # a code fence ends behind it
+                return found, rest if ":" in rest else None
             start = opening.end()
             continue
         found.append(text[opening.start() : end])
@@ -130,8 +157,20 @@ def _groups(text: str) -> tuple[list[str], str | None]:
     raise Unparsable(f"the reply holds more than {MAX_GROUPS} bracketed parts")
 
 
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")  # json-repair reads an escaped character as its halves
 _DIGITS = re.compile(r"\d+")
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
+_QUOTED = re.compile(rf"{_STRING}|'(?:[^'\\]|\\.)*'", re.S)
+_LITERAL = re.compile(r"\b(?:true|false|null|none)\b", re.I)
+_PLAIN = r"(?:[+-]?(?:\d++(?:\.\d*+)?+|\.\d++)|true|false|null|none)"
+_QUALIFIED = re.compile(
+    rf"""
+      [<>~\u2248\u2264\u2265\u00b1|!] | \bor\b                  # about 4, at most 4, true or false
+    | :\s*[^\s\w"'{{\[:+.-]{{1,9}}\s*{_PLAIN}            # something before a number or a literal
+    | [:\[,]\s*{_PLAIN}(?!\s*(?:[,}}\];"']|//|\#|/\*|\Z))   # or after it
+    """,
+    re.X | re.I,
+)
 
 
 def _repaired(text: str) -> Any:
@@ -141,7 +180,7 @@ def _repaired(text: str) -> Any:
     import json_repair
 
     try:
-        value = loads(json_repair.repair_json(text, ensure_ascii=False))
+        value = loads(_PAIR.sub(_joined, json_repair.repair_json(text, ensure_ascii=False)))
     except Unparsable:
         raise
     except Exception as error:  # whatever json-repair trips over, the reply is to blame
@@ -152,15 +191,26 @@ def _repaired(text: str) -> Any:
     return value
 
 
+def _joined(halves: re.Match[str]) -> str:
+    return halves[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+
 def _nothing_lost(text: str, value: Any) -> None:
-    """json-repair keeps the last of two equal keys and drops what follows a number (`4 or 5`) without a word: refuse both."""
+    """json-repair keeps the last of two equal keys and drops what stands around a number or a literal (`4 or 5`, `<4`,
+    `true but not all`) without a word: refuse all of it."""
     for name, count in _count_keys(value).items():
         if re.fullmatch(r"\w+", name) and len(re.findall(rf"\b{name}[\"']?\s*:", text)) > count:
             raise Unparsable(f"the JSON in the reply is malformed, and its key `{name}` stands twice")
     there = Counter(_DIGITS.findall(_ESCAPE.sub("", text)))
-    lost = there - Counter(_DIGITS.findall(json.dumps(value, ensure_ascii=False)))
+    kept = json.dumps(value, ensure_ascii=False)
+    lost = there - Counter(_DIGITS.findall(kept))
     if lost:
         raise Unparsable(f"the JSON in the reply is malformed around the number {next(iter(lost))}")
+    bare = _QUOTED.sub(lambda found: f'"{"_" * (len(found[0]) - 2)}"', text)
+    qualified = _QUALIFIED.search(bare)
+    if qualified or len(_LITERAL.findall(bare)) > len(_LITERAL.findall(kept)):
+        near = text[max(0, qualified.start() - 15) :] if qualified else text
+        raise Unparsable(f"the JSON in the reply is malformed, and does not say one plain value: {near[:60]!r}")
 
 
 def _count_keys(value: Any) -> Counter[str]:
