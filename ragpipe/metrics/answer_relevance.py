@@ -55,10 +55,9 @@ class AnswerRelevance(Judged):
     def asks(self, case: Case) -> Iterable[Ask]:
         if without_a_word(case.answer):
             return
-        if self.questions is None:
-            yield Ask(self.direct, Grade, self.values(case))
-        else:
+        if self.questions is not None:
             yield Ask(self.questions, GeneratedQuestions, self._asked(self.questions, case))
+        yield Ask(self.direct, Grade, self.values(case))  # by questions: where none is written
 
     def embeds(self, case: Case) -> int:
         return 1 + self.n if self.needs_embedder and not without_a_word(case.answer) else 0

@@ -98,15 +98,18 @@ class NoiseSensitivity(Usefulness):
         return [claim for claim, verdict in zip(claims, found, strict=True) if not verdict.correct]
 
     async def _places(self, case: Case, judge: Judge, claims: list[str]) -> list[list[int]]:
-        """The numbers of the chunks that state each claim. A number that no chunk has is an error, never left out."""
+        """The numbers of the chunks that state each claim. A claim with a number that no chunk has is asked about once more,
+        as one without a verdict is; then it is an error, never left out."""
+        count = len(case.contexts)
 
         async def ask(part: list[str], again: bool) -> list[ClaimOrigin]:
-            return (await judge(self.trace, ClaimOrigins, **self.trace_values(case, part, again))).verdicts
+            found = (await judge(self.trace, ClaimOrigins, **self.trace_values(case, part, again))).verdicts
+            unknown = sorted({i for origin in found for i in origin.contexts if not 1 <= i <= count})
+            if unknown and again:
+                raise JudgeError("unparsable", f"claims traced to the contexts {unknown} of {count}, asked twice")
+            return [origin for origin in found if all(1 <= i <= count for i in origin.contexts)]
 
         found = await verdicts_in_batches(claims, self.batch, ask)
-        unknown = sorted({i for origin in found for i in origin.contexts if not 1 <= i <= len(case.contexts)})
-        if unknown:
-            raise JudgeError("unparsable", f"claims traced to the contexts {unknown} of {len(case.contexts)}")
         return [sorted(set(origin.contexts)) for origin in found]
 
 

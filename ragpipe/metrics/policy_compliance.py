@@ -37,7 +37,8 @@ class PolicyCompliance(Judged):
     `banned_topics`. So all three decide what is asked, and whether. `method: patterns` asks nobody; take it with a judge
     that cannot answer such questions (judge=evidence), else only violations would be scored.
 
-    The details hold each violation with policy, severity, evidence and detection (pattern or judge); evidence of the judge
+    The details hold each violation with policy, severity, evidence and detection (pattern or judge); a violation that the
+    judge gives no severity has that of its policy, a rule in words is high; evidence of the judge
     that is not in the answer is flagged `evidence_not_found` and changes nothing. Needs an answer; contexts play no part.
     """
 
@@ -111,8 +112,14 @@ class PolicyCompliance(Judged):
 
         verdicts = await verdicts_for([rule for _, rule in self.rules()], ask)
         return [
-            {"policy": name, "severity": verdict.severity, "detection": "judge", "rule": rule,
+            {"policy": name, "severity": self._severity(name, verdict), "detection": "judge", "rule": rule,
              "evidence": verdict.evidence, "reason": verdict.reason}
             for (name, rule), verdict in zip(self.rules(), verdicts, strict=True)
             if verdict.violated
         ]  # fmt: skip
+
+    def _severity(self, name: str, verdict: RuleVerdict) -> str:
+        """How bad the judge calls it; where it names none, what the policy says, and high without one."""
+        if verdict.severity != "none":
+            return verdict.severity
+        return next((policy.severity for policy in self.library if policy.policy == name), "high")

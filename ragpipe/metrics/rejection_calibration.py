@@ -26,7 +26,9 @@ class RejectionCalibration(Judged):
     asks nobody: a refusal phrase in an answer that goes on to answer is no refusal. `detector: judge` asks the question of
     `abstention`, which is then asked once for both. The details hold `failure_mode`: `false_acceptance`, `false_rejection`,
     or `training_cutoff_excuse` (a false rejection that points to the end of the training data); such an excuse in an answer
-    that was given all the same is only noted. An answer without a word neither answers nor declines: 0 and no failure mode.
+    that was given all the same is only noted. The system's own flag `abstained: true` is a refusal whatever the text says,
+    and nobody is asked; `false` overrules no text. An answer without a word and without that flag neither answers nor
+    declines: 0 and no failure mode.
 
     `<name>_reason` (diagnostic): 1 when a right refusal gives the case's `expected.rejection_reason`, by the `reasons` of
     the patterns; skipped for other answers and for a reason that the patterns do not know. Needs `expected.behavior`.
@@ -57,7 +59,7 @@ class RejectionCalibration(Judged):
         return self.shown(self.prompts()["detect"], case, question=case.question, answer=case.answer)
 
     def asks(self, case: Case) -> Iterable[Ask]:
-        if self.detector == "judge" and not without_a_word(case.answer):
+        if self.detector == "judge" and not case.output.abstained and not without_a_word(case.answer):
             yield Ask(self.prompts()["detect"], Refusal, self.values(case))
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
@@ -67,17 +69,21 @@ class RejectionCalibration(Judged):
 
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         expected = (case.sample.expected.behavior if case.sample.expected else None) or ""
-        if why := without_a_word(case.answer):
+        why = without_a_word(case.answer)
+        if why and not case.output.abstained:
             details: dict[str, Any] = {"expected": expected, "actual": "none", "failure_mode": None, "flags": [why]}
             return [Score(0.0, self.name, reason=why, details=details), self._reason(case, None)]
         reading = await reading_of(case.answer, self.patterns)
         refused, excuse = reading.refused, reading.training_cutoff
-        if self.detector == "judge":
+        detector: str = self.detector
+        if case.output.abstained:
+            refused, detector = True, "flag"
+        elif self.detector == "judge":
             reply = await judge(self.prompts()["detect"], Refusal, **self.values(case))
             refused, excuse = reply.declines, reply.training_cutoff
         mode = _failure_mode(expected, refused, excuse)
         details = {"expected": expected, "actual": "reject" if refused else "answer", "failure_mode": mode,
-                   "training_cutoff": excuse, "detector": self.detector, "clauses": _clauses(reading),
+                   "training_cutoff": excuse, "detector": detector, "clauses": _clauses(reading),
                    "flags": answer_flags(case.answer)}  # fmt: skip
         right = refused and expected == "reject"
         return [

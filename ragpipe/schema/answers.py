@@ -4,7 +4,8 @@ An answer is asked for either as JSON (`form = "json"`: its schema goes into the
 "text"`: the reply is read by `from_text`). A JSON type may define `from_text` too, as its documented second form. The
 findings stand before the verdict: a judge that is held to a schema writes its fields in order, and should not decide
 before it has quoted and reasoned. Reading is strict: a missing key, a wrong type, NaN or a number out of range is an
-error, never a default and never clamped. The one coercion is a plain decimal in quotes ("4"); `true` is not a number.
+error, never a default and never clamped. There are two coercions: a plain decimal in quotes ("4") is a number (`true` is
+none), and null in place of an optional quote is the empty one.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def _integer(value: object) -> object:
 
 Number = Annotated[float, BeforeValidator(_number)]
 Integer = Annotated[int, BeforeValidator(_integer)]
+Quote = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+"""A passage that may be absent. The validator leaves the schema, and so every question's key, as that of a plain text."""
 Share = Annotated[Number, Field(ge=0, le=1)]
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -67,7 +70,7 @@ class Verdict(Answer):
     """Whether item number `index` (from 1) is supported, with a literal quote as evidence ('' when there is none)."""
 
     index: Integer
-    evidence: str = ""
+    evidence: Quote = ""
     reason: str = ""
     supported: Annotated[bool, Field(strict=True)]
 
@@ -82,7 +85,7 @@ class CheckedClaim(Answer):
     """A factual statement with its verdict, from one reply that both found and judged it."""
 
     claim: str
-    evidence: str = ""
+    evidence: Quote = ""
     reason: str = ""
     supported: Flag
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ragpipe.schema.answers import Answer, Flag, Integer
+from ragpipe.schema.answers import Answer, Flag, Integer, Quote
 
 
 class CitationVerdict(Answer):
     """Whether the cited context of citation number `index` (from 1) supports the text it is cited for."""
 
     index: Integer
-    evidence: str = ""
+    evidence: Quote = ""
     reason: str = ""
     accurate: Flag
 
@@ -26,7 +26,7 @@ class CitedClaim(Answer):
     """A factual statement of an answer, the citation that stands with it ('' without one), and whether one does."""
 
     claim: str
-    marker: str = ""
+    marker: Quote = ""
     cited: Flag
 
 
@@ -40,7 +40,7 @@ class SourceUse(Answer):
     """How an answer uses source number `index` (from 1), with the passage of the answer that shows it."""
 
     index: Integer
-    evidence: str = ""
+    evidence: Quote = ""
     reason: str = ""
     use: Literal["direct_quote", "paraphrase", "not_used"]
 
@@ -55,7 +55,7 @@ class RuleVerdict(Answer):
     """Whether an answer breaks rule number `index` (from 1), how badly, with the passage that does."""
 
     index: Integer
-    evidence: str = ""
+    evidence: Quote = ""
     reason: str = ""
     severity: Literal["high", "medium", "low", "none"] = "none"
     violated: Flag
@@ -78,6 +78,6 @@ class Refusal(Answer):
 class Acknowledgement(Answer):
     """Whether an answer says that its sources disagree, with the passage that does."""
 
-    evidence: str = ""
+    evidence: Quote = ""
     reason: str = ""
     acknowledged: Flag

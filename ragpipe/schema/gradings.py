@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from ragpipe.schema.answers import Answer, Flag, Integer, Number
+from ragpipe.schema.answers import Answer, Flag, Integer, Number, Quote
 
 Percent = Annotated[Number, Field(ge=0, le=100)]
 
@@ -126,7 +126,7 @@ class RubricGrade(Answer):
 class Tone(Answer):
     """Whether an answer keeps a tone, with the passage that breaks it ('' when none does)."""
 
-    evidence: str = ""
+    evidence: Quote = ""
     reason: str = ""
     kept: Flag
 

@@ -89,7 +89,7 @@ def test_answer_relevance_by_questions(what, answer, replies, expected, calls, f
 
 def test_the_real_question_is_not_shown_where_questions_are_written():
     metric = shipped_metric("answer_relevance", method="questions", n=5)
-    (ask,) = metric.asks(make_case("the answer", question="the real question"))
+    ask, _ = metric.asks(make_case("the answer", question="the real question"))
     assert ask.prompt.step == "questions"
     text = "".join(message["content"] for message in ask.prompt.render(**ask.values))
     assert "the real question" not in text

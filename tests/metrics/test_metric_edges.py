@@ -85,3 +85,85 @@ def test_groundedness_names_no_context_that_it_does_not_show():
         judge = ScriptedJudge([GRADE])
         score_of(shipped_metric("groundedness", top_k=top_k), case, judge)
         assert judge.asked[0].values["citations"] == lines
+
+
+REJECT, ANSWER = {"behavior": "reject"}, {"behavior": "answer"}
+NO, FIVE = "I cannot answer that.", "The five courses are A, B, C, D and E."
+# (answer, abstained, expected, value, failure mode)
+FLAGGED = [
+    ("", True, REJECT, 1, None),
+    ("...", True, REJECT, 1, None),
+    ("", True, ANSWER, 0, "false_rejection"),
+    (FIVE, True, REJECT, 1, None),
+    (FIVE, True, ANSWER, 0, "false_rejection"),
+    (FIVE, False, REJECT, 0, "false_acceptance"),
+    (NO, False, REJECT, 1, None),
+    (NO, False, ANSWER, 0, "false_rejection"),
+    ("", False, REJECT, 0, None),
+    ("My training data ends in 2023.", True, ANSWER, 0, "training_cutoff_excuse"),
+]
+
+
+@pytest.mark.parametrize(("answer", "abstained", "expected", "value", "mode"), FLAGGED)
+@pytest.mark.parametrize("detector", ["patterns", "judge"])
+def test_the_systems_own_flag_is_a_refusal_and_its_absence_overrules_no_text(
+    answer, abstained, expected, value, mode, detector
+):
+    judge = ScriptedJudge(lambda asked: {"declines": answer == NO, "training_cutoff": False})
+    metric = shipped_metric("rejection_calibration", detector=detector)
+    case = make_case(answer, abstained=abstained, expected=expected)
+    score = score_of(metric, case, judge)["rejection_calibration"]
+    assert (score.value, score.details["failure_mode"]) == (value, mode)
+    assert len(judge.asked) == sum(ask.times for ask in metric.asks(case))
+    assert bool(judge.asked) == (detector == "judge" and not abstained and bool(answer))
+    assert not abstained or score.details["detector"] == "flag"
+
+
+def test_relevance_by_questions_plans_the_grade_that_it_falls_back_to():
+    metric, case = shipped_metric("answer_relevance", method="questions"), make_case()
+    direct = {"addresses_question": False, "on_topic": True, "completeness": 0, "score": 0}
+    judge = ScriptedJudge([{"questions": []}, direct], vectors={})
+    score_of(metric, case, judge)
+    assert [ask.prompt.step for ask in metric.asks(case)] == judge.steps == ["questions", "direct"]
+
+
+def test_null_in_place_of_an_optional_quote_is_none():
+    reply = {"verdicts": [{"index": 1, "evidence": None, "reason": "", "supported": False}]}
+    judge = ScriptedJudge([{"claims": ["Paris is in France."]}, reply])
+    score = score_of(shipped_metric("faithfulness"), make_case(), judge)["faithfulness"]
+    assert (score.value, score.details["claims"][0]["evidence"]) == (0, "")
+    judge = ScriptedJudge([{"claims": ["a"]}, {"verdicts": [{"index": 1, "supported": None}]}])
+    assert score_of(shipped_metric("faithfulness"), make_case(), judge)["faithfulness"].status == "error"
+
+
+@pytest.mark.parametrize(
+    ("said", "written", "expected"),
+    [({}, "medium", "medium"), ({"severity": "none"}, "low", "low"), ({"severity": "high"}, "low", "high")],
+)
+def test_a_violation_without_a_severity_has_that_of_its_policy(said, written, expected):
+    own = {"policy": "no_colours", "severity": written, "rule": "No colours are named.", "patterns": []}
+    metric = shipped_metric("policy_compliance", patterns=[own], policies={"no_cats": "No cats."})
+    broken = [{"index": i, "evidence": "Red cats.", "reason": "", "violated": True, **said} for i in (1, 2)]
+    score = score_of(metric, make_case("Red cats."), ScriptedJudge([{"verdicts": broken}]))["policy_compliance"]
+    found = {one["policy"]: one["severity"] for one in score.details["violations"]}
+    assert found == {"no_colours": expected, "no_cats": said.get("severity", "none").replace("none", "high")}
+
+
+def test_a_quote_of_a_source_that_may_not_be_used_is_no_quote_that_was_asked_for():
+    secret = {"text": "Profits doubled in the last quarter of the year.", "policy": "no_use"}
+    case = make_case('It said "profits doubled in the last quarter".', chunks=[secret], expected={"must_quote": True})
+    score = score_of(shipped_metric("must_quote"), case)["must_quote"]
+    assert (score.value, score.reason) == (0, "no_quote_only_chunk_retrieved")
+
+
+def test_acknowledging_both_needs_the_older_note_cited_too():
+    case = make_case(
+        "The fee was 45 euros and is now 60 euros.",
+        chunks=[{"rel_path": "new.md", "text": "60 euros"}, {"rel_path": "old.md", "text": "45 euros"}],
+        anchors=[{"rel_path": "new.md", "role": "newer"}, {"rel_path": "old.md", "role": "older"}],
+        citations=["c1"],
+        recency_conflict_rule="acknowledge_both",
+    )
+    judge = ScriptedJudge([])
+    score = score_of(shipped_metric("recency_conflict"), case, judge)["recency_conflict"]
+    assert (score.value, score.reason, judge.asked) == (0, "not cited: older", [])
