@@ -92,6 +92,10 @@ def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: 
     output = _read(Output, ready, where, name, faults)
     if output is None:
         return None
+    if output.chunks and not output.retrieves:
+        found = f"false, and {len(output.chunks)} chunks of method {output.method!r}"
+        faults.add(where, "retrieves", found, "no chunks where nothing is retrieved", "leave out one of the two")
+        return None
     ranks = [chunk.rank for chunk in output.chunks]
     if ranks != sorted(ranks):
         output = output.model_copy(update={"chunks": sorted(output.chunks, key=lambda chunk: chunk.rank)})

@@ -64,7 +64,7 @@ OUTPUTS = _schema(
     ("timings", TEXT, "JSON object: milliseconds by stage"),
     ("usage", TEXT, "JSON object: the system's own token counts"),
     ("error", TEXT, "why the system gave no answer"),
-    ("retrieves", FLAG, "false: the method retrieves nothing by design, and metrics on retrieval or contexts are skipped"),
+    ("retrieves", FLAG, "false: the method retrieves nothing by design (closed book)"),
     ("recorded", TEXT, "JSON object name -> what people or other judges said: a verdict, or a list or object of them"),
 )
 

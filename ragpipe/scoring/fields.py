@@ -36,6 +36,7 @@ CASE = (
     ("meta", TEXT, "JSON object: whatever else the data set says"),
     ("abstained", FLAG, "the system's own word that it did not answer"),
     ("system_error", TEXT, "why the system gave no answer"),
+    ("retrieves", FLAG, "false: the method retrieves nothing by design (closed book)"),
     ("timings", TEXT, "JSON object: milliseconds by stage of the system"),
     ("n_chunks", WHOLE, "retrieved chunks"),
     ("n_citations", WHOLE, "references that the answer makes; null = not recorded"),
@@ -105,6 +106,10 @@ def case_columns(block: Block, iteration: int) -> dict[str, pa.Array]:
     found |= {name: outputs[name] for name in ("sample_id", "method", "answer", "abstained", "timings")}
     found["iteration"] = pa.array(np.full(len(block), iteration, dtype=np.int64))
     found["system_error"] = outputs["error"]
+    if "retrieves" in outputs.column_names:  # not in the tables of an older version
+        found["retrieves"] = outputs["retrieves"]
+    else:
+        found["retrieves"] = pa.array([True] * len(block), type=FLAG)
     found["n_chunks"], found["doc_types"] = _chunks(outputs["chunks"].to_pylist())
     found["n_citations"] = _lengths(outputs["citations"])
     found["n_references"] = pc.fill_null(pc.list_value_length(samples["references"]), 0).cast(WHOLE)

@@ -20,7 +20,9 @@ SAMPLE_COLUMNS = (
     "id", "question", "history", "references", "answerable", "category", "subcategory", "difficulty", "question_type",
     "vault", "tags", "meta", "expected",
 )  # fmt: skip
-OUTPUT_COLUMNS = ("sample_id", "method", "sample_row", "answer", "chunks", "citations", "abstained", "timings", "error")
+OUTPUT_COLUMNS = (
+    "sample_id", "method", "sample_row", "answer", "chunks", "citations", "abstained", "timings", "error", "retrieves",
+)  # fmt: skip
 DETAILS = "details"  # read only where something asks for it: it is most of the table
 SCORE_COLUMNS = ("sample_id", "method", "iteration", "score_name", "value", "status", "reason")
 

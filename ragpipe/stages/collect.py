@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragpipe.errors import ConfigError, Incomplete, Interrupted, RagpipeError
+from ragpipe.errors import ConfigError, Incomplete, Interrupted, Problem, RagpipeError
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.store.journal import Journal
 from ragpipe.systems.live import System
@@ -109,7 +109,7 @@ class CollectStage:
             async with asyncio.timeout(self._settings.timeout_s):
                 raw = dict(await self._system.answer(sample))
             raw["method"] = self._settings.method
-            output = self._read(raw, sample)
+            output = self._declared(self._read(raw, sample))
         except TimeoutError:
             return self._failed(sample, f"timeout after {self._settings.timeout_s:g} s", started)
         except (asyncio.CancelledError, ConfigError):
@@ -120,10 +120,28 @@ class CollectStage:
             return output
         return output.model_copy(update={"timings": {**output.timings, "total": _since(started)}})
 
+    @property
+    def _retrieves(self) -> bool:
+        return self._settings.says_it_retrieves(self._settings.method)
+
+    def _declared(self, output: Output) -> Output:
+        """With `retrieves: false` where the settings say so. Raises ConfigError, which ends the collection, when it has
+        chunks: the settings are wrong then, and every further answer would be asked for in vain."""
+        if self._retrieves:
+            return output
+        if output.chunks:
+            raise ConfigError("the system under test retrieves something; the collection was stopped", [Problem(
+                f"the output of sample {output.sample_id!r}, method {output.method!r}", "system.retrieves",
+                f"false, and {len(output.chunks)} chunks in the answer", "no chunks",
+                "system.retrieves=true, or let the system give no chunks; what it answered before is kept",
+            )])  # fmt: skip
+        return output.model_copy(update={"retrieves": False})
+
     def _failed(self, sample: Sample, error: str, started: float) -> Output:
         return Output(
-            sample_id=sample.id, method=self._settings.method, error=error, timings={"total": _since(started)}
-        )
+            sample_id=sample.id, method=self._settings.method, error=error, timings={"total": _since(started)},
+            retrieves=self._retrieves,
+        )  # fmt: skip
 
 
 def collected(journal: Path) -> dict[str, Output]:

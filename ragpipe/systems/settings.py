@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from ragpipe.datasets.settings import OUTPUT_FIELDS, PathExpression
 from ragpipe.schema.settings import Operational, Settings
+from ragpipe.validation import did_you_mean
 
 
 class _System(Settings):
-    """What every system may have: `index_manifest`, the file that says which chunks of which documents are in its index.
+    """What every system may have.
 
-    Its content, not its name, is part of a run's identity.
+    `index_manifest` is the file that says which chunks of which documents are in its index. Its content, not its name, is
+    part of a run's identity. `retrieves: false` says that the system retrieves nothing by design (closed book); a mapping
+    says it of single methods, `{closed_book: false}`. True adds nothing to what an output says of itself, and only what is
+    false is part of a run's identity.
     """
 
     index_manifest: Annotated[str | None, Operational, Field(min_length=1)] = None
+    retrieves: bool | dict[str, bool] = True
+
+    def says_it_retrieves(self, method: str) -> bool:
+        """Whether the settings leave it to a method's outputs that they retrieve; False when they say that none does."""
+        return self.retrieves if isinstance(self.retrieves, bool) else self.retrieves.get(method, True)
+
+    @property
+    def named_methods(self) -> frozenset[str]:
+        """The methods that `retrieves` names."""
+        return frozenset(() if isinstance(self.retrieves, bool) else self.retrieves)
+
+    def identity(self) -> dict[str, Any]:
+        """As for every section; `retrieves` stands in it only where it says that something retrieves nothing."""
+        found = super().identity()
+        given = found.pop("retrieves")
+        without = given if isinstance(given, bool) else {name: False for name in sorted(given) if not given[name]}
+        return found if without in (True, {}) else {**found, "retrieves": without}
 
 
 class RecordedSystem(_System):
@@ -36,6 +58,11 @@ class _Live(_System):
     version: str = ""
     concurrency: Annotated[int, Operational, Field(ge=1, le=1000)] = 4
     timeout_s: Annotated[float, Operational, Field(gt=0, le=3600)] = 120.0
+
+    def identity(self) -> dict[str, Any]:
+        """As for every system; of `retrieves` only what it says of its one method."""
+        found = {name: value for name, value in super().identity().items() if name != "retrieves"}
+        return found if self.says_it_retrieves(self.method) else {**found, "retrieves": False}
 
 
 class PythonSystem(_Live):
@@ -58,9 +85,19 @@ class HttpSystem(_Live):
 
     kind: Literal["http"]
     url: Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]
-    body: dict[str, str] = Field(default_factory=lambda: {"question": "question", "history": "history"}, min_length=1)
-    fields: dict[str, str] = Field(default_factory=lambda: {"answer": "answer", "contexts": "contexts"}, min_length=1)
+    body: dict[str, PathExpression] = Field(default_factory=lambda: {"question": "question", "history": "history"}, min_length=1)
+    fields: dict[str, PathExpression] = Field(default_factory=lambda: {"answer": "answer", "contexts": "contexts"}, min_length=1)
     headers_env: Annotated[dict[str, str], Operational] = Field(default_factory=dict)
+
+    @field_validator("fields")
+    @classmethod
+    def _known_fields(cls, fields: dict[str, str]) -> dict[str, str]:
+        known = sorted(OUTPUT_FIELDS - {"method"})  # `system.method` names it
+        for name in fields:
+            if name not in known:
+                mend = did_you_mean(name, known) or f"there are {', '.join(known)}"
+                raise ValueError(f"{name!r} is no field of an output; {mend}")
+        return fields
 
 
 LiveSystem = PythonSystem | HttpSystem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,11 +14,13 @@ from ragpipe.errors import DataError, Problem
 from ragpipe.reports.console import Console
 from ragpipe.stages.collect import has_failures
 from ragpipe.stages.load import load_outputs, load_samples, read_samples, run_load
+from ragpipe.stages.retrieving import declared, unknown_methods
 from ragpipe.store.files import atomic_write, link_or_copy
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.unchanged import json_unless_same
 from ragpipe.systems.settings import RecordedSystem
 from ragpipe.tasks.manifest import previous
+from ragpipe.tasks.sealed import check_sealed
 
 
 class Inputs(Protocol):
@@ -71,11 +74,15 @@ class DataInputs:
         if before.get("data", {}).get("tables") == self.tables(identity) and other.outputs.is_file():
             link_tables(other, folder)
         elif isinstance(self._config.system, RecordedSystem):
-            run_load(self._dataset, samples=folder.samples, outputs=folder.outputs)
+            counts = run_load(
+                declared(self._dataset, self._config.system), samples=folder.samples, outputs=folder.outputs
+            )
+            self._warn_of_unknown(counts.methods)
         else:
             load_samples(self._dataset, samples=folder.samples)
             self._write_index(folder)  # a wrong one is told before the system is asked
             self._collect(folder)
+            self._warn_of_unknown([self._config.system.method])
         self._write_index(folder)
 
     def ask_again(self, folder: RunFolder) -> bool:
@@ -94,6 +101,10 @@ class DataInputs:
                 "start again: the changed data opens its own run, and unchanged cases cost nothing",
             )])  # fmt: skip
 
+    def _warn_of_unknown(self, methods: Iterable[str]) -> None:
+        if line := unknown_methods(self._config.system, methods):
+            self._console.warn(line)
+
     def _write_index(self, folder: RunFolder) -> None:
         if self._index:
             json_unless_same(folder.index, self._index.coverage(read_samples(folder.samples)).model_dump(mode="json"))
@@ -109,11 +120,12 @@ class RunInputs:
     """The tables of a run that exists: neither its data set nor its system is needed, and nothing is asked again.
 
     With `scores` its scores and replies are taken over too: only the scoring is done again. Raises DataError when a table
-    is not there.
+    is not there, or is not what the run's seal says.
     """
 
     def __init__(self, source: RunFolder, manifest: dict[str, Any], *, scores: bool = False):
         check_tables(source)
+        check_sealed(source, manifest["iterations"], scores=scores)
         self._source, self._data = source, manifest["data"]
         self._states: dict[str, str] = manifest["iterations"] if scores else {}
         self.name: str = self._data["name"]

@@ -23,6 +23,7 @@ from ragpipe.stages.cases import CaseReader
 from ragpipe.stages.load import run_load
 from ragpipe.stages.plan import TOKENS_OUT, Plan, make_plan
 from ragpipe.stages.replay import Remaining, remaining
+from ragpipe.stages.retrieving import declared, unknown_methods
 from ragpipe.store.calls import StoredCalls
 from ragpipe.store.replies import Layered, RunReplies
 from ragpipe.systems.settings import RecordedSystem
@@ -50,11 +51,13 @@ def run(config: RunConfig, console: Console) -> int:
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         samples, outputs = Path(scratch, "samples.parquet"), Path(scratch, "outputs.parquet")
-        counts = run_load(dataset, samples=samples, outputs=outputs)
+        counts = run_load(declared(dataset, config.system), samples=samples, outputs=outputs)
         reader = CaseReader(samples, outputs)
         plan = planned(config, reader)
         reader.close()
     console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
+    if line := unknown_methods(config.system, counts.methods):
+        console.warn(line)
     console.table(("metric", "cases", "skipped, and why"), [
         (m.name, f"{m.cases:,}", ", ".join(f"{n:,} {why}" for why, n in m.skipped.most_common()) or "-") for m in plan.metrics
     ], left=(0, 2))  # fmt: skip

@@ -112,6 +112,9 @@ BROKEN = [
     Broken("D8", "both.jsonl", '{"id": "q1", "question": "a", "contexts": [], "chunks": []}\n', ("both.jsonl:1", "one of the two")),
     Broken("D8", "outputs.jsonl", '{"id": "q1", "question": "a", "outputs": [{"method": "m", "text": "x"}]}\n', ("outputs.jsonl:1", "text")),
     Broken("D8", "rule.jsonl", '{"id": "q1", "question": "a", "recency_conflict_rule": "newest"}\n', ("rule.jsonl:1", "cite_newer")),
+    Broken("D8", "closed.jsonl", '{"id": "q1", "question": "a", "outputs": [{"method": "m", "contexts": ["x"], "retrieves": false}]}\n',
+           ("closed.jsonl:1", "'q1'", "'m'", "retrieves", "1 chunks", "no chunks")),
+    Broken("D8", "word.jsonl", '{"id": "q1", "question": "a", "answer": "x", "retrieves": "no"}\n', ("word.jsonl:1", "retrieves", "'no'")),
     # two cases of one name, one sample with two contents
     Broken("ids", "case.jsonl", GOOD + "\n" + GOOD, ("case.jsonl:3", "case.jsonl:1", "'q1'", "'default'", "second time")),
     Broken("ids", "content.jsonl", GOOD + '{"id": "q1", "question": "Who?", "method": "b"}\n', ("content.jsonl:2", "content.jsonl:1", "'q1'")),

@@ -83,7 +83,9 @@ outputs = st.builds(
     timings=st.dictionaries(texts, numbers, max_size=2),
     recorded=st.dictionaries(texts, recorded, max_size=2),
     error=maybe(texts),
-)
+).flatmap(lambda output: st.sampled_from([True, bool(output.chunks)]).map(  # false only where there are no chunks
+    lambda retrieves: output.model_copy(update={"retrieves": retrieves})
+))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -139,5 +141,5 @@ def test_the_table_of_a_run_gives_back_its_outputs(given_outputs: list[Output]) 
 
 def test_a_table_from_before_a_column_was_added_is_read_without_it() -> None:
     output = Output(sample_id="q1", answer="Ada.", recorded={"human": 4})
-    row = table_of([output_row(output, 0)], OUTPUTS).drop_columns(["recorded"]).to_pylist()
+    row = table_of([output_row(output, 0)], OUTPUTS).drop_columns(["recorded", "retrieves"]).to_pylist()
     assert list(outputs_from(row)) == [output.model_copy(update={"recorded": {}})]

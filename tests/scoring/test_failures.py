@@ -173,6 +173,8 @@ def test_every_slice_has_its_counts(tmp_path: Path) -> None:
     assert "retrieval_miss" in metrics["not_applicable"]["failure_modes"]
 
 
+CLOSED: tuple[str, str] = ("skipped", "retrieves_nothing")
+CLOSED_BOOK: dict[str, Any] = {"retrieves": False, "chunks": []}
 SHIPPED = [
     # (results, labels, output, details, modes)
     ({"mrr": 0.0}, {}, {}, {}, ["retrieval_miss"]),
@@ -203,6 +205,7 @@ SHIPPED = [
     ({"context_relevance": 0.69}, {}, {}, {}, ["irrelevant_context"]),
     ({"attribution_hit": 0.0, "mrr": 0.5}, {}, {}, {}, ["gold_not_cited"]),
     ({"attribution_hit": 0.0, "mrr": 0.0}, {}, {}, {}, ["retrieval_miss"]),
+    ({"attribution_hit": CLOSED, "mrr": CLOSED, "context_relevance": CLOSED, "correctness": 5.0}, {}, CLOSED_BOOK, {}, []),
     ({"scope_miss": 1.0}, {}, {}, {}, ["scope_miss"]),
     ({"scope_miss": 0.0}, {}, {}, {}, []),
     ({"recency_conflict": 0.0}, {}, {}, {}, ["stale_source"]),
