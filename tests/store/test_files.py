@@ -3,18 +3,15 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ragpipe.errors import OutputError
 from ragpipe.store import files
-from ragpipe.store.files import atomic_json, atomic_open, atomic_write, json_bytes, link_or_copy, sweep_temporaries
+from ragpipe.store.files import atomic_json, atomic_open, atomic_write, link_or_copy, sweep_temporaries
 
 
 def names(folder: Path) -> list[str]:
@@ -62,30 +59,6 @@ def test_json_refuses_what_json_has_not(tmp_path: Path, value: object) -> None:
     with pytest.raises(ValueError, match=r"a\.json"):
         atomic_json(tmp_path / "a.json", value)
     assert names(tmp_path) == []
-
-
-_LEAF = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-_JSON = st.recursive(
-    _LEAF,
-    lambda inner: (
-        st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text() | st.integers() | st.booleans(), inner)
-    ),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(_JSON)
-def test_indented_json_is_what_the_standard_library_writes(value: object) -> None:
-    assert json_bytes(value, indent=2).decode("utf-8") == json.dumps(value, ensure_ascii=False, indent=2)
-
-
-@pytest.mark.parametrize("value", [{"a": {1, 2}}, [object()], {(1, 2): 3}])
-def test_indented_json_refuses_what_the_standard_library_refuses(value: object) -> None:
-    with pytest.raises(TypeError) as wanted:
-        json.dumps(value, indent=2)
-    with pytest.raises(TypeError, match=re.escape(str(wanted.value))):
-        json_bytes(value, indent=2)
 
 
 def test_json_keeps_lone_surrogates_as_escapes(tmp_path: Path) -> None:
