@@ -213,7 +213,7 @@ def test_a_valid_answer_reads_back_equal_however_it_is_wrapped(answer, fenced, b
 @settings(max_examples=150, deadline=None)
 @given(_VALID, st.integers(1, 60), st.booleans())
 def test_a_cut_reply_never_gives_another_answer(answer, cut, score_first):
-    """json-repair may complete a reason that is cut, but nothing else comes out that did not stand there."""
+    """json-repair may complete a text that is cut, but no number, verdict or list comes out that did not stand there."""
     given = answer.model_dump()
     text = json.dumps(
         {"score": given.pop("score"), **given} if score_first and "score" in given else answer.model_dump()
@@ -222,5 +222,11 @@ def test_a_cut_reply_never_gives_another_answer(answer, cut, score_first):
         found, flags = read_answer(text[:-cut], type(answer))
     except Unparsable:
         return
-    assert {**found.model_dump(), "reason": ""} == {**answer.model_dump(), "reason": ""}
+    assert _without_texts(found.model_dump()) == _without_texts(answer.model_dump())
     assert flags
+
+
+def _without_texts(value):
+    if isinstance(value, dict):
+        return {key: _without_texts(item) for key, item in value.items()}
+    return [_without_texts(item) for item in value] if isinstance(value, list) else "" if isinstance(value, str) else value
