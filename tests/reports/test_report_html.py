@@ -3,7 +3,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from run_tables import Chunk, Row, score, write_run
 
 from ragpipe.reports.cases import read_cases
@@ -224,24 +221,6 @@ def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[s
     parts = marked(text, [(quote, "supports")])
     assert "".join(part.text for part in parts) == text
     assert [part.text for part in parts if part.mark] == found
-
-
-@settings(deadline=None)
-@given(
-    text=st.text("aAbBsS '\u2019\u201c\"\u2013-\t\n(.\u00e9\u017f\u212a", max_size=40),
-    quote=st.text("aAbBsSkK '\u201d\u2014\"(\u00a0", min_size=1, max_size=3),
-)
-def test_a_mark_stands_where_a_pattern_of_the_quote_matches(text: str, quote: str) -> None:
-    assume(any(c.isalnum() for c in quote))
-    like = {c: f"[{re.escape(kind)}]" for kind in ("'\u2019", '"\u201c\u201d', "-\u2013\u2014") for c in kind}
-    words = ("".join(like.get(c, re.escape(c)) for c in word) for word in quote.split())
-    matches = re.finditer(r"\s+".join(words), text, re.IGNORECASE)
-    wanted = sorted({place for found in matches for place in range(*found.span())})
-    places, start = [], 0
-    for part in marked(text, [(quote, "supports")]):
-        places += range(start, start + len(part.text)) if part.mark else ()
-        start += len(part.text)
-    assert places == wanted
 
 
 def test_evidence_and_unsupported_claims_are_marked_on_the_page(tmp_path: Path) -> None:
