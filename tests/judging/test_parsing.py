@@ -229,4 +229,6 @@ def test_a_cut_reply_never_gives_another_answer(answer, cut, score_first):
 def _without_texts(value):
     if isinstance(value, dict):
         return {key: _without_texts(item) for key, item in value.items()}
-    return [_without_texts(item) for item in value] if isinstance(value, list) else "" if isinstance(value, str) else value
+    return (
+        [_without_texts(item) for item in value] if isinstance(value, list) else "" if isinstance(value, str) else value
+    )
