@@ -10,10 +10,10 @@ from pydantic import Field
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
-from ragpipe.metrics.shared.batches import verdicts_for
+from ragpipe.metrics.shared.batches import verdicts_in_batches
 from ragpipe.metrics.shared.flags import answer_flags, one_line
-from ragpipe.metrics.shared.judged import Judged, together
-from ragpipe.metrics.shared.literal import Literal, literal_in
+from ragpipe.metrics.shared.judged import Judged
+from ragpipe.metrics.shared.literal import Literal, Passages, literal_in
 from ragpipe.metrics.shared.quotes import normalise, occurs
 from ragpipe.prompts import Prompt
 from ragpipe.schema.behaviour import SourceUse, SourceUses
@@ -37,11 +37,14 @@ class SourcePolicy(Judged):
     `summarize` are free and never looked at; a case without another is skipped (`no_restricted_chunks`).
 
     Word-for-word stretches are found first, without a call: a quotation of a chunk in quotation marks, or a run of
-    `quote_words` words of it (it decides what is asked). That settles a `no_use` chunk (used), and a `quote_only` chunk
-    when the answer holds nothing else (quoted). The judge is asked about the others, `batch` chunks a call; it is not told
-    which policy they have, and with `show_free` sees the free chunks too, so that what stands there as well is no use. The details hold the use of each restricted chunk, how it was found, the evidence, and flags:
-    `unmarked_quote` (a literal stretch without quotation marks), `quote_not_literal` (the judge sees a quote, the strings
-    do not), `evidence_not_found` (its evidence is not in the answer). Needs answer and contexts.
+    `quote_words` words of it (it decides what is asked). That settles a `no_use` chunk (used), unless all of it stands in a
+    free chunk or in what the user said too, which shows nothing; and a `quote_only` chunk when the answer holds nothing else
+    (quoted). The judge is asked about the others, `batch` chunks a call; it is not told which policy they have, and with
+    `show_free` sees the free chunks too, so that what stands there as well is no use.
+
+    The details hold the use of each restricted chunk, how it was found, the evidence, and flags: `unmarked_quote` (a literal
+    stretch without quotation marks that stands nowhere else), `quote_not_literal` (the judge sees a quote, the strings do
+    not), `evidence_not_found` (its evidence is not in the answer). Needs answer and contexts.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
@@ -62,8 +65,11 @@ class SourcePolicy(Judged):
 
     def found(self, case: Case) -> list[Found]:
         """The restricted chunks in rank order, with what needs no judge."""
-        restricted = (chunk for chunk in case.contexts if chunk.policy != "summarize")
-        return [_look(case.answer, chunk, self.quote_words) for chunk in restricted]
+        restricted = [chunk for chunk in case.contexts if chunk.policy != "summarize"]
+        said = [case.question, *(turn.text for turn in case.sample.history if turn.role == "user")]
+        free = [chunk.text for chunk in case.contexts if chunk.policy == "summarize"]
+        elsewhere = Passages.of([*said, *free], self.quote_words)
+        return [_look(case.answer, chunk, elsewhere) for chunk in restricted]
 
     def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
         parts: dict[str, Any] = {"again": True} if again else {}
@@ -86,8 +92,7 @@ class SourcePolicy(Judged):
 
         found = self.found(case)
         open_ = [one.chunk for one in found if one.use is None]
-        batches = [open_[i : i + self.batch] for i in range(0, len(open_), self.batch)]
-        said = iter([v for some in await together(*(verdicts_for(part, ask) for part in batches)) for v in some])
+        said = iter(await verdicts_in_batches(open_, self.batch, ask))
         rows = [_row(one, None if one.use else next(said), case.answer) for one in found]
         violations = [row for row in rows if row["violation"]]
         flags = list(dict.fromkeys([*answer_flags(case.answer), *(flag for row in rows for flag in row["flags"])]))
@@ -96,24 +101,26 @@ class SourcePolicy(Judged):
         return Score(float(not violations), reason=one_line(reason) or None, details=details)
 
 
-def _look(answer: str, chunk: Chunk, quote_words: int) -> Found:
-    literal = literal_in(answer, chunk.text, quote_words)
+def _look(answer: str, chunk: Chunk, elsewhere: Passages) -> Found:
+    literal = literal_in(answer, chunk.text, elsewhere.least, elsewhere)
     if not any(c.isalnum() for c in chunk.text):
         return Found(chunk, literal, "not_used")  # nothing in it that could be used
-    if literal.stretches and (chunk.policy == "no_use" or not literal.words_left):
+    taken = any(stretch.own for stretch in literal.stretches)
+    if taken if chunk.policy == "no_use" else literal.stretches and not literal.words_left:
         return Found(chunk, literal, "direct_quote")
     return Found(chunk, literal, None)
 
 
 def _row(one: Found, said: SourceUse | None, answer: str) -> dict[str, Any]:
     quotes = [stretch.text for stretch in one.literal.stretches]
-    flags = ["unmarked_quote"] if any(not stretch.marked for stretch in one.literal.stretches) else []
+    own = [stretch for stretch in one.literal.stretches if stretch.own]
+    flags = ["unmarked_quote"] if any(not stretch.marked for stretch in own) else []
     use = one.use if said is None else said.use
     if said is None:
-        detection, evidence, reason = "strings", quotes[0] if quotes else "", ""
+        detection, evidence, reason = "strings", next((s.text for s in own), quotes[0] if quotes else ""), ""
     else:
         detection, evidence, reason = "judge", said.evidence, said.reason
-        if use == "not_used" and quotes:
+        if use == "not_used" and own:
             use = "direct_quote"  # the strings show it, whatever the judge overlooked
         if use == "direct_quote" and not quotes:
             flags.append("quote_not_literal")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,6 +166,27 @@ def test_source_policy_says_how_each_source_was_used():
     assert rows["c2"]["evidence"] == "The chairman leaves in May, and"
     assert score.details["flags"] == ["unmarked_quote", "evidence_not_found"]
     assert score.reason == "c2: source_usage_prohibited"
+
+
+def test_a_quote_that_the_judge_overlooked_is_a_use_where_it_stands_nowhere_else():
+    """`quote_only`: it may be quoted, so the value is 1; what the strings show is the use."""
+    answer = "Profits doubled in the last quarter of the year. Staff grew."
+    for free, expected in (([], "direct_quote"), ([{"text": answer}], "not_used")):
+        judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": "not_used", "evidence": ""}]}])
+        score = score_of(shipped_metric("source_policy"), make_case(answer, chunks=[REPORT, *free]), judge)
+        (row,) = score["source_policy"].details["sources"]
+        assert (row["use"], row["detection"], row["violation"]) == (expected, "judge", None)
+        assert row["flags"] == ([] if free else ["unmarked_quote", "evidence_not_found"])
+        assert row["quotes"] == ["Profits doubled in the last quarter of the year"]
+
+
+@pytest.mark.parametrize("answer", ['"ab cd" ' * 8000, " ".join(f'"ab w{i}" ab cd' for i in range(8000))])
+def test_quotations_are_looked_up_in_time_that_grows_with_the_answer(answer):
+    case = make_case(answer, chunks=[{"text": "ab cd nothing here at all " * 500, "policy": "no_use"}])
+    started = time.perf_counter()
+    (found,) = shipped_metric("source_policy").found(case)
+    assert time.perf_counter() - started < 2  # about 0.1; with every word looked at for each quotation half a minute
+    assert bool(found.literal.stretches) == answer.startswith('"ab cd"')
 
 
 def test_policy_violations_name_rule_severity_evidence_and_who_found_it():

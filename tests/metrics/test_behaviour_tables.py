@@ -153,6 +153,23 @@ COPIED = POLICED | {"answer": "The chairman leaves in May and the post stays vac
 ONE = POLICED | {"chunks": POLICED["chunks"][:2]}
 
 
+WARRANTY = "The warranty covers all moving parts for two years from purchase."
+SHARED = {"answer": WARRANTY, "chunks": [WARRANTY, {"text": f"Internal. {WARRANTY}", "policy": "no_use"}]}
+LEASE = {
+    "question": "What is the notice period for terminating the lease agreement?",
+    "answer": "I may not disclose the notice period for terminating the lease agreement.",
+    "chunks": [{"text": "The notice period for terminating the lease agreement is three months.", "policy": "no_use"}],
+}
+CLIMATE = {
+    "question": "What does climate change cover?",
+    "answer": 'The term "climate change" covers warming and more.',
+    "chunks": ["It covers warming and more.", {"text": "Our climate change budget is 4 million.", "policy": "no_use"}],
+}
+SPREAD = (
+    "It is three months, as the notice period for terminating the lease agreement is agreed in writing by both sides."
+)
+
+
 def use(*rows):
     return verdicts("use", *rows)
 
@@ -170,6 +187,17 @@ SOURCES = [
     ("no contexts", POLICED | {"chunks": []}, {}, [], "skipped", 0),
     ("no answer", POLICED | {"answer": ""}, {}, [], "skipped", 0),
     ("an empty chunk cannot be used", POLICED | {"chunks": [{"text": "", "policy": "no_use"}]}, {}, [], 1, 0),
+    ("in a free chunk too: asked", SHARED, {}, [use((1, "not_used"))], 1, 1),
+    ("in a free chunk too, and used", SHARED, {}, [use((1, "direct_quote"))], 0, 1),
+    ("in a quote-only chunk too is not free", SHARED | {"chunks": [{"text": WARRANTY, "policy": "quote_only"}, SHARED["chunks"][1]]}, {}, [], 0, 0),
+    ("in part in a free chunk", SHARED | {"chunks": ["The warranty covers all parts.", SHARED["chunks"][1]]}, {}, [], 0, 0),
+    ("a refusal in the words of the question: asked", LEASE, {}, [use((1, "not_used"))], 1, 1),
+    ("in the words of an earlier question: asked", LEASE | {"question": "And?", "history": [["user", LEASE["question"]]]}, {}, [use((1, "not_used"))], 1, 1),
+    ("in the words of an earlier answer", LEASE | {"question": "And?", "history": [["assistant", LEASE["question"]]]}, {}, [], 0, 0),
+    ("a stretch beside the words of the question", LEASE | {"answer": SPREAD, "chunks": [{"text": SPREAD, "policy": "no_use"}]}, {}, [], 0, 0),
+    ("less than a stretch beside them: asked", LEASE | {"answer": LEASE["chunks"][0]["text"]}, {}, [use((1, "direct_quote"))], 0, 1),
+    ("the question's words in quotation marks: asked", CLIMATE, {}, [use((1, "not_used"))], 1, 1),
+    ("other words in quotation marks", CLIMATE | {"question": "What does it cover?"}, {}, [], 0, 0),
     ("missing: asked again", POLICED, {}, [use((1, "not_used")), use((1, "paraphrase"))], 0, 2),
     ("repeated: asked again", ONE, {}, [use((1, "not_used"), (1, "paraphrase")), use((1, "not_used"))], 1, 2),
     ("still unknown", ONE, {}, [use((2, "not_used")), use((0, "not_used"))], "error", 2),

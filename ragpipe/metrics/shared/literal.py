@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
@@ -15,11 +18,13 @@ _INVISIBLE = str.maketrans({"\u00ad": None, "\u200b": None})
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A piece of the answer that is literally in the text; `marked` when it stands in quotation marks."""
+    """A piece of the answer that is literally in the text; `marked` when it stands in quotation marks, `own` when something of
+    it that would be a stretch by itself stands nowhere else."""
 
     text: str
     words: int
     marked: bool
+    own: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,46 +35,84 @@ class Literal:
     words_left: int
 
 
-def literal_in(answer: str, text: str, least: int) -> Literal:
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """The words of some texts, to look runs up in: all runs of `least` words, all pairs of neighbours, and the words of all
+    texts in one line, the texts apart."""
+
+    least: int
+    runs: frozenset[tuple[str, ...]]
+    pairs: frozenset[tuple[str, str]]
+    joined: str
+
+    @classmethod
+    def of(cls, texts: Iterable[str], least: int) -> Passages:
+        several = [[word for word, _, _ in _words(_plain(text))] for text in texts]
+        return cls(
+            least,
+            frozenset(tuple(some[i : i + least]) for some in several for i in range(len(some) - least + 1)),
+            frozenset(pair for some in several for pair in pairwise(some)),
+            "\n".join(f" {' '.join(some)} " for some in several),
+        )
+
+    def covered(self, words: Sequence[str]) -> set[int]:
+        """The places of the words that stand in a run of `least` words which a text holds too."""
+        starts = (i for i in range(len(words) - self.least + 1) if tuple(words[i : i + self.least]) in self.runs)
+        return {place for start in starts for place in range(start, start + self.least)}
+
+    def hold(self, words: Sequence[str]) -> bool:
+        """Whether one of the texts holds these words, two or more, as a run. Pairs rule most out without a search."""
+        if len(words) < 2 or not all(pair in self.pairs for pair in pairwise(words)):
+            return False
+        return f" {' '.join(words)} " in self.joined
+
+
+def literal_in(answer: str, text: str, least: int, elsewhere: Passages | None = None) -> Literal:
     """Runs of at least `least` words of the answer that occur as a run in the text, and shorter ones of two words or more
     that the answer puts in quotation marks.
 
     Case, white space, punctuation and typographic signs are not held against a quote. Scripts without spaces count
-    characters as words.
+    characters as words. With `elsewhere` (of the same `least`), a stretch is its own only by a run of `least` words, or a
+    quotation, that those texts do not hold.
     """
-    answer = unicodedata.normalize("NFC", answer).translate(_INVISIBLE)
-    found = [(m[0].casefold(), m.start(), m.end()) for m in _WORD.finditer(answer)]
-    words = _words(text)
-    covered = _covered([word for word, _, _ in found], words, least)
-    joined = f" {' '.join(words)} "
-    quoted: list[tuple[int, int]] = []
+    answer = _plain(answer)
+    found = _words(answer)
+    words = [word for word, _, _ in found]
+    there = Passages.of([text], least)
+    covered = there.covered(words)
+    own = covered if elsewhere is None else _long(covered - elsewhere.covered(words), least)
+    starts, ends = [start for _, start, _ in found], [end for _, _, end in found]
+    quoted: set[int] = set()
+    quotes_own: set[int] = set()
     for mark in _QUOTED.finditer(answer):
-        inside = [i for i, (_, start, end) in enumerate(found) if mark.start() < start and end < mark.end()]
-        if inside and _occurs([found[i][0] for i in inside], joined, least=min(least, 2)):
-            covered.update(inside)
-            quoted.append((mark.start(), mark.end()))
+        inside = range(bisect_right(starts, mark.start()), bisect_left(ends, mark.end()))
+        quote = words[inside.start : inside.stop]
+        if there.hold(quote):
+            quoted.update(inside)
+            if elsewhere is None or not elsewhere.hold(quote):
+                quotes_own.update(inside)
+    covered, own = covered | quoted, own | quotes_own
     stretches = []
     for first, last in _runs(sorted(covered)):
-        start, end = found[first][1], found[last][2]
-        marked = any(a < end and start < b for a, b in quoted)
-        stretches.append(Stretch(answer[start:end], last - first + 1, marked))
+        places = range(first, last + 1)
+        piece = answer[found[first][1] : found[last][2]]
+        stretches.append(Stretch(piece, len(places), not quoted.isdisjoint(places), not own.isdisjoint(places)))
     return Literal(tuple(stretches), len(found) - len(covered))
 
 
-def _words(text: str) -> list[str]:
-    plain = unicodedata.normalize("NFC", text).translate(_INVISIBLE)
-    return [m[0].casefold() for m in _WORD.finditer(plain)]
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFC", text).translate(_INVISIBLE)
 
 
-def _covered(answer: list[str], text: list[str], least: int) -> set[int]:
-    """The places of the answer's words that stand in a run of `least` words which the text holds too."""
-    there = {tuple(text[i : i + least]) for i in range(len(text) - least + 1)}
-    starts = (i for i in range(len(answer) - least + 1) if tuple(answer[i : i + least]) in there)
-    return {place for start in starts for place in range(start, start + least)}
+def _words(plain: str) -> list[tuple[str, int, int]]:
+    """The words with where they start and end."""
+    return [(m[0].casefold(), m.start(), m.end()) for m in _WORD.finditer(plain)]
 
 
-def _occurs(words: list[str], joined: str, least: int) -> bool:
-    return len(words) >= least and f" {' '.join(words)} " in joined
+def _long(places: set[int], least: int) -> set[int]:
+    """The places that stand in a run of at least `least`."""
+    runs = _runs(sorted(places))
+    return {place for first, last in runs if last - first + 1 >= least for place in range(first, last + 1)}
 
 
 def _runs(places: list[int]) -> list[tuple[int, int]]:
