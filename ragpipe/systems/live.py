@@ -6,11 +6,14 @@ import asyncio
 import importlib
 import inspect
 import os
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from ragpipe.credentials import looks_random, looks_secret
+from ragpipe.datasets.expressions import Expression
 from ragpipe.errors import ConfigError, Problem, RagpipeError
 from ragpipe.judging.secrecy import Scrubber
 from ragpipe.schema.sample import Sample
@@ -18,6 +21,9 @@ from ragpipe.systems.settings import HttpSystem, LiveSystem, PythonSystem
 
 ANSWER_LIMIT = 16 << 20  # bytes of one HTTP answer
 _SENT = ("id", "question", "history", "meta")
+_SECRET_HEADER = re.compile(r"(?i)auth|key|token|secret|cookie|passw|credential|signature|session")
+_WORDS = re.compile(r"(?:[A-Z]?[a-z]{0,18}|[A-Z]{1,19})(?:[-_./](?:[A-Z]?[a-z]{0,18}|[A-Z]{1,19}))*\Z")
+_NAMES = re.compile(r"(?:[A-Z]?[a-z]{0,18}|[A-Z]{1,19})\d{0,8}(?:[-_./:](?:[A-Z]?[a-z]{0,18}|[A-Z]{1,19})\d{0,8})*\Z")
 
 
 class System(Protocol):
@@ -27,7 +33,7 @@ class System(Protocol):
     async def close(self) -> None: ...
 
 
-def open_system(settings: LiveSystem, plugins: Sequence[str]) -> System:
+def open_system(settings: LiveSystem, plugins: Sequence[str]) -> _Python | _Http:
     """The system that the settings describe. Raises ConfigError when it cannot be had."""
     return _Python(settings, plugins) if isinstance(settings, PythonSystem) else _Http(settings)
 
@@ -38,6 +44,8 @@ def _shown(sample: Sample) -> dict[str, Any]:
 
 
 class _Python:
+    notes: Sequence[str] = ()
+
     def __init__(self, settings: PythonSystem, plugins: Sequence[str]):
         module, _, name = settings.callable.partition(":")
         if not any(module == root or module.startswith(root + ".") for root in plugins):
@@ -99,11 +107,10 @@ async def _in_thread(function: Callable[[dict[str, Any]], Any], shown: dict[str,
 
 class _Http:
     def __init__(self, settings: HttpSystem):
-        import jmespath
-
         self._url = settings.url
-        self._body = {key: jmespath.compile(path) for key, path in settings.body.items()}
-        self._fields = {key: jmespath.compile(path) for key, path in settings.fields.items()}
+        self._concurrency = settings.concurrency
+        self._body = {key: Expression(path) for key, path in settings.body.items()}
+        self._fields = {key: Expression(path) for key, path in settings.fields.items()}
         self._headers = {}
         for header, variable in settings.headers_env.items():
             if variable not in os.environ:
@@ -114,8 +121,9 @@ class _Http:
                     f"export {variable}=...",
                 )
             self._headers[header] = os.environ[variable]
-        words = [word for value in self._headers.values() for word in (value, *value.split())]  # `Bearer` and the token
-        self._scrub = Scrubber(words)
+        self._scrub = Scrubber(_secrets(self._headers, told=True))
+        self._scrub_answer = Scrubber(_secrets(self._headers, told=False))
+        self._struck: list[str] = []
         self._session: Any = None
 
     async def answer(self, sample: Sample) -> Mapping[str, Any]:
@@ -124,9 +132,13 @@ class _Http:
         from ragpipe.strict_json import loads
 
         if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers)
+            self._session = aiohttp.ClientSession(
+                headers=self._headers,
+                connector=aiohttp.TCPConnector(limit=self._concurrency),  # aiohttp's own limit is 100
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # the time of an answer is `timeout_s`
+            )
         shown = _shown(sample)
-        body = {key: path.search(shown) for key, path in self._body.items()}
+        body = {key: path(shown) for key, path in self._body.items()}
         async with self._session.post(self._url, json=body, allow_redirects=False) as response:
             raw = b""
             async for piece in response.content.iter_any():  # `read(n)` would give what has arrived so far
@@ -136,12 +148,52 @@ class _Http:
             if response.status != 200:
                 told = self._scrub(raw.decode("utf-8", "replace"))[:200]
                 raise RagpipeError(f"HTTP {response.status} from {self._url}: {told!r}")
-        found = loads(self._scrub(raw.decode("utf-8")))  # some servers repeat what they were sent
-        return {key: value for key, path in self._fields.items() if (value := path.search(found)) is not None}
+        text = raw.decode("utf-8")
+        if (clean := self._scrub_answer(text)) != text:  # some servers repeat what they were sent
+            self._struck.append(sample.id)
+        return self._output(loads(clean))
+
+    def _output(self, found: Any) -> dict[str, Any]:
+        """The fields of the output. Raises RagpipeError when no answer stands where `fields` says, unless the system says
+        that it abstained or what went wrong."""
+        output = {key: value for key, path in self._fields.items() if (value := path(found)) is not None}
+        path = self._fields.get("answer")
+        if path is None or "answer" in output or output.get("abstained") or output.get("error"):
+            return output
+        keys = f"keys {', '.join(map(str, list(found)[:12]))}" if isinstance(found, dict) else type(found).__name__
+        raise RagpipeError(f"no answer at `{path.text}`; found {keys}: see system.fields.answer")
+
+    @property
+    def notes(self) -> list[str]:
+        """What was changed in the answers: header values that were struck out."""
+        if not self._struck:
+            return []
+        first = ", ".join(self._struck[:3]) + (", ..." if len(self._struck) > 3 else "")
+        return [f"{len(self._struck):,} answers repeat a value of system.headers_env that looks secret; *** stands there "
+                f"instead ({first})"]  # fmt: skip
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+
+def _secrets(headers: Mapping[str, str], *, told: bool) -> Iterator[str]:
+    """What of the headers' values must not be written down, for a Scrubber.
+
+    Of a header whose name says that it is secret: every word, also without its scheme (`Bearer`); in answers (not `told`)
+    only what is no ordinary word, because `none` and `anything` stand in honest answers. Of another header only what is
+    surely random: `X-Tenant: production` and `X-Index: wiki-2018` stand in honest answers, too.
+    """
+    for header, value in headers.items():
+        secret = _SECRET_HEADER.search(header) is not None
+        for word in (value, *value.split()):
+            random = looks_random(word)
+            if secret:
+                found = told or random or not (" " in word or _WORDS.match(word))
+            else:
+                found = random and (looks_secret(word) is not None or not _NAMES.match(word))
+            if found:
+                yield word
 
 
 def _bad(key: str, found: str, expected: str, mend: str) -> ConfigError:

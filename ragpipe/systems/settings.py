@@ -85,8 +85,12 @@ class HttpSystem(_Live):
 
     kind: Literal["http"]
     url: Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]
-    body: dict[str, PathExpression] = Field(default_factory=lambda: {"question": "question", "history": "history"}, min_length=1)
-    fields: dict[str, PathExpression] = Field(default_factory=lambda: {"answer": "answer", "contexts": "contexts"}, min_length=1)
+    body: dict[str, PathExpression] = Field(
+        default_factory=lambda: {"question": "question", "history": "history"}, min_length=1
+    )
+    fields: dict[str, PathExpression] = Field(
+        default_factory=lambda: {"answer": "answer", "contexts": "contexts"}, min_length=1
+    )
     headers_env: Annotated[dict[str, str], Operational] = Field(default_factory=dict)
 
     @field_validator("fields")

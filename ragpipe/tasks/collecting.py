@@ -32,7 +32,11 @@ async def _collect(config: RunConfig, folder: RunFolder, console: Console) -> No
     system = open_system(settings, config.plugins)
     stage = CollectStage(system, settings, folder.outputs_journal, read_output)
     with Signals(stage, console.warn):
-        done = await stage.run(read_samples(folder.samples))
+        try:
+            done = await stage.run(read_samples(folder.samples))
+        finally:
+            for note in system.notes:
+                console.warn(note)
     console.say(f"collected {done:,} outputs of {settings.method}")
 
 

@@ -1,0 +1,141 @@
+"""An HTTP endpoint as the system: what of the headers is struck out of its answers, where paths lead, how wide it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from pydantic import ValidationError
+
+from ragpipe.cli import main
+from ragpipe.schema.sample import Output, Sample
+from ragpipe.stages.collect import CollectStage, collected
+from ragpipe.systems.live import _Http, open_system
+from ragpipe.systems.settings import HttpSystem
+from ragpipe.tasks.collecting import read_output
+
+SAMPLE = Sample(id="s1", question="Capital?")
+
+
+@asynccontextmanager
+async def served(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_post("/ask", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=512).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/ask"
+    finally:
+        await runner.cleanup()
+
+
+async def asked(journal: Path, url: str, **settings: Any) -> tuple[Output, list[str]]:
+    """The output of one question, and what the system noted."""
+    http = HttpSystem(kind="http", url=url, **settings)
+    system = open_system(http, ())
+    await CollectStage(system, http, journal, read_output).run(iter([SAMPLE]))
+    return collected(journal)["s1"], list(system.notes)
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "answer", "kept"),
+    [
+        ("X-Tenant", "production", "The answer is production ready.", True),
+        ("X-Source", "wikipedia", "According to wikipedia it is.", True),
+        ("X-Index", "wikipedia-20181220", "The dump is wikipedia-20181220.", True),
+        ("X-Api-Key", "anything", "It does not say anything wrong.", True),
+        ("Authorization", "Bearer placeholder", "A placeholder of the Bearer.", True),
+        ("X-Trace", "f81d4fae7dec11d0a765", "You are f81d4fae7dec11d0a765.", False),
+        ("Authorization", "Bearer f81d4fae7dec11d0a765", "You are f81d4fae7dec11d0a765.", False),
+        ("X-Api-Key", "dXNlcjpwYXNz", "You are dXNlcjpwYXNz.", False),
+        ("Cookie", "sid-4242-4242", "You are sid-4242-4242.", False),
+    ],
+)
+async def test_only_what_is_surely_secret_is_struck_out_of_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str, value: str, answer: str, kept: bool
+) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        assert request.headers[header] == value
+        return web.json_response({"answer": answer})
+
+    monkeypatch.setenv("HEADER_VALUE", value)
+    async with served(echo) as url:
+        found, notes = await asked(tmp_path / "j.jsonl", url, headers_env={header: "HEADER_VALUE"})
+    assert found.answer == (answer if kept else "You are ***.")
+    assert [note.split(" value of ")[0] for note in notes] == ([] if kept else ["1 answers repeat a"])
+    assert all("s1" in note and value not in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("reply", "fields", "error"),
+    [
+        ({"data": {"txt": "Paris"}, "id": 7}, {"answer": "data.text"}, "no answer at `data.text`; found keys data, id"),
+        ({"answer": None}, {"answer": "answer"}, "no answer at `answer`; found keys answer"),
+        (["Paris"], {"answer": "answer"}, "no answer at `answer`; found list"),
+        ({"answer": "Paris"}, {"answer": "length(answer[0])"}, "length"),
+        ({"answer": ""}, {"answer": "answer"}, None),
+        ({"refused": True}, {"answer": "answer", "abstained": "refused"}, None),
+        ({"hits": ["one"]}, {"contexts": "hits"}, None),
+    ],
+)
+async def test_a_path_that_leads_to_no_answer_is_that_cases_error(
+    tmp_path: Path, reply: Any, fields: dict[str, str], error: str | None
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(reply)
+
+    async with served(answer) as url:
+        found, _ = await asked(tmp_path / "j.jsonl", url, fields=fields)
+    assert (error in (found.error or "")) if error else found.error is None
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("+system.fields.answr=answer", "did you mean answer"),
+        ("system.fields.answer='data['", "it ends too early"),
+        ("system.body.question='question['", "it ends too early"),
+    ],
+)
+def test_a_wrong_field_or_path_is_refused_before_anybody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], word: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "Why?"}\n')
+    words = "dataset=jsonl dataset.path=q.jsonl metrics=[faithfulness] system=http system.url=http://127.0.0.1:1/x"
+    assert main([*words.split(), word, "task=plan"]) == 2
+    assert told in capfd.readouterr().err
+
+
+def test_the_method_is_no_field_of_an_answer() -> None:
+    with pytest.raises(ValidationError, match="'method' is no field of an output"):
+        HttpSystem(kind="http", url="http://127.0.0.1:1/x", fields={"answer": "answer", "method": "m"})
+
+
+async def test_as_many_requests_are_under_way_as_asked_for(tmp_path: Path) -> None:
+    """More than the 100 connections that aiohttp opens by itself; and its own limit of 300 s for an answer is off."""
+    wanted, here, all_here = 120, 0, asyncio.Event()
+
+    async def meet(_: web.Request) -> web.Response:
+        nonlocal here
+        here += 1
+        if here == wanted:
+            all_here.set()
+        await asyncio.wait_for(all_here.wait(), 10)
+        return web.json_response({"answer": "met"})
+
+    async with served(meet) as url:
+        http = HttpSystem(kind="http", url=url, concurrency=wanted, timeout_s=600)
+        system = open_system(http, ())
+        stage = CollectStage(system, http, tmp_path / "j.jsonl", read_output)
+        await stage.run(Sample(id=f"s{i}", question="q") for i in range(wanted))
+    assert {output.answer for output in collected(tmp_path / "j.jsonl").values()} == {"met"}
+    assert isinstance(system, _Http)
+    limits = system._session.timeout
+    assert (limits.total, limits.connect, limits.sock_read, limits.sock_connect) == (None, None, None, None)
