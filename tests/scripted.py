@@ -51,12 +51,13 @@ class ScriptedJudge:
 
     A reply is a text, a mapping (sent as JSON), or an error to raise. With `shuffled` a seeded number of turns of the
     event loop passes before each reply, so that replies come in another order than their questions. `vectors` are those
-    of an embedder; without them there is none.
+    of an embedder; without them there is none. `cut` are the texts of which it read the beginning.
     """
 
     replies: Sequence[Reply] | Callable[[Asked], Reply] = ()
     shuffled: int | None = None
     vectors: Mapping[str, Sequence[float]] | None = None
+    cut: frozenset[str] = frozenset()
     asked: list[Asked] = field(default_factory=list)
 
     async def __call__(self, prompt: Prompt, answer: type[Any], /, **values: Any) -> Any:
@@ -83,6 +84,9 @@ class ScriptedJudge:
         if self.vectors is None:
             raise Skipped("no_embedder")
         return [np.array(self.vectors[text], dtype=np.float32) for text in texts]
+
+    def was_cut(self, text: str, /) -> bool:
+        return text in self.cut
 
     @property
     def steps(self) -> list[str]:

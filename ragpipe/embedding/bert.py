@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,6 @@ class Bert:
     """The encoder of one folder (config.json, model.safetensors, tokenizer.json). Safe in threads: it only reads."""
 
     def __init__(self, folder: Path):
-        from tokenizers import Tokenizer
-
         config = read_json(folder / "config.json")
         if config.get("model_type") != "bert":
             raise DataError("only BERT models run without torch", [Problem(
@@ -34,9 +33,21 @@ class Bert:
         self.size = int(config["hidden_size"])
         found = read_tensors(folder / "model.safetensors")
         self._tensors = {name.removeprefix("bert."): tensor for name, tensor in found.items()}
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_truncation()  # both are set in the file, for a batch of somebody's
-        self._tokenizer.no_padding()
+        self._check_tensors(folder / "model.safetensors")
+        self._tokenizer = open_tokenizer(folder)
+
+    def _check_tensors(self, path: Path) -> None:
+        """Raises DataError naming the first tensors that are not there."""
+        parts = [*(f"attention.self.{part}" for part in ("query", "key", "value")), "attention.output.dense",
+                 "attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"]  # fmt: skip
+        names = [f"encoder.layer.{layer}.{part}" for layer in range(self.layers) for part in parts]
+        needed = [f"embeddings.{name}_embeddings.weight" for name in _TABLES]
+        needed += [f"{name}.{end}" for name in ("embeddings.LayerNorm", *names) for end in ("weight", "bias")]
+        if missing := [name for name in needed if name not in self._tensors]:
+            raise DataError("a model's weights are not those of its config.json", [Problem(
+                str(path), "tensors", f"no {', '.join(missing[:3])} ({len(missing)} of {len(needed)} missing)",
+                f"those of a BERT of {self.layers} layers", "give the folder of one model, as it was published",
+            )])  # fmt: skip
 
     def tokens(self, text: str, longest: int) -> tuple[list[int], bool]:
         """The ids with the special tokens around them, at most `longest`, and whether the text was cut."""
@@ -86,6 +97,16 @@ class Bert:
         spread = np.sqrt((centred * centred).mean(-1, keepdims=True) + self._epsilon)
         found: Floats = centred / spread * self._tensors[f"{name}.weight"] + self._tensors[f"{name}.bias"]
         return found
+
+
+def open_tokenizer(folder: Path) -> Any:
+    """The tokenizer of tokenizer.json, which neither cuts nor pads."""
+    from tokenizers import Tokenizer
+
+    found = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    found.no_truncation()  # both are set in the file, for a batch of somebody's
+    found.no_padding()
+    return found
 
 
 def _gelu(inputs: Floats) -> Floats:

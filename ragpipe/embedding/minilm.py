@@ -49,6 +49,10 @@ class MiniLMVectors:
                 found[place] = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
         return found
 
+    def cut(self, text: str) -> bool:
+        """Whether the text has more tokens than are read."""
+        return self._open().tokens(text, self._settings.max_tokens)[1]
+
     def _open(self) -> Bert:
         if self._bert is None:
             self._bert = open_bert(self._settings)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ragpipe.embedding.bert import open_tokenizer
 from ragpipe.embedding.files import Floats, check_hash
 from ragpipe.embedding.settings import SentenceTransformers
 
@@ -17,6 +18,7 @@ class SentenceTransformersVectors:
     def __init__(self, settings: SentenceTransformers):
         self._settings = settings
         self._model: Any = None
+        self._tokenizer: Any = None
 
     def __call__(self, texts: Sequence[str]) -> list[Floats]:
         """One vector of length 1 a text, in order."""
@@ -25,6 +27,11 @@ class SentenceTransformersVectors:
             show_progress_bar=False,
         )  # fmt: skip
         return [np.asarray(vector, dtype=np.float32) for vector in found]
+
+    def cut(self, text: str) -> bool:
+        """Whether the text has more tokens than are read."""
+        self._open()
+        return len(self._tokenizer.encode(text.strip()).ids) > self._settings.max_tokens
 
     def _open(self) -> Any:
         if self._model is None:
@@ -38,4 +45,5 @@ class SentenceTransformersVectors:
                 str(folder), device=self._settings.device, trust_remote_code=False, local_files_only=True
             )
             self._model.max_seq_length = self._settings.max_tokens
+            self._tokenizer = open_tokenizer(folder)
         return self._model

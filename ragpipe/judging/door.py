@@ -245,6 +245,7 @@ class CaseJudge:
     case: CaseKey
     metric: str
     uses: list[Use] = field(default_factory=list)
+    cut: set[str] = field(default_factory=set)
 
     async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
         payload = Payload(prompt.render(**values), answer_schema(answer))
@@ -268,6 +269,9 @@ class CaseJudge:
                 raise one
         return [found[text] for text in texts]  # type: ignore[misc]
 
+    def was_cut(self, text: str, /) -> bool:
+        return text in self.cut
+
     async def match(self, encoder: Any, candidate: str, reference: str, /) -> TokenMatch:
         door = self.door.matcher(encoder)
         payload = pair_payload(storable(candidate)[0], storable(reference)[0])
@@ -287,6 +291,8 @@ class CaseJudge:
             values: Floats = self._read(None, "ask", payload, call, Vector).values
         except Unparsable as fault:
             raise JudgeError("unparsable", f"{STEP}: {fault}", text=call.text) from fault
+        if call.finish_reason == "length":
+            self.cut.add(text)
         return values
 
     async def _repair(self, prompt: Prompt, payload: Payload, bad: Call, answer: type[A], fault: Unparsable) -> A:

@@ -27,6 +27,11 @@ class Judge(Protocol):
         none and JudgeError when a vector cannot be had. Only for metrics with `needs_embedder`."""
         ...
 
+    def was_cut(self, text: str, /) -> bool:
+        """Whether the embedder said that it read only the beginning of this text: known once its vector is there, False
+        where the embedder does not know."""
+        ...
+
     async def match(self, encoder: Any, candidate: str, reference: str, /) -> TokenMatch:
         """Both texts compared token by token, by the encoder of these settings (the metric's `encoder_settings`)."""
         ...

@@ -16,6 +16,8 @@ class SemanticSimilarity(Metric):
     """100 x the cosine of the vectors of answer and reference, two decimals; a negative cosine is 0.
 
     The same text is 100, an answer without a character or a vector without length 0. The first reference answer is used.
+    A text of which the embedder read only the beginning (`embedder.max_tokens`) is flagged `answer_cut` or `reference_cut`,
+    where the embedder knows it: one of a provider does not say.
     Texts on one subject are near each other whatever they say of it: a wrong number or a negation hardly moves it. Needs
     a reference and an embedder; without one it is skipped (`no_embedder`). The embedder's name stands in the signature,
     the vectors in judge_inputs.parquet.
@@ -40,7 +42,9 @@ class SemanticSimilarity(Metric):
     async def measure(self, case: Case, judge: Judge) -> Score:
         if not case.answer.strip():
             return Score(0.0, reason="no_answer")
-        answer, reference = await judge.embed([case.answer, case.reference or ""])
+        texts = {"answer": case.answer, "reference": case.reference or ""}
+        answer, reference = await judge.embed(list(texts.values()))
         found = cosine(answer, reference)
         reason = None if answer.any() and reference.any() else "zero_vector"
-        return Score(round(100 * max(0.0, found), 2), reason=reason, details={"cosine": found})
+        flags = [f"{name}_cut" for name, text in texts.items() if judge.was_cut(text)]
+        return Score(round(100 * max(0.0, found), 2), reason=reason, details={"cosine": found, "flags": flags})

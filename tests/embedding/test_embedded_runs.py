@@ -210,3 +210,17 @@ def test_real_vectors_give_the_same_scores_in_any_batch(here):
         assert found[32][name] == pytest.approx(one, abs=1e-4), name
     assert found[1]["semantic_similarity"]["the same"] == 100.0
     assert len({round(value, 3) for value in found[1]["answer_relevance"].values() if value}) > 1  # real, not all alike
+
+
+@needs_files
+def test_a_cut_text_is_flagged_by_the_run_and_by_its_folder_alone(here, monkeypatch):
+    row = {"id": "long", "question": "Who?", "answer": "word " * 300, "reference": "word", "contexts": ["x"]}
+    (here / "d.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert main(["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[semantic_similarity]", "embedder=minilm"]) == 0
+    run = (here / "outputs" / "run" / "latest").resolve()
+    (found,) = pq.read_table(run / "iteration-1" / "scores.parquet").to_pylist()
+    assert json.loads(found["details"])["flags"] == ["answer_cut"]
+    shutil.copytree(run, here / "elsewhere" / "run")
+    shutil.rmtree(here / "outputs")
+    uninstall(monkeypatch)
+    assert main(["task=verify", "run=elsewhere/run"]) == 0

@@ -38,6 +38,13 @@ def test_semantic_similarity(what, answer, one, other, value, reason):
     assert (score.value, score.reason) == (value, reason)
 
 
+def test_a_text_of_which_the_embedder_read_the_beginning_is_flagged():
+    for cut, flags in (({"ans"}, ["answer_cut"]), ({"ans", "ref"}, ["answer_cut", "reference_cut"]), (set(), [])):
+        judge = ScriptedJudge(vectors={"ans": EAST, "ref": EAST}, cut=frozenset(cut))
+        score = score_of(shipped_metric("semantic_similarity"), make_case("ans", **REFERENCE), judge)
+        assert score["semantic_similarity"].details["flags"] == flags
+
+
 def test_similarity_needs_a_reference_and_an_embedder():
     metric = shipped_metric("semantic_similarity")
     assert score_of(metric, make_case("ans"))["semantic_similarity"].reason == "no_reference_answer"

@@ -74,6 +74,38 @@ def test_a_file_of_another_form_is_an_error(tmp_path, raw):
         read_tensors(path)
 
 
+@pytest.mark.parametrize("kind", ["F16", "BF16", "F64"])
+def test_weights_of_another_type_are_named(tmp_path, kind):
+    path = tmp_path / "model.safetensors"
+    header = json.dumps({
+        "ids": {"dtype": "I64", "shape": [0], "data_offsets": [0, 0]},
+        "embeddings.LayerNorm.bias": {"dtype": kind, "shape": [2], "data_offsets": [0, 4]},
+    }).encode()  # fmt: skip
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(DataError) as fault:
+        read_tensors(path)
+    assert all(word in str(fault.value) for word in (str(path), "embeddings.LayerNorm.bias", kind, "F32"))
+
+
+@needs_files
+def test_weights_of_fewer_layers_than_the_config_says_are_an_error_of_the_folder(tmp_path):
+    folder = packaged_folder()
+    for name in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / name).symlink_to(folder / name)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 7}), encoding="utf-8")
+    with pytest.raises(DataError, match=r"no encoder\.layer\.6\.attention\.self\.query\.weight"):
+        MiniLMVectors(MiniLM(path=str(tmp_path)))(["a text"])
+
+
+@needs_files
+def test_a_text_is_cut_where_it_has_more_tokens_than_are_read():
+    """Two of the 256 tokens are those around the text; "word" is one token."""
+    vectors = MiniLMVectors(MiniLM())
+    assert [vectors.cut("word " * count) for count in (1, 254, 255)] == [False, False, True]
+    assert MiniLMVectors(MiniLM(max_tokens=3)).cut("two words")
+
+
 def test_a_vector_survives_its_text():
     vector = np.array([1.5, -0.0, 3e-30, np.float32(1) / 3], dtype=np.float32)
     assert read_vector(vector_text(vector)).tobytes() == vector.tobytes()
