@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cell:
-    """One score of one group: `mean` with its half-width, the share that passed of how many, and what is missing."""
+    """One score of one group: `mean` with its half-width, the share that passed of how many judged, and what is missing."""
 
     mean: str
     passed: str
@@ -30,7 +30,9 @@ def cell(score: Mapping[str, Any], *, percent: bool = False) -> Cell:
     places = 1 if percent else 2
     text = _number(mean * factor, places) + (f" ± {_number(half * factor, places)}" if half is not None else "")
     rate = score["pass_rate"]
-    return Cell(text, f"{rate:.0%} of {whole(n)}" if rate is not None else f"n = {whole(n)}", _note(score))
+    return Cell(
+        text, f"{rate:.0%} of {whole(score['n_judged'])}" if rate is not None else f"n = {whole(n)}", _note(score)
+    )
 
 
 def heading(name: str, score: Mapping[str, Any], percent: Collection[str]) -> str:
@@ -92,7 +94,9 @@ def _note(score: Mapping[str, Any]) -> str:
     found = []
     coverage = score.get("coverage")
     if coverage is not None and coverage < 1:
-        found.append(f"coverage {_share(coverage)}")
+        found.append(f"coverage {share_below_one(coverage)}")
+    if score.get("n_unjudged"):
+        found.append(f"{whole(score['n_unjudged'])} without a verdict")
     if not score["n_ok"] and score["n_skipped"] and score.get("skipped"):
         found.append("skipped")
     if score["n_missing"]:
@@ -100,6 +104,6 @@ def _note(score: Mapping[str, Any]) -> str:
     return ", ".join(found)
 
 
-def _share(value: float) -> str:
+def share_below_one(value: float) -> str:
     """A percentage that never rounds up to 100 %."""
     return f"{min(value, 0.999):.1%}"

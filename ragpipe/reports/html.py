@@ -84,7 +84,7 @@ def _tiles(metrics: Mapping[str, Any], cost: Mapping[str, Any], settings: Report
         for method, group in list(columns(metrics).items())[:6]:
             text = cell(group["scores"]["overall_score"])
             found.append({"head": f"overall_score, {method}", "value": text.mean, "note": text.passed})
-    errors = sum(score["n_error"] for score in metrics["overall"]["scores"].values())
+    errors = metrics["n_failed_judgements"]
     system = metrics["overall"]["operations"]["n_error"]
     found.append(
         {"head": "judgements failed", "value": whole(errors), "note": f"errors of the system: {whole(system)}"}

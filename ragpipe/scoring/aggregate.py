@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
     everything = np.arange(ledger.n, dtype=np.int64)
     overall = summary(ledger, everything, specs, settings)
     by: dict[str, Any] = {}
-    warnings = [*settings.warnings(), *_coverage_warnings(overall, settings)]
+    warnings = [*settings.warnings(), *settings.unjudged(ledger.scores), *_coverage_warnings(overall, settings)]
     for field in dict.fromkeys((*DIMENSIONS, *settings.slices)):
         names, cases, codes = _membership(ledger, field)
         if len(names) > VALUES_MAX:
@@ -47,15 +47,23 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
         )
     meant = not all(spec.diagnostic for spec in specs)  # a run of labels and counts alone has no overall score to miss
     if meant and "overall_score" in overall["scores"] and not overall["scores"]["overall_score"]["n_ok"]:
-        weighed = ", ".join(name for name, weight in settings.weights.items() if weight > 0)
-        warnings.append(f"no case has an overall_score: none of the scores with a weight was measured ({weighed})")
+        warnings.append(f"no case has an overall_score: {_why_no_overall(overall['scores'], settings)}")
     return {
         "n_cases": ledger.n,
         "n_samples": len(np.unique(ledger.samples)),
+        "n_failed_judgements": ledger.n_failed,
         "overall": overall,
         "by": by,
         "warnings": warnings,
     }
+
+
+def _why_no_overall(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings) -> str:
+    weighed = [name for name, weight in settings.weights.items() if weight > 0]
+    if not scores[OVERALL.name]["n_error"]:
+        return f"none of the scores with a weight was measured ({', '.join(weighed)})"
+    failed = [f"{name} {scores[name]['n_error']}" for name in weighed if name in scores and scores[name]["n_error"]]
+    return f"where a score with a weight was to be measured, one failed ({', '.join(failed)})"
 
 
 def _membership(ledger: Ledger, field: str) -> tuple[list[str], Places, Places]:
@@ -66,8 +74,12 @@ def _membership(ledger: Ledger, field: str) -> tuple[list[str], Places, Places]:
 
 
 def crossed(first: Coded, *rest: Coded) -> Coded:
-    """The labels of several fields together, `a * b`, for every case that has one in each."""
+    """The labels of several fields together, `a * b`, for every case that has one in each.
+
+    A `*` within a label is written `\\*` (and a backslash twice), so that no two groups have one name.
+    """
     cases, codes, names = first
+    names = [_escaped(name) for name in names] if rest else names
     for other_cases, other_codes, more in rest:
         if not more:
             return Coded(cases[:0], codes[:0], [])
@@ -77,8 +89,12 @@ def crossed(first: Coded, *rest: Coded) -> Coded:
         cases, left = np.repeat(cases, times), np.repeat(codes, times)
         combined = left.astype(np.int64) * len(more) + other_codes[np.repeat(starts, times) + within]
         used, codes = np.unique(combined, return_inverse=True)
-        names = [f"{names[pair // len(more)]} * {more[pair % len(more)]}" for pair in used.tolist()]
+        names = [f"{names[pair // len(more)]} * {_escaped(more[pair % len(more)])}" for pair in used.tolist()]
     return Coded(cases, codes.astype(np.int64), names)
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace("*", "\\*")
 
 
 def by_label(cases: Places, codes: Places) -> Iterator[tuple[int, Places]]:
@@ -108,11 +124,16 @@ def _score(
     counted = {name: int(np.count_nonzero(status == code)) for name, code in _COUNTED}
     there = places[status == OK]
     numbers = _numbers(found.values[there], found.passed[there], ledger.samples[there], spec, settings)
-    judged = counted["n_ok"] + counted["n_error"]
+    tried = counted["n_ok"] + counted["n_error"]
+    n_judged = int(np.count_nonzero(found.passed[there] >= 0))
+    # a value without a verdict although cases pass or fail by this score: another one that decides it is not known
+    due = settings.passes(spec) and spec.name not in settings.lacking(ledger.scores)
     return {
         **numbers,
         **counted,
-        "coverage": counted["n_ok"] / judged if judged else None,
+        "n_judged": n_judged,
+        "n_unjudged": counted["n_ok"] - n_judged if due else 0,
+        "coverage": counted["n_ok"] / tried if tried else None,
         "skipped": _reasons(found, places[status == SKIPPED]),
         "errors": _reasons(found, places[status == ERROR]),
     }
@@ -140,6 +161,7 @@ def _numbers(values: Any, passed: Any, samples: Any, spec: ScoreSpec, settings: 
         "low": spec.low,
         "high": spec.high,
         "higher_is_better": spec.higher_is_better,
+        "binary": spec.binary,
         "diagnostic": spec.diagnostic,
     }
 
@@ -176,6 +198,12 @@ def _coverage_warnings(overall: dict[str, Any], settings: ScoringSettings) -> li
             found.append(
                 f"{name}: only {score['n_ok']} of {score['n_ok'] + score['n_error']} judgements came out "
                 f"({coverage:.1%}, floor {settings.coverage_floor:.0%}): {kinds}"
+            )
+        due = score["n_judged"] + score["n_unjudged"]
+        if score["n_unjudged"] and score["n_judged"] < due * settings.coverage_floor:
+            found.append(
+                f"{name}: only {score['n_judged']} of {due} cases with a value are judged passed or failed: for the others "
+                "a score that decides it failed or is not measured"
             )
         if score["n_missing"]:
             found.append(f"{name}: {score['n_missing']} cases are not measured yet: the run is not finished")

@@ -64,8 +64,18 @@ def _thresholds(settings: ScoringSettings, specs: Specs, where: str) -> Iterator
 def _passes_with(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
     known = {*shipped()["thresholds"], *shipped()["passes_with"], *specs}
     for name, others in settings.passes_with.items():
+        key = f"scoring.passes_with.{name}"
         for unknown in sorted({name, *others} - known):
-            yield _unknown(where, f"scoring.passes_with.{name}", unknown, known)
+            yield _unknown(where, key, unknown, known)
+        if OVERALL.name in (name, *others):
+            expected = "scores of metrics and composites: a critical gate on a score decides overall_passed"
+            yield Problem(where, key, OVERALL.name, expected)
+        for other in others:
+            if other != name and name in settings.decides(other):
+                found = f"{other}, which itself passes only when {name} does"
+                yield Problem(
+                    where, key, found, "scores that can be judged before it", f"take {other} or {name} out of one"
+                )
 
 
 def _composites(settings: ScoringSettings, declared: Specs, where: str) -> Iterator[Problem]:

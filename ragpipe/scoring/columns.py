@@ -55,11 +55,14 @@ def score_block(block: Block, fields: Fields, specs: Sequence[ScoreSpec], settin
     for spec in specs_of(composites, specs):  # those alone that the run has: an unseen one must decide nothing
         weights, threshold = composites[spec.name].weights, settings.thresholds.get(spec.name)
         columns[spec.name] = mean_column(measured, weights, spec, threshold, len(block))
-    for name, others in settings.passes_with.items():
-        if name in columns:
-            columns[name] = replace(
-                columns[name], passed=_all_pass([columns[o].passed for o in others if o in columns])
-            )
+    lacking = settings.lacking(columns)
+    for name in settings.passing_order():
+        if name in lacking:  # what decides it is not in this run: nobody knows whether a case passes
+            columns[name] = replace(columns[name], passed=np.full(len(block), UNJUDGED, dtype=np.int8))
+        elif name in columns:
+            passed = _all_pass([columns[other].passed for other in settings.passes_with[name]])
+            passed[columns[name].status != OK] = UNJUDGED
+            columns[name] = replace(columns[name], passed=passed)
     return Scored(columns, _overall(columns, fields, settings, len(block)))
 
 
@@ -72,9 +75,8 @@ def _overall(columns: Mapping[str, Column], fields: Fields, settings: ScoringSet
     """
     found = mean_column(columns, settings.effective(), OVERALL, settings.thresholds.get(OVERALL.name), n)
     failed, unknown = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-    for name, gates in settings.case_gates().items():
+    for name, concerned in gated(fields, settings).items():
         if column := columns.get(name):
-            concerned = np.any([fields.matching(gate.labels()) for gate in gates], axis=0)
             failed |= concerned & (column.passed == 0)
             unknown |= concerned & ((column.status == ERROR) | (column.status == MISSING))
     passed = found.passed.copy()
@@ -83,8 +85,16 @@ def _overall(columns: Mapping[str, Column], fields: Fields, settings: ScoringSet
     return replace(found, passed=passed)
 
 
+def gated(fields: Fields, settings: ScoringSettings) -> dict[str, NDArray[np.bool_]]:
+    """The scores that critical gates are on, each with the cases that those gates are about."""
+    return {
+        name: np.any([fields.matching(gate.labels()) for gate in gates], axis=0)
+        for name, gates in settings.case_gates().items()
+    }
+
+
 def _all_pass(verdicts: Sequence[Verdicts]) -> Verdicts:
-    """1 where all pass, 0 where one fails, -1 where none fails and one is unknown (or nothing is listed)."""
+    """1 where all pass, 0 where one fails, -1 where none fails and one is unknown."""
     lowest, highest = np.min(verdicts, axis=0), np.max(verdicts, axis=0)
     return np.where(np.any(np.equal(verdicts, 0), axis=0), 0, np.where(lowest < 0, -1, highest)).astype(lowest.dtype)
 

@@ -19,8 +19,9 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stats.intervals import Estimate, estimate_mean, estimate_rate
 
 FLIPS_SHOWN = 1000  # flipping cases listed by name; all are counted
-_COUNTS = ("n_ok", "n_skipped", "n_error", "n_missing")
-_SAME = ("threshold", "low", "high", "higher_is_better", "diagnostic")  # equal in all iterations: they share a config
+_COUNTS = ("n_ok", "n_skipped", "n_error", "n_missing", "n_judged", "n_unjudged")
+# equal in all iterations: they share a config
+_SAME = ("threshold", "low", "high", "higher_is_better", "binary", "diagnostic")
 
 
 def final_metrics(
@@ -44,7 +45,7 @@ def final_metrics(
     for name in first["overall"]["scores"]:
         found = repeats(records, name, len(cases))
         flips.add(name, found)
-        rate = _is_rate(first["overall"]["scores"][name])
+        rate = first["overall"]["scores"][name]["binary"]
         frames: list[tuple[dict[str, Any], Whole | None]] = [(overall, everything)]
         frames += [(frame, groups.get(field, {}).get(group)) for field in by for group, frame in by[field].items()]
         for frame, places in frames:
@@ -181,11 +182,6 @@ def _interval(name: str, found: Estimate) -> dict[str, Any]:
         return {name: None, f"{name}_reason": found.reason}
     bounds = found.interval
     return {name: {"level": bounds.level, "low": bounds.low, "high": bounds.high, "method": bounds.method}}
-
-
-def _is_rate(score: Mapping[str, Any]) -> bool:
-    """Whether a score's mean is a share, which `metrics.json` shows by the method of its interval."""
-    return "wilson" in ((score["interval"] or {}).get("method") or "")
 
 
 class _Flips:

@@ -72,10 +72,12 @@ def measure_gate(gate: Definition, summary: Mapping[str, Any]) -> Measured:
     if score is None:
         return _nothing(summary, f"no metric of this run gives {gate['score']}")
     counts = {"n_cases": summary["n_cases"], **{name: score[name] for name in _COUNTS[1:]}}
+    if gate["of"] == "pass_rate":  # a case with a value and no verdict is no case that passed or failed
+        counts |= {"n_ok": score["n_judged"], "n_error": score["n_error"] + score["n_unjudged"]}
     value, interval = _value(score, gate["of"])
     absent = None
     if value is None:
-        absent = "no case is chosen" if not summary["n_cases"] else _why_none(score, counts)
+        absent = "no case is chosen" if not summary["n_cases"] else _why_none(score)
     return {"value": value, "interval": interval, **counts, "absent": absent}
 
 
@@ -158,13 +160,15 @@ def _turned(value: float, score: Mapping[str, Any]) -> float:
 
 def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
     """The share of cases that have the failure mode. `n_ok` are the cases for which its rule could be decided, `n_error`
-    the failed judgements of the worst covered score that it is told from: what failed may hide the mode."""
+    the others, or the failed judgements of the worst covered score that it is told from where they are more: what is not
+    known may hide the mode."""
     mode, n = gate["failure_mode"], summary["n_cases"]
     found = summary["failure_modes"].get(mode)
     if found is None:
         return _nothing(summary, f"no metric of this run gives the scores that {mode} is told from")
     scores = [summary["scores"][name] for name in gate["rests_on"] if name in summary["scores"]]
     worst = {key: max((score[key] for score in scores), default=0) for key in ("n_error", "n_missing")}
+    worst["n_error"] = max(worst["n_error"], n - found["n_judged"])
     counts = {"n_cases": n, "n_ok": found["n_judged"], "n_skipped": 0, **worst}
     if not found["n_judged"]:
         return {"value": None, "interval": None, **counts, "absent": "its rule could be decided for no case"}
@@ -176,11 +180,13 @@ def _nothing(summary: Mapping[str, Any], why: str) -> Measured:
     return {"value": None, "interval": None, **counts, "absent": why}
 
 
-def _why_none(score: Mapping[str, Any], counts: Mapping[str, int]) -> str:
-    if counts["n_ok"]:
-        return "none of its values was judged passed or failed: it has no threshold"
+def _why_none(score: Mapping[str, Any]) -> str:
+    if score["n_unjudged"]:
+        return "none of its values was judged passed or failed: a score that decides it failed or is not measured"
+    if score["n_ok"]:
+        return "none of its values was judged passed or failed: it has no threshold, or passes with scores that are not there"
     kinds = {"n_skipped": "skipped", "n_error": "errors", "n_missing": "not measured yet"}
-    shown = ", ".join(f"{counts[key]} {word}" for key, word in kinds.items() if counts[key])
+    shown = ", ".join(f"{score[key]} {word}" for key, word in kinds.items() if score[key])
     reasons = ", ".join(list(score["errors"] or score["skipped"])[:3])
     return f"no case has a value: {shown}" + (f" ({reasons})" if reasons else "")
 
@@ -235,6 +241,12 @@ def _sentence(gate: Definition, found: Mapping[str, Any], verdict: str) -> str:
     floor = gate["coverage_floor"]
     if verdict == "not_enough_evidence" and found["n_missing"]:
         return f"{subject}: not enough evidence, {found['n_missing']} cases are not measured yet"
+    undecided = found["n_cases"] - found["n_ok"] if "failure_mode" in gate else 0
+    if verdict == "not_enough_evidence" and undecided:
+        return (
+            f"{subject}: not enough evidence, it can be told of only {found['n_ok']} of {found['n_cases']} cases (coverage "
+            f"{found['coverage']:.1%}, floor {floor:.0%}); `where` chooses the cases that the gate is about"
+        )
     if verdict == "not_enough_evidence":
         judged = found["n_ok"] + found["n_error"]
         return (
@@ -242,7 +254,8 @@ def _sentence(gate: Definition, found: Mapping[str, Any], verdict: str) -> str:
             f"(coverage {found['coverage']:.1%}, floor {floor:.0%})"
         )
     cases = found["n_cases" if "failure_mode" in gate else "n_ok"]  # a share is one of all cases, decided or not
-    said = f"{subject} is {number(found['value'], gate)} of {cases} ({limit(gate)})"
+    unknown = f", {undecided} of them undecided" if undecided else ""
+    said = f"{subject} is {number(found['value'], gate)} of {cases}{unknown} ({limit(gate)})"
     if verdict == "inconclusive":
         bounds = found["interval"]
         held = (

@@ -24,7 +24,7 @@ OUTPUT_COLUMNS = (
     "sample_id", "method", "sample_row", "answer", "chunks", "citations", "abstained", "timings", "error", "retrieves",
 )  # fmt: skip
 DETAILS = "details"  # read only where something asks for it: it is most of the table
-SCORE_COLUMNS = ("sample_id", "method", "iteration", "score_name", "value", "status", "reason")
+SCORE_COLUMNS = ("sample_id", "method", "iteration", "metric", "score_name", "value", "status", "reason")
 
 BLOCK = 2048  # cases; with ten 1 kB chunks each that is 20 MB of text held at once
 _BATCH = 32768  # rows of scores read at once

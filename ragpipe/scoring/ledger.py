@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
@@ -50,6 +51,11 @@ class Codes:
             if found == len(self.names):
                 self.names.append(text)
         return found
+
+    @property
+    def rest(self) -> int | None:
+        """The number that stands for all texts beyond the limit; None while there are none."""
+        return self._numbers.get(OTHER) if self._limit and len(self.names) > self._limit else None
 
 
 class ScoreLedger:
@@ -94,6 +100,7 @@ class Ledger:
         self.fields = {field: Codes(_LABELS) for field in fields}
         self.findings = Findings({}, {})
         self.n = 0
+        self.n_failed = 0  # judgements: a metric that fails on a case is one, however many scores it gives
         self.timings: dict[str, tuple[Whole, NDArray[np.float64]]] = {}
         self._chosen = chosen
         self._in_chosen: dict[str, list[Any]] = {name: [] for name in chosen}
@@ -106,6 +113,7 @@ class Ledger:
         for name, ledger in self.scores.items():
             ledger.add(scored.columns[name])
         self.overall.add(scored.overall)
+        self.n_failed += _failed_judgements(block)
         self._samples.append(block.outputs["sample_row"].to_numpy())
         for field, codes in self.fields.items():
             self._add_field(field, fields.of(field), codes)
@@ -146,6 +154,13 @@ class Ledger:
         for stage, times in _by_stage(outputs["timings"].to_pylist(), self.n).items():
             for parts, numbers in zip(self._timings.setdefault(stage, ([], [])), zip(*times, strict=True), strict=True):
                 parts.append(np.array(numbers))
+
+
+def _failed_judgements(block: Block) -> int:
+    """How many pairs of case and metric have a score with status error."""
+    rows = np.flatnonzero(pc.equal(block.scores["status"], "error").to_numpy())
+    metrics = block.scores["metric"].take(pa.array(rows)).to_pylist()
+    return len(set(zip(block.cases[rows].tolist(), metrics, strict=True)))
 
 
 def is_timeout(error: str | None) -> bool:

@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.bands import NOT_LOW, Band, Bands, LowScoreSettings
+from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.facts import Facts
 from ragpipe.scoring.failures import share
 from ragpipe.scoring.ledger import Codes, Ledger
@@ -48,8 +49,9 @@ class _Counts:
         self._found[code] = self._found.get(code, 0) + n
 
     def most(self, count: int, at_least: int) -> list[tuple[str, int]]:
-        """The most frequent, ties in the order of their first appearance."""
-        ranked = sorted(self._found.items(), key=lambda pair: (-pair[1], pair[0]))
+        """The most frequent, ties in the order of their first appearance; what did not fit is no text of its own."""
+        there = [(code, n) for code, n in self._found.items() if code != self._codes.rest]
+        ranked = sorted(there, key=lambda pair: (-pair[1], pair[0]))
         return [(self._codes.names[code], n) for code, n in ranked if n >= at_least][:count]
 
 
@@ -58,8 +60,9 @@ class LowScores:
 
     def __init__(self, specs: Sequence[ScoreSpec], settings: LowScoreSettings, judged: Collection[str]):
         self._settings = settings
-        self._specs = {spec.name: spec for spec in specs}
-        found = {spec.name: settings.of(spec, judged=spec.name in judged) for spec in specs}
+        # the overall score says little about what to mend: only with bands of its own
+        self._specs = {spec.name: spec for spec in (*specs, *([OVERALL] if OVERALL.name in settings.bands else []))}
+        found = {name: settings.of(spec, judged=name in judged) for name, spec in self._specs.items()}
         self._scores = {name: _Low(bands) for name, bands in found.items() if bands}
 
     def add(self, facts: Facts) -> None:
@@ -77,7 +80,8 @@ class LowScores:
         found = {}
         for name, low in self._scores.items():
             bands = np.concatenate([np.empty(0, dtype=np.int8), *low.of_case])
-            measured = np.flatnonzero(ledger.scores[name].status == OK)
+            of_score = ledger.overall if name == OVERALL.name else ledger.scores[name]
+            measured = np.flatnonzero(of_score.status == OK)
             if len(measured):
                 found[name] = self._score(self._specs[name], low, bands, measured, ledger)
         return found
@@ -130,8 +134,10 @@ class LowScores:
         base = np.count_nonzero(low) / len(measured)
         found = [
             {"value": name, "n_low": int(k), "n": int(m), "share": k / m, "lift": k / m / base}
-            for name, k, m in zip(names, n_low.tolist(), n.tolist(), strict=True)
-            if k >= self._settings.min_cases and k / m / base >= self._settings.min_lift
+            for code, (name, k, m) in enumerate(zip(names, n_low.tolist(), n.tolist(), strict=True))
+            if code != ledger.fields[field].rest  # values beyond the memory's limit have nothing in common
+            and k >= self._settings.min_cases
+            and k / m / base >= self._settings.min_lift
         ]
         return sorted(found, key=lambda group: (-group["lift"], -group["n_low"]))[:_GROUPS]
 

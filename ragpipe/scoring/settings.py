@@ -14,7 +14,7 @@ from ragpipe.schema.settings import Settings
 from ragpipe.scoring.bands import LowScoreSettings
 from ragpipe.scoring.checks import faults
 from ragpipe.scoring.composites import OVERALL, Composite, Weight, specs_of
-from ragpipe.scoring.conditions import DetailIs, Rule, ScoreIs
+from ragpipe.scoring.conditions import ANY_SCORE, DetailIs, Rule, ScoreIs
 from ragpipe.scoring.defaults import merged
 from ragpipe.scoring.diagnosis import Diagnosis
 from ragpipe.scoring.fields import DIMENSIONS, LISTS, fault, nearest
@@ -110,6 +110,45 @@ class ScoringSettings(Settings):
         """Whether cases pass or fail by this score."""
         return self.thresholds.get(spec.name) is not None or spec.name in self.passes_with
 
+    def lacking(self, names: Collection[str]) -> dict[str, list[str]]:
+        """Of a run with the scores `names` those that are never judged, with the scores of `passes_with` that it lacks."""
+        found: dict[str, list[str]] = {}
+        for name in self.passing_order():
+            gone = [one for one in self.passes_with[name] if one not in names or (one != name and one in found)]
+            if name in names and gone:
+                found[name] = gone
+        return found
+
+    def passing_order(self) -> list[str]:
+        """The scores of `passes_with`, each after those that it passes with."""
+        found: dict[str, None] = {}
+
+        def add(name: str, above: tuple[str, ...]) -> None:
+            for other in self.passes_with[name]:
+                if other in self.passes_with and other not in (*above, name):
+                    add(other, (*above, name))
+            found[name] = None
+
+        for name in self.passes_with:
+            add(name, ())
+        return list(found)
+
+    def unjudged(self, names: Collection[str]) -> list[str]:
+        """A warning for each score that this run does not judge because of `lacking`."""
+        return [
+            f"{name} is not judged passed or failed: scoring.passes_with.{name} asks for {', '.join(gone)}, which this run "
+            "does not give or judge"
+            for name, gone in self.lacking(names).items()
+        ]
+
+    def decides(self, name: str) -> list[str]:
+        """The scores that, beside itself, decide whether a case passes by this score."""
+        found = dict.fromkeys(self.case_gates() if name == OVERALL.name else self.passes_with.get(name, ()))
+        for one in (left := list(found)):
+            left += [other for other in self.passes_with.get(one, ()) if other not in found]
+            found |= dict.fromkeys(left)
+        return list(found)
+
     def all_specs(self, specs: Sequence[ScoreSpec]) -> list[ScoreSpec]:
         """The scores of a run whose metrics declare `specs`: those, then the composites that have a part among them."""
         return [*specs, *specs_of(self.made_of(), specs)]
@@ -125,7 +164,12 @@ class ScoringSettings(Settings):
         rule, found = self.failure_modes.get(mode), list[str]()
         for leaf in rule.leaves() if rule is not None else ():
             if isinstance(leaf, DetailIs) or (isinstance(leaf, ScoreIs) and leaf.status is None):
-                found += [name for name in leaf.score if name in names][:1]
+                there = [name for name in leaf.score if name in names][:1]
+                if isinstance(leaf, ScoreIs) and ANY_SCORE in leaf.score:
+                    there = list(names)
+                found += there
+                if isinstance(leaf, ScoreIs) and leaf.passed is not None:
+                    found += [other for name in there for other in self.decides(name) if other in names]
         return list(dict.fromkeys(found))
 
     def reads_details(self, names: Collection[str]) -> bool:
@@ -136,7 +180,10 @@ class ScoringSettings(Settings):
     def warnings(self, specs: Sequence[ScoreSpec] | None = None) -> list[str]:
         """What is allowed but likely not meant, with the weights that are really used. With the `specs` of the run's
         metrics also the gates that will have no evidence: to be known before anything is spent."""
-        found = [] if specs is None else self._gates_without_score(specs)
+        found = []
+        if specs is not None:
+            names = [spec.name for spec in self.all_specs(specs)]
+            found = [*self._gates_without_score(specs), *self.unjudged(names)]
         total, used = math.fsum(self.weights.values()), self.effective()
         if not _SUM[0] <= total <= _SUM[1]:
             shown = ", ".join(f"{name} {weight:.3f}" for name, weight in used.items() if weight > 0)

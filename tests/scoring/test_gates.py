@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 from run_tables import Chunk, Row, records, score, write_run
 
+from ragpipe.reports.figures import cell
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.gate_settings import Gate
 from ragpipe.scoring.gates import defined, exit_code, gates_document, judge_gate, measure_gate
@@ -128,7 +129,7 @@ SUMMARY = {
     },
 }  # fmt: skip
 for _score in SUMMARY["scores"].values():  # type: ignore[attr-defined]
-    _score.update(n_ok=10, n_error=0, n_skipped=0, n_missing=0, errors={}, skipped={})
+    _score.update(n_ok=10, n_judged=10, n_unjudged=0, n_error=0, n_skipped=0, n_missing=0, errors={}, skipped={})
 
 
 @pytest.mark.parametrize(
@@ -249,7 +250,7 @@ def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
     assert (found["n_ok"], found["n_error"], found["verdict"]) == (18, 2, "not_enough_evidence")
     loose = {"g": {**gate["g"], "coverage_floor": 0.5}}
     found = gated(tmp_path, loose, rows, settings={"failure_modes": MODE})["g"]
-    assert found["sentence"] == "share of not_said is 0 of 20 (at most 0): passed", "a share of all cases"
+    assert found["sentence"] == "share of not_said is 0 of 20, 2 of them undecided (at most 0): passed", "of all cases"
 
 
 @pytest.mark.parametrize(
@@ -413,3 +414,89 @@ def test_gates_without_a_metric_are_said_before_the_run() -> None:
     (said,) = settings.warnings([FAITHFUL])
     assert "scoring.gates.p: no metric of this run gives policy_compliance" in said
     assert settings.warnings() == []
+
+
+OVERALL_RATE = {"score": "overall_score", "of": "pass_rate", "min": 0.1, "tier": "quality"}
+
+
+def test_a_pass_rate_is_of_the_cases_that_were_judged(tmp_path: Path) -> None:
+    """12 cases, all with an overall score; on 7 the gate score failed: 4 did not pass, 1 passed, 7 are unknown."""
+    rejection = [FAIL] * 7 + [0] * 4 + [1]
+    rows = [Row(f"q{i}", "a", {"faithfulness": 1.0, "rejection_calibration": one}) for i, one in enumerate(rejection)]
+    gates = {"own": {"score": "rejection_calibration", "min": 0.0, "coverage_floor": 0}, "rate": OVERALL_RATE}
+    write_run(tmp_path, rows)
+    weights = {"rejection_calibration": 0}
+    metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates=gates, weights=weights))
+    found = metrics["overall"]["scores"]["overall_score"]
+    assert (found["n_ok"], found["n_judged"], found["n_unjudged"], found["pass_rate"]) == (12, 5, 7, 0.2)
+    assert cell(found).passed == "20% of 5"
+    assert cell(found).note == "7 without a verdict"
+    gate = next(one for one in metrics["gates"] if one["name"] == "rate")
+    assert (gate["n_ok"], gate["n_error"], gate["coverage"]) == (5, 7, 5 / 12)
+    assert (gate["verdict"], gate["value"]) == ("not_enough_evidence", 0.2)
+    assert "only 5 of 12 judgements came out (coverage 41.7%, floor 95%)" in gate["sentence"]
+    assert any(
+        text.startswith("overall_score: only 5 of 12 cases with a value are judged") for text in metrics["warnings"]
+    )
+
+
+def test_a_pass_rate_without_any_verdict_says_why(tmp_path: Path) -> None:
+    rows = [Row(f"q{i}", "a", {"faithfulness": 1.0, "rejection_calibration": FAIL}) for i in range(3)]
+    gates = {"own": CASE_GATE["g"], "rate": OVERALL_RATE}
+    found = gated(tmp_path, gates, rows, settings={"weights": {"rejection_calibration": 0}})["rate"]
+    assert (found["verdict"], found["n_ok"], found["n_error"]) == ("no_evidence", 0, 3)
+    assert "a score that decides it failed or is not measured" in found["sentence"]
+
+
+def test_a_mode_that_can_be_told_of_few_cases_is_not_enough_evidence(tmp_path: Path) -> None:
+    """1 of 20 cases can be decided, and it has the mode: 0.05 of all is no clean run."""
+    rows = [Row(f"q{i}", "a", {"rejection_calibration": SKIP if i else 0}) for i in range(20)]
+    gate = {"failure_mode": "not_said", "max_rate": 0.1}
+    found = gated(tmp_path, {"g": gate}, rows, settings={"failure_modes": MODE})["g"]
+    assert (found["n_ok"], found["n_error"], found["coverage"]) == (1, 19, 0.05)
+    assert found["verdict"] == "not_enough_evidence"
+    assert "it can be told of only 1 of 20 cases (coverage 5.0%, floor 95%)" in found["sentence"]
+
+
+def test_the_worst_of_the_scores_that_a_mode_is_told_from_counts(tmp_path: Path) -> None:
+    """Every case is decided by one of the two, but four failed judgements of the other may hide the mode."""
+    rows = [Row(f"q{i}", "a", {"rejection_calibration": 1, "faithfulness": FAIL if i < 4 else 1.0}) for i in range(20)]
+    modes = {
+        "either": [{"score": "rejection_calibration", "passed": False}, {"score": "faithfulness", "passed": False}]
+    }
+    found = gated(tmp_path, {"g": {"failure_mode": "either", "max_rate": 0}}, rows, settings={"failure_modes": modes})[
+        "g"
+    ]
+    assert (found["n_ok"], found["n_error"], found["coverage"]) == (20, 4, 20 / 24)
+    assert found["verdict"] == "not_enough_evidence"
+
+
+ASKED = [{"sample_id": "q0", "method": "a", "iteration": 1, "metric": "faithfulness", "key": "k", "judge": "m", "status": "ok"}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gate", "settings"),
+    [
+        ({"failure_mode": "any", "max_rate": 0.5}, {"failure_modes": {"any": {"score": "*", "passed": False}}}),
+        # the verdict of a computed score that passes with a judged one rests on the judge
+        ({"score": "rejection_calibration", "min": 0.5}, {"passes_with": {"rejection_calibration": ["faithfulness"]}}),
+        (
+            {"failure_mode": "own", "max_rate": 0.5},
+            {
+                "failure_modes": {"own": {"score": "rejection_calibration", "passed": False}},
+                "passes_with": {"rejection_calibration": ["faithfulness"]},
+            },
+        ),
+    ],
+)
+def test_what_rests_on_an_uncalibrated_judge_passes_no_critical_gate(
+    tmp_path: Path, gate: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    rows = [Row(f"q{i}", "a", {"faithfulness": 1.0, "rejection_calibration": 1}) for i in range(20)]
+    write_run(tmp_path, rows, ASKED)
+    metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"g": gate}, **settings))
+    assert [one["verdict"] for one in metrics["gates"]] == ["uncalibrated"]
+    calibrated = score(
+        tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"g": gate}, **settings), judge={"uncalibrated": False}
+    )
+    assert [one["verdict"] for one in calibrated["gates"]] == ["passed"]
