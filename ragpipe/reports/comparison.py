@@ -44,6 +44,7 @@ _SCORE = (
     ("threshold", REAL, "in the native scale"),
     ("n_cases", WHOLE, "cases of the run or of the method"),
     ("n_ok", WHOLE, "judgements with a value, over all iterations"),
+    ("n_judged", WHOLE, "cases with a verdict, over all iterations: what pass_rate is of"),
     ("n_error", WHOLE, "judgements that failed, over all iterations"),
     ("coverage", REAL, "n_ok / (n_ok + n_error)"),
     ("spread_sd", REAL, "standard deviation of the iterations' means; null with one iteration"),
@@ -88,8 +89,12 @@ def comparison(jobs: Sequence[Job]) -> list[dict[str, Any]]:
         head = _head(job, " ".join(label))
         found = [{**head, **_score(method, name, group)} for method, name, group in _scores(job)]
         rows += found or [dict.fromkeys(SCHEMA.names) | head]
-    _place(rows)
+    _place(rows, {job.number: _floor(job) for job in jobs})
     return rows
+
+
+def _floor(job: Job) -> float:
+    return float((job.metrics or {}).get("scoring", {}).get("coverage_floor", 0.0))
 
 
 def _head(job: Job, label: str) -> dict[str, Any]:
@@ -121,18 +126,19 @@ def _score(method: str | None, name: str, group: Mapping[str, Any]) -> dict[str,
         "interval_low": interval.get("low"), "interval_high": interval.get("high"), "standing": None,
         "mean_score": score["mean_score"], "pass_rate": score["pass_rate"],
         "pass_low": passing.get("low"), "pass_high": passing.get("high"), "threshold": score["threshold"],
-        "n_cases": group["n_cases"], "n_ok": score["n_ok"], "n_error": score["n_error"], "coverage": score["coverage"],
+        "n_cases": group["n_cases"], "n_ok": score["n_ok"], "n_judged": score["n_judged"], "n_error": score["n_error"], "coverage": score["coverage"],
         "spread_sd": (score["spread"] or {}).get("sd"), "flip_share": (score["flips"] or {}).get("share"),
         "higher_is_better": score["higher_is_better"],
     }  # fmt: skip
 
 
-def _place(rows: Sequence[dict[str, Any]]) -> None:
-    """Say of each score which job is the best.
+def _place(rows: Sequence[dict[str, Any]], floors: Mapping[int, float]) -> None:
+    """Say of each score which job is the best. `floors` are the jobs' coverage floors.
 
     `equal` where all jobs have the very same figures: what was varied has no part in this score. `best` only where its
     interval overlaps no other job's; else it and all that overlap with it are `not_separable`. Scores without a scale
-    (counts) and jobs without an interval are not placed: nothing says how sure they are.
+    (counts), jobs without an interval and those whose coverage is under the floor are not placed: nothing says how sure
+    they are. Where one of those may be as good as the highest that is placed, none is the best.
     """
     groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
     for row in rows:
@@ -143,21 +149,31 @@ def _place(rows: Sequence[dict[str, Any]]) -> None:
             for row in found:
                 row["standing"] = "equal"
             continue
-        placed = [row for row in found if row["mean_score"] is not None and row["interval_low"] is not None]
+        scaled = [row for row in found if row["mean_score"] is not None]
+        placed = [row for row in scaled if row["interval_low"] is not None and _covered(row, floors)]
         if len(placed) > 1:
-            _place_among(placed)
+            _place_among(placed, [row for row in scaled if row not in placed])
 
 
-def _place_among(rows: Sequence[dict[str, Any]]) -> None:
+def _covered(row: Mapping[str, Any], floors: Mapping[int, float]) -> bool:
+    return row["coverage"] is None or row["coverage"] >= floors[row["job"]]
+
+
+def _place_among(rows: Sequence[dict[str, Any]], unplaced: Sequence[Mapping[str, Any]]) -> None:
     top = max(rows, key=lambda row: row["mean_score"])
     near = [row for row in rows if row is not top and _overlap(row, top)]
+    rivals = [row for row in unplaced if row["mean_score"] >= top["mean_score"] or _overlap(row, top)]
     for row in rows:
         row["standing"] = "behind"
     for row in near:
         row["standing"] = "not_separable"
-    top["standing"] = "not_separable" if near else "best"
+    top["standing"] = "not_separable" if near else None if rivals else "best"
 
 
 def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two intervals have a point in common: ends that only touch keep nothing apart."""
-    return bool(one["interval_low"] <= other["interval_high"] and other["interval_low"] <= one["interval_high"])
+    """Whether two intervals have a point in common: ends that only touch keep nothing apart. A mean without one is a
+    point."""
+    low, high = (
+        (one["mean"], one["mean"]) if one["interval_low"] is None else (one["interval_low"], one["interval_high"])
+    )
+    return bool(low <= other["interval_high"] and other["interval_low"] <= high)

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.reports.comparison import Job, labels
-from ragpipe.reports.figures import paid, whole
+from ragpipe.reports.figures import paid, share_below_one, whole
 from ragpipe.reports.text import code, one_line, table
 
 _WORD = 40  # characters of one word of a job on the terminal
 _STANDINGS = {"best": "best", "not_separable": "not separable", "behind": "behind", "equal": "equal"}
 _MARKS = {"best": " *", "not_separable": " ~"}
-BEST = "best: its interval overlaps no other job's."
+BEST = (
+    "best: its interval overlaps no other job's, and no job whose standing cannot be told (without an interval, or with a "
+    "coverage under the floor) may be as good."
+)
 NEAR = (
     "not separable: its interval overlaps that of the highest mean, so that the difference may be chance. A comparison "
     "case by case can tell more than intervals can."
@@ -106,15 +109,19 @@ def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _figures(row: Mapping[str, Any] | None) -> list[str]:
-    """Mean with the wider side of its interval and a mark for its standing; pass rate."""
+    """Mean with the wider side of its interval and a mark for its standing; pass rate and of how many, else how many;
+    coverage where something failed."""
     if row is None or row["mean"] is None:
         return ["-"]
     half = None
     if row["interval_low"] is not None:
         half = max(row["mean"] - row["interval_low"], row["interval_high"] - row["mean"])
     first = f"{row['mean']:.2f}" + (f" ± {half:.2f}" if half is not None else "") + _MARKS.get(row["standing"], "")
-    passed = [f"{row['pass_rate']:.0%} passed"] if row["pass_rate"] is not None else []
-    return [first, *passed]
+    rate = row["pass_rate"]
+    second = f"{rate:.0%} of {whole(row['n_judged'])} passed" if rate is not None else f"n = {whole(row['n_ok'])}"
+    coverage = row["coverage"]
+    failed = [f"coverage {share_below_one(coverage)}"] if coverage is not None and coverage < 1 else []
+    return [first, second, *failed]
 
 
 def _cost(job: Job) -> str:

@@ -25,7 +25,7 @@ def score(figures: Figures, **more: Any) -> dict[str, Any]:
     interval = None if low is None else {"level": 0.95, "low": low, "high": high, "method": "t"}
     return {
         "mean": mean, "mean_score": mean, "interval": interval, "pass_rate": 0.5, "pass_interval": None, "threshold": 0.5,
-        "n_ok": 8, "n_error": 2, "coverage": 0.8, "spread": {"sd": 0.01, "min": 0, "max": 1}, "flips": {"share": 0.25},
+        "n_ok": 8, "n_judged": 8, "n_error": 0, "coverage": 1.0, "spread": {"sd": 0.01, "min": 0, "max": 1}, "flips": {"share": 0.25},
         "higher_is_better": True, **more,
     }  # fmt: skip
 
@@ -38,7 +38,7 @@ def job(number: int, *words: str, methods: dict[str, Any] | None = None, **score
     by = {"method": {name: group(found) for name, found in (methods or {}).items()}}
     metrics = {
         "iterations": [1, 2],
-        "scoring": {"weights_used": {}},
+        "scoring": {"weights_used": {}, "coverage_floor": 0.95},
         "overall": group(scores),
         "by": by,
     }
@@ -58,13 +58,41 @@ def job(number: int, *words: str, methods: dict[str, Any] | None = None, **score
         ([(0.7, 0.6, 0.8), (0.7, 0.6, 0.8)], ["equal", "equal"]),
         ([(1.0, None, None), (1.0, None, None)], ["equal", "equal"]),
         ([(0.9, None, None), (0.5, 0.4, 0.6)], [None, None]),  # one interval alone compares with nothing
-        ([(0.9, 0.85, 0.95), (0.95, None, None), (0.5, 0.4, 0.6)], ["best", None, "behind"]),
+        ([(0.9, 0.85, 0.95), (0.95, None, None), (0.5, 0.4, 0.6)], [None, None, "behind"]),  # it may be better
+        ([(0.9, 0.85, 0.95), (0.87, None, None), (0.5, 0.4, 0.6)], [None, None, "behind"]),  # or as good
+        ([(0.9, 0.85, 0.95), (0.7, None, None), (0.5, 0.4, 0.6)], ["best", None, "behind"]),
+        ([(1.0, None, None), (0.8, 0.7, 0.9), (0.4, 0.3, 0.5)], [None, None, "behind"]),  # every case the same value
         ([(0.9, 0.85, 0.95)], [None]),
     ],
 )
 def test_best_only_where_intervals_keep_jobs_apart(figures: list[Figures], standings: list[str | None]) -> None:
     rows = comparison([job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate(figures)])
     assert [row["standing"] for row in rows] == standings
+
+
+def test_a_job_under_the_coverage_floor_is_not_the_best_and_nobody_is_while_it_may_be() -> None:
+    few = score((0.95, 0.9, 1.0), n_ok=1, n_judged=1, n_error=9, coverage=0.1)
+    jobs = [
+        job(i, f"k={i}", faithfulness=one)
+        for i, one in enumerate((few, score((0.8, 0.75, 0.85)), score((0.4, 0.3, 0.5))))
+    ]
+    rows = comparison(jobs)
+    assert [row["standing"] for row in rows] == [None, None, "behind"]
+    cells = [line[1] for line in comparison_lines(jobs, rows)[1]]
+    assert cells[0] == "0.95 ± 0.05\n50% of 1 passed\ncoverage 10.0%"
+    assert cells[1] == "0.80 ± 0.05\n50% of 8 passed"
+    worse = [
+        job(i, f"k={i}", faithfulness=one)
+        for i, one in enumerate((few, score((0.8, 0.75, 0.85)), score((0.4, 0.3, 0.5))))
+    ]
+    for one in worse[:1]:
+        one.metrics["overall"]["scores"]["faithfulness"].update(mean=0.2, mean_score=0.2, interval=None)  # type: ignore[index]
+    assert [row["standing"] for row in comparison(worse)] == [None, "best", "behind"]
+
+
+def test_a_cell_without_a_threshold_says_of_how_many() -> None:
+    jobs = [job(0, "k=0", recall=score((0.9, 0.8, 1.0), pass_rate=None, n_judged=0))]
+    assert comparison_lines(jobs, comparison(jobs))[1][0][1] == "0.90 ± 0.10\nn = 8"
 
 
 def test_equal_means_that_pass_another_threshold_are_not_equal() -> None:
