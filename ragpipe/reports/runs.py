@@ -63,7 +63,8 @@ def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str
         f"# Runs of {code(name)}",
         "",
         "Made anew from the run folders at the end of every evaluation and by `task=runs`. Scores are means over all methods "
-        "and iterations; a run's own report has their intervals and the methods beside each other.", "",
+        "and iterations, with the number of judgements that they rest on; a run's own report has their intervals and the "
+        "methods beside each other.", "",
         *table([*lead, *map(code, names), *last], rows),
     ]  # fmt: skip
     if older:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ragpipe.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.reports.console import Console
-from ragpipe.reports.figures import paid, whole
+from ragpipe.reports.figures import paid, share_below_one, whole
 from ragpipe.reports.frames import read_json
 from ragpipe.reports.runs import RunLine, cells, differs, heads, runs_markdown, score_names
 from ragpipe.schema.settings import Settings
@@ -151,11 +151,17 @@ def _scores(metrics: list[dict[str, Any]]) -> dict[str, str]:
     names = sorted(last["overall"]["scores"], key=lambda name: (name != "overall_score", -weights.get(name, 0)))
     found = {}
     for name in names:
-        means = [one["overall"]["scores"][name]["mean"] for one in metrics if name in one["overall"]["scores"]]
-        there = [mean for mean in means if mean is not None]
+        scores = [one["overall"]["scores"][name] for one in metrics if name in one["overall"]["scores"]]
+        there = [score["mean"] for score in scores if score["mean"] is not None]
         if there:
-            found[name] = f"{sum(there) / len(there):.3f}"
+            found[name] = f"{sum(there) / len(there):.3f} ({_evidence(scores)})"
     return found
+
+
+def _evidence(scores: Sequence[Mapping[str, Any]]) -> str:
+    """How many judgements a mean rests on, and which share of them came out where not all did."""
+    n, failed = (sum(score[key] for score in scores) for key in ("n_ok", "n_error"))
+    return whole(n) + (f", coverage {share_below_one(n / (n + failed))}" if failed else "")
 
 
 def _gates(folder: RunFolder) -> str:
