@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
@@ -15,6 +15,7 @@ from ragpipe.metrics.shared.flags import answer_flags
 from ragpipe.metrics.shared.judged import Judged, both
 from ragpipe.metrics.shared.quotes import normalise, occurs
 from ragpipe.metrics.shared.refusing import reading_of
+from ragpipe.metrics.shared.weights import Weights
 from ragpipe.patterns.files import pattern_hashes
 from ragpipe.patterns.given import Refusals
 from ragpipe.prompts import Prompt
@@ -90,18 +91,11 @@ class Citation(Citing):
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
     measures_retrieval: ClassVar[bool] = True
 
-    weights: dict[Part, float] = Field(default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3})
+    weights: Weights[Part] = Field(default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3})
     min_coverage: float = Field(default=MINIMUM, ge=0, le=1)
     markers: bool = False
     refusals: Literal["skip", "zero"] = "skip"
     patterns: Refusals = "refusals.v1"
-
-    @field_validator("weights")
-    @classmethod
-    def _sums_up(cls, value: dict[Part, float]) -> dict[Part, float]:
-        if not all(0 <= w < float("inf") for w in value.values()) or not sum(value.values()) > 0:
-            raise ValueError(f"weights are finite, not negative and not all 0, found {value}")
-        return value
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([self.patterns])

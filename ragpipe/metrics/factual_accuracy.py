@@ -13,6 +13,7 @@ from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged, without_a_word
+from ragpipe.metrics.shared.weights import Weights
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import FactualAccuracy as Grades
 from ragpipe.schema.sample import Case
@@ -36,15 +37,8 @@ class FactualAccuracy(Judged):
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
 
     grade: Prompt
-    weights: dict[Part, float] = Field(default={"correctness": 0.5, "completeness": 0.3, "consistency": 0.2})
+    weights: Weights[Part] = Field(default={"correctness": 0.5, "completeness": 0.3, "consistency": 0.2})
     grades: dict[str, float] = Field(default={"A": 80, "B": 60, "C": 40, "D": 20, "E": 0})
-
-    @field_validator("weights")
-    @classmethod
-    def _sums_up(cls, value: dict[Part, float]) -> dict[Part, float]:
-        if not all(0 <= w < math.inf for w in value.values()) or not sum(value.values()) > 0:
-            raise ValueError(f"weights are finite, not negative and not all 0, found {value}")
-        return value
 
     @field_validator("grades")
     @classmethod

@@ -12,6 +12,7 @@ from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.gold import Gold, Unit, gold_of, gold_of_groups, groups_of
 from ragpipe.metrics.shared.listing import Listing, listing_of
 from ragpipe.metrics.shared.ranking import Floats, Ranking, from_ids, from_rows, rank_values
+from ragpipe.metrics.shared.weights import Weights
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 
@@ -47,7 +48,7 @@ class Retrieval(Computed):
     require_snippet: bool = False
     measures: list[Cut] = Field(default=list(CUTS))
     score_k: int = Field(default=5, ge=1)
-    weights: dict[Part, float] = Field(default={"recall": 0.4, "precision": 0.2, "mrr": 0.2, "ndcg": 0.2})
+    weights: Weights[Part] = Field(default={"recall": 0.4, "precision": 0.2, "mrr": 0.2, "ndcg": 0.2})
     prefix: str = ""
 
     @field_validator("k")
@@ -55,13 +56,6 @@ class Retrieval(Computed):
     def _cuts(cls, value: list[int]) -> list[int]:
         if not value or min(value) < 1 or len(set(value)) < len(value):
             raise ValueError(f"cut-offs are different whole numbers from 1 on, found {value}")
-        return value
-
-    @field_validator("weights")
-    @classmethod
-    def _sums_up(cls, value: dict[Part, float]) -> dict[Part, float]:
-        if not all(0 <= w < float("inf") for w in value.values()) or not sum(value.values()) > 0:
-            raise ValueError(f"weights are finite, not negative and not all 0, found {value}")
         return value
 
     def scores(self) -> tuple[ScoreSpec, ...]:

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask
-from ragpipe.metrics.shared.batches import verdicts_for
-from ragpipe.metrics.shared.judged import Judged, together
+from ragpipe.metrics.shared.batches import verdicts_in_batches
+from ragpipe.metrics.shared.judged import Judged
 from ragpipe.metrics.shared.quotes import normalise, occurs
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import CheckedClaim, CheckedClaims, Claims, Verdict, Verdicts
@@ -66,8 +66,7 @@ class ClaimCheck(Judged):
             values = self.shown(verify, case, parts, contexts=case.contexts, claims=part)
             return (await judge(verify, Verdicts, **values)).verdicts
 
-        batches = [claims[i : i + self.batch] for i in range(0, len(claims), self.batch)]
-        verdicts = [v for some in await together(*(verdicts_for(b, ask) for b in batches)) for v in some]
+        verdicts = await verdicts_in_batches(claims, self.batch, ask)
         return [
             CheckedClaim(claim=c, evidence=v.evidence, reason=v.reason, supported=v.supported)
             for c, v in zip(claims, verdicts, strict=True)
