@@ -119,6 +119,26 @@ def _rate_limit(fault: Fault, ask: Ask) -> Answered:
                     _limited(fault))  # fmt: skip
 
 
+_PER_MINUTE = (
+    "Rate limit reached for requests per minute (RPM): Limit 3, Used 3, Requested 1. Please try again in {0}. Visit "
+    "https://example.org/account/rate-limits or https://example.org/account/billing to learn more."
+)
+_GEMINI = (
+    "You exceeded your current quota, please check your plan and billing details. * Quota exceeded for metric: "
+    "generate_content_free_tier_requests, limit: 10 Please retry in {0}."
+)
+
+
+def _gemini(fault: Fault, ask: Ask) -> Answered:
+    """A per-minute limit as Gemini's OpenAI-compatible endpoint words it: in a list, without a Retry-After."""
+    again = fault.options.get("again", "0.2s")
+    error = {
+        "code": 429, "message": _GEMINI.format(again), "status": "RESOURCE_EXHAUSTED",
+        "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": again}],
+    }  # fmt: skip
+    return Answered(429, [{"error": error}])
+
+
 def _bucket(fault: Fault, ask: Ask) -> Answered | None:
     """A real limit: `rps` requests a second, `burst` in reserve."""
     now, rps, burst = time.monotonic(), fault.number("rps", 20), fault.number("burst", 10)
@@ -135,7 +155,9 @@ def _concurrency(fault: Fault, ask: Ask) -> Answered | None:
 def _refuses(field_name: str, wants: Callable[[Any], bool], message: str) -> Callable[[Fault, Ask], Answered | None]:
     def fault(fault: Fault, ask: Ask) -> Answered | None:
         if field_name in ask.body and wants(ask.body[field_name]):
-            return _error(400, message, "unsupported_parameter", "invalid_request_error")
+            found = _error(400, message, "unsupported_parameter", "invalid_request_error")
+            found.body["error"]["param"] = fault.options.get("param")
+            return found
         return None
 
     return fault
@@ -222,6 +244,12 @@ FAULTS: dict[str, Callable[[Fault, Ask], Answered | Cut | Drip | Hang | None]] =
     # statuses
     "429": _rate_limit,
     "429_no_header": lambda f, a: Answered(429, {"error": {"message": "Rate limit reached", "code": None}}),
+    "429_per_minute": lambda f, a: _error(
+        429, _PER_MINUTE.format(f.options.get("again", "200ms")), "rate_limit_exceeded", "requests"
+    ),
+    "429_gemini": _gemini,
+    "quota_words": lambda f, a: Answered(429, {"error": {"message": "See Plans & Billing"}}, _limited(f)),
+    "429_out_of_money": lambda f, a: _error(429, "Your credit balance is too low; see Plans & Billing."),
     "quota": lambda f, a: _error(
         429, "You exceeded your current quota, please check your plan.", "insufficient_quota", "insufficient_quota"
     ),

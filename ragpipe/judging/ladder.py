@@ -39,6 +39,7 @@ class Ladder:
         self._limit = "max_tokens"
         self._sampling = settings.sampling()
         self._forms: dict[str, dict[str, Any]] = {}
+        self._taken: set[str] = set()  # output modes and parameters with which a call came back
 
     def shape(self, question: Question) -> Shape:
         return Shape("plain" if question.answer.form == "text" else self._mode, self._limit)
@@ -71,8 +72,19 @@ class Ladder:
             self._forms[name] = form
         return form
 
+    def passed(self, question: Question, shape: Shape) -> None:
+        """A call in this shape came back."""
+        self._taken |= {*self.sent(shape), *([shape.mode] if question.answer.form == "json" else [])}
+
+    def _blames_a_question(self, fault: Fault, sent: str) -> bool:
+        """Whether a refusal of what others were answered with can only be about this one request: its text may repeat
+        words of the case."""
+        return sent in self._taken and not fault.named
+
     def learn(self, fault: Fault, shape: Shape) -> bool:
         """Whether the question should go again at once, in another shape, because this one was refused."""
+        if self._blames_a_question(fault, shape.mode if fault.refuses == "response_format" else shape.limit):
+            return False
         if fault.refuses == "response_format" and self._auto and shape.mode != "plain":
             if self._mode == shape.mode:  # otherwise another call has learnt it already
                 self._mode = _RUNGS[_RUNGS.index(shape.mode) + 1]
@@ -85,6 +97,9 @@ class Ladder:
     def mend(self, fault: Fault) -> str | None:
         """What the user must set when a parameter is refused for good; None when no parameter of ours was."""
         name = fault.refuses
+        sent = {"response_format": self._mode, "max_tokens": self._limit}
+        if name is None or self._blames_a_question(fault, sent.get(name, name)):
+            return None
         if name == "response_format":
             return None if self._auto else "judge.output_mode: auto"
         if name in self._sampling or (name == "max_tokens" and self._settings.max_tokens is not None):

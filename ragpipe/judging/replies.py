@@ -14,7 +14,13 @@ from typing import Any
 
 from ragpipe.judging.clients.base import Content, Fault, Reply
 
-_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota|billing|credit balance|out of credits", re.I)
+_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "quota_exceeded"})
+_RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "rate_limit_reached", "too_many_requests"})
+_QUOTA = re.compile(r"exceeded your current quota|billing|credit balance|out of credits", re.I)
+_AGAIN_IN = re.compile(
+    r"\b(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)? ?(?:ms|[hms]|(?:hour|minute|second)s?)\s*)+)", re.I
+)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TOO_LONG = re.compile(
     r"context_length_exceeded|maximum context length|context window|context length|prompt is too long"
     r"|input is too long|too many (input )?tokens|maximum number of tokens|exceeds? the (model'?s )?(maximum|limit)", re.I
@@ -68,37 +74,68 @@ def _checked(choice: dict[str, Any], message: dict[str, Any], data: dict[str, An
 
 def _refusal(reply: Reply) -> Fault:
     """The fault behind a status other than 200."""
-    status, (text, code) = reply.status, _error(reply.data)
-    whole = f"{code or ''} {text}"
+    status, (text, codes) = reply.status, _error(reply.data)
+    whole = " ".join((*codes, text))
     told = f"status {status}" + (f": {_shown(text)}" if text else "" if _is_html(reply) else f": {_shown(reply.text)}")
-    wait = retry_after(reply.headers)
     if 300 <= status < 400:
         place = without_query(reply.headers.get("location", "an unnamed place"))
         return Fault("unreachable", f"status {status}, a redirect to {place}; redirects are not followed")
     if status in (401, 403):
         return Fault("auth", told)
-    if status == 402 or (status == 429 and _QUOTA.search(whole)):
+    if status == 402:
         return Fault("quota", told)
     if status == 404:
         return Fault("model_not_found", told)
+    wait = retry_after(reply.headers)
     if status == 429:
-        return Fault("rate_limit", told, retry_after=wait)
+        wait = asked_to_wait(text) if wait is None else wait
+        return Fault("quota", told) if _used_up(codes, text, wait) else Fault("rate_limit", told, retry_after=wait)
     if status in (408, 409, 425) or status >= 500:
         return Fault("server_error", told, retry_after=wait)
     if _FILTERED.search(whole):
         return Fault("refused", told)
     if status == 413 or _TOO_LONG.search(whole):
         return Fault("too_long", told)
-    return Fault("bad_request", told, refuses=_parameter(whole))
+    refuses, named = _parameter(whole, _named(reply.data))
+    return Fault("bad_request", told, refuses=refuses, named=named)
 
 
-def _parameter(text: str) -> str | None:
-    """The parameter that a 400 speaks of, when it says that it is not taken."""
+def _used_up(codes: tuple[str, ...], text: str, wait: float | None) -> bool:
+    """Whether a 429 says that the account is used up. Many a limit that passes within a minute speaks of quotas and
+    billing too: the error's code decides, then whether it says how long to wait."""
+    if _QUOTA_CODES & set(codes):
+        return True
+    return not _RATE_CODES & set(codes) and wait is None and _QUOTA.search(text) is not None
+
+
+def asked_to_wait(text: str) -> float | None:
+    """Seconds that the words of a 429 ask to wait (`Please try again in 1m20s`)."""
+    found = _AGAIN_IN.search(text)
+    if found is None:
+        return None
+    parts = re.findall(r"(\d+(?:\.\d+)?) ?(ms|[hms])", found[1].lower())
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+_OURS = ("max_tokens", "temperature", "top_p", "seed")
+
+
+def _parameter(text: str, named: str | None) -> tuple[str | None, bool]:
+    """The parameter that a 400 refuses, and whether it names it in a field of its own. Its text may repeat a question."""
+    if named is not None:
+        return (named, True) if named in (*_OURS, "response_format") else (None, False)
     if _FORM.search(text):
-        return "response_format"
+        return "response_format", False
     if _REFUSED.search(text):
-        return next((n for n in ("max_tokens", "temperature", "top_p", "seed") if re.search(rf"\b{n}\b", text)), None)
-    return None
+        return next((n for n in _OURS if re.search(rf"\b{n}\b", text)), None), False
+    return None, False
+
+
+def _named(data: Any) -> str | None:
+    """The parameter that an error body names: `error.param`, without what stands below it."""
+    error = data.get("error") if isinstance(data, dict) else None
+    param = error.get("param") if isinstance(error, dict) else None
+    return re.split(r"[.\[]", param)[0] if isinstance(param, str) and param else None
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
@@ -145,14 +182,16 @@ def _text(content: Any) -> tuple[str, tuple[str, ...]]:
     return text, (f"{replaced} characters that cannot be stored were replaced",) if replaced else ()
 
 
-def _error(data: Any) -> tuple[str, str | None]:
-    """Message and code of an error body, in the forms that servers have for it."""
+def _error(data: Any) -> tuple[str, tuple[str, ...]]:
+    """Message and codes of an error body, in the forms that servers have for it."""
+    if isinstance(data, list) and len(data) == 1:  # as Gemini's OpenAI-compatible endpoint gives it
+        data = data[0]
     error = data.get("error", data) if isinstance(data, dict) else None
     if isinstance(error, dict):
         text = error.get("message") or error.get("detail") or data.get("detail") or ""
-        code = error.get("code") or error.get("type")
-        return str(text), str(code) if code else None
-    return (error, None) if isinstance(error, str) else ("", None)
+        codes = (error.get("code"), error.get("type"), error.get("status"))
+        return str(text), tuple(code for code in codes if isinstance(code, str) and code)
+    return (error, ()) if isinstance(error, str) else ("", ())
 
 
 def _is_html(reply: Reply) -> bool:

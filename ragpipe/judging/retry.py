@@ -34,11 +34,6 @@ class Retrying:
     def __init__(self, retries: int, *, sleep: Sleep = asyncio.sleep):
         self._retries, self._sleep = retries, sleep
 
-    def _enough(self, state: RetryCallState) -> bool:
-        fault = state.outcome.exception() if state.outcome else None
-        empty = isinstance(fault, Fault) and fault.kind == "empty_reply"
-        return state.attempt_number > (min(self._retries, _EMPTY_RETRIES) if empty else self._retries)
-
     async def __call__(self, attempt: Callable[[], Awaitable[T]]) -> T:
         try:
             return await attempt()
@@ -46,13 +41,20 @@ class Retrying:
             if not _again(fault):
                 raise
             failed = [fault]
+            empty = int(fault.kind == "empty_reply")
 
         async def attempts() -> T:  # the loop costs more than the rest of a call: only those that failed once enter it
+            nonlocal empty
             if failed:
                 raise failed.pop()
-            return await attempt()
+            try:
+                return await attempt()
+            except Fault as fault:
+                empty += fault.kind == "empty_reply"
+                raise
 
-        loop = AsyncRetrying(
-            retry=retry_if_exception(_again), stop=self._enough, wait=_wait, sleep=self._sleep, reraise=True
-        )
+        def enough(state: RetryCallState) -> bool:
+            return state.attempt_number > self._retries or empty > _EMPTY_RETRIES
+
+        loop = AsyncRetrying(retry=retry_if_exception(_again), stop=enough, wait=_wait, sleep=self._sleep, reraise=True)
         return await loop(attempts)

@@ -63,6 +63,8 @@ async def test_a_fault_is_tried_so_often_and_becomes_that_kind(serve, client, fa
 
 FATAL = [
     ("quota", "quota", "You exceeded your current quota"),
+    ("429_out_of_money", "quota", "credit balance is too low"),
+    ("429_per_minute:again=2h", "rate_limit", "it asks to wait 7,200 s"),
     ("401", "auth", f"comes from the environment variable {VARIABLE}"),
     ("403", "auth", f"comes from the environment variable {VARIABLE}"),
     ("404", "model_not_found", "openai/test-model-2024-07-18 at http://127.0.0.1:"),
@@ -110,6 +112,23 @@ async def test_a_passing_fault_costs_one_more_try(serve, client, fault):
     server = serve(f"{fault}:first=1")
     (call,) = await ask(settings(server.url, client=client))
     assert (server.tries, call.status, call.attempts) == (2, "ok", 2)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "fault", ["429_per_minute", "429_gemini", "429_gemini:again=0.1s", "quota_words:retry_after=0.1"]
+)
+async def test_a_limit_that_passes_is_no_used_up_account_whatever_it_says_of_billing(serve, client, fault):
+    name, _, rest = fault.partition(":")
+    server = serve(f"{name}:first=1" + (f",{rest}" if rest else ""))
+    (call,) = await ask(settings(server.url, client=client))
+    assert (server.tries, call.status, call.attempts) == (2, "ok", 2)
+
+
+async def test_an_empty_reply_after_refusals_has_its_own_retries(serve):
+    server = serve("429_no_header:first=2", "empty_content:first=2")
+    (call,) = await ask(settings(server.url, retries=5))
+    assert (server.tries, call.status) == (5, "ok")
 
 
 async def test_empty_replies_are_on_the_bill(serve):

@@ -59,6 +59,28 @@ async def test_a_refused_parameter_is_never_dropped_in_silence(serve, fault, giv
     assert server.tries == 1
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("fault", ["no_temperature", "no_json_schema", "no_max_tokens"])
+async def test_one_refusal_after_answers_is_about_its_case_alone(serve, client, fault):
+    """Its text may repeat the case's words; what all others are answered with is not refused."""
+    server = serve(f"{fault}:match=odd one")
+    texts = ["a", "b", "the odd one", "c"]
+    calls = await ask(settings(server.url, client=client, concurrency=1), *(question(text) for text in texts))
+    assert [call.status for call in calls] == ["ok", "ok", "bad_request", "ok"]
+    assert {call.output_mode for call in calls} == {"json_schema"}
+    assert {name for call in calls for name in call.sent} == {"temperature", "max_tokens"}
+    assert server.tries == 4
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_parameter_that_the_error_names_is_refused_at_any_time(serve, client):
+    with pytest.raises(ProviderUnusable, match=r"judge\.temperature: null"):
+        await ask(settings(serve("no_temperature:after=1,param=temperature").url, client=client, concurrency=1),
+                  question("a"), question("b"))  # fmt: skip
+    (call,) = await ask(settings(serve("no_temperature:param=messages[0].content").url, client=client))
+    assert call.status == "bad_request"
+
+
 async def test_what_was_really_sent_is_recorded(serve):
     server = serve("no_temperature")
     server.keep_bodies = True

@@ -10,7 +10,7 @@ from asking import ask, question, settings
 
 from ragpipe.errors import Incomplete, ProviderUnusable
 from ragpipe.judging.limits import Pace, backoff
-from ragpipe.judging.replies import retry_after
+from ragpipe.judging.replies import asked_to_wait, retry_after
 from ragpipe.judging.transports.live import LiveTransport
 from ragpipe.schema.answers import YesNo
 
@@ -157,6 +157,17 @@ async def test_two_forms_of_answer_are_settled_apart(serve):
 def test_retry_after_forms(headers, seconds):
     now = 1445412450.0  # Wed, 21 Oct 2015 07:27:30 GMT; one second is added because a date is cut to whole seconds
     assert retry_after(headers, now) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("Please try again in 20s.", 20.0), ("Please try again in 1m20.5s. See", 80.5), ("Please try again in 6ms", 0.006),
+        ("Please retry in 36.57s", 36.57), ("retry after 2 minutes", 120.0), ("Try again in a while", None), ("", None),
+    ],
+)  # fmt: skip
+def test_the_wait_that_words_ask_for(text, seconds):
+    assert asked_to_wait(text) == seconds
 
 
 def test_full_jitter_stays_under_its_cap():

@@ -154,7 +154,7 @@ def translated(error: Exception) -> Reply | Fault:
     found = {str(k).lower(): str(v) for k, v in dict(headers).items()}
     if 300 <= status < 400:
         found |= {"location": next((str(v) for v in map(_location, chain) if v), "")}
-    body = {"error": {"message": text, "code": _code(chain)}}
+    body = {"error": {"message": text, "code": _code(chain), "param": _param(chain)}}
     return Reply(status, found, body, text[:4000])
 
 
@@ -168,6 +168,10 @@ def _code(chain: list[BaseException]) -> str | None:
     named = (_CODES.get(type(link).__name__) for link in chain)
     given = (getattr(link, "code", None) for link in chain)
     return next((c for c in (*named, *given) if isinstance(c, str)), None)
+
+
+def _param(chain: list[BaseException]) -> str | None:
+    return next((p for p in (getattr(link, "param", None) for link in chain) if isinstance(p, str)), None)
 
 
 def _location(link: BaseException) -> str | None:

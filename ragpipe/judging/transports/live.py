@@ -132,6 +132,7 @@ class LiveTransport:
                 failed = fault
             else:
                 self._failures = 0
+                self._ladder.passed(question, shape)
                 return self._call(question, shape, tally, "ok", content, "; ".join(content.notes) or None)
             if not self._ladder.learn(failed, shape):
                 return self._failed(question, shape, tally, failed)
