@@ -21,6 +21,8 @@ PASSAGES = [
     ("4", FIRM, None),
     ("11", FIRM, None),
     ("1", "In 2011 it grew by 1 per cent. In 2012 it fell.", None),
+    ("1-3", "It takes 1-3 days. It rained [1-3].", "It rained."),
+    ("1-3", "It takes 1-3 days.", None),
     ("a", "A band played [a]. All sang a song.", "A band played ."),
     ("[a]", "A band played [a]. All sang a song.", "A band played ."),
     ("a", "A band played a song.", None),

@@ -144,6 +144,13 @@ def test_retrieval(fields, parameters, expected):
     }
 
 
+@pytest.mark.parametrize(("unit", "retrieved"), [("document", 1), ("chunk", 2)])
+def test_gains_that_name_nothing_retrieved_are_of_the_unit(unit, retrieved):
+    case = make_case(chunks=docs("a", "a"), gains={"z": 1.0})
+    found = score_of(shipped_metric("retrieval", unit=unit), case)["mrr"]
+    assert (found.value, found.details["retrieved"]) == (0, retrieved)
+
+
 SPLIT = [place("H > S", text="x y"), place("H > T", text="y")]
 NARROWER = [
     [place("H"), place("H > S")],

@@ -76,11 +76,12 @@ def _sentences_with(marker: str | None, answer: str) -> str:
 def _as_written(marker: str) -> re.Pattern[str]:
     """What stands for the marker in an answer.
 
-    A bare number or word (`1`, `a`) is only a mark in brackets: without them it would be any number or word. Another marker
-    is looked for as it is, where no letter or digit touches an end of it that is one itself: `doc-1` is not in `doc-12`.
+    Bare numbers and a bare word (`1`, `1-3`, `a`) are only a mark in brackets: without them they are any in the text.
+    Another marker is looked for as it is, where no letter or digit touches an end of it that is one itself: `doc-1` is not
+    in `doc-12`.
     """
     text = re.escape(marker)
-    if all(map(_is_sign, marker)):
+    if all(map(_is_sign, marker)) or _MARK.fullmatch(f"[{marker}]"):
         return re.compile(rf"\[\s*\^?{text}\s*\](?!\()|\({text}\)")
     before = r"(?<![^\W_])" if _is_sign(marker[0]) else ""
     after = r"(?![^\W_])" if _is_sign(marker[-1]) else ""
