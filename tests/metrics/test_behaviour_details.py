@@ -183,9 +183,9 @@ def test_a_quote_that_the_judge_overlooked_is_a_use_where_it_stands_nowhere_else
 @pytest.mark.parametrize("answer", ['"ab cd" ' * 8000, " ".join(f'"ab w{i}" ab cd' for i in range(8000))])
 def test_quotations_are_looked_up_in_time_that_grows_with_the_answer(answer):
     case = make_case(answer, chunks=[{"text": "ab cd nothing here at all " * 500, "policy": "no_use"}])
-    started = time.perf_counter()
+    started = time.process_time()
     (found,) = shipped_metric("source_policy").found(case)
-    assert time.perf_counter() - started < 2  # about 0.1; with every word looked at for each quotation half a minute
+    assert time.process_time() - started < 4  # about 0.2; with every word looked at for each quotation half a minute
     assert bool(found.literal.stretches) == answer.startswith('"ab cd"')
 
 

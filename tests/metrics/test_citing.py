@@ -42,9 +42,9 @@ def test_the_passage_of_a_marker_keeps_its_own_letters_and_numbers(marker, answe
 @pytest.mark.parametrize("blank", [" ", "\t", "\n", " \n"])
 def test_marks_are_read_in_time_that_grows_with_the_text(blank):
     answer = f"It rained{blank * 100_000}and snowed [1]."
-    started = time.perf_counter()
+    started = time.process_time()
     citations_of(make_case(answer, citations=[{"marker": "[1]", "chunk_id": "c1"}]), markers=False)
-    assert time.perf_counter() - started < 1  # about 0.05; with a start at every blank it was minutes
+    assert time.process_time() - started < 4  # about 0.1; with a start at every blank it was minutes
 
 
 def accurate(*verdicts):
