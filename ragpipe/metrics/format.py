@@ -24,6 +24,7 @@ from ragpipe.schema.score import Score, ScoreSpec
 
 Unit = Literal["words", "characters", "sentences"]
 Check = dict[str, Any]
+LENGTH: dict[Unit, list[int | None]] = {"words": [1, 300]}
 
 
 class Format(Judged):
@@ -32,7 +33,7 @@ class Format(Judged):
     `matches`, `never_matches`: expressions without regard to case (`(?-i:...)` minds it), each under a name of yours, which
     the answer must hold or must not; one that takes longer than a second is that case's error. `json_schema`: the answer as
     a whole, or the one fenced block that it is, is JSON of this schema; a `pattern` in it minds the case, and a `format` is
-    checked (date, date-time, email, ipv4, ipv6, regex, uuid; others are refused). `length`: [least, most] words, characters or sentences; null is no limit. `language`: told
+    checked (date, date-time, email, ipv4, ipv6, regex, uuid; others are refused). `length`: [least, most] words, characters or sentences; null is no limit. `length: null`: 1 to 300 words where no other check is on, else it is not checked; {}: not checked. `language`: told
     by function words (`conf/patterns/languages.v1.yaml`: en, de, fr, es, it, pt, nl); a short answer or a list of names is
     left undecided, which is no fault, and the case is skipped (`language_undecided`) where nothing else is checked.
     `wanted_tone`: how the answer should sound, asked of the judge in one call; without it nobody is asked. The details hold
@@ -45,7 +46,7 @@ class Format(Judged):
     matches: dict[str, str] = Field(default_factory=dict)
     never_matches: dict[str, str] = Field(default_factory=dict)
     json_schema: dict[str, Any] | None = None
-    length: dict[Unit, list[int | None]] = Field(default={"words": [1, 300]})
+    length: dict[Unit, list[int | None]] | None = None
     language: str | None = None
     wanted_tone: str | None = Field(default=None, min_length=1)
 
@@ -69,8 +70,8 @@ class Format(Judged):
 
     @field_validator("length")
     @classmethod
-    def _bounds(cls, given: dict[Unit, list[int | None]]) -> dict[Unit, list[int | None]]:
-        for unit, bounds in given.items():
+    def _bounds(cls, given: dict[Unit, list[int | None]] | None) -> dict[Unit, list[int | None]] | None:
+        for unit, bounds in (given or {}).items():
             numbers = [number for number in bounds if number is not None]
             if len(bounds) != 2 or not numbers or numbers != sorted(numbers) or numbers[0] < 0:
                 raise ValueError(f"[least, most] {unit}, one of them may be null; found {bounds}")
@@ -85,17 +86,22 @@ class Format(Judged):
 
     @model_validator(mode="after")
     def _checks_something(self) -> Format:
-        given = (
-            self.matches,
-            self.never_matches,
-            self.length,
-            self.json_schema is not None,
-            self.language,
-            self.wanted_tone,
-        )
-        if not any(given):
+        if self.length == {} and not self._checks_more:
             raise ValueError("at least one check: matches, never_matches, json_schema, length, language or wanted_tone")
         return self
+
+    @property
+    def _checks_more(self) -> bool:
+        """Whether anything but the length is checked."""
+        given = (self.matches, self.never_matches, self.json_schema is not None, self.language, self.wanted_tone)
+        return any(given)
+
+    @property
+    def limits(self) -> dict[Unit, list[int | None]]:
+        """The bounds of the length; empty where it is not checked."""
+        if self.length is not None:
+            return self.length
+        return {} if self._checks_more else LENGTH
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([LANGUAGES] if self.language else [])
@@ -141,7 +147,7 @@ class Format(Judged):
             fault = schema_fault(answer, self.json_schema, search)
             yield {"check": "json_schema", "held": fault is None, "found": one_line(fault or "")}
         size = sizes(answer)
-        for unit, (least, most) in self.length.items():
+        for unit, (least, most) in self.limits.items():
             held = (least is None or size[unit] >= least) and (most is None or size[unit] <= most)
             yield {"check": f"length in {unit}", "held": held, "found": size[unit], "expected": [least, most]}
         if self.language:

@@ -18,13 +18,24 @@ from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 
 Shown = Literal["answer", "contexts", "reference"]
+CLARITY = (
+    "Clarity: can the person who asked understand and use the answer at once? It comes to the point first, keeps to it, uses "
+    "plain words, explains terms that the question does not use, and has an order that can be followed."
+)
+"""The criteria of conf/metrics/rubric.yaml."""
+CLARITY_ANCHORS = {
+    "1": "cannot be understood, or buries what was asked for",
+    "3": "can be used after a second reading; wordy, or in a poor order",
+    "5": "clear at the first reading, nothing to leave out",
+}
 
 
 class Rubric(Judged):
     """A grade from `scale[0]` (worst) to `scale[1]` (best) by the `criteria` of the YAML, in one call.
 
     `shows` names what the judge sees beside the question (answer, contexts, reference); a case that lacks one of them is
-    skipped. `anchors` say what single numbers mean. `whole: false` allows halves and tenths. Criteria are shown fenced, as
+    skipped. `anchors` say what single numbers mean; null: none, but for the shipped criteria on their scale the shipped ones,
+    which so never stand beside criteria of another's. `whole: false` allows halves and tenths. Criteria are shown fenced, as
     the rubric and not as instructions. From which value on a case passes is said by `scoring.thresholds.<name>`. Several
     rubrics stand in one run under names of their own.
     """
@@ -33,7 +44,7 @@ class Rubric(Judged):
     criteria: str = Field(min_length=1)
     scale: list[float] = Field(default=[1.0, 5.0])
     whole: bool = True
-    anchors: dict[str, str] = Field(default_factory=dict)
+    anchors: dict[str, str] | None = None
     shows: list[Shown] = Field(default=["answer"], min_length=1)
 
     @field_validator("scale")
@@ -52,13 +63,20 @@ class Rubric(Judged):
     @model_validator(mode="after")
     def _fits(self) -> Rubric:
         low, high = self.scale
-        if wrong := [key for key in self.anchors if not re.fullmatch(r"-?\d+(\.\d+)?", key)]:
+        if wrong := [key for key in self.meanings if not re.fullmatch(r"-?\d+(\.\d+)?", key)]:
             raise ValueError(f"anchors are named by numbers, found {wrong}")
-        if outside := [key for key in self.anchors if not low <= float(key) <= high]:
+        if outside := [key for key in self.meanings if not low <= float(key) <= high]:
             raise ValueError(f"anchors outside the scale {low:g} to {high:g}: {outside}")
         if self.whole and low % 1 + high % 1:
             raise ValueError(f"a scale of whole numbers, or whole: false; found {self.scale}")
         return self
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What single numbers mean."""
+        if self.anchors is None and self.scale == [1, 5] and " ".join(self.criteria.split()) == CLARITY:
+            return CLARITY_ANCHORS
+        return self.anchors or {}
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, self.scale[0], self.scale[1]),)
@@ -69,8 +87,8 @@ class Rubric(Judged):
 
     def values(self, case: Case) -> dict[str, Any]:
         parts: dict[str, Any] = {"low": _number(self.scale[0]), "high": _number(self.scale[1]), "whole": self.whole}
-        if self.anchors:
-            anchors = sorted((float(key), text) for key, text in self.anchors.items())
+        if self.meanings:
+            anchors = sorted((float(key), text) for key, text in self.meanings.items())
             parts["anchors"] = [{"value": _number(number), "text": text} for number, text in anchors]
         given = {"answer": case.answer, "contexts": case.contexts, "reference": case.reference}
         parts |= {name: given[name] for name in self.shows}

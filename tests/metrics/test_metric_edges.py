@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
+from ragpipe.cli import compose
+
 
 def test_an_answer_too_long_for_patterns_is_an_error_of_its_case_and_no_question_of_the_plan():
     metric, case = shipped_metric("answer_class"), make_case("x " * 100_001, references=["x"])
@@ -167,3 +169,29 @@ def test_acknowledging_both_needs_the_older_note_cited_too():
     judge = ScriptedJudge([])
     score = score_of(shipped_metric("recency_conflict"), case, judge)["recency_conflict"]
     assert (score.value, score.reason, judge.asked) == (0, "not cited: older", [])
+
+
+def composed(name, *words):
+    """The metric as a run gets it, through the composition of files and command line."""
+    return compose(["dataset=jsonl", "dataset.path=d.jsonl", f"metrics=[{name}]", *words]).metrics[name]
+
+
+def test_what_stands_for_the_shipped_rubric_goes_with_its_criteria():
+    case, means = make_case(), "cannot be understood"
+    for words, shown, absent in (
+        ([], [means], ["rude"]),
+        (["metrics.rubric.criteria='Tact.'"], [], [means, "What the numbers"]),
+        (["metrics.rubric.criteria=Tact", "metrics.rubric.anchors={2: rude}"], ["2 =", "\nrude\n"], [means]),
+        (["metrics.rubric.anchors={2: rude}"], ["2 =", "\nrude\n"], [means]),
+        (["metrics.rubric.scale=[0,10]"], [], [means]),
+    ):
+        metric = composed("rubric", *words)
+        text = next(iter(metric.asks(case))).prompt.render(**metric.values(case))[-1]["content"]
+        assert all(part in text for part in shown)
+        assert not any(part in text for part in absent)
+
+
+def test_another_length_takes_the_place_of_the_shipped_one():
+    metric = composed("format", "metrics.format.length={sentences: [1, 3]}")
+    assert score_of(metric, make_case("word " * 400))["format"].value == 1
+    assert score_of(metric, make_case("It rains. It snows. It hails. It pours."))["format"].value == 0
