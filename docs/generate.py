@@ -142,7 +142,9 @@ def glance(metrics: Iterable[tuple[str, Metric]]) -> str:
         rows.append(f"| {_scores(metric)} | `{file}` | {prompts} | {needs} | {calls} |\n")
     return (
         "\n## At a glance\n\nCalls are those of a case with five contexts, two of them restricted, a reference answer, two citations and an "
-        "answer of four sentences, at most, by the default parameters; metrics that ask the same question ask it once.\n\n"
+        "answer of four sentences, at most, by the default parameters; metrics that ask the same question ask it once. "
+        "What measures retrieval or contexts is skipped (`retrieves_nothing`) for a method that "
+        "[retrieves nothing by design](systems.md#a-system-that-retrieves-nothing).\n\n"
         "| scores | file in conf/metrics | prompts | needs | calls |\n|---|---|---|---|---|\n" + "".join(rows)
     )
 
@@ -163,8 +165,12 @@ def _metric(name: str, metric: Metric, section: dict[str, object], comments: dic
     table = "\n| parameter | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n" if rows else ""
     return (
         f"## {name}\n\n{inspect.getdoc(type(metric))}\n\n- class: `{section['class']}`\n- scores: {_scores(metric)}\n"
-        f"- needs: {', '.join(sorted(metric.needs)) or 'nothing'}\n- prompts: {asks}\n{table}"
+        f"- needs: {', '.join(sorted(metric.needs)) or 'nothing'}{_closed(metric)}\n- prompts: {asks}\n{table}"
     )
+
+
+def _closed(metric: Metric) -> str:
+    return "; skipped where `retrieves` is false" if metric.measures_retrieval or "contexts" in metric.needs else ""
 
 
 def _versions(section: dict[str, object]) -> dict[str, str]:
