@@ -15,7 +15,7 @@ FolderMode = Literal["off", "on", "on_with_fallback"]
 
 
 class _Noun(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class Turn(_Noun):

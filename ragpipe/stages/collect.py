@@ -6,9 +6,9 @@ What the system gave is frozen here: judging, iterations and re-judging work on 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from ragpipe.systems.live import System
 from ragpipe.systems.settings import LiveSystem
 
 ReadOutput = Callable[[Mapping[str, Any], Sample], Output]
+_FORM = {"sample_id": str, "failed": bool, "output": str}
+"""What every line of the journal has; `output` is an Output as JSON."""
 
 
 class CollectStage:
@@ -51,8 +53,8 @@ class CollectStage:
 
         Raises Incomplete when the system is down.
         """
-        journal = Journal.open(self._path)
-        known = {entry["sample_id"] for entry in journal.entries if not entry["failed"]}
+        journal = Journal.open(self._path, form=_FORM)
+        known = {sample_id for sample_id, output in _last(journal).items() if output.error is None}
         slots = asyncio.Semaphore(self._settings.concurrency)
         done = len(known)
 
@@ -145,12 +147,22 @@ class CollectStage:
 
 
 def collected(journal: Path) -> dict[str, Output]:
-    """The outputs of a finished collection by sample id; the last word on each sample counts."""
-    opened = Journal.open(journal)
+    """The outputs of a finished collection by sample id; the last word on each sample counts. Raises DataError."""
+    opened = Journal.open(journal, form=_FORM)
     try:
-        return {e["sample_id"]: Output.model_validate(json.loads(e["output"])) for e in opened.entries}
+        return _last(opened)
     finally:
         opened.close()
+
+
+def _last(journal: Journal) -> dict[str, Output]:
+    """The last word on each sample. A line whose output is none (an older ragpipe wrote NaN as null) says nothing: its
+    sample is asked again."""
+    found: dict[str, Output] = {}
+    for entry in journal.entries:
+        with suppress(ValueError):
+            found[entry["sample_id"]] = Output.model_validate_json(entry["output"])
+    return found
 
 
 def has_failures(journal: Path) -> bool:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragpipe.digest import sha256
 from ragpipe.errors import (
@@ -43,7 +43,18 @@ OPEN_BLOCKS = 3
 """Blocks that may be unfinished at once: bounds memory when one slow case holds its block open. One when nobody is asked."""
 
 
+_FORM = {"sample_id": str, "method": str, "question": str, "completed_at": str, "transient": bool, "result": dict}
+"""What every line of the journal has: see `result_of`."""
 _ENDING = (DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
+
+
+class _Mark(NamedTuple):
+    """What tells one journal line of a case from another: its result, whether asking again may change it by itself, and
+    whether a score of it failed."""
+
+    result: bytes
+    transient: bool
+    failed: bool
 
 
 class MetricBug(RagpipeError):
@@ -75,12 +86,13 @@ class JudgeStage:
 
     `view` is kept up to date, `on_change(state)` is called after each finished case, `on_notice(text)` for what the user
     should know. `on_metric_error` is `stop` (the first unexpected exception
-    ends the run after paid calls have landed) or `record` (it becomes that case's error).
+    ends the run after paid calls have landed) or `record` (it becomes that case's error). With `retry_errors` finished blocks
+    of an earlier start are gone through again where a case of them failed, for whatever reason.
     """
 
     def __init__(
         self, *, cases: CaseReader, metrics: Sequence[Metric], door: Door, folder: IterationFolder, window: int,
-        store_inputs: bool = True, on_metric_error: str = "stop",
+        store_inputs: bool = True, on_metric_error: str = "stop", retry_errors: bool = False,
         view: ProgressView | None = None, on_change: Callable[[State], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
     ):  # fmt: skip
@@ -89,12 +101,13 @@ class JudgeStage:
         self._window = asyncio.Semaphore(window)
         self._open = asyncio.Semaphore(OPEN_BLOCKS if self._asking else 1)
         self._store_inputs, self._record = store_inputs, on_metric_error == "record"
+        self._retry = retry_errors
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
         self._scores = Parts(folder.parts / "scores", SCORES)
         self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: RagpipeError | None = None
-        self._known: dict[tuple[str, str], tuple[bytes, bool]] = {}
+        self._known: dict[tuple[str, str], _Mark] = {}
         self.state = State(cases.count)
 
     def stop(self, why: RagpipeError) -> None:
@@ -111,7 +124,7 @@ class JudgeStage:
 
     async def run(self) -> State:
         """Judge all cases and write `scores.parquet` and `judge_inputs.parquet`. Raises what stopped it early."""
-        self._journal = Journal.open(self._folder.journal, keep=self._remember)
+        self._journal = Journal.open(self._folder.journal, keep=self._remember, form=_FORM)
         try:
             for notice in self._journal.notices:
                 self._on_notice(notice)
@@ -150,8 +163,8 @@ class JudgeStage:
                 task.add_done_callback(self._tasks.discard)
 
     def _to_ask_again(self, finished: set[int]) -> set[int]:
-        """The finished blocks that hold a case whose calls failed for a passing reason."""
-        again = {name for name, (_, transient) in self._known.items() if transient}
+        """The finished blocks that hold a case whose calls failed for a passing reason, or that failed at all."""
+        again = {name for name, mark in self._known.items() if mark.transient or (self._retry and mark.failed)}
         if not again:
             return set()
         return {i for i in finished if any((c.sample.id, c.output.method) in again for c in self._cases.block(i))}
@@ -272,6 +285,6 @@ class JudgeStage:
         self._scores.join(self._folder.scores)
 
 
-def _mark(entry: dict[str, Any]) -> tuple[bytes, bool]:
-    """What tells one journal line of a case from another: its result, and whether asking again may change it."""
-    return bytes.fromhex(sha256(entry["result"]))[:16], bool(entry.get("transient"))
+def _mark(entry: dict[str, Any]) -> _Mark:
+    result = entry["result"]
+    return _Mark(bytes.fromhex(sha256(result))[:16], entry["transient"], "error" in result.values())

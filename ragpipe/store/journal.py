@@ -11,18 +11,21 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from ragpipe.errors import DataError, Problem
 from ragpipe.store.files import atomic_write, json_bytes, output_error, sync
+from ragpipe.strict_json import check
 
 VERSION = 1
 HEADER = json_bytes({"journal": VERSION}) + b"\n"
 SYNC_S = 1.0
 
 Entry = dict[str, Any]
+_NONE: Mapping[str, type] = {}
+_KINDS = {str: "text", bool: "true or false", dict: "object"}
 _MEND = (
     "put the line right, or move the file away: its cases are then done again, from the call store where it has them"
 )
@@ -45,8 +48,11 @@ class Journal:
         self._broken = self._closed = False
 
     @classmethod
-    def open(cls, path: Path, *, keep: Callable[[Entry], bool] | None = None) -> Journal:
-        """Open or start a journal. With `keep` only the entries it accepts stay in memory.
+    def open(
+        cls, path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE
+    ) -> Journal:
+        """Open or start a journal. With `keep` only the entries it accepts stay in memory. `form` says what every entry
+        has: names with the types of their values; an entry without them, or with half characters, is a bad line.
 
         A torn last line is dropped with a notice, after its bytes were kept in `<name>.torn`. Raises DataError, naming
         file and line, for a newer version and for every other bad line; OutputError when it cannot be opened.
@@ -59,7 +65,7 @@ class Journal:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(path, HEADER)
-            entries, good, tail = _read(path, keep)
+            entries, good, tail = _read(path, keep, form)
             if tail:
                 _cut(path, good, tail, notices)
             if not good:
@@ -134,7 +140,7 @@ class Journal:
             self._sync_error = error
 
 
-def _read(path: Path, keep: Callable[[Entry], bool] | None) -> tuple[list[Entry], int, bytes]:
+def _read(path: Path, keep: Callable[[Entry], bool] | None, form: Mapping[str, type]) -> tuple[list[Entry], int, bytes]:
     """Entries, length of the whole lines in bytes, and what stands after them (torn). Raises DataError, all lines at once."""
     entries: list[Entry] = []
     problems: list[Problem] = []
@@ -145,19 +151,21 @@ def _read(path: Path, keep: Callable[[Entry], bool] | None) -> tuple[list[Entry]
                 tail = line
                 break
             good += len(line)
-            entry = _entry(path, number, line, problems)
+            entry = _entry(path, number, line, problems, strict=bool(form))
             if number == 1:
                 _check_header(path, entry, problems)
-            elif entry is not None and (keep is None or keep(entry)):
+            elif entry is not None and _has_form(path, number, entry, form, problems) and (keep is None or keep(entry)):
                 entries.append(entry)
     if problems:
         raise DataError(f"the journal {path} cannot be continued", problems)
     return entries, good, tail
 
 
-def _entry(path: Path, number: int, line: bytes, problems: list[Problem]) -> Entry | None:
+def _entry(path: Path, number: int, line: bytes, problems: list[Problem], *, strict: bool) -> Entry | None:
     try:
         entry = json.loads(line, parse_constant=_refuse, parse_float=_finite)
+        if strict:
+            check(entry, line.decode("utf-8"))
         if isinstance(entry, dict):
             return entry
         found = f"a JSON {type(entry).__name__}"
@@ -165,6 +173,16 @@ def _entry(path: Path, number: int, line: bytes, problems: list[Problem]) -> Ent
         found = f"{line[:80]!r} ({error})"
     problems.append(Problem(f"{path}:{number}", "line", found, "a JSON object", _MEND))
     return None
+
+
+def _has_form(path: Path, number: int, entry: Entry, form: Mapping[str, type], problems: list[Problem]) -> bool:
+    """Whether an entry has what each one has; a problem for the first name that is absent or of another type."""
+    for name, kind in form.items():
+        if not isinstance(entry.get(name), kind):
+            found = f"{entry[name]!r:.60}" if name in entry else "it is absent"
+            problems.append(Problem(f"{path}:{number}", name, found, f"a JSON {_KINDS[kind]}", _MEND))
+            return False
+    return True
 
 
 def _check_header(path: Path, header: Entry | None, problems: list[Problem]) -> None:

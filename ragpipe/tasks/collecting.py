@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragpipe.config import RunConfig
@@ -43,8 +44,26 @@ async def _collect(config: RunConfig, folder: RunFolder, console: Console) -> No
 def read_output(raw: Mapping[str, Any], sample: Sample) -> Output:
     """A system's raw answer as an output, by the same rules as a data file's. Raises DataError."""
     faults = Faults("the system's answer has the wrong shape")
+    for place, found, expected in _unwritable(raw, ""):
+        faults.add("the system's answer", place, found, expected)
+    faults.raise_all()
     output = output_of(dict(raw), sample.id, None, "the system's answer", faults)
     faults.raise_all()
     if output is None:
         raise RagpipeError("the system's answer has the wrong shape")
     return output
+
+
+def _unwritable(value: Any, place: str) -> Iterator[tuple[str, str, str]]:
+    """(place, found, expected) of numbers and texts in an answer that no file can hold: NaN, infinities, half characters."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield place, str(value), "a finite number"
+    elif isinstance(value, str) and any("\ud800" <= sign <= "\udfff" for sign in value):
+        yield place, f"a lone surrogate (half a character) in {value[:40]!a}", "whole characters"
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _unwritable(str(name), f"{place}.{name!a}")
+            yield from _unwritable(item, f"{place}.{name}" if place else str(name))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _unwritable(item, f"{place}[{number}]")

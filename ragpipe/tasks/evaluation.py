@@ -248,6 +248,7 @@ class Evaluation:
                         cases=reader, metrics=self.metrics, door=door, folder=folder, view=view,
                         window=window(self.config), store_inputs=self.config.store_inputs,
                         on_metric_error=self.config.on_metric_error, on_change=update, on_notice=self.console.warn,
+                        retry_errors=self.config.retry_errors,
                     )  # fmt: skip
                     with Signals(stage, self.console.warn):
                         return await stage.run()

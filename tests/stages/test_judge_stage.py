@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.errors import Incomplete, Interrupted, ProviderUnusable, RagpipeError
+from ragpipe.errors import DataError, Incomplete, Interrupted, ProviderUnusable, RagpipeError
 from ragpipe.judging.door import Door
 from ragpipe.judging.question import Question
 from ragpipe.metrics.base import Computed, Metric, Need
@@ -287,6 +287,43 @@ async def test_a_finished_block_with_a_passing_failure_is_done_again(bench: Simp
     assert set(rows.values()) == {"ok"}
     assert stage.state.transient == 0
     assert len(set(first.asked) & set(second.asked)) == 1, "only the question that failed goes out again"
+
+
+async def test_a_finished_block_with_a_lasting_failure_is_done_again_when_errors_are_retried(
+    bench: SimpleNamespace,
+) -> None:
+    cases(bench, ANSWERS)
+    with pytest.raises(ProviderUnusable):  # the first block of eight is written, the run is not finished
+        await judge(bench, Scripted(statuses={"number 2": "refused"}, limit=60, width=1))
+    part = bench.folder.iteration(1).parts / "scores" / "part-000000.parquet"
+    assert part.is_file()
+    with pytest.raises(ProviderUnusable):
+        await judge(bench, plain := Scripted(limit=0))
+    assert not plain.asked
+    await judge(bench, Scripted(), store="empty.sqlite", retry_errors=True)
+    rows = {r["sample_id"]: r["status"] for r in scores(bench) if r["score_name"] == "two"}
+    assert rows == {f"s{i}": "ok" for i in range(20)}
+
+
+LINE = {"sample_id": "s0", "method": "default", "question": "q", "transient": False, "result": {"two": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("result", None), ("result", [1]), ("sample_id", 7), ("method", None), ("question", None), ("transient", "no")],
+)
+async def test_a_journal_edited_by_hand_is_refused_with_its_line(
+    bench: SimpleNamespace, name: str, value: object
+) -> None:
+    cases(bench, ANSWERS)
+    good = {**LINE, "completed_at": "2026-01-01T00:00:00+00:00"}
+    bad = {key: found for key, found in {**good, name: value}.items() if found is not None}
+    journal = bench.folder.iteration(1).create().journal
+    journal.write_text("".join(json.dumps(line) + "\n" for line in ({"journal": 1}, good, bad)))
+    with pytest.raises(DataError) as found:
+        await judge(bench, untouched := Scripted())
+    assert [(p.where, p.key) for p in found.value.problems] == [(f"{journal}:3", name)]
+    assert not untouched.asked
 
 
 async def test_a_stop_ends_the_run_while_it_waits_for_slow_blocks(bench: SimpleNamespace) -> None:

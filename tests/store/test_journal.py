@@ -116,6 +116,22 @@ def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(
     assert os.listdir(tmp_path) == ["journal.jsonl"]
 
 
+def test_an_entry_without_what_each_one_has_is_a_bad_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = [
+        b'{"a":"\\ud83d\\ude00"}',
+        b'{"a":"\\ud83d"}',
+        b'{"a":1}',
+        b'{"b":"x"}',
+        b'{"a":"good","b":[]}',
+        b'{"a":null}',
+    ]
+    path.write_bytes(b"\n".join([b'{"journal":1}', *lines, b""]))
+    with pytest.raises(DataError) as found:
+        Journal.open(path, form={"a": str})
+    assert [p.where for p in found.value.problems] == [f"{path}:{n}" for n in (3, 4, 5, 7)]
+
+
 def test_refuses_what_is_no_json(tmp_path: Path) -> None:
     with Journal.open(tmp_path / "journal.jsonl") as journal:
         with pytest.raises(ValueError, match="JSON compliant"):

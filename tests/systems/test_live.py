@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ragpipe.errors import ConfigError, Incomplete, Interrupted, RagpipeError
+from ragpipe.errors import ConfigError, DataError, Incomplete, Interrupted, RagpipeError
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collect import CollectStage, collected, has_failures
 from ragpipe.systems.live import open_system
@@ -76,6 +77,62 @@ async def test_what_goes_wrong_is_that_outputs_error(
         PythonSystem(kind="python", callable=f"myrag:{function}", timeout_s=limit), tmp_path / "j.jsonl"
     )
     assert all(error in (output.error or "") and output.answer == "" for output in found.values())
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("nan", "timings.search"), ("infinite", "chunks[0].score"), ("half", "answer"), ("half_key", "usage"),
+    ],
+)  # fmt: skip
+async def test_what_no_file_can_hold_is_that_outputs_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: str
+) -> None:
+    """One such answer among good ones; the journal is read back, as every later start does."""
+    (tmp_path / "odd.py").write_text(
+        "def _of(sample, bad): return bad if sample['id'] == 's2' else {'answer': 'good'}\n"
+        "def nan(sample): return _of(sample, {'answer': 'a', 'timings': {'search': float('nan')}})\n"
+        "def infinite(sample): return _of(sample, {'chunks': [{'text': 't', 'score': float('-inf')}]})\n"
+        "def half(sample): return _of(sample, 'half a sign \\ud83d')\n"
+        "def half_key(sample): return _of(sample, {'answer': 'a', 'usage': {'\\ud83d': 1.0}})\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = await collect(
+        PythonSystem(kind="python", callable=f"odd:{function}"), tmp_path / f"{function}.jsonl", ("odd",)
+    )
+    sys.modules.pop("odd")
+    assert {name: output.answer for name, output in found.items() if output.error is None} == {
+        f"s{i}": "good" for i in range(6) if i != 2
+    }
+    assert error in (found["s2"].error or "")
+
+
+def test_an_output_holds_no_number_that_json_has_not() -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Output(sample_id="a", timings={"total": float("nan")})
+
+
+async def test_a_line_that_holds_no_output_is_asked_again(tmp_path: Path) -> None:
+    """As versions before wrote a NaN: as null."""
+    journal = tmp_path / "j.jsonl"
+    output = json.dumps({"sample_id": "s1", "answer": "a", "timings": {"total": None}})
+    lines = ({"journal": 1}, {"sample_id": "s1", "failed": False, "output": output})
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
+    await CollectStage(asked := Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
+    assert asked.asked == [s.id for s in SAMPLES]
+    assert {k: v.answer for k, v in collected(journal).items()} == {s.id: s.id for s in SAMPLES}
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"sample_id": "s1"}', '{"failed": false, "output": "{}"}', '{"sample_id": 1, "failed": 0, "output": ""}']
+)
+async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path, bad: str) -> None:
+    journal = tmp_path / "j.jsonl"
+    journal.write_text(f'{{"journal":1}}\n{bad}\n')
+    settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
+    with pytest.raises(DataError, match=r"j\.jsonl:2"):
+        await CollectStage(Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
 
 
 def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
