@@ -16,8 +16,8 @@ class AttributionHit(Computed):
     """1 when a chunk cited by the *answer* matches a gold item, else 0; the same match as in `retrieval`.
 
     `unit` says which labels come first, `require_snippet` as there. Needs labels and recorded citations (an empty list
-    is a 0); skipped for questions labelled as not answerable, where nothing is relevant, and where required support groups are the only
-    labels (`no_gold_items`).
+    is a 0); skipped for questions labelled as not answerable, where nothing is relevant, and where required support
+    groups are the only labels (`no_gold_items`).
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})

@@ -30,13 +30,13 @@ class Retrieval(Computed):
     `require_snippet` anchors match only chunks that hold a snippet; `measures` which of the six by k are given;
     `score_k` and `weights` of `retrieval_score` (divided by their sum); `prefix` before all names.
 
-    A gold item earns its gain only at its first match; precision counts every match, and every chunk that is a member of a
-    required support group too. The others count gold items alone. `recall_all@k` is skipped without
-    `required_support_groups`; a case whose only labels they are has `recall_all@k` and `precision@k`, and the others are
-    skipped (`no_gold_items`). `gains` without listed ids are those of documents or of chunks: `unit` decides, unless none of
-    them names one of that kind among the retrieved chunks and some name one of the other. A document without an id goes by its
-    chunks' `rel_path`. Needs labels; a case whose labels say that nothing is relevant is skipped (`no_relevant_items`: no
-    retrieval is right there); nothing retrieved is 0.
+    A gold item earns its gain only at its first match; precision counts every match, and every chunk that is a member
+    of a required support group too. The others count gold items alone. `recall_all@k` is skipped without
+    `required_support_groups`; a case whose only labels they are has `recall_all@k` and `precision@k`, and the others
+    are skipped (`no_gold_items`). `gains` without listed ids are those of documents or of chunks: `unit` decides,
+    unless none of them names one of that kind among the retrieved chunks and some name one of the other. A document
+    without an id goes by its chunks' `rel_path`. Needs labels; a case whose labels say that nothing is relevant is
+    skipped (`no_relevant_items`: no retrieval is right there); nothing retrieved is 0.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
@@ -100,7 +100,8 @@ class Retrieval(Computed):
         return gold_of(case.sample, self.unit, require_snippet=self.require_snippet)
 
     def _matched(self, case: Case) -> Gold:
-        """The gold items, in the form in which they name what this output retrieved. Empty where there are only groups."""
+        """The gold items, in the form in which they name what this output retrieved. Empty where there are only
+        groups."""
         chunks = case.contexts
         gold = gold_of(case.sample, self.unit, chunks=chunks, require_snippet=self.require_snippet)
         return gold or gold_of_groups(case.sample, self.unit, chunks)

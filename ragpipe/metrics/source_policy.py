@@ -37,14 +37,14 @@ class SourcePolicy(Judged):
     `summarize` are free and never looked at; a case without another is skipped (`no_restricted_chunks`).
 
     Word-for-word stretches are found first, without a call: a quotation of a chunk in quotation marks, or a run of
-    `quote_words` words of it (it decides what is asked). That settles a `no_use` chunk (used), unless all of it stands in a
-    free chunk or in what the user said too, which shows nothing; and a `quote_only` chunk when the answer holds nothing else
-    (quoted). The judge is asked about the others, `batch` chunks a call; it is not told which policy they have, and with
-    `show_free` sees the free chunks too, so that what stands there as well is no use.
+    `quote_words` words of it (it decides what is asked). That settles a `no_use` chunk (used), unless all of it stands
+    in a free chunk or in what the user said too, which shows nothing; and a `quote_only` chunk when the answer holds
+    nothing else (quoted). The judge is asked about the others, `batch` chunks a call; it is not told which policy they
+    have, and with `show_free` sees the free chunks too, so that what stands there as well is no use.
 
-    The details hold the use of each restricted chunk, how it was found, the evidence, and flags: `unmarked_quote` (a literal
-    stretch without quotation marks that stands nowhere else), `quote_not_literal` (the judge sees a quote, the strings do
-    not), `evidence_not_found` (its evidence is not in the answer). Needs answer and contexts.
+    The details hold the use of each restricted chunk, how it was found, the evidence, and flags: `unmarked_quote` (a
+    literal stretch without quotation marks that stands nowhere else), `quote_not_literal` (the judge sees a quote, the
+    strings do not), `evidence_not_found` (its evidence is not in the answer). Needs answer and contexts.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})

@@ -27,9 +27,9 @@ async def verdicts_for(
     """Exactly one verdict for each item, in order; `ask(items, again)` asks about items numbered from 1.
 
     Items without a verdict or with more than one are asked about once more, only those. A number that no item has says
-    that the judge counted differently (from 0, or split an item), so then the whole batch is asked about once more; with
-    `whole` that is always so, for replies that say something of all items together.
-    Raises JudgeError (`unparsable`) naming the items that still have no single verdict.
+    that the judge counted differently (from 0, or split an item), so then the whole batch is asked about once more;
+    with `whole` that is always so, for replies that say something of all items together. Raises JudgeError
+    (`unparsable`) naming the items that still have no single verdict.
     """
     found, doubtful = _sorted_out(await ask(list(items), False), len(items))
     if doubtful:

@@ -77,8 +77,8 @@ def _as_written(marker: str) -> re.Pattern[str]:
     """What stands for the marker in an answer.
 
     Bare numbers and a bare word (`1`, `1-3`, `a`) are only a mark in brackets: without them they are any in the text.
-    Another marker is looked for as it is, where no letter or digit touches an end of it that is one itself: `doc-1` is not
-    in `doc-12`.
+    Another marker is looked for as it is, where no letter or digit touches an end of it that is one itself: `doc-1` is
+    not in `doc-12`.
     """
     text = re.escape(marker)
     if all(map(_is_sign, marker)) or _MARK.fullmatch(f"[{marker}]"):

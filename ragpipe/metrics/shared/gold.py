@@ -38,8 +38,8 @@ class Gold:
     def name_of(self, chunk: Chunk) -> str:
         """The chunk's name among the gold ids: its document's or its own.
 
-        A document is named by its id; where the chunk has none by its path, unless the chunk's own id is the gold one; and
-        by the chunk's id where the data knows no documents (a TREC run).
+        A document is named by its id; where the chunk has none by its path, unless the chunk's own id is the gold one;
+        and by the chunk's id where the data knows no documents (a TREC run).
         """
         if self.form == "chunks":
             return chunk.id
@@ -49,8 +49,8 @@ class Gold:
         return chunk.id if path is None or (chunk.id in self.gains and path not in self.gains) else path
 
     def narrowness(self, item: int) -> tuple[int, bool, int, tuple[str, ...]]:
-        """Among gold items that one chunk matches the narrower is greater, whatever order the labels are written in: the
-        longer heading path, then the one with snippets, with fewer of them."""
+        """Among gold items that one chunk matches the narrower is greater, whatever order the labels are written in:
+        the longer heading path, then the one with snippets, with fewer of them."""
         if self.form != "anchors":
             return 0, False, -item, ()
         anchor = self.anchors[item]
@@ -87,8 +87,8 @@ def gold_of(
 
     Several forms of labels: the first that is there, for `document` in the order documents, chunks, anchors, for
     `chunk` in the order chunks, anchors, documents; an empty list gives way to a filled one. `gains` weighs the listed
-    ids (1 where it is silent, 0 takes an id out); where no ids are listed, its positive ids are the gold, of documents or of
-    the retrieved `chunks` as `form_of` says. Required support groups alone name no gold item.
+    ids (1 where it is silent, 0 takes an id out); where no ids are listed, its positive ids are the gold, of documents
+    or of the retrieved `chunks` as `form_of` says. Required support groups alone name no gold item.
     """
     gains = sample.gains or {}
     listed: dict[Form, Gold] = {}
@@ -115,8 +115,8 @@ def _weighed(names: list[str], gains: dict[str, float]) -> dict[str, float]:
 
 
 def meets(chunk: Chunk, member: str | Anchor, *, require_snippet: bool = False) -> bool:
-    """True when the chunk matches a member of a required support group: an id (of chunk or document), the path of a document
-    without id, or an anchor."""
+    """True when the chunk matches a member of a required support group: an id (of chunk or document), the path of a
+    document without id, or an anchor."""
     if isinstance(member, Anchor):
         return stands_at(chunk, member, require_snippet=require_snippet)
     return member in (chunk.id, chunk.rel_path if chunk.doc_id is None else chunk.doc_id)

@@ -19,8 +19,9 @@ Row = tuple[bool, bool, float, int]  # matches a gold item, counts for precision
 class Listing:
     """The ranked units (documents or chunks) by name, and what was found.
 
-    `plain`: gold ids alone decide, so that the arrays can be built from `ids`. Otherwise `rows` holds one `Row` by rank and `ideal` the gains of the gold items. `all_met` is the rank at which every required
-    support group has a match (`NEVER` if it does not come), None for a case without groups.
+    `plain`: gold ids alone decide, so that the arrays can be built from `ids`. Otherwise `rows` holds one `Row` by rank
+    and `ideal` the gains of the gold items. `all_met` is the rank at which every required support group has a match
+    (`NEVER` if it does not come), None for a case without groups.
     """
 
     gold: Gold
@@ -74,9 +75,9 @@ def _matched(
 ) -> list[Row]:
     """One row by rank; `required` are the ranks, from 0, that hold a member of a required support group.
 
-    A rank earns the gain of one gold item, the largest not earned before and of equal ones the narrowest: a chunk under two
-    gold anchors cannot beat the ideal order, and leaves the wider one to chunks that stand under nothing else. All gold items
-    it matches count as found.
+    A rank earns the gain of one gold item, the largest not earned before and of equal ones the narrowest: a chunk under
+    two gold anchors cannot beat the ideal order, and leaves the wider one to chunks that stand under nothing else. All
+    gold items it matches count as found.
     """
     matches: list[set[int]] = [set() for _ in range(width)]
     for rank, chunk in ranked:

@@ -18,8 +18,8 @@ _INVISIBLE = str.maketrans({"\u00ad": None, "\u200b": None})
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A piece of the answer that is literally in the text; `marked` when it stands in quotation marks, `own` when something of
-    it that would be a stretch by itself stands nowhere else."""
+    """A piece of the answer that is literally in the text; `marked` when it stands in quotation marks, `own` when
+    something of it that would be a stretch by itself stands nowhere else."""
 
     text: str
     words: int
@@ -37,8 +37,8 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """The words of some texts, to look runs up in: all runs of `least` words, all pairs of neighbours, and the words of all
-    texts in one line, the texts apart."""
+    """The words of some texts, to look runs up in: all runs of `least` words, all pairs of neighbours, and the words of
+    all texts in one line, the texts apart."""
 
     least: int
     runs: frozenset[tuple[str, ...]]
@@ -72,8 +72,8 @@ def literal_in(answer: str, text: str, least: int, elsewhere: Passages | None = 
     that the answer puts in quotation marks.
 
     Case, white space, punctuation and typographic signs are not held against a quote. Scripts without spaces count
-    characters as words. With `elsewhere` (of the same `least`), a stretch is its own only by a run of `least` words, or a
-    quotation, that those texts do not hold.
+    characters as words. With `elsewhere` (of the same `least`), a stretch is its own only by a run of `least` words, or
+    a quotation, that those texts do not hold.
     """
     answer = _plain(answer)
     found = _words(answer)

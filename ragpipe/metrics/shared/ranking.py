@@ -21,10 +21,10 @@ Floats = NDArray[np.float64]
 class Ranking:
     """Judged rankings of n queries, padded to the longest. Arrays are (n, width), `gold` is (n,), `ideal` (n, most gold).
 
-    `hits`: the item at this rank matches a gold item. `counted`: precision counts it: a hit, or another support that the
-    question requires. `earned`: the gain it earns, which is only that of a gold
-    item not met before. `found`: how many gold items are met here for the first time. `gold`: number of gold items.
-    `ideal`: their gains, largest first, padded with 0.
+    `hits`: the item at this rank matches a gold item. `counted`: precision counts it: a hit, or another support that
+    the question requires. `earned`: the gain it earns, which is only that of a gold item not met before. `found`: how
+    many gold items are met here for the first time. `gold`: number of gold items. `ideal`: their gains, largest first,
+    padded with 0.
     """
 
     hits: NDArray[np.bool_]
@@ -76,7 +76,8 @@ def _repeated(retrieved: Sequence[Sequence[str]], gains: Floats) -> list[int]:
 
 
 def from_rows(rows: Sequence[Sequence[tuple[bool, bool, float, int]]], ideal: Sequence[Sequence[float]]) -> Ranking:
-    """From rows of (hit, counted by precision, gain earned, gold items found) by rank, and the gains of all gold items."""
+    """From rows of (hit, counted by precision, gain earned, gold items found) by rank, and the gains of all gold
+    items."""
     parts = [_padded([[float(item[part]) for item in row] for row in rows], rows) for part in range(4)]
     best = _padded([sorted(gains, reverse=True) for gains in ideal], ideal)
     return Ranking(
