@@ -49,6 +49,7 @@ async def asking(
     """The door of one run: to the judge, with the call store between. `known` replies of a finished run come first.
     Without `embeds` only vectors that are stored are given."""
     judge = config.judge
+    refuse_other_addresses(config)
     if isinstance(judge, EvidenceSettings) and not _keeps(config):
         yield _computing(judge, None)
         return
@@ -67,6 +68,18 @@ async def asking(
     finally:
         await door.close()
         replies.close()
+
+
+def refuse_other_addresses(config: RunConfig) -> None:
+    """Raises ConfigError when an environment variable would lead the judge or the embedder elsewhere."""
+    if config.transport.kind != "live":
+        return
+    from ragpipe.judging.clients.addresses import other_address
+
+    asked = {"judge": config.judge, "embedder": config.embedder}
+    found = [other_address(s, name) for name, s in asked.items() if isinstance(s, JudgeSettings)]
+    if problems := [problem for problem in found if problem]:
+        raise ConfigError("a model would be asked at an address that the configuration does not name", problems)
 
 
 def _computing(judge: EvidenceSettings, embedder: Door | None) -> Door:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ragpipe.config import RunConfig
 from ragpipe.reports.console import Console
+from ragpipe.tasks.doors import refuse_other_addresses
 from ragpipe.tasks.evaluation import Evaluation
 from ragpipe.tasks.identity import run_identity
 from ragpipe.tasks.inputs import DataInputs
@@ -18,6 +19,7 @@ def run(config: RunConfig, console: Console) -> int:
 
 def evaluate(config: RunConfig, console: Console) -> tuple[int, Path]:
     """As `run`, with the run's folder."""
+    refuse_other_addresses(config)  # before a system under test is asked
     inputs = DataInputs(config, console)
     identity = run_identity(
         config.identity(),

@@ -1,0 +1,58 @@
+"""Addresses that litellm takes from the environment: a judge that stands elsewhere than its key says is refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ragpipe.errors import Problem
+from ragpipe.judging.clients.choose import chosen
+from ragpipe.judging.settings import JudgeSettings
+
+_OPENAI = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+_BESIDE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ai21", "aiohttp_openai", "custom_openai", "litellm_proxy", "lm_studio", "xinference"), _OPENAI),
+    "text-completion-openai": _OPENAI,
+    "azure": ("AZURE_OPENAI_ENDPOINT",),
+    "bedrock": ("AWS_BEDROCK_RUNTIME_ENDPOINT",),
+    "datarobot": ("DATAROBOT_ENDPOINT",),
+    "featherless_ai": ("FEATHERLESS_API_BASE",),
+    "fireworks_ai": ("FIREWORKS_API_BASE",),
+    "gradient_ai": ("GRADIENT_AI_AGENT_ENDPOINT",),
+    "huggingface": ("HF_API_BASE",),
+    "lambda_ai": ("LAMBDA_API_BASE",),
+    "meta_llama": ("LLAMA_API_BASE",),
+    "mistral": ("MISTRAL_AZURE_API_BASE",),
+    "ollama_chat": ("OLLAMA_API_BASE",),
+    "text-completion-codestral": ("CODESTRAL_API_BASE",),
+    "vertex_ai": ("VERTEXAI_API_BASE", "VERTEX_API_BASE"),
+    "volcengine": ("ARK_API_BASE",),
+    "watsonx": ("WATSONX_URL", "WX_URL", "WML_URL"),
+}
+"""What is followed beside `<PROVIDER>_API_BASE` and `<PROVIDER>_BASE_URL`. Seen with litellm 1.106.2, by the requests that
+came to another server."""
+
+
+def followed(provider: str) -> tuple[str, ...]:
+    """The environment variables from which litellm would take a provider's address."""
+    head = provider.upper().replace("-", "_")
+    return tuple(dict.fromkeys((f"{head}_API_BASE", f"{head}_BASE_URL", *_BESIDE.get(provider, ()))))
+
+
+def other_address(settings: JudgeSettings, section: str, environ: Mapping[str, str] | None = None) -> Problem | None:
+    """What is wrong when litellm would ask another server than the settings say; None when it would not.
+
+    The replies of that server would be stored, and found again, as those of the public model. `section` is the part of
+    the configuration that the settings are (`judge`, `embedder`); embeddings always go through litellm.
+    """
+    if settings.api_base is not None or (section == "judge" and chosen(settings) != "litellm"):
+        return None
+    environ = os.environ if environ is None else environ
+    name = next((name for name in followed(settings.provider) if environ.get(name)), None)
+    if name is None:
+        return None
+    return Problem(
+        "environment", name, f"set, and {section}.api_base is not: litellm would ask the server that it names",
+        f"the address of {settings.model} in the configuration, where it is part of the key of every reply",
+        f"unset {name}, or set {section}.api_base to that server",
+    )  # fmt: skip
