@@ -13,6 +13,7 @@ import pytrec_eval
 from scripted import make_case, score_of, shipped_metric
 
 from ragpipe.metrics.shared.ranking import from_ids, rank_values
+from ragpipe.schema.sample import Anchor
 
 
 def docs(*names, scores=None):
@@ -119,7 +120,8 @@ TABLE = [
       "ndcg@3": "skipped", "map@3": "skipped", "mrr": "skipped", "retrieval_score": "skipped"}),
     ("groups of chunks alone: every chunk has a rank", {"chunks": docs("a", "a"), "required_support_groups": [["a/1"]]}, {},
      {"recall_all@1": 0, "recall_all@3": 1, "precision@3": 1 / 3}),
-    ("groups of anchors alone", {"chunks": [place("A"), place("B")], "required_support_groups": [["nothing", "c2"], ["c1"]]}, {},
+    ("groups of anchors alone: two places in one document", {"chunks": [place("A"), place("B")],
+                           "required_support_groups": [["nothing", Anchor(**place("B"))], [Anchor(**place("A"))]]}, {},
      {"recall_all@1": 0, "recall_all@3": 1, "precision@3": 2 / 3, "mrr": "skipped"}),
     ("groups alone, nothing retrieved", {"chunks": [], "required_support_groups": [["a"]]}, {}, {"recall_all@10": 0, "precision@1": 0}),
     ("an empty list gives way to groups", {"chunks": docs("a"), "relevant_docs": [], "required_support_groups": [["a"]]}, {},
