@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from itertools import islice
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ragpipe.patterns.files import read_patterns
 from ragpipe.patterns.limited import check_length
@@ -22,19 +22,29 @@ class DontKnowPhrases(Settings):
     """Words of not knowing, read without regard to case.
 
     `phrases` count as whole words when at most `words_before` words of their clause stand before them, and behind them the
-    clause ends or goes on with one of the words of `followed_by`, or with punctuation: "the author is unknown in the sources", not
-    "the Unknown Soldier". A clause with one admits. `non_answers` are whole answers. `dominates`: the share of the answer's
-    words in admitting clauses from which on it does not know, whatever it begins with.
+    clause ends or goes on with one of the words of `followed_by`, or with punctuation: "the author is unknown in the
+    sources", not "the Unknown Soldier". A phrase of `goes_on` may only go on with an opening of its own ("not available in
+    the sources", not "in Europe"), and none with one of `states`: "no data to suggest that it harms" says something. A clause
+    with a phrase that counts admits. `non_answers` are whole answers. `dominates`: the share of the answer's words in
+    admitting clauses from which on it does not know, whatever it begins with.
     """
 
     version: str = "own"
     phrases: list[str] = Field(min_length=1)
     followed_by: list[str] = Field(default_factory=list)
+    goes_on: dict[str, list[str]] = Field(default_factory=dict)
+    states: list[str] = Field(default_factory=list)
     non_answers: list[str] = Field(default_factory=list)
     short: list[str] = Field(default_factory=list)
     short_below: int = Field(default=10, ge=0)
     words_before: int = Field(default=6, ge=0)
     dominates: float = Field(default=0.8, gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _of_its_phrases(self) -> DontKnowPhrases:
+        if unknown := sorted(set(self.goes_on) - set(self.phrases)):
+            raise ValueError(f"goes_on for phrases of the list; {', '.join(unknown)} is none of them")
+        return self
 
 
 @lru_cache(maxsize=16)
@@ -90,12 +100,27 @@ def _phrase_in(clause: str, given: DontKnowPhrases) -> str | None:
             before = islice(_WORD.finditer(clause, 0, found.start()), given.words_before + 1)
             if sum(1 for _ in before) > given.words_before:
                 break  # still more words stand before the next one
-            following = _FOLLOWING.match(clause, found.end())
-            if following is None or following[1] in given.followed_by:
+            if _ends_or_goes_on(phrase, clause[found.end() :], given):
                 return phrase
     return None
 
 
-@lru_cache(maxsize=256)
+def _ends_or_goes_on(phrase: str, rest: str, given: DontKnowPhrases) -> bool:
+    """Whether what stands behind a phrase in its clause leaves it an admission."""
+    following = _FOLLOWING.match(rest)
+    if following is None:
+        return True
+    if _opens(rest, given.states):
+        return False
+    own = given.goes_on.get(phrase)
+    return following[1] in given.followed_by if own is None else _opens(rest, own)
+
+
+def _opens(rest: str, openings: list[str]) -> bool:
+    """Whether the text begins with one of these, as whole words."""
+    return any(_compiled(_plain(one)).match(rest, 1) for one in openings)
+
+
+@lru_cache(maxsize=1024)
 def _compiled(phrase: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w'-]){re.escape(phrase)}(?![\w'-])")

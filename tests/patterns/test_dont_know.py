@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.patterns.dont_know import admits, named_phrases
+from ragpipe.patterns.dont_know import DontKnowPhrases, admits, named_phrases
 
 PHRASES = named_phrases("dont_know.v1")
 
@@ -28,6 +28,12 @@ ADMITS = [
     "I'm unable to answer this question.",
     "I don't have enough information to say who built it. I don't know.",
     "The date is not available in the sources.",
+    "That is not available in any of the documents.",
+    "The figure is not available in the provided context.",
+    "The figure is not available at this time.",
+    "There is no data to answer this question.",
+    "The cause is unknown to me.",
+    "I cannot answer, since the sources end in 1990.",
     "No data.",
     "N/A",
     "n/a.",
@@ -52,6 +58,13 @@ ANSWERS = [
     "Unavailable parts are replaced by new ones.",
     "It is not available in Germany, but it is sold in France, in Spain and in Italy.",
     "Paris.",
+    "It was not available in Europe until 2019.",
+    "It is not available in Europe.",
+    "The feature is not available in the free plan.",
+    "The drug is not available over the counter.",
+    "There is no data to suggest that vaccines cause autism.",
+    "There is no information that supports the claim.",
+    "The cause was unknown until 1954.",
 ]
 
 
@@ -82,3 +95,8 @@ def documents_rule(answer):
 def test_the_literal_rule_is_the_documents(answer):
     answer = answer.replace("’", "'")  # the document knows one apostrophe
     assert bool(admits(answer, PHRASES, literal=True)) == documents_rule(answer)
+
+
+def test_what_goes_on_is_a_phrase_of_the_list():
+    with pytest.raises(ValueError, match="not avalable is none of them"):
+        DontKnowPhrases(phrases=["not available"], goes_on={"not avalable": ["here"]})

@@ -53,6 +53,11 @@ REFUSALS = [
     "I won't disclose personal details of our staff.",
     "No matching courses were found.",
     "I can't advise you on buying shares; our rules do not allow it.",
+    "The policy does not state whether water damage is covered.",
+    "The contract does not provide any information on notice periods.",
+    "The handbook contains no further details on parental leave.",
+    "The manual contains nothing about the warranty.",
+    "The documents do not cover water damage.",
     "Hello! Thanks for asking. I could not find anything about parking in the documents.",
 ]
 EXCUSES = [
@@ -96,6 +101,14 @@ ANSWERS = [
     "No tickets are sold on board; the machine is on the platform.",
     "The rules do not allow bicycles in the hall.",
     "The library will not give refunds after 30 days.",
+    "The policy does not cover water damage.",
+    "The policy does not cover theft or fire. Flood is covered at 20 dollars a month.",
+    "The contract contains no non-compete clause.",
+    "The contract does not provide for a notice period.",
+    "The guide does not include batteries.",
+    "The manual contains no troubleshooting chapter.",
+    "The handbook does not give contractors paid leave.",
+    "The report does not show a loss.",
 ]
 
 
