@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from run_tables import Chunk, Citation, Row, records, score, stored, write_run
 
@@ -84,6 +85,14 @@ def test_weights_change_the_overall_score(tmp_path: Path) -> None:
     settings = ScoringSettings(slices=[], weights={"correctness": 0.6, "faithfulness": 0.2})
     row = one(tmp_path, [FAITHFUL, CORRECT], {"faithfulness": 1.0, "correctness": 3.0}, settings)
     assert row["overall_score"] == pytest.approx((0.2 * 1.0 + 0.6 * 0.5) / 0.8)
+
+
+def test_outputs_of_before_a_column_was_added_are_those_of_methods_that_retrieve(tmp_path: Path) -> None:
+    write_run(tmp_path, [Row("q1", "a", {"correctness": 3.0})])
+    path = tmp_path / "outputs.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["retrieves"]), path)
+    score(tmp_path, [CORRECT], PLAIN)
+    assert [row["retrieves"] for row in records(tmp_path)] == [True]
 
 
 def test_records_say_everything_of_a_case(tmp_path: Path) -> None:

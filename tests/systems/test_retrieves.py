@@ -253,6 +253,11 @@ def live(here: Path) -> Callable[..., int]:
     return run
 
 
+def frozen() -> list[bool]:
+    found: list[bool] = pq.read_table("outputs/live/latest/outputs.parquet")["retrieves"].to_pylist()
+    return found
+
+
 def reasons() -> dict[str, str | None]:
     found = ragpipe.load("outputs/live/latest").records
     return dict(zip(found["sample_id"], found["context_precision.reason"], strict=True))
@@ -266,18 +271,22 @@ def test_a_live_system_may_be_closed_book_and_a_stopped_collection_goes_on(
     assert live("closed", "system.retrieves=false") == 0
     assert reasons() == {"q1": REASON, "q2": REASON}
     assert (here / "asked.txt").read_text().split() == ["q1", "q2"]
-    outputs = pq.read_table("outputs/live/latest/outputs.parquet", columns=["retrieves"])
-    assert outputs["retrieves"].to_pylist() == [False, False]
+    assert frozen() == [False, False]
 
 
 def test_a_closed_book_system_that_fails_is_a_system_error(here: Path, live: Callable[..., int]) -> None:
     (here / "fail").touch()
     assert live("closed", "system.retrieves=false") == 0
     assert reasons() == {"q1": "system_error", "q2": REASON}
+    assert frozen() == [False, False]
 
 
-def test_a_live_system_may_say_it_of_each_output(here: Path, live: Callable[..., int]) -> None:
-    assert live("mixed") == 0
+def test_a_live_system_may_say_it_of_each_output(
+    here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert live("mixed", "system.retrieves={other: false}") == 0
+    assert "no output has the method 'other'; there are 'default'" in capfd.readouterr().err
+    assert frozen() == [False, True]
     found = reasons()
     assert found["q1"] == REASON
     assert found["q2"] != REASON
