@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from ragpipe.reports.text import one_line, printable, reply_text
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.columns import gated
 from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.fields import CASE, Fields
 from ragpipe.scoring.settings import ScoringSettings
 
 _RULE = "-" * 72
@@ -86,8 +90,9 @@ def _judged(chain: Chain, name: str, value: float, spec: ScoreSpec) -> Iterator[
         yield f"  threshold: passes where {sign} {threshold:g}: {'passed' if passed else 'not passed'}"
     elif threshold is not None and name in others:
         yield f"  threshold: {sign} {threshold:g}, and not by that alone"
-    if others and passed is not None:
-        yield f"  passes exactly when {', '.join(others)} do: {'passed' if passed else 'not passed'}"
+    if others:
+        said = {True: "passed", False: "not passed", None: "not judged"}[passed]
+        yield f"  passes exactly when {', '.join(others)} do: {said}"
 
 
 def _findings(details: Mapping[str, Any], case: Case) -> Iterator[str]:
@@ -136,16 +141,34 @@ def _sum(chain: Chain, name: str, weights: Mapping[str, float], top: float) -> I
     used = {part: w for part, w in weights.items() if w > 0 and record.get(f"{part}.score") is not None}
     total = sum(used.values())
     if value is None or not total:
-        yield f"{name}: none ({one_line(record.get(f'{name}.reason') or 'no score with a weight is there', 300)})"
+        reason = record.get("overall_reason" if name == OVERALL.name else f"{name}.reason")
+        yield f"{name}: none ({one_line(reason or 'no score with a weight is there', 300)})"
         return
     terms = [f"{weight / total:.3f} x {record[f'{part}.score']:.3f} ({part})" for part, weight in used.items()]
     terms_added = " + ".join(terms)
     yield f"{name} = {value:.4f} = " + (terms_added if top == 1 else f"{top:g} x ({terms_added})")
     threshold = chain.scoring.thresholds.get(name)
     passed = record.get("overall_passed" if name == OVERALL.name else f"{name}.passed")
-    if threshold is not None:
-        said = {True: "passed", False: "not passed", None: "not judged"}[passed]
-        yield f"  threshold: passes from {threshold:g} on: {said}"
+    others = chain.scoring.passes_with.get(name, [])
+    said = {True: "passed", False: "not passed", None: "not judged"}[passed]
+    if others:
+        yield f"  passes exactly when {', '.join(others)} do: {said}"
+    elif threshold is not None:
+        gates = _by_gates(chain) if name == OVERALL.name else ""
+        yield f"  threshold: passes from {threshold:g} on{gates}: {said}"
+
+
+def _by_gates(chain: Chain) -> str:
+    """What the critical gates on this case's scores say of it; empty where they change nothing."""
+    record = chain.record
+    fields = Fields({name: pa.array([record[name]], type=kind) for name, kind, _ in CASE if name in record})
+    names = [name for name, concerned in gated(fields, chain.scoring).items() if concerned[0] and name in record]
+    failed = [name for name in names if record[f"{name}.passed"] is False]
+    unknown = [name for name in names if record[f"{name}.status"] in (None, "error")]
+    parts = [
+        f"{', '.join(found)} {what}" for found, what in ((failed, "did not pass"), (unknown, "has no result")) if found
+    ]
+    return f", and when every critical gate's score passes ({'; '.join(parts)})" if parts else ""
 
 
 def _question(row: Mapping[str, Any], number: int, count: int, messages: bool) -> Iterator[str]:

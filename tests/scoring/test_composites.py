@@ -3,10 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 from run_tables import Row, records, score, write_run
 
+from ragpipe.reports.html import _tiles
+from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 
@@ -160,3 +163,52 @@ def test_what_does_not_fit_the_scores_is_named(name: str, part: str, key: str, f
     (problem,) = settings.problems([*PARTS, ScoreSpec("n_claims", None, None)])
     assert problem.key == f"scoring.{key}"
     assert found in problem.found
+
+
+def test_a_failed_part_outweighs_one_that_is_not_measured_yet(tmp_path: Path) -> None:
+    """Waiting would not mend it: the case has a part that failed, and says so."""
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": ("error", "refused: no")})])
+    metrics = score(tmp_path, [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")], ScoringSettings())
+    found = records(tmp_path)[0]
+    assert (found["ragas_score.status"], found["ragas_score.reason"]) == ("error", "part_error: faithfulness")
+    assert found["overall_reason"] == "part_error: faithfulness"
+    counts = metrics["overall"]["scores"]["ragas_score"]
+    assert (counts["n_error"], counts["n_missing"]) == (1, 0)
+
+
+def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
+    specs = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
+    failed = {"faithfulness": ("error", "refused: no"), "answer_relevance": 1.0}
+    write_run(tmp_path, [Row(f"q{n}", "a", failed) for n in range(12)])
+    said = [text for text in score(tmp_path, specs)["warnings"] if text.startswith("no case has an overall_score")]
+    assert said == [
+        "no case has an overall_score: where a score with a weight was to be measured, one failed (faithfulness 12)"
+    ]
+    write_run(
+        tmp_path, [Row("q", "a", {"faithfulness": ("skipped", "no_claims"), "answer_relevance": ("skipped", "x")})]
+    )
+    said = [text for text in score(tmp_path, specs)["warnings"] if text.startswith("no case has an overall_score")]
+    assert said[0].startswith(
+        "no case has an overall_score: none of the scores with a weight was measured (retrieval_score"
+    )
+
+
+def test_a_metric_that_fails_on_a_case_is_one_failed_judgement(tmp_path: Path) -> None:
+    """One metric with two scores fails on three of four cases, another on one; composites and overall score are no judgements."""
+    specs = [ScoreSpec("citation"), ScoreSpec("citation_coverage"), ScoreSpec("faithfulness")]
+    fail = ("error", "refused: no")
+    rows = [
+        Row(f"q{n}", "a", {"citation": fail if n < 3 else 1.0, "citation_coverage": fail if n < 3 else 1.0,
+                           "faithfulness": fail if n == 0 else 1.0})
+        for n in range(4)
+    ]  # fmt: skip
+    folder = write_run(tmp_path, rows)
+    table = pq.read_table(folder / "scores.parquet")
+    owners = ["citation" if name.startswith("citation") else name for name in table["score_name"].to_pylist()]
+    place = table.schema.get_field_index("metric")
+    pq.write_table(table.set_column(place, table.schema.field(place), [owners]), folder / "scores.parquet")
+    metrics = score(tmp_path, specs)
+    assert metrics["n_failed_judgements"] == 4
+    bill = {"used": {"calls": 0, "calls_computed": 0, "usd_known": 0.0, "usd_unknown": {}}}
+    tile = next(one for one in _tiles(metrics, bill, ReportSettings()) if one["head"] == "judgements failed")
+    assert tile["value"] == "4"

@@ -248,3 +248,41 @@ def test_cost_over_iterations() -> None:
     assert used["by_metric"] == {"faithfulness": {"calls": 7, "usd": None}}
     assert found["total"]["spent"] == {"calls": 5, "usd": 1.0}
     assert found["total"]["saved"] == {"calls": 2, "usd": None}
+
+
+def test_a_rate_stays_one_where_the_first_iteration_has_no_interval(tmp_path: Path) -> None:
+    """In the first iteration one case alone has a value. Over both 3 of 4 are 1: Wilson's interval (NIST Handbook
+    7.2.4.1), which a mean of as many numbers would not have."""
+    table = [
+        ("q1", "a", (1.0, 1.0)),
+        *((f"q{n}", "a", (("error", "refused: no"), v)) for n, v in ((2, 1.0), (3, 1.0), (4, 0.0))),
+    ]
+    found = final(tmp_path, table, [CHUNKY])["overall"]["scores"]["chunk_faithfulness"]
+    z, n, p = stats.norm.ppf(0.975), 4, 0.75
+    centre, half = (
+        (p + z * z / (2 * n)) / (1 + z * z / n),
+        z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5,
+    )
+    assert "wilson" in found["interval"]["method"]
+    assert (found["interval"]["low"], found["interval"]["high"]) == (
+        pytest.approx(centre - half),
+        pytest.approx(centre + half),
+    )
+    assert (found["n_ok"], found["n_judged"], found["n_unjudged"]) == (5, 5, 0)
+
+
+def test_crossed_labels_that_read_alike_are_two_groups(tmp_path: Path) -> None:
+    """`a * b` with `c`, and `a` with `b * c`."""
+    rows = [
+        Row("q1", "a", {"faithfulness": 1.0}, {"category": "a * b", "difficulty": "c"}),
+        Row("q2", "a", {"faithfulness": 0.0}, {"category": "a", "difficulty": "b * c"}),
+    ]
+    write_run(tmp_path, rows)
+    settings = SETTINGS.model_copy(update={"slices": ["category*difficulty"]})
+    groups = score(tmp_path, [FAITHFUL], settings)["by"]["category*difficulty"]
+    assert {name: group["scores"]["faithfulness"]["mean"] for name, group in groups.items()} == {
+        "a \\* b * c": 1.0, "a * b \\* c": 0.0,
+    }  # fmt: skip
+    after = run_final(RunFolder(tmp_path), [1], settings)["by"]["category*difficulty"]
+    assert {name: group["n_cases"] for name, group in after.items()} == dict.fromkeys(groups, 1)
+    assert score(tmp_path, [FAITHFUL], settings)["by"]["category"].keys() == {"a * b", "a"}, "not crossed: as it stands"

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from run_tables import Row, score, stored, write_run
 
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring import ledger, low_scores
 from ragpipe.scoring.bands import LowScoreSettings
 from ragpipe.scoring.settings import ScoringSettings
 
@@ -182,3 +183,45 @@ def test_bands_that_do_not_fit_their_score_are_named(bands: dict[str, Any], key:
     (problem,) = ScoringSettings(low_scores={"bands": bands}).problems([CORRECT, NOISE])
     assert problem.key == key
     assert found in problem.found
+
+
+def test_a_cluster_is_held_against_the_cases_that_were_measured(tmp_path: Path) -> None:
+    """8 measured, 4 low (0.5); the 8 skipped are no cases of this score. hard: 3 of 4 low, lift 0.75 / 0.5 = 1.5."""
+    values = [1.0, 1.0, 1.0, 5.0, 1.0, 5.0, 5.0, 5.0, *[("skipped", "no_reference")] * 8]
+    rows = [
+        Row(f"q{n}", "a", {"correctness": value}, {"category": "hard" if n < 4 else "easy"})
+        for n, value in enumerate(values)
+    ]
+    found = low(tmp_path, [CORRECT], rows, low_scores={"by": ["category"]})["correctness"]["patterns"]
+    assert found == {"category": [{"value": "hard", "n_low": 3, "n": 4, "share": 0.75, "lift": 1.5}]}
+
+
+def test_values_beyond_the_memory_are_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six values are told apart; the others, 8 of 10 low where half of all are, have nothing else in common."""
+    monkeypatch.setattr(ledger, "_LABELS", 6)
+    monkeypatch.setattr(low_scores, "_DISTINCT", 3)
+    rows = [Row(f"q{n}", "a", {"correctness": 5.0 if n < 8 else 1.0}, {"meta": {"user": f"u{n}"}}) for n in range(16)]
+    found = low(tmp_path, [CORRECT], rows, low_scores={"by": ["meta.user"], "min_cases": 1})["correctness"]
+    assert found["n_low"] == 8
+    assert found["patterns"] == {}
+    counts_ = low_scores._Counts()
+    for text in ("a", "b", "b", "c", "d", "e", "f"):
+        counts_.add(text)
+    assert counts_.most(3, at_least=2) == [("b", 2)]
+
+
+def test_a_group_of_that_very_name_is_one(tmp_path: Path) -> None:
+    rows = [Row(f"q{n}", "a", {"correctness": 1.0 if n < 4 else 5.0},
+                {"meta": {"user": "(other)" if n < 4 else "u"}}) for n in range(8)]  # fmt: skip
+    found = low(tmp_path, [CORRECT], rows, low_scores={"by": ["meta.user"]})["correctness"]["patterns"]
+    assert [one["value"] for one in found["meta.user"]] == ["(other)"]
+
+
+def test_the_overall_score_has_the_bands_that_it_is_given_and_no_others(tmp_path: Path) -> None:
+    rows = of("faithfulness", [0.1, 0.3, 0.9, ("error", "refused: no")])
+    assert set(low(tmp_path, [FAITHFUL], rows)) == {"faithfulness"}
+    bands = {"overall_score": [{"name": "poor", "up_to": 0.2}, {"name": "weak", "up_to": 0.5}]}
+    found = low(tmp_path, [FAITHFUL], rows, low_scores={"bands": bands})["overall_score"]
+    assert (counts(found), found["n_ok"], found["n_low"]) == ({"poor": 1, "weak": 1}, 3, 2)
+    assert [one["sample_id"] for one in found["bands"][0]["examples"]] == ["q0"]
+    assert "overall_score" not in low(tmp_path, [FAITHFUL], rows, low_scores={"bands": {"overall_score": None}})
