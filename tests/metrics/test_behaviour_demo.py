@@ -48,7 +48,7 @@ FOUND = {
     "hallucinated_unanswerable": (4, 4, 0),
     "stale_source": (3, 3, 0),
     "false_rejection": (7, 7, 0),
-    "false_acceptance": (6, 6, 1),  # "I cannot predict share prices. The company's own outlook is in its filings ..."
+    "false_acceptance": (6, 6, 0),
     "missing_citation": (2, 2, 3),  # refusals that were not due, of cases that require citations
 }
 
