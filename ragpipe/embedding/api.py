@@ -16,7 +16,7 @@ import numpy as np
 
 from ragpipe.digest import sha256
 from ragpipe.embedding.settings import ApiEmbedder
-from ragpipe.errors import Incomplete, ProviderUnusable
+from ragpipe.errors import ProviderUnusable
 from ragpipe.judging.clients.base import Fault, Prepared, Reply
 from ragpipe.judging.clients.litellm import LitellmClient, translated
 from ragpipe.judging.question import Question
@@ -92,6 +92,8 @@ def _numbers(given: Any) -> Any:
 class ApiTransport(LiveTransport):
     """The live transport of one embedder."""
 
+    section = "embedder"
+
     def __init__(self, settings: ApiEmbedder, *, run_id: str):
         super().__init__(settings, run_id=run_id)
         self._embedder = settings
@@ -103,10 +105,7 @@ class ApiTransport(LiveTransport):
         return self._client
 
     async def ask(self, question: Question) -> Call:
-        try:
-            call = await super().ask(question)
-        except Incomplete as used_up:
-            raise Incomplete(str(used_up).replace("judge.", "embedder.")) from None
+        call = await super().ask(question)
         message = call.message.replace("judge.", "embedder.") if call.message else None
         return replace(call, message=message, output_mode="vector")
 

@@ -7,10 +7,11 @@ metric sees it. So running again is resuming: what was answered is read, what is
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ragpipe.digest import sha256
 from ragpipe.errors import Interrupted, JudgeError, OutputError, RagpipeError, Skipped
@@ -40,6 +41,13 @@ class Transport(Protocol):
     async def ask(self, question: Question) -> Call: ...
     def stop(self, why: RagpipeError) -> None: ...
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A transport with a limit on the questions of a start."""
+
+    counts: Counter[str]
 
 
 class Replies(Protocol):
@@ -134,6 +142,12 @@ class Door:
             self._store.give_up(why)
         for door in self._beside():
             door.stop(why)
+
+    def count_on(self, counts: Counter[str]) -> None:
+        """Count questions on from those that this start has asked through other doors: a limit is one of the start."""
+        for door in (self, *self._beside()):
+            if isinstance(door._transport, Counting):
+                door._transport.counts = counts
 
     async def settle(self) -> None:
         """Wait until nothing is in flight. A metric that asks several things at once ends with the first that fails,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -79,6 +80,7 @@ class Evaluation:
         self._door, self._made_from, self._plan, self._spent = door, made_from, plan, spent
         self._known = known
         self._made: list[int] = []  # iterations that this start judged or scored
+        self._calls: Counter[str] = Counter()  # questions asked in this start, against `max_calls`
         self._collected = False
 
     def evaluate(self) -> int:
@@ -234,6 +236,7 @@ class Evaluation:
         opened = self._door() if self._door else asking(self.config, self.run_id, warn=self.console.warn)
         try:
             async with opened as door:
+                door.count_on(self._calls)
                 with self.console.progress(cases=reader.count) as shown:
 
                     def update(state: State) -> None:

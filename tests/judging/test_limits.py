@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 
 import pytest
 from asking import ask, question, settings
@@ -103,6 +104,20 @@ async def test_max_calls(serve):
     server = serve()
     with pytest.raises(Incomplete, match=r"judge\.max_calls=3"):
         await ask(settings(server.url, max_calls=3, concurrency=1), *(question(f"a {i}") for i in range(5)))
+    assert server.tries == 3
+
+
+async def test_transports_that_share_their_counts_share_max_calls(serve):
+    server, counts = serve(), Counter()
+    for first, asked in ((0, 2), (2, 1)):
+        live = LiveTransport(settings(server.url, max_calls=3), run_id="r")
+        live.counts = counts
+        for i in range(first, first + asked):
+            await live.ask(question(f"a {i}"))
+        if first:
+            with pytest.raises(Incomplete, match=r"this start has asked as many.*the same command goes on"):
+                await live.ask(question("one more"))
+        await live.close()
     assert server.tries == 3
 
 

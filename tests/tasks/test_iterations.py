@@ -143,3 +143,16 @@ def test_a_fresh_start_of_one_iteration_says_why_there_is_no_spread(start: Start
     assert (found["spread"], found["spread_reason"]) == (None, "one_iteration")
     assert (found["flips"], found["flips_reason"]) == (None, "one_iteration")
     assert "## Over" not in (start.run / "report.md").read_text()
+
+
+def test_max_calls_is_one_limit_over_the_iterations_of_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 4 cases twice 8 calls are planned; replies that must be asked for again double them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+    with in_thread(faults=["not_json"]) as server:
+        data = write_cases(tmp_path / "data.jsonl", 4)
+        words = arguments(data, tmp_path / "out", server.url, "iterations=2", metrics="correctness")
+        assert main([*words, "judge.max_calls=10"]) == 4
+        assert 8 < server.tries <= 10  # what waited for its turn at the stop was not sent
+        main([*words, "judge.max_calls=10"])
+        assert server.tries == 16

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -56,13 +57,17 @@ class LiveTransport:
     """Asks one provider. Lives in one event loop; `close` it there.
 
     `ask` gives a Call whose status is `ok` or a failure kind; it raises ProviderUnusable when the provider as a whole is
-    unusable (every later `ask` raises the same) and Incomplete when `judge.max_calls` is used up.
+    unusable (every later `ask` raises the same) and Incomplete when `max_calls` is used up, over all transports that share
+    its `counts`.
     """
+
+    section = "judge"
+    """The part of the configuration that `settings` are."""
 
     def __init__(self, settings: JudgeSettings, *, run_id: str, prices: PriceTable | None = None):
         self.settings = settings
         self.run_id = run_id
-        self.asked = 0
+        self.counts: Counter[str] = Counter()  # questions by the section that asks; several transports may share it
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._stopped: RagpipeError | None = None
         self._stopping = asyncio.Event()
@@ -89,12 +94,12 @@ class LiveTransport:
     async def ask(self, question: Question) -> Call:
         """Ask one question, with retries. Hold a `slot` meanwhile."""
         self._still_usable()
-        if self.asked >= self.settings.max_calls:
+        if self.counts[self.section] >= self.settings.max_calls:
             raise Incomplete(
-                f"judge.max_calls={self.settings.max_calls} is used up: this run has asked as many questions. Raise it and "
-                f"start the same command again; what was answered is kept"
+                f"{self.section}.max_calls={self.settings.max_calls} is used up: this start has asked as many questions. What "
+                f"was answered is kept: the same command goes on from here, with as many again; raise it to need fewer starts"
             )
-        self.asked += 1
+        self.counts[self.section] += 1
         form = question.answer.form
         if form in self._settled:
             return await self._asked(question)
