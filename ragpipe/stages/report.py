@@ -31,8 +31,8 @@ def run_report(
     console: Console,
     shown_folder: str = "",
     next_command: str = "",
-) -> None:
-    """Write the reports of `settings.formats` into the run folder `target` and print the results.
+) -> list[Path]:
+    """Write the reports of `settings.formats` into the run folder `target` and print the results. Returns their paths.
 
     The pages and the terminal show the iteration of `iteration_folder`, with `final/` where there are several; JUnit and
     exports cover all iterations that are scored. What would not change is left alone. `shown_folder` is how the folder is
@@ -42,10 +42,12 @@ def run_report(
     run, final = RunFolder(target), final_of(target, metrics["iteration"])
     gates = read_json(run.gates) if run.gates.is_file() else gates_document([metrics])
     index = index_of(target)
+    written = list[Path]()
     if "markdown" in settings.formats:
         worst = worst_cases(iteration_folder / "records.parquet", settings.worst_cases)
         write_unless_same(target / "report.md", markdown(metrics, cost, worst, settings, final, gates, index))
-    write_files(run, IterationFolder(iteration_folder), settings)
+        written.append(run.report)
+    written += write_files(run, IterationFolder(iteration_folder), settings)
     if "terminal" in settings.formats:
         folder = shown_folder or str(target)
         for warning in index_warnings(index) if index else ():
@@ -53,6 +55,7 @@ def run_report(
         console.finish(
             metrics, cost, folder=folder, next_command=next_command, percent=settings.percent, final=final, gates=gates
         )
+    return written
 
 
 def write_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> list[Path]:

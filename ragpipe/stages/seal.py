@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,6 @@ from ragpipe.store.unchanged import json_unless_same
 
 VOLATILE = frozenset({"manifest.json", "seal.json", "outputs.journal.jsonl", "journal.jsonl", ".progress.json"})
 """Files that say how a run went, not what it found."""
-COMPARED = frozenset({"agreement.json", "agreement.md"})
-"""Files about two runs: they cannot be made again from one folder."""
 _TABLES = frozenset({"samples.parquet", "outputs.parquet", "judge_inputs.parquet"})
 """Tables that figures rest on: sealed row by row."""
 
@@ -25,8 +23,8 @@ def run_seal(
     written: Collection[str] = (),
 ) -> None:  # fmt: skip
     """Write `seal.json`. `iterations` were judged or scored in this start; `inputs` says whether the frozen cases are new;
-    `final` whether they were put together anew; `written` names other files that it wrote (a report option changes
-    config.yaml, and no number).
+    `final` whether they were put together anew; `written` names other files that it wrote: reports, exports, and
+    config.yaml (a report option changes it, and no number).
 
     What this start did not make keeps the seal it has: starting a finished run again never blesses a changed file.
     """
@@ -53,15 +51,42 @@ def run_seal(
     )  # fmt: skip
 
 
+def seal_also(folder: RunFolder, paths: Iterable[Path]) -> None:
+    """Seal files that a task wrote into a run that has ended: exports, and what holds it against another run.
+
+    A run without a seal, or with a damaged one, gets none by this.
+    """
+    if before := _before(folder):
+        names = {path.relative_to(folder.root).as_posix(): seal_file(path) for path in paths}
+        _write(folder, before, files={**before["files"], **names}, tables=before["tables"])
+
+
+def unseal(folder: RunFolder, name: str) -> None:
+    """Take a file, or with a `/` at the end a folder, out of the seal: a start is about to change it, and may be killed
+    before it seals it anew."""
+
+    def stays(key: str) -> bool:
+        return not (key == name or (name.endswith("/") and key.startswith(name)))
+
+    if before := _before(folder):
+        files, tables = ({k: v for k, v in before[part].items() if stays(k)} for part in ("files", "tables"))
+        _write(folder, before, files=files, tables=tables)
+
+
+def _write(folder: RunFolder, before: Mapping[str, Any], **parts: Any) -> None:
+    for (
+        part,
+        entries,
+    ) in parts.items():  # in the order of `derived_and_frozen`: a seal of the same files is the same text
+        parts[part] = dict(sorted(entries.items(), key=lambda entry: Path(entry[0])))
+    content = {key: before[key] for key in ("manifest", "files", "tables", "spent")} | parts
+    json_unless_same(folder.seal, closed(content))
+
+
 def derived_and_frozen(root: Path) -> Iterator[Path]:
     """Every file of a run folder but the volatile ones, in a fixed order. Links are passed over."""
     for path in sorted(root.rglob("*")):
-        if (
-            path.is_file()
-            and not path.is_symlink()
-            and path.name not in VOLATILE | COMPARED
-            and not path.name.startswith(".")
-        ):
+        if path.is_file() and not path.is_symlink() and path.name not in VOLATILE and not path.name.startswith("."):
             yield path
 
 
@@ -81,4 +106,4 @@ def _made(name: str, iterations: Collection[int], inputs: bool, final: bool) -> 
         return final
     if top in ("samples.parquet", "outputs.parquet", "index.json", "config.yaml", "prompts"):
         return inputs
-    return True  # reports and exports: made at every start
+    return False  # a report or an export of an earlier start, or what holds the run against another one

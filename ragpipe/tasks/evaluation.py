@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import ragpipe
 from ragpipe.config import RunConfig
@@ -29,32 +29,37 @@ from ragpipe.stages.judge import JudgeStage, State
 from ragpipe.stages.load import count_of
 from ragpipe.stages.report import run_report
 from ragpipe.stages.score import run_score
-from ragpipe.stages.seal import run_seal
+from ragpipe.stages.seal import run_seal, unseal
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.lock import FolderLock
 from ragpipe.store.paid import paid_by
 from ragpipe.store.progress import ProgressView
-from ragpipe.store.unchanged import write_unless_same
 from ragpipe.tasks.doors import asking, judge_line, store_path, window
 from ragpipe.tasks.identity import differences, run_id
 from ragpipe.tasks.inputs import Inputs
 from ragpipe.tasks.loop import Signals, run_async
 from ragpipe.tasks.manifest import (
-    config_text,
     copy_prompts,
     new_manifest,
     previous,
     read_manifest,
     rewritten_prompts,
+    write_config,
     write_manifest,
 )  # fmt: skip
 from ragpipe.tasks.plan import plan_line, planned, price_table, refuse_too_many, without_embedder
 from ragpipe.tasks.runs import write as write_runs
+from ragpipe.tasks.spent import Spent
 
 OpenDoor = Callable[[], AbstractAsyncContextManager[Door]]
+Asks = Literal["judge", "store", "nobody"]
 INCOMPLETE, JUDGED, COMPLETE = "incomplete", "judged", "complete"
 """How far an iteration is: some calls failed for a passing reason; all judged, not scored and sealed; finished."""
 _SETTLED = (JUDGED, COMPLETE)
+UNASKED = (
+    "this task asks nobody; the command of the evaluation asks for them (or, over its folder, task=rejudge with its judge named: "
+    "judge=llm judge.model=...), then start this one again"
+)
 
 
 class Evaluation:
@@ -64,12 +69,15 @@ class Evaluation:
     by default the configured one behind the call store. `made_from` is the manifest of the run whose frozen cases these
     are, None for a run of a data set: only such a run becomes `latest`. `plan` prints what is about to be spent, and
     refuses too much; `known` are judge_inputs whose replies count as stored in it. `spent` says what an iteration has cost this run's own processes, by default from the call store.
+    `asks` says who may answer what the run has no reply to: its judge, the call store alone, or nobody. `asked` counts this
+    start's calls to the judge.
     """
 
     def __init__(
         self, config: RunConfig, console: Console, inputs: Inputs, identity: dict[str, Any], *,
         folder: RunFolder | None = None, door: OpenDoor | None = None, made_from: Mapping[str, Any] | None = None,
         plan: bool = True, known: Sequence[Path] = (), spent: Callable[[int], Mapping[str, Any]] | None = None,
+        asks: Asks = "judge",
     ):  # fmt: skip
         self.config, self.console, self.inputs, self.identity = config, console, inputs, identity
         self.metrics = list(config.metrics.values())
@@ -78,7 +86,9 @@ class Evaluation:
         self.folder = folder or RunFolder.at(Path(config.output_dir), config.name, self.run_id)
         self.prices: PriceTable = price_table(config)
         self._door, self._made_from, self._plan, self._spent = door, made_from, plan, spent
-        self._known = known
+        self._known, self._asks = known, asks
+        self._bill = Spent(self.folder, store_path(config), self.run_id)
+        self.asked = 0
         self._made: list[int] = []  # iterations that this start judged or scored
         self._calls: Counter[str] = Counter()  # questions asked in this start, against `max_calls`
         self._collected = False
@@ -109,12 +119,16 @@ class Evaluation:
         return self._made_from is not None and self._made_from["run_id"] == self.run_id
 
     def _nothing_to_do(self) -> bool:
-        """A finished run that a task leads back to is not touched: not even its reports are written anew."""
-        if not self._over_itself or self.config.retry_errors:
+        """A finished run that a task leads back to is not touched: not even its reports are written anew. Nor is one that is
+        incomplete, where nobody is there to answer the rest."""
+        if not self._over_itself or (self.config.retry_errors and self._asks == "judge"):
             return False
+        finished = (COMPLETE,) if self._asks == "judge" else (COMPLETE, INCOMPLETE)
         states, wanted = read_manifest(self.folder).get("iterations", {}), range(1, self.config.iterations + 1)
         scored = scored_iterations(self.folder)
-        return all(states.get(str(i)) == COMPLETE and i in scored for i in wanted) and self.folder.gates.is_file()
+        if not all(states.get(str(i)) in finished and i in scored for i in wanted) or not self.folder.gates.is_file():
+            return False
+        return self._asks != "store" or not any(MISSING in passing(self._figures(i)) for i in wanted)
 
     def _run(self) -> int:
         fresh = not self.folder.manifest.exists()
@@ -124,14 +138,15 @@ class Evaluation:
         scored = scored_iterations(self.folder)
         if final := bool(self._made) or not is_final(self.folder, scored):
             run_final(self.folder, scored, self.config.scoring)
-        self._report(scored[-1])
+        written = [path.relative_to(self.folder.root).as_posix() for path in self._report(scored[-1])]
         run_seal(
             self.folder, manifest, iterations=self._made, inputs=fresh or self._collected, final=final,
-            written=() if self._over_itself else ["config.yaml"],
+            written=written if self._over_itself else [*written, "config.yaml"],
         )  # fmt: skip
         states: dict[str, str] = manifest["iterations"]
         states.update({number: COMPLETE for number in map(str, self._made) if states[number] == JUDGED})
         write_manifest(self.folder, manifest)
+        self._bill.end()
         write_runs(self.folder.root.parent)
         return self._ending(states)
 
@@ -154,7 +169,7 @@ class Evaluation:
         if any(manifest["iterations"].get(str(i)) not in _SETTLED for i in range(1, self.config.iterations + 1)):
             self._check_plan()
         if not self._over_itself:  # a task over a run leaves it as it was described
-            write_unless_same(self.folder.config, config_text(self.config))
+            write_config(self.folder, self.config)
         copy_prompts(self.config, self.folder.prompts)
         if fresh:
             before = self._made_from or previous(self.folder)
@@ -186,6 +201,9 @@ class Evaluation:
             if states.get(name) == COMPLETE:  # its tables may change now: the figures beside them are not to be trusted
                 states[name] = JUDGED
                 write_manifest(self.folder, manifest)
+            unseal(self.folder, f"iteration-{name}/")
+            if self._over_itself:
+                self._bill.begin(iteration)
             state = run_async(self._judge(iteration))
             self.inputs.check()
             states[name] = INCOMPLETE if state.transient else JUDGED
@@ -204,11 +222,15 @@ class Evaluation:
         )  # fmt: skip
 
     def _paid(self, iteration: int) -> Mapping[str, Any]:
-        return self._spent(iteration) if self._spent else paid_by(store_path(self.config), self.run_id, iteration)
+        if self._spent:
+            return self._spent(iteration)
+        if self._over_itself:
+            return self._bill.of(iteration)
+        return paid_by(store_path(self.config), self.run_id, iteration)
 
-    def _report(self, newest: int) -> None:
-        """The report shows the newest iteration."""
-        run_report(
+    def _report(self, newest: int) -> list[Path]:
+        """The report shows the newest iteration. Returns the files."""
+        return run_report(
             self.folder.iteration(newest).root, target=self.folder.root, settings=self.config.report,
             console=self.console, shown_folder=str(self.folder.root), next_command=shlex.join(["less", str(self.folder.report)]),
         )  # fmt: skip
@@ -254,7 +276,9 @@ class Evaluation:
                         retry_errors=self.config.retry_errors,
                     )  # fmt: skip
                     with Signals(stage, self.console.warn):
-                        return await stage.run()
+                        state = await stage.run()
+                self.asked += door.spent.asked
+                return state
         finally:
             reader.close()
 
@@ -269,12 +293,13 @@ class Evaluation:
         return blocked or (Incomplete.exit_code if any(self._low(iteration) for iteration in wanted) else 0)
 
     def _warn_of_the_rest(self, iterations: Iterable[int]) -> None:
-        """What another start would ask. Over stored replies alone the same command asks nobody."""
+        """What another start would ask, and which: over stored replies alone the same command asks nobody."""
         kinds = {kind for iteration in iterations for kind in passing(self._figures(iteration))}
         if MISSING in kinds:
             self.console.warn(f"questions without a stored reply were not asked: {MEND}")
         if kinds != {MISSING}:
-            self.console.warn("some calls failed for a passing reason: the same command asks for them again")
+            again = "the same command asks for them again" if self._asks == "judge" else UNASKED
+            self.console.warn(f"some calls failed for a passing reason: {again}")
 
     def _figures(self, iteration: int) -> dict[str, Any]:
         found: dict[str, Any] = read_json(self.folder.iteration(iteration).metrics)

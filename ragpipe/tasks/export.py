@@ -15,6 +15,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.final import scored_iterations
 from ragpipe.stages.report import write_files
+from ragpipe.stages.seal import seal_also
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.lock import FolderLock
 from ragpipe.tasks.finished import read_config
@@ -76,6 +77,8 @@ def run(export: Export, console: Console) -> int:
             raise DataError("there is nothing to export", [
                 Problem(str(folder.root), "run", "no iteration that is scored", "a finished run", mend)
             ])  # fmt: skip
-        for path in write_files(folder, folder.iteration(numbers[-1]), export.report):
+        written = write_files(folder, folder.iteration(numbers[-1]), export.report)
+        seal_also(folder, written)
+        for path in written:
             console.say(str(path))
     return 0

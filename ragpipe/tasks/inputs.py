@@ -20,6 +20,7 @@ from ragpipe.store.folder import RunFolder
 from ragpipe.store.unchanged import json_unless_same
 from ragpipe.systems.settings import RecordedSystem
 from ragpipe.tasks.manifest import previous
+from ragpipe.tasks.sealed import check_sealed
 
 
 class Inputs(Protocol):
@@ -119,11 +120,12 @@ class RunInputs:
     """The tables of a run that exists: neither its data set nor its system is needed, and nothing is asked again.
 
     With `scores` its scores and replies are taken over too: only the scoring is done again. Raises DataError when a table
-    is not there.
+    is not there, or is not what the run's seal says.
     """
 
     def __init__(self, source: RunFolder, manifest: dict[str, Any], *, scores: bool = False):
         check_tables(source)
+        check_sealed(source, manifest["iterations"], scores=scores)
         self._source, self._data = source, manifest["data"]
         self._states: dict[str, str] = manifest["iterations"] if scores else {}
         self.name: str = self._data["name"]

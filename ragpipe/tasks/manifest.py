@@ -14,8 +14,9 @@ import ragpipe
 from ragpipe.config import RunConfig
 from ragpipe.errors import DataError, Problem, RagpipeError
 from ragpipe.resources import code_digest
+from ragpipe.stages.seal import unseal
 from ragpipe.store.folder import RunFolder
-from ragpipe.store.unchanged import json_unless_same
+from ragpipe.store.unchanged import json_unless_same, write_unless_same
 from ragpipe.yaml_lines import FastDumper
 
 FORMAT = 1
@@ -65,6 +66,14 @@ def write_manifest(folder: RunFolder, manifest: Mapping[str, Any]) -> None:
     json_unless_same(folder.manifest, manifest)
 
 
+def write_config(folder: RunFolder, config: RunConfig) -> None:
+    """`config.yaml`, unless it already says so; its seal waits for the end of this start, which may be killed."""
+    text = config_text(config)
+    if folder.config.is_file() and folder.config.read_bytes() != text.encode("utf-8", "backslashreplace"):
+        unseal(folder, "config.yaml")
+    write_unless_same(folder.config, text)
+
+
 def previous(folder: RunFolder) -> dict[str, Any]:
     """The manifest of the newest other run of the same name, empty when there is none that can be read."""
     try:
@@ -90,8 +99,6 @@ def rewritten_prompts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list
 
 def copy_prompts(config: RunConfig, folder: Path) -> None:
     """The templates that this run uses, byte for byte, with what they include: prompts travel with a run."""
-    from ragpipe.store.unchanged import write_unless_same
-
     for metric in config.metrics.values():
         for prompt in metric.prompts().values():
             for name, text in prompt.sources.items():

@@ -15,8 +15,10 @@ from ragpipe.metrics.base import Computed
 from ragpipe.reports.agreement import HEADS, NOTE, absent_lines, agreement_markdown, agreement_rows, asked_lines
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
+from ragpipe.stages.seal import seal_also
 from ragpipe.store.calls import StoredCalls
 from ragpipe.store.folder import RunFolder
+from ragpipe.store.lock import FolderLock
 from ragpipe.store.replies import Layered
 from ragpipe.store.unchanged import json_unless_same, write_unless_same
 from ragpipe.tasks.against import against
@@ -123,11 +125,11 @@ def replay(rejudge: Rejudge, console: Console) -> tuple[int, Path]:
     stored = rejudge.settings.mode == "stored"
     evaluation = Evaluation(
         finished.config, console, RunInputs(finished.folder, finished.manifest), identity,
-        folder=target, door=lambda: _door(rejudge, target.run_id, console), made_from=finished.manifest,
-        plan=not stored, known=finished.judge_inputs(),
+        folder=target, door=lambda: _door(rejudge, run_id(identity), console), made_from=finished.manifest,
+        plan=not stored, known=finished.judge_inputs(), asks="store" if stored else "judge",
     )  # fmt: skip
     code = evaluation.evaluate()
-    _tell(finished, target, console)
+    _tell(finished, target, console, asked=evaluation.asked)
     return code, target.root
 
 
@@ -141,20 +143,20 @@ def _door(rejudge: Rejudge, run: str, console: Console) -> AbstractAsyncContextM
     return asking(config, run, known=finished.replies(failures="permanent"), warn=console.warn, embeds=own)
 
 
-def _tell(finished: Finished, new: RunFolder, console: Console) -> None:
-    """Old judge against new: on the terminal, in `agreement.json` and on the page `agreement.md`."""
+def _tell(finished: Finished, new: RunFolder, console: Console, *, asked: int) -> None:
+    """Old judge against new: on the terminal, in `agreement.json` and on the page `agreement.md`. `asked` calls were made."""
     old, name = finished.folder, finished.run_id
     if old == new:
-        console.say(f"nothing differs from {name}: the same judge was asked nothing again")
+        calls = f"{asked:,} calls, for what had no reply" if asked else "asked nothing again"
+        console.say(f"this is {name} itself, by the same judge: {calls}")
         return
     found = against(old, new)
     if found is None:
         console.say(f"{name} was never scored: there is nothing to compare with")
         return
-    json_unless_same(new.root / "agreement.json", found)
-    found["scores"] = {name: score for name, score in found["scores"].items() if name not in _computed(finished)}
-    page = new.root / "agreement.md"
-    write_unless_same(page, agreement_markdown(found))
+    judged = {name: score for name, score in found["scores"].items() if name not in _computed(finished)}
+    page = _kept(new, found, agreement_markdown(found | {"scores": judged}))
+    found["scores"] = judged
     console.folded(
         HEADS, agreement_rows(found), title=f"old ({found['old']['judge']}) against new ({found['new']['judge']})"
     )
@@ -162,6 +164,16 @@ def _tell(finished: Finished, new: RunFolder, console: Console) -> None:
     for line in [*asked_lines(found), *absent_lines(found)]:
         console.say(line)
     console.say(f"agreement: {page}")
+
+
+def _kept(new: RunFolder, found: Mapping[str, Any], markdown: str) -> Path:
+    """`agreement.json` and `agreement.md`, sealed; returns the page."""
+    plain, page = new.root / "agreement.json", new.root / "agreement.md"
+    with FolderLock(new.root):
+        json_unless_same(plain, found)
+        write_unless_same(page, markdown)
+        seal_also(new, [plain, page])
+    return page
 
 
 def _computed(finished: Finished) -> set[str]:

@@ -40,13 +40,15 @@ def rescore(finished: Finished, console: Console) -> tuple[int, Path]:
     Raises DataError, and leaves nothing behind, when a changed parameter needs a reply that the run does not have.
     """
     identity = finished.identity()
-    same_questions = identity["metrics"] == finished.manifest["identity"]["metrics"]
+    before = finished.manifest["identity"]
+    same_questions = identity["metrics"] == before["metrics"]
+    in_order = identity["metric_order"] == before.get("metric_order", identity["metric_order"])  # it orders the rows
     target = finished.sibling(run_id(identity))
     known = target.manifest.exists()
     evaluation = Evaluation(
-        finished.config, console, RunInputs(finished.folder, finished.manifest, scores=same_questions), identity,
+        finished.config, console, RunInputs(finished.folder, finished.manifest, scores=same_questions and in_order), identity,
         folder=target, door=lambda: replaying(finished.config, finished.replies(), mend=MEND),
-        made_from=finished.manifest, plan=False,
+        made_from=finished.manifest, plan=False, asks="nobody",
     )  # fmt: skip
     try:
         code = evaluation.evaluate()

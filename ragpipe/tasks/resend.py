@@ -34,7 +34,7 @@ FORMAT = 1  # of resend.json
 
 def resend(finished: Finished, console: Console) -> tuple[int, Path]:
     """Send, compare, write `resend.parquet` and `resend.json` into a sibling folder; returns the exit code (4: some
-    failed for a passing reason) and the folder. Raises DataError for a run that did not keep its questions."""
+    failed for a passing reason, or a smaller share than `scoring.coverage_floor` was answered) and the folder. Raises DataError for a run that did not keep its questions."""
     identity = {**finished.identity(), "rejudge": {"mode": "resend"}}
     target = finished.sibling(run_id(identity))
     plan = _plan(finished, target.run_id)
@@ -56,6 +56,10 @@ def resend(finished: Finished, console: Console) -> tuple[int, Path]:
             console.warn(f"questions without a stored reply were not asked: {MEND}")
         if stage.whole.transient != missing:
             console.warn("some calls failed for a passing reason: the same command asks for them again")
+        return Incomplete.exit_code, target.root
+    floor, answered = finished.config.scoring.coverage_floor, _share(stage.whole.ok, stage.whole.questions)
+    if answered is not None and answered < floor:
+        console.warn(f"{answered:.1%} of the questions were answered, less than scoring.coverage_floor ({floor:.1%})")
         return Incomplete.exit_code, target.root
     return 0, target.root
 

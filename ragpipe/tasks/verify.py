@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragpipe.errors import RagpipeError
+from ragpipe.errors import DataError, Problem, RagpipeError
 from ragpipe.reports.console import Console
+from ragpipe.reports.frames import read_json
 from ragpipe.resources import code_digest
 from ragpipe.stages.seal import derived_and_frozen
-from ragpipe.store.difference import first_difference, named_row
+from ragpipe.store.difference import first_difference
 from ragpipe.store.folder import RunFolder
-from ragpipe.store.seal import changed_cells, open_seal, seal_file
+from ragpipe.store.seal import open_seal, seal_file
 from ragpipe.tasks.doors import replaying
-from ragpipe.tasks.evaluation import Evaluation
+from ragpipe.tasks.evaluation import JUDGED, Evaluation
 from ragpipe.tasks.finished import Finished, open_finished
 from ragpipe.tasks.identity import differences, run_id
 from ragpipe.tasks.inputs import RunInputs
 from ragpipe.tasks.prices import changed_price
+from ragpipe.tasks.sealed import changed_words
 from ragpipe.validation import Origins
 
 DIFFERENT = 3
@@ -29,7 +31,6 @@ DIFFERENT = 3
 MEND = (
     "the run's own replies do not answer its own questions: judge_inputs.parquet, a prompt or a case is not the run's"
 )
-_SHOWN_ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -50,49 +51,99 @@ def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Finish
 
 def run(finished: Finished, console: Console) -> int:
     """Print what differs, the first thing first. Returns 0 when nothing does, else 3."""
-    found, same = verify(finished)
+    found, same, held = verify(finished)
     for finding in found:
         console.say(f"differs  {finding}")
     for name in same:
         console.say(f"same     {name}")
+    for name in held:
+        console.say(f"sealed   {name}")
     made_by = finished.manifest.get("code")
     if found and made_by != code_digest():
         console.say(
             f"made by another state of ragpipe's code ({made_by or 'unknown'}, this is {code_digest()}): that alone may be why"
+        )
+    stopped = [number for number, state in finished.manifest["iterations"].items() if state == JUDGED]
+    if found and stopped:
+        console.say(
+            f"a start of this run was stopped before its end (iteration {', '.join(stopped)} is judged, and not sealed): that "
+            "alone may be why; start its command again"
         )
     if found:
         console.say(
             f"verify: {len(found)} {'differs' if len(found) == 1 else 'differ'}, {len(same)} the same; the first: {found[0]}"
         )
         return DIFFERENT
+    more = f"; {len(held)} that are not made of it alone are as they were sealed" if held else ""
     console.say(
-        f"verify: identical. {len(same)} files were made again from the frozen cases and the stored replies of {finished.run_id}"
+        f"verify: identical. {len(same)} files were made again from the frozen cases and the stored replies of {finished.run_id}{more}"
     )
     return 0
 
 
-def verify(finished: Finished) -> tuple[list[Finding], list[str]]:
-    """What differs, in the order in which a run is made, and the derived files that came out the same.
+def verify(finished: Finished) -> tuple[list[Finding], list[str], list[str]]:
+    """What differs, in the order in which a run is made; the derived files that came out the same; and those that are not
+    made of this folder alone (exports, the agreement of two judges) and are what the seal says.
 
     Inputs (configuration, prompts, cases, replies) are held against the seal; when one was changed, nothing is made
     again from it. Then every derived file is made again in a scratch folder and held against the seal and the folder.
+    Raises DataError where nothing can be made again: a resend, or a run that kept no replies and is as it was sealed.
     """
     folder = finished.folder
     try:
         seal = open_seal(folder.seal)
     except ValueError as error:
-        return [Finding("seal.json", f"the seal itself was changed: {error}")], []
+        return [Finding("seal.json", f"the seal itself was changed: {error}")], [], []
     if seal is None:
-        return [Finding("seal.json", "missing: the run did not end, or the file was taken away")], []
+        _refuse_resent(finished)
+        return [Finding("seal.json", "missing: the run did not end, or the file was taken away")], [], []
     if changed := [*_inputs(finished, seal)]:
-        return changed, []
+        return changed, [], []
     with tempfile.TemporaryDirectory() as scratch:
         made = RunFolder(Path(scratch) / finished.run_id)
         try:
             _again(finished, seal, made)
         except (RagpipeError, ValueError) as error:
-            return [Finding("scores.parquet", f"cannot be made again: {error}")], []
+            if not finished.config.store_inputs:
+                return _unkept(finished, seal), [], []
+            return [Finding("scores.parquet", f"cannot be made again: {error}")], [], []
         return _compared(folder, made, seal)
+
+
+def _refuse_resent(finished: Finished) -> None:
+    """Raises DataError for the folder of a resend: it holds replies beside replies, and no figure is made of them."""
+    if finished.manifest["identity"].get("rejudge", {}).get("mode") == "resend":
+        run = finished.manifest.get("made_from")
+        raise DataError("there is nothing to verify", [Problem(
+            str(finished.folder.root), "run", f"the questions of run {run}, sent again (rejudge.mode=resend)",
+            "an evaluated run: a resend has no cases and no scores of its own", f"task=verify with the folder of run {run}",
+        )])  # fmt: skip
+
+
+def _unkept(finished: Finished, seal: Mapping[str, Any]) -> list[Finding]:
+    """What of a run without replies is not as it was sealed. Raises DataError where all of it is: that proves less."""
+    found, held = _held(finished.folder, seal, made=())
+    if found:
+        return found
+    raise DataError("the run cannot be verified: its replies were not kept", [Problem(
+        str(finished.folder.root), "store_inputs", "false", "true: its figures are made again from its replies",
+        f"nothing seems changed: {len(held)} files and the inputs are as they were sealed; keep the replies of the next run",
+    )])  # fmt: skip
+
+
+def _held(folder: RunFolder, seal: Mapping[str, Any], *, made: Collection[str]) -> tuple[list[Finding], list[str]]:
+    """The files that were sealed and not made again, against their seal: what differs, and what does not. One that is
+    not there any more says nothing wrong."""
+    found, same = [], []
+    for name, digest in seal["files"].items():
+        path = folder.root / name
+        if name in made or name.startswith(_INPUTS) or not path.is_file() or path.is_symlink():
+            continue
+        if seal_file(path) == digest:
+            same.append(name)
+        else:
+            found.append(Finding(name, "its bytes are not what they were (it cannot be made again to name the place)"))
+    return found, same
 
 
 def _inputs(finished: Finished, seal: Mapping[str, Any]) -> Iterator[Finding]:
@@ -119,38 +170,32 @@ def _inputs(finished: Finished, seal: Mapping[str, Any]) -> Iterator[Finding]:
         if not path.is_file():
             yield Finding(name, "missing")
         elif seal_file(path) != sealed["sha256"]:
-            yield Finding(name, _changed(path, sealed))
-
-
-def _changed(path: Path, sealed: Mapping[str, Any]) -> str:
-    """Which cells of a table were changed, in words."""
-    import pyarrow as pa
-
-    try:
-        rows, columns = changed_cells(path, sealed)
-        shown = ", ".join(named_row(path, row) for row in rows[:_SHOWN_ROWS])
-    except (pa.ArrowException, OSError) as error:
-        return f"no readable table any more ({str(error)[:200]})"
-    if not rows and not columns:
-        return "its bytes are not what they were (every cell still says the same)"
-    more = f" and {len(rows) - _SHOWN_ROWS:,} more rows" if len(rows) > _SHOWN_ROWS else ""
-    return f"{', '.join(columns)} changed in {shown or 'its schema'}{more}"
+            yield Finding(name, changed_words(path, sealed))
 
 
 def _again(finished: Finished, seal: Mapping[str, Any], made: RunFolder) -> None:
+    """The run anew, in a scratch folder. A metric that failed on a case failed in the run, too: that is recorded there."""
+    config = finished.config.model_copy(update={"on_metric_error": "record"})
+
+    def spent(number: int) -> Mapping[str, Any]:
+        sealed: Mapping[str, Any] | None = seal["spent"].get(str(number))
+        return sealed or dict(read_json(finished.folder.iteration(number).cost)["spent"])
+
     quiet = Console(out=io.StringIO(), err=io.StringIO())
     Evaluation(
-        finished.config, quiet, RunInputs(finished.folder, finished.manifest), dict(finished.manifest["identity"]),
-        folder=made, door=lambda: replaying(finished.config, finished.replies(), mend=MEND), plan=False,
-        made_from=finished.manifest, spent=lambda number: seal["spent"][str(number)],
+        config, quiet, RunInputs(finished.folder, finished.manifest), dict(finished.manifest["identity"]),
+        folder=made, door=lambda: replaying(config, finished.replies(), mend=MEND), plan=False, asks="nobody",
+        made_from=finished.manifest, spent=spent,
     ).evaluate()  # fmt: skip
 
 
-def _compared(folder: RunFolder, made: RunFolder, seal: Mapping[str, Any]) -> tuple[list[Finding], list[str]]:
-    found, same = [], []
+def _compared(
+    folder: RunFolder, made: RunFolder, seal: Mapping[str, Any]
+) -> tuple[list[Finding], list[str], list[str]]:
+    found, same, names = [], [], set[str]()
     sealed = {**seal["files"], **{name: table["sha256"] for name, table in seal["tables"].items()}}
     for path in derived_and_frozen(made.root):
-        name = path.relative_to(made.root).as_posix()
+        names.add(name := path.relative_to(made.root).as_posix())
         if name.startswith(_INPUTS):
             continue  # held against the seal already
         finding = _one(name, folder.root / name, path, sealed.get(name))
@@ -158,9 +203,11 @@ def _compared(folder: RunFolder, made: RunFolder, seal: Mapping[str, Any]) -> tu
             found.append(finding)
         else:
             same.append(name)
+    others, held = _held(folder, seal, made=names)
+    found += others
     order = {name: place for place, name in enumerate(_MADE)}
     found.sort(key=lambda finding: order.get(finding.where.rpartition("/")[2], len(order)))
-    return found, same
+    return found, same, held
 
 
 _INPUTS = ("config.yaml", "prompts/", "samples.parquet", "outputs.parquet", "index.json")
