@@ -9,12 +9,14 @@ _PINS = re.compile(
       (?<!\d)20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])(?!\d)   # a date: 2024-07-18, 20241022
     | [@:-]sha256[:-][0-9a-f]{12,64}                                     # a digest: @sha256:..., ollama's sha256-...
     | @[0-9a-f]{7,64}\b                                                  # a revision: model@1a2b3c4
-    | -(?:0\d\d|\d{4})(?:-(?:preview|it|instruct))?$                     # a dated or numbered build: -0613, -2411, -002
+    | -(?:0\d\d|(?!1024)(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])|[23]\d(?:0[1-9]|1[0-2]))
+      (?:-(?:preview|it|instruct))?$      # a numbered or dated build: -002, -0613, -2411; not a context size: -8192
     """,
     re.X | re.I,
 )
 
 
 def is_pinned(model: str) -> bool:
-    """True for `gpt-4o-mini-2024-07-18`, `claude-3-5-haiku-20241022`, `gemini-1.5-pro-002`, `m@sha256:...`; not `gpt-4o`."""
+    """True for `gpt-4o-mini-2024-07-18`, `claude-3-5-haiku-20241022`, `gemini-1.5-pro-002`, `m@sha256:...`; not `gpt-4o`,
+    nor `llama3-70b-8192`."""
     return bool(_PINS.search(model))

@@ -15,7 +15,7 @@ MODEL = "openai/gpt-4o-mini-2024-07-18"
 
 @pytest.mark.parametrize("name", [
     "gpt-4o-mini-2024-07-18", "claude-3-5-haiku-20241022", "claude-3-5-haiku@20241022", "gpt-3.5-turbo-0613",
-    "mistral-large-2411", "gemini-1.5-pro-002", "anthropic.claude-3-5-sonnet-20241022-v2:0", "llama3@sha256:0123456789abcdef",
+    "mistral-large-2411", "kimi-k2-0905", "gpt-4-1106-preview", "gpt-4-0125-preview", "gemini-1.5-pro-002", "anthropic.claude-3-5-sonnet-20241022-v2:0", "llama3@sha256:0123456789abcdef",
     "Qwen/Qwen2.5-7B-Instruct@1a2b3c4d5e", "model.gguf@sha256:00112233445566",
 ])  # fmt: skip
 def test_pinned(name):
@@ -24,7 +24,8 @@ def test_pinned(name):
 
 @pytest.mark.parametrize("name", [
     "gpt-4o", "gpt-4o-latest", "claude-3-5-haiku", "llama3.1:8b", "Meta-Llama-3.1-70B-Instruct", "model.gguf", "gpt-5",
-    "mixtral-8x22b-32k", "o3-mini", "gemini-2.0-flash", "phi-4",
+    "mixtral-8x22b-32k", "o3-mini", "gemini-2.0-flash", "phi-4", "llama3-70b-8192",
+    "moonshot-v1-1024", "gemma-2048", "mixtral-8x7b-32768", "m-16384", "m-4096", "m-8192-preview",
 ])  # fmt: skip
 def test_an_alias_is_refused_unless_it_is_accepted(name):
     assert not is_pinned(name)
