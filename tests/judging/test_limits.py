@@ -100,6 +100,24 @@ async def test_a_success_closes_the_breaker(serve):
     assert [c.status for c in calls].count("server_error") == 6
 
 
+async def test_empty_replies_do_not_open_the_breaker(serve):
+    """The provider lives: it is this judge that has nothing to say."""
+    server = serve("empty_content")
+    calls = await ask(
+        settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10))
+    )
+    assert [c.status for c in calls] == ["empty_reply"] * 10
+
+
+async def test_a_permanent_failure_closes_the_breaker(serve):
+    """A refusal of one question is an answer too: the provider is not dead."""
+    server = serve("400:nth=3+6+9", "500")
+    calls = await ask(
+        settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10))
+    )
+    assert [c.status for c in calls] == [*["server_error", "server_error", "bad_request"] * 3, "server_error"]
+
+
 async def test_max_calls(serve):
     server = serve()
     with pytest.raises(Incomplete, match=r"judge\.max_calls=3"):
