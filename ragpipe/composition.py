@@ -31,7 +31,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf._utils import get_yaml_loader
 from omegaconf.errors import OmegaConfBaseException
 
-from ragpipe.credentials import MEND, secret_at, secrets_of_environment
+from ragpipe.credentials import MEND, pairs, secret_at, secrets_of_environment
 from ragpipe.errors import ConfigError, Problem
 from ragpipe.provenance import COMMAND_LINE, OVERLAYS, Provenance
 from ragpipe.resources import conf_dir
@@ -351,7 +351,12 @@ def _unsafe(word: str) -> list[Problem]:
     """A word of the command line that must not even reach Hydra, which would write it down."""
     key = word.partition("=")[0].strip().lstrip("+~")
     value = word.partition("=")[2].strip().strip("'\"")
-    what = secret_at(key, value, secrets_of_environment()) or secret_at("", word, secrets_of_environment())
+    known = secrets_of_environment()
+    inner = (
+        [("", "")] if value == "{}" else pairs(value)
+    )  # `system.headers_env={X-Tenant: X_TENANT}`: each value under its own key
+    parts = [(f"{key}.{name}", one) for name, one in inner] if inner else [(key, value)]
+    what = next((found for part in parts if (found := secret_at(*part, known))), None) or secret_at("", word, known)
     if what:
         name = key if re.fullmatch(r"[A-Za-z_][\w.@/\-]{0,60}", key) and not secret_at("", key) else "an argument"
         return [Problem(COMMAND_LINE, name, f"{what} (not shown)", "no secret on the command line", MEND)]

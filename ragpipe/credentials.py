@@ -98,6 +98,15 @@ def secret_at(key: str, value: Any, known: Mapping[str, str] | None = None) -> s
     return looks_secret(value, known)
 
 
+def pairs(value: str) -> list[tuple[str, str]]:
+    """Keys and values of a flat mapping on the command line, `{a: b, c: d}`; nothing when it is of another form."""
+    inside = re.fullmatch(r"\{([^{}\[\]]*)\}", value)
+    parts = [pair.partition(":") for pair in inside[1].split(",")] if inside and inside[1].strip() else []
+    if not all(colon for _, colon, _ in parts):
+        return []
+    return [(name.strip().strip("'\""), one.strip().strip("'\"")) for name, _, one in parts]
+
+
 def redact(text: str, known: Mapping[str, str] | None = None) -> str:
     """The text with every known secret and every key-looking part replaced."""
     for value, name in (known or {}).items():

@@ -69,6 +69,11 @@ class Expression:
             return self._parsed.search(record, options=_OPTIONS)
         except exceptions.JMESPathError as error:
             raise BadExpression(" ".join(str(error).split())) from None
+        except BadExpression:
+            raise
+        except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, RecursionError) as error:
+            # jmespath compares and slices without a check: `id > `3`` of a text, `x[0:5:0]`
+            raise BadExpression(f"it cannot be applied here: {error}") from None
 
 
 def _plain_path(text: str) -> Callable[[Any], Any]:

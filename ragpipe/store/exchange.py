@@ -102,7 +102,7 @@ def _rows(source: Path) -> Iterator[dict[str, Any]]:
             with pq.ParquetFile(source) as table:
                 for batch in table.iter_batches(batch_size=_BATCH):
                     yield from batch.to_pylist()
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError, RecursionError, pa.ArrowException) as error:
         raise _refused(source, "file", str(error)) from error
 
 
@@ -117,7 +117,9 @@ def _check(source: Path, number: int, row: Mapping[str, Any]) -> None:
     if set(row) != {*NAMES, DIGEST}:
         raise _refused(source, place, f"the columns {sorted(row)}")
     cells = {name: row[name] for name in NAMES}
-    if row[DIGEST] != sha256(cells):
+    if not all(isinstance(row[name], str) for name in (DIGEST, "key", "payload_id")):
+        raise _refused(source, place, "a digest that is no text")
+    if row[DIGEST] != _digest(cells):
         raise _refused(source, place, f"cells that are not those of its {DIGEST}")
     try:
         parts = json.loads(row["fields"])
@@ -125,11 +127,19 @@ def _check(source: Path, number: int, row: Mapping[str, Any]) -> None:
         parts = None
     if not isinstance(parts, dict):
         raise _refused(source, place, "fields that are no JSON object")
-    if row["key"] != sha256(parts):
+    if row["key"] != _digest(parts):
         raise _refused(source, place, "a key that is not that of its fields")
     payload = {name: parts.get(name) for name in ("messages", "schema")}
-    if row["payload_id"] != sha256(payload):
+    if row["payload_id"] != _digest(payload):
         raise _refused(source, place, "a payload_id that is not that of its fields")
+
+
+def _digest(value: Any) -> str | None:
+    """The digest, None of what has none: NaN, half characters."""
+    try:
+        return sha256(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _refused(source: Path, place: str, found: str) -> DataError:

@@ -143,3 +143,25 @@ def test_an_interrupt_while_composing_is_no_wrong_configuration(here: Path) -> N
     code, calls = _interrupted_at(0, words)
     assert (code, calls > 10_000) == (0, True)
     assert [_interrupted_at(1 + calls * i // 25, words)[0] for i in range(25)] == [130] * 25
+
+
+@pytest.mark.parametrize("value", ["{X-Tenant: X_TENANT}", "{X-Tenant: X_TENANT, Authorization: 'BOT_TOKEN'}", "{}"])
+def test_names_of_variables_may_be_given_as_a_mapping(here: Path, value: str) -> None:
+    words = [*RUN, "system=http", "system.url=http://127.0.0.1:1/x", f"system.headers_env={value}"]
+    assert "X-Tenant" in compose(words).system.headers_env or value == "{}"
+
+
+@pytest.mark.parametrize("value", ["sk-abcdefghijklmnop1234", "not a name", "hunter2:x"])
+def test_a_value_of_a_header_in_a_mapping_is_refused(here: Path, value: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["system=http", f"system.headers_env={{X-Tenant: X_TENANT, Authorization: {value}}}"]) == 2
+    err = capfd.readouterr().err
+    assert "system.headers_env" in err
+    assert value not in err
+
+
+def test_a_folder_that_hydra_cannot_make_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "file").write_text("in the way")
+    assert main(["task=plan", "hydra.run.dir=file/below"]) == 6
+    err = capfd.readouterr().err
+    assert "cannot make file" in err
+    assert "Traceback" not in err

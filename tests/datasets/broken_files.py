@@ -134,6 +134,7 @@ BROKEN = [
     Broken("D16", "types.parquet", parquet(pa.table({"id": [1, 2], "question": ["a", "b"]})), ("types.parquet row 1", "row 2", "a number: 1")),
     Broken("D16", "bytes.parquet", parquet(pa.table({"id": ["q1"], "question": [b"a"]})), ("bytes.parquet", "question", "binary")),
     Broken("D16", "nan.parquet", parquet(pa.table({"id": ["q1"], "question": ["a"], "meta": [{"x": float("nan")}]})), ("nan.parquet row 1", "meta", "nan")),
+    Broken("D16", "span.parquet", parquet(pa.table({"id": ["q1"], "question": ["a"], "took": pa.array([1], pa.time64("ns"))})), ("span.parquet", "took")),
     Broken("D16", "text.parquet", GOOD, ("text.parquet", "PAR1")),
     Broken("D16", "disguised.jsonl", parquet(TABLE), ("disguised.jsonl", "Parquet")),
     # D18: never loaded
@@ -155,6 +156,8 @@ BROKEN = [
            {"explode": {"r": "responses"}, "fields": {"id": "i", "question": "q"}}),
     Broken("mapping", "integer.jsonl", '{"i": 7, "q": "a"}\n', ("integer.jsonl:1", "id", "a number: 7", "to_string"),
            {"fields": {"id": "i", "question": "q"}}),
+    Broken("mapping", "types.jsonl", GOOD, ("types.jsonl:1", "filter (id > `3`)", "it cannot be applied here"), {"filter": "id > `3`"}),
+    Broken("mapping", "step.jsonl", GOOD.replace('}', ', "tags": ["a"]}'), ("step.jsonl:1", "filter (tags[0:5:0])", "step"), {"filter": "tags[0:5:0]"}),
     Broken("mapping", "filter.jsonl", GOOD, ("filter.jsonl", "no record", "difficulty"), {"filter": "difficulty == 'hard'"}),
     Broken("mapping", "each.jsonl", '{"i": "q1", "q": "a", "people": 4}\n', ("each.jsonl:1", "recorded.human (people)", "a number: 4", "a list or an object"),
            {"fields": {"id": "i", "question": "q", "recorded": {"fields": {"human": {"each": "people", "value": "@"}}}}}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -114,6 +115,24 @@ def test_parquet_types(read_file: Read) -> None:
     assert (first.output.chunks[0].score, second.output.chunks) == (0.5, [])
     assert (first.sample.gains, second.sample.gains) == ({"d1": 1.0}, {})
     assert (first.sample.answerable, second.sample.answerable, first.where) == (True, None, "types.parquet row 1")
+
+
+def test_parquet_times_and_decimals(read_file: Read) -> None:
+    """What a warehouse exports beside the question: it must not keep the file from being read."""
+    table = pa.table({
+        "id": ["q1"], "question": ["a"],
+        "made": pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")),
+        "day": pa.array([19_000], pa.date32()),
+        "price": pa.array([Decimal("12.50")], pa.decimal128(10, 2)),
+        "count": pa.array([Decimal("12.00")], pa.decimal128(10, 2)),
+    })  # fmt: skip
+    fields = {name: name for name in ("id", "question")}
+    assert [r.sample.id for r in read_file({"odd.parquet": parquet(table)}, fields=fields)] == ["q1"]
+    meta = {"fields": {name: name for name in ("made", "day", "price", "count")}}
+    (found,) = read_file({"odd.parquet": parquet(table)}, fields={**fields, "meta": meta})
+    assert found.sample.meta == {
+        "made": "2023-11-14T22:13:20.123456789", "day": "2022-01-08", "price": 12.5, "count": 12,
+    }  # fmt: skip
 
 
 def test_json_lists_are_streamed_across_the_edges_of_a_block(read_file: Read, monkeypatch: pytest.MonkeyPatch) -> None:
