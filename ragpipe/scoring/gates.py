@@ -74,6 +74,8 @@ def measure_gate(gate: Definition, summary: Mapping[str, Any]) -> Measured:
     counts = {"n_cases": summary["n_cases"], **{name: score[name] for name in _COUNTS[1:]}}
     if gate["of"] == "pass_rate":  # a case with a value and no verdict is no case that passed or failed
         counts |= {"n_ok": score["n_judged"], "n_error": score["n_error"] + score["n_unjudged"]}
+    # a case that the system failed on is skipped, no zero; but a gate must not pass on the answers that did come
+    counts["n_error"] += score.get("skipped", {}).get("system_error", 0)
     value, interval = _value(score, gate["of"])
     absent = None
     if value is None:

@@ -10,7 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ragpipe.errors import ConfigError, Incomplete, Interrupted, Problem, RagpipeError
 from ragpipe.schema.sample import Output, Sample
@@ -168,6 +171,23 @@ def _last(journal: Journal) -> dict[str, Output]:
 def has_failures(journal: Path) -> bool:
     """Whether the last word on some sample is that the system failed. False where nothing was collected."""
     return journal.exists() and any(output.error for output in collected(journal).values())
+
+
+class Unanswered(NamedTuple):
+    """How many outputs of a table say that the system failed, of how many; the first of them and what it says."""
+
+    failed: int
+    cases: int
+    first: str = ""
+
+
+def unanswered(outputs: Path) -> Unanswered:
+    """What of a run's frozen outputs is a failure of the system."""
+    table = pq.read_table(outputs, columns=["sample_id", "error"])
+    failed = table.filter(pc.is_valid(table["error"]))
+    first = failed.slice(0, 1).to_pylist()
+    text = " ".join(f"{first[0]['sample_id']}: {first[0]['error']}".split())[:200] if first else ""
+    return Unanswered(len(failed), len(table), text)
 
 
 def _since(started: float) -> float:

@@ -24,6 +24,7 @@ from ragpipe.reports.signature import signature
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.gates import exit_code
 from ragpipe.stages.cases import CaseReader
+from ragpipe.stages.collect import unanswered
 from ragpipe.stages.final import is_final, run_final, scored_iterations
 from ragpipe.stages.judge import JudgeStage, State
 from ragpipe.stages.load import count_of
@@ -34,6 +35,7 @@ from ragpipe.store.folder import RunFolder
 from ragpipe.store.lock import FolderLock
 from ragpipe.store.paid import paid_by
 from ragpipe.store.progress import ProgressView
+from ragpipe.systems.settings import RecordedSystem
 from ragpipe.tasks.doors import asking, judge_line, store_path, window
 from ragpipe.tasks.identity import differences, run_id
 from ragpipe.tasks.inputs import Inputs
@@ -290,7 +292,21 @@ class Evaluation:
             if any(self._low(iteration) for iteration in wanted):
                 return Incomplete.exit_code
         blocked = exit_code(read_json(self.folder.gates))
-        return blocked or (Incomplete.exit_code if any(self._low(iteration) for iteration in wanted) else 0)
+        low = self._unanswered() or any(self._low(iteration) for iteration in wanted)
+        return blocked or (Incomplete.exit_code if low else 0)
+
+    def _unanswered(self) -> bool:
+        """Whether the live system of this run failed on more cases than the coverage floor leaves; says so."""
+        if self._made_from is not None or isinstance(self.config.system, RecordedSystem):
+            return False
+        found, floor = unanswered(self.folder.outputs), self.config.scoring.coverage_floor
+        if found.failed <= (1 - floor) * found.cases + 1e-9:
+            return False
+        self.console.warn(
+            f"the system under test answered too few cases: it failed on {found.failed:,} of {found.cases:,} "
+            f"(scoring.coverage_floor={floor:g}), first {found.first}. retry_errors=true asks it again for these alone"
+        )
+        return True
 
     def _warn_of_the_rest(self, iterations: Iterable[int]) -> None:
         """What another start would ask, and which: over stored replies alone the same command asks nobody."""

@@ -77,7 +77,7 @@ def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(
 
 def test_a_system_that_fails_is_an_error_of_that_case_and_no_zero(here: Path) -> None:
     (here / "fail").touch()
-    assert python_run() == 0
+    assert python_run() == 4
     found = ragpipe.load("outputs/live/latest")
     records = found.records.set_index("sample_id")
     assert records.loc["q1", "system_error"] == "ConnectionError: the index is down"
@@ -85,6 +85,27 @@ def test_a_system_that_fails_is_an_error_of_that_case_and_no_zero(here: Path) ->
     assert records.loc["q1", "faithfulness.reason"] == "system_error"
     score = found.metrics["overall"]["scores"]["faithfulness"]
     assert (score["mean"], score["n_ok"], score["n_skipped"]) == (1.0, 5, 1)
+
+
+def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "fail").touch()
+    told = "it failed on 1 of 6 (scoring.coverage_floor=0.95), first q1: ConnectionError: the index is down."
+    assert python_run() == 4
+    assert told in capfd.readouterr().err
+    assert python_run() == 4, "and so it stays: the same command asks nobody again"
+    assert len(asked(here)) == 6
+
+    gate = "scoring.gates={enough: {score: faithfulness, of: mean, min: 0.5, tier: critical}}"
+    assert python_run(gate, "scoring.accept_uncalibrated=true") == 3
+    (found,) = json.loads((here / "outputs/live/latest/gates.json").read_text())["gates"]
+    assert (found["verdict"], found["value"], found["coverage"]) == ("not_enough_evidence", 1.0, pytest.approx(5 / 6))
+    assert python_run(gate, "scoring.accept_uncalibrated=true", "scoring.coverage_floor=0.8") == 0
+
+    (here / "fail").unlink()
+    assert python_run("retry_errors=true") == 0
+    assert asked(here)[6:] == ["q1"]
 
 
 def test_the_plan_of_a_live_system_asks_nobody(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -138,8 +159,8 @@ def test_an_endpoint_is_collected_once_and_judged(here: Path, endpoint: tuple[st
         "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "system=http", f"system.url={url}",
         "+system.body.id=id", "system.method=web",
     ]  # fmt: skip
-    assert main(run) == 0
-    assert main([*run, "judge.window=2"]) == 0
+    assert main(run) == 4  # one of six failed
+    assert main([*run, "judge.window=2"]) == 4
     assert sorted(str(body["id"]) for body in bodies) == ASKED
     assert bodies[0] == {"question": "Capital?", "history": [], "id": bodies[0]["id"]}
     records = ragpipe.load("outputs/live/latest").records.set_index("sample_id")
