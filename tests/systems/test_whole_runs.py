@@ -157,7 +157,7 @@ def test_an_endpoint_is_collected_once_and_judged(here: Path, endpoint: tuple[st
     url, bodies = endpoint
     run = [
         "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "system=http", f"system.url={url}",
-        "+system.body.id=id", "system.method=web",
+        "system.body={question: question, history: history, id: id}", "system.method=web",
     ]  # fmt: skip
     assert main(run) == 4  # one of six failed
     assert main([*run, "judge.window=2"]) == 4
