@@ -10,6 +10,7 @@ from pydantic import Field
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
+from ragpipe.metrics.shared.citing import as_written
 from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged
 from ragpipe.prompts import Prompt
@@ -95,21 +96,7 @@ def _cites(case: Case, said: bool | None) -> bool:
 def _shows_marks(case: Case) -> bool:
     """Whether the text itself shows citations: by `[n]` or by a recorded marker; a bare number or word only in brackets."""
     markers = {(citation.marker or "").strip() for citation in case.output.citations or ()} - {""}
-    return bool(_MARK.search(case.answer)) or any(_written(marker).search(case.answer) for marker in markers)
-
-
-def _written(marker: str) -> re.Pattern[str]:
-    text = re.escape(marker)
-    if all(map(_is_sign, marker)):
-        return re.compile(rf"\[\s*\^?{text}\s*\](?!\()|\({text}\)")
-    before = r"(?<![^\W_])" if _is_sign(marker[0]) else ""
-    after = r"(?![^\W_])" if _is_sign(marker[-1]) else ""
-    return re.compile(f"{before}{text}{after}")
-
-
-def _is_sign(character: str) -> bool:
-    """A letter or an ordinary digit. A superscript one is neither: it stands right behind the word that it marks."""
-    return character.isalpha() or character.isdecimal()
+    return bool(_MARK.search(case.answer)) or any(as_written(marker).search(case.answer) for marker in markers)
 
 
 def _recorded(case: Case, shown: int) -> list[str]:

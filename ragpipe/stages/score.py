@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ragpipe.scoring.diagnosis import Findings
 from ragpipe.scoring.facts import Facts
 from ragpipe.scoring.fields import DIMENSIONS, Fields, case_columns
 from ragpipe.scoring.gate_results import choices, gate_results
-from ragpipe.scoring.join import BLOCK, blocks
+from ragpipe.scoring.join import BLOCK, Block, blocks
 from ragpipe.scoring.ledger import Ledger
 from ragpipe.scoring.low_scores import LowScores
 from ragpipe.scoring.records import records_of, records_schema
@@ -46,8 +46,8 @@ def run_score(
     """Score one iteration and return what `metrics.json` holds.
 
     Reads `scores.parquet` and `judge_inputs.parquet` of `iteration_folder` and the run's `samples` and `outputs`. `specs`
-    are the declared scores in config order. `judge` (`label`, `uncalibrated`) goes into the metrics as it is. Files that would not change are left alone. Raises ConfigError
-    when the settings do not fit the scores.
+    are the declared scores in config order. `judge` (`label`, `uncalibrated`) goes into the metrics as it is. Files that would not change are
+    left alone. Raises ConfigError when the settings do not fit the scores.
     """
     if problems := settings.problems(specs):
         raise ConfigError("the scoring section does not fit the scores of this run", problems)
@@ -57,21 +57,8 @@ def run_score(
     ledger.findings = Findings(settings.failure_modes, settings.diagnosis)
     low = LowScores(everything, settings.low_scores, [spec.name for spec in everything if settings.passes(spec)])
     details = settings.reads_details([spec.name for spec in specs])
-    schema = records_schema(everything)
-    with (
-        open_unless_same(iteration_folder / "records.parquet") as file,
-        parquet_writer(file, schema, compression="zstd") as writer,
-    ):
-        for cases in blocks(samples, outputs, iteration_folder / "scores.parquet", details=details, size=block):
-            columns = case_columns(cases, iteration)
-            fields = Fields(columns)
-            scored = score_block(cases, fields, specs, settings)
-            facts = Facts(
-                cases, {**scored.columns, OVERALL.name: scored.overall}, columns, [spec.name for spec in specs]
-            )
-            ledger.add(cases, fields, scored)
-            low.add(facts)
-            writer.write_table(records_of(columns, scored, ledger.findings.add(facts), schema))
+    cases = blocks(samples, outputs, iteration_folder / "scores.parquet", details=details, size=block)
+    _write_records(iteration_folder / "records.parquet", cases, iteration, specs, settings, ledger, low)
     ledger.close()
     found = aggregate(ledger, everything, settings)
     gates = gate_results(ledger, found, everything, settings, _untrusted(settings, everything, judge, iteration_folder))
@@ -94,6 +81,25 @@ def run_score(
     json_unless_same(iteration_folder / "low_scores.json", low_scores)
     json_unless_same(iteration_folder / "cost.json", {"format": FORMAT, "signature": signature, **bill})
     return metrics
+
+
+def _write_records(
+    path: Path, cases: Iterable[Block], iteration: int, specs: Sequence[ScoreSpec], settings: ScoringSettings,
+    ledger: Ledger, low: LowScores,
+) -> None:  # fmt: skip
+    """Score block after block: a row of `records.parquet` for each case, and all of it into the ledger and the low scores."""
+    schema = records_schema(settings.all_specs(specs))
+    with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
+        for block in cases:
+            columns = case_columns(block, iteration)
+            fields = Fields(columns)
+            scored = score_block(block, fields, specs, settings)
+            facts = Facts(
+                block, {**scored.columns, OVERALL.name: scored.overall}, columns, [spec.name for spec in specs]
+            )
+            ledger.add(block, fields, scored)
+            low.add(facts)
+            writer.write_table(records_of(columns, scored, ledger.findings.add(facts), schema))
 
 
 def _fields(settings: ScoringSettings) -> list[str]:

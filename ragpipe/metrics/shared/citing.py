@@ -68,12 +68,12 @@ def _sentences_with(marker: str | None, answer: str) -> str:
         return ""
     own = _MARK.fullmatch(marker) or _MARK.fullmatch(f"[{marker}]")
     wanted = set(_numbers(own[1])) if own else set()
-    written = _as_written(marker)
+    written = as_written(marker)
     holding = (piece for piece in _joined(answer) if written.search(piece) or wanted & set(_all_numbers(piece)))
     return " ".join(written.sub("", _SPACED_MARK.sub("", piece)).strip() for piece in holding)
 
 
-def _as_written(marker: str) -> re.Pattern[str]:
+def as_written(marker: str) -> re.Pattern[str]:
     """What stands for the marker in an answer.
 
     Bare numbers and a bare word (`1`, `1-3`, `a`) are only a mark in brackets: without them they are any in the text.
