@@ -215,13 +215,13 @@ def _start(args: argparse.Namespace) -> int:
                 return _sweep(composer, job, words.overrides, words.jobs)
             done = composer.hydra.run(config_name=PRIMARY, task_function=job, overrides=words.overrides)
             return int(done.return_value.code)
-        except OSError as error:  # of Hydra's own folder: hydra.run.dir, hydra.sweep.dir
-            from ragpipe.store.files import output_error
-
-            raise output_error(Path(str(error.filename or "the folder of hydra.run.dir")), error, "make") from error
         except Exception as error:
             if not isinstance(error, RagpipeError) and refused(error):
                 raise composer.problems(error) from error
+            if isinstance(error, OSError) and error.filename:  # of Hydra's own folder: hydra.run.dir, hydra.sweep.dir
+                from ragpipe.store.files import output_error
+
+                raise output_error(Path(str(error.filename)), error, "make") from error
             raise
 
 

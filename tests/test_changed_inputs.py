@@ -52,6 +52,7 @@ def test_a_changed_configuration_opens_its_own_folder_and_says_the_difference(
     assert len(folders()) == 2, "going back finds the first folder again"
 
 
+@pytest.mark.slow
 def test_an_edited_template_opens_its_own_folder_and_is_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
     """[E9, E10] told by the text's hash, not by the version's name; both hashes are named."""
     shutil.copytree(prompts_dir() / "faithfulness", "mine/faithfulness")
@@ -103,6 +104,7 @@ def test_labels_that_fit_nothing_give_null_with_a_reason() -> None:
     assert "NaN" not in Path("outputs/x/latest/iteration-1/metrics.json").read_text()
 
 
+@pytest.mark.slow
 def test_a_huge_record_is_read_and_judged() -> None:
     """[D19] two million characters of context."""
     write({**CASE, "contexts": ["word " * 400_000 + "Ada wrote it in 1843."]})

@@ -85,6 +85,7 @@ def _table(path: Path, query: int, doc: int, value: int, kind: Any) -> dict[str,
     return found
 
 
+@pytest.mark.slow
 def test_ragtruth_is_judged_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_data: Path) -> None:
     found = run(
         tmp_path, monkeypatch, "+experiment=ragtruth", f"dataset.path={real_data / 'ragtruth_qa' / 'ragtruth_qa.jsonl'}",

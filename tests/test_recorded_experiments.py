@@ -84,6 +84,7 @@ def pearson(a: Iterable[float], b: Iterable[float]) -> float:
     return float(np.corrcoef(list(a), list(b))[0, 1])
 
 
+@pytest.mark.slow
 def test_mtrag_human_grades_and_recorded_judges(start: Start) -> None:
     found = start("mtrag_human", "mtrag_human/mtrag_human_evaluations.json")
     wanted = found.expected["mtrag"]

@@ -93,6 +93,7 @@ def test_the_primary_lists_no_overlay() -> None:
     assert not {"mode", "experiment"} & set(primary)
 
 
+@pytest.mark.slow
 def test_identity_leaves_out_what_cannot_change_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     base = ["dataset=demo", "metrics=[retrieval]", "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]

@@ -27,6 +27,7 @@ JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 @pytest.mark.parametrize(
     "launcher", [pytest.param((), id="basic"), pytest.param(JOBLIB, id="joblib", marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_a_failing_job_stops_no_other(launcher: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     (tmp_path / "two/mine").write_text("mine")
@@ -63,6 +64,7 @@ def test_exit_codes(error: BaseException, code: int, tmp_path: Path, monkeypatch
     assert ("Traceback" in err, "this is a bug" in err) == ((True, True) if code == 1 else (False, False))
 
 
+@pytest.mark.slow
 def test_the_worst_code_counts_and_an_interrupt_starts_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def test_terminal_escapes_in_an_error_are_shown_not_obeyed(
     assert "x1b" in err
 
 
+@pytest.mark.slow
 def test_no_secret_anywhere(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     secret = "c0ffee-secret-c0ffee"
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")

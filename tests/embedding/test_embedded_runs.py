@@ -55,6 +55,7 @@ def uninstall(monkeypatch):
 
 
 @needs_files
+@pytest.mark.slow
 def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
     words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity,bert_score]",
              "embedder=minilm", "metrics.bert_score.encoder.layer=1", "metrics.bert_score.baseline=0.1"]  # fmt: skip
@@ -92,6 +93,7 @@ def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
 
 
 @needs_files
+@pytest.mark.slow
 def test_a_text_is_computed_once_for_all_runs(here, monkeypatch):
     seen: list[str] = []
     plain = minilm.MiniLMVectors.__call__
@@ -213,6 +215,7 @@ def test_real_vectors_give_the_same_scores_in_any_batch(here):
 
 
 @needs_files
+@pytest.mark.slow
 def test_a_cut_text_is_flagged_by_the_run_and_by_its_folder_alone(here, monkeypatch):
     row = {"id": "long", "question": "Who?", "answer": "word " * 300, "reference": "word", "contexts": ["x"]}
     (here / "d.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")

@@ -25,6 +25,7 @@ def vectors():
 
 
 @needs_files
+@pytest.mark.slow
 def test_equal_to_sentence_transformers(vectors):
     assert STORED["weights"] == MINILM_WEIGHTS
     found = vectors(STORED["texts"])
@@ -35,6 +36,7 @@ def test_equal_to_sentence_transformers(vectors):
 
 
 @needs_files
+@pytest.mark.slow
 def test_the_batch_moves_a_vector_by_rounding_only(vectors):
     texts = [f"{'word ' * (1 + 7 * i % 23)} number {i}?" for i in range(12)]
     together = vectors(texts)

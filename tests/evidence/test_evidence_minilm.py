@@ -149,6 +149,7 @@ def run(tmp_path, monkeypatch):
 
 
 @needs_files
+@pytest.mark.slow
 def test_a_copied_run_says_the_same_without_the_package(run, capsys):
     rows = pq.read_table(run / "iteration-1" / "scores.parquet").to_pylist()
     values = {row["sample_id"]: row["value"] for row in rows if row["score_name"] == "faithfulness"}

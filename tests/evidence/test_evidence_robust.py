@@ -83,6 +83,7 @@ _TEXT = st.one_of(
 @settings(max_examples=150, deadline=None)
 @given(claims=st.lists(_TEXT, max_size=4), sources=st.lists(_TEXT, max_size=4))
 @example(claims=["2"], sources=["²", "A'TWO"])
+@pytest.mark.slow
 def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
     found = find(claims, pool_of(tuple(sources)), EvidenceSettings())
     assert [f.claim for f in found] == claims

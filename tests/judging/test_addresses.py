@@ -76,6 +76,7 @@ def test_a_run_is_refused_before_anything_is_asked(serve, tmp_path, monkeypatch,
     assert (server.tries, (tmp_path / "out").exists()) == (0, False)
 
 
+@pytest.mark.slow
 async def test_with_an_address_of_its_own_a_judge_is_asked_there(serve, monkeypatch):
     server, other = serve(), serve()
     monkeypatch.setenv(VARIABLE, "a-test-key-of-no-worth")

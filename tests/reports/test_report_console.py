@@ -148,6 +148,7 @@ run_report(root / "iteration-1", target=root, settings=ReportSettings(), console
 @pytest.mark.parametrize(
     "redirect", [">&- 2>&-", *(pytest.param(r, marks=pytest.mark.slow) for r in ("| true", "> /dev/full"))]
 )
+@pytest.mark.slow
 def test_a_real_process_survives_a_lost_stdout(run: Path, redirect: str) -> None:
     command = f'"$PYTHON" -c "$SHOW" "$RUN" {redirect}'
     environment = {**os.environ, "PYTHON": sys.executable, "SHOW": SHOW, "RUN": str(run), "LANG": "C", "COLUMNS": "10"}

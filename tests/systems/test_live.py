@@ -135,6 +135,7 @@ async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path,
         await CollectStage(Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
 
 
+@pytest.mark.slow
 def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     (tmp_path / "myrag.py").write_text("import time\ndef hang(sample): time.sleep(100)\n")
     (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "Why?"}\n')

@@ -140,6 +140,7 @@ def test_a_broken_config_is_refused_in_words(config: str, said: str, tmp_path: P
     ],
 )
 @pytest.mark.parametrize("task", ["verify", "rescore"])
+@pytest.mark.slow
 def test_a_broken_manifest_is_refused_in_words(
     task: str, change: dict, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:

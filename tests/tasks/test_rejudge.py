@@ -62,6 +62,7 @@ def test_the_same_judge_is_asked_nothing_and_the_run_stays_as_it_is(run: Path) -
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
+@pytest.mark.slow
 def test_another_judge_asks_new_questions_only_where_a_chain_went_another_way(run: Path, capsys) -> None:
     with in_thread(script=ALWAYS_NO) as server:
         assert main(words(run, server, model=OTHER)) == 0
@@ -204,6 +205,7 @@ def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
     assert "the same command asks for them again" not in said
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys) -> None:
     """Every case stands twice; of what is stored only replies are not asked, with retry_errors no failure either."""
     path = run / "iteration-1" / "judge_inputs.parquet"
@@ -255,6 +257,7 @@ def test_a_changed_question_is_not_sent(run: Path, capsys) -> None:
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
+@pytest.mark.slow
 def test_a_strangers_folder_decides_nothing_about_a_live_call(
     run: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

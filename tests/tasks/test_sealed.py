@@ -61,6 +61,7 @@ def tampered(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_the_agreement_of_two_judges_is_sealed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with in_thread() as server:
         judge = ["judge=llm", f"judge.model={OTHER}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]
@@ -78,6 +79,7 @@ def test_the_agreement_of_two_judges_is_sealed(run: Path, capsys: pytest.Capture
     assert verified(made, capsys)[0] == 0, "a file that is not there says nothing wrong"
 
 
+@pytest.mark.slow
 def test_exports_are_sealed_and_a_later_start_does_not_bless_a_changed_one(
     demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_damaged_seal_vouches_for_nothing(run: Path, capsys: pytest.CaptureFix
     assert "seal.json" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_metrics_in_another_order_verify(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["metrics=[chunk_faithfulness,faithfulness,retrieval]"]
     assert main(["task=rescore", f"run={run}", *words]) == 0
@@ -170,6 +173,7 @@ def test_recorded_errors_of_a_metric_verify(
 
 
 @pytest.mark.parametrize("stage", [pytest.param("run_async", marks=pytest.mark.slow), "run_seal"])
+@pytest.mark.slow
 def test_a_start_that_was_killed_while_it_added_an_iteration_is_no_false_alarm(
     demo: Path, stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,7 @@ _SLOW = [pytest.param(stage, marks=pytest.mark.slow) for stage in ("run_score", 
 
 
 @pytest.mark.parametrize("stage", ["run_seal", *_SLOW])
+@pytest.mark.slow
 def test_the_first_start_and_one_more_iteration(
     stage: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_lost_iteration_is_named(run: Path, capsys: pytest.CaptureFixture[str]
     assert "iteration-2/judge_inputs.parquet" in "".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 def test_fewer_iterations_than_the_run_has_show_the_newest(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, "iterations=2"]) == 0
     report = (run / "report.md").read_bytes()
@@ -118,6 +120,7 @@ def test_a_second_start_seals_nothing_that_it_did_not_make(run: Path, capsys: py
     assert "the first: final/metrics.json: n_cases: 2, expected 3" in verified(run, capsys)
 
 
+@pytest.mark.slow
 def test_other_folders_in_a_run_stop_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(run / "iteration-1", run / "iteration-1-old")
     assert main([*WORDS]) == 0

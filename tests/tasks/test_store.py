@@ -87,6 +87,7 @@ def test_stats_count_what_the_log_counts(place: Place) -> None:
     assert found["claims"] == {"alive": 0, "dead": 0, "unknown": 0}
 
 
+@pytest.mark.slow
 def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
     place.run()
     first = place.folder
@@ -112,6 +113,7 @@ def test_what_was_resent_is_in_use(place: Place) -> None:
     assert "would go: 0 calls" in place.store("action=prune", "unused=true")
 
 
+@pytest.mark.slow
 def test_the_comparison_of_a_sweep_is_no_unfinished_run(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", *place.words, "scoring.weights.faithfulness=0.2,0.3"]) == 0
     assert "would go: 0 calls" in place.store("action=prune", "unused=true")

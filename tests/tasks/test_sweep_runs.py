@@ -61,6 +61,7 @@ def table(folder: Path) -> list[dict[str, Any]]:
     return pq.read_table(folder / "comparison.parquet").to_pylist()
 
 
+@pytest.mark.slow
 def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_folder_per_combination_and_equal_questions_asked_once(here: Path) -> 
     assert [row["calls_spent"] for row in found] == [6, 3, 6, 3]
 
 
+@pytest.mark.slow
 def test_jobs_that_failed_stand_in_the_table_with_their_reason(here: Path) -> None:
     models = "judge.model=openai/test-model-2026-01-01,openai/gone-model-2026-01-01,gone"
     with in_thread(faults=["401:match=gone-model"]) as server:

@@ -56,6 +56,7 @@ def _goes_on(b: Bench, lost: int) -> None:
     assert [row["status"] for row in ran.rows()] == ["ok"] * b.cases
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up(bench: Make, tmp_path: Path) -> None:
     with _mounted(tmp_path / "out", "size=700k"):
         b = bench(cases=300)
@@ -128,6 +129,7 @@ def test_a_read_only_folder(bench: Make, tmp_path: Path, where: str) -> None:
     assert "read-only" in ran.text
 
 
+@pytest.mark.slow
 def test_data_that_changes_under_a_run_is_refused_and_opens_its_own_run_after(bench: Make) -> None:
     b = bench(cases=20)
     b.server.latency_ms = 60

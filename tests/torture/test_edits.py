@@ -114,6 +114,7 @@ def test_a_comment_in_a_template_costs_no_call(bench: Bench) -> None:
         path.write_text(text)
 
 
+@pytest.mark.slow
 def test_one_prompt_version_asks_that_step_alone(bench: Bench) -> None:
     folder = bench.prompts / "faithfulness"
     text = (folder / "verify.v1.jinja").read_text()

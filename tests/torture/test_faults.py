@@ -89,6 +89,7 @@ def test_nobody_listens(bench: Make) -> None:
     assert b.run().code == 0
 
 
+@pytest.mark.slow
 def test_a_bad_request_costs_one_try_and_stays_until_asked_for(bench: Make) -> None:
     b = bench(cases=24, zebras=(3,))
     b.fault("400:match=zebra")
@@ -188,6 +189,7 @@ TRANSIENT = [
 
 
 @pytest.mark.parametrize("fault", TRANSIENT)
+@pytest.mark.slow
 def test_a_passing_fault_leaves_the_run_incomplete_and_is_asked_again(bench: Make, fault: str) -> None:
     b = bench(zebras=(2,))
     b.fault(f"{fault}{',' if ':' in fault else ':'}match=zebra")

@@ -39,6 +39,7 @@ def test_a_second_start_on_a_folder_is_refused_and_a_dead_ones_lock_is_not(bench
     assert not answered & set(third.bodies)
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_pay_each_question_once(bench: Make) -> None:
     """Other names, so other folders, but the same questions: the call store's claims keep one from asking what the
     other is asking for."""

@@ -142,6 +142,7 @@ def test_texts_of_every_script_survive(bench: Make) -> None:
     "fault",
     ["nul", "surrogate", "half_escape", *(pytest.param(f, marks=pytest.mark.slow) for f in ("raw_newlines", "bom"))],
 )
+@pytest.mark.slow
 def test_odd_characters_in_a_reply_survive_or_are_replaced(bench: Make, fault: str) -> None:
     b = bench(cases=6)
     b.fault(fault)

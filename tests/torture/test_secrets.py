@@ -45,6 +45,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize("log_level", ["warning", pytest.param("debug", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_no_run_leaves_the_key_anywhere(keyed: Make, log_level: str) -> None:
     """Good and failing runs, one that echoes the key in its errors, its model's name and its replies."""
     b = keyed(cases=8, zebras=(2,))

@@ -33,6 +33,7 @@ def _resumed(b: Bench, cases: int) -> None:
     assert [row["status"] for row in ran.rows()] == ["ok"] * cases
 
 
+@pytest.mark.slow
 def test_two_interrupts_end_it_at_once(bench: Make) -> None:
     b = bench(cases=40)
     b.fault("hang:after=20,seconds=60")
@@ -76,6 +77,7 @@ def test_a_termination_lets_short_calls_land(bench: Make) -> None:
 
 
 @pytest.mark.parametrize("fault", ["429:after=20,retry_after=60", pytest.param("500:after=20", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_tries_to_come(bench: Make, fault: str) -> None:
     """Calls that wait for their next try are not in flight: an interrupt does not sit the pause out."""
     b = bench(cases=40)

@@ -57,6 +57,7 @@ def test_nobody_reads_what_it_says(bench: Make, ending: str) -> None:
     check_folder(b.folder)
 
 
+@pytest.mark.slow
 def test_no_locale_no_home_a_narrow_terminal_and_another_folder(bench: Make, tmp_path: Path) -> None:
     b = bench()
     text = b.data.read_text().replace("Case 1 says 3 things", "Случай один 漢字 🙂 говорит")
