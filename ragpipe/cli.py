@@ -75,12 +75,14 @@ _stopped: list[int] = []  # exit code of an interrupted job: the jobs after it a
 @dataclass(frozen=True)
 class Outcome:
     """How one job ended: exit code, its one line, the run folder that it worked in (None: the task has none, or it did
-    not come that far); `ran` is False for a job that was never started."""
+    not come that far); `ran` is False for a job that was never started. `resume` are the words that its command needs to
+    go on where it stopped; None where the same data and settings end the same way again."""
 
     code: int
     line: str = ""
     ran: bool = True
     folder: Path | None = None
+    resume: tuple[str, ...] | None = ()
 
 
 class _Arguments(argparse.ArgumentParser):
@@ -97,16 +99,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     try:
         args = _arguments().parse_intermixed_args(list(argv))
-        if args.help or not (args.overrides or args.cfg or args.info or args.shell_completion or args.multirun):
-            print(HELP, end="")
-            return 0
         if args.version:
             print(f"ragpipe {__version__}")
             return 0
-        code = _start(args)
-        if code in RESUMABLE:
-            print(_safe(f"to go on where it stopped: python -m ragpipe {shlex.join(argv)}"), file=sys.stderr)
-        return code
+        if args.help or not (args.overrides or args.cfg or args.info or args.shell_completion or args.multirun):
+            print(HELP, end="")
+            return 0
+        outcome = _start(args)
+        if outcome.code in RESUMABLE and outcome.resume is not None:
+            words = [*argv, *(word for word in outcome.resume if word not in argv)]
+            print(_safe(f"to go on where it stopped: python -m ragpipe {shlex.join(words)}"), file=sys.stderr)
+        return outcome.code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -197,7 +200,7 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def _start(args: argparse.Namespace) -> int:
+def _start(args: argparse.Namespace) -> Outcome:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands us its errors instead of printing them and leaving
     from ragpipe.composition import PRIMARY, Composer, refused
 
@@ -206,15 +209,16 @@ def _start(args: argparse.Namespace) -> int:
         try:
             if args.shell_completion:
                 composer.hydra.shell_completion(config_name=PRIMARY, overrides=args.overrides)
-                return 0
+                return Outcome(0)
             words = composer.words(args.overrides, sweep=args.multirun)
             if args.cfg or args.info:
-                return _show(composer.hydra, args, words.overrides)
+                return Outcome(_show(composer.hydra, args, words.overrides))
             job = partial(_caught, texts=words.texts, sweep=args.multirun)
             if args.multirun:
                 return _sweep(composer, job, words.overrides, words.jobs)
             done = composer.hydra.run(config_name=PRIMARY, task_function=job, overrides=words.overrides)
-            return int(done.return_value.code)
+            outcome: Outcome = done.return_value
+            return outcome
         except Exception as error:
             if not isinstance(error, RagpipeError) and refused(error):
                 raise composer.problems(error) from error
@@ -239,8 +243,9 @@ def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> int:
-    """All jobs, whatever becomes of one; their count first, a table last, the worst exit code."""
+def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Outcome:
+    """All jobs, whatever becomes of one; their count first, a table last, the worst exit code. The command to go on needs
+    the words that any of them needs; there is none where no start can change any."""
     from ragpipe.composition import PRIMARY, typed, typed_words
 
     print(f"sweep: {jobs:,} job{'s' if jobs != 1 else ''}", file=sys.stderr, flush=True)
@@ -251,9 +256,12 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> int
     done = [ret for batch in batches for ret in batch] if isinstance(batches, list) else []
     print(f"\nsweep: {len(done)} of {jobs:,} jobs")
     codes, ended = [0], []
+    unfinished: list[tuple[str, ...]] = []
     for number, ret in enumerate(done):
         outcome: Outcome = ret.return_value
         codes.append(outcome.code)
+        if outcome.code in RESUMABLE and outcome.resume is not None:
+            unfinished.append(outcome.resume)
         code = outcome.code if outcome.ran else None
         ended.append(sweep.job(number, typed_words(ret.overrides), code, _safe(outcome.line), outcome.folder))
         state = "ok" if outcome.code == 0 else f"exit {outcome.code}" if outcome.ran else "not started"
@@ -264,7 +272,9 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> int
         sweep.compare(ended, typed_words(overrides), console())
     except RagpipeError as error:
         codes.append(report(error).code)
-    return max(codes, key=lambda code: SEVERITY.index(code) if code in SEVERITY else SEVERITY.index(1))
+    worst = max(codes, key=lambda code: SEVERITY.index(code) if code in SEVERITY else SEVERITY.index(1))
+    words = tuple(dict.fromkeys(word for resume in unfinished for word in resume))
+    return Outcome(worst, resume=words if unfinished else None)
 
 
 def _caught(config: DictConfig, *, texts: Mapping[str, str], sweep: bool = False) -> Outcome:
@@ -278,7 +288,8 @@ def _caught(config: DictConfig, *, texts: Mapping[str, str], sweep: bool = False
         print(_safe(f"sweep: job {number}: {words}"), file=sys.stderr, flush=True)
     shown = console()
     try:
-        return Outcome(_job(config, shown, texts=texts, sweep=sweep), folder=shown.folder)
+        code = _job(config, shown, texts=texts, sweep=sweep)
+        return Outcome(code, folder=shown.folder, resume=shown.resume)
     except BaseException as error:
         if isinstance(error, GeneratorExit):
             raise

@@ -119,6 +119,8 @@ class ApiEmbedder(JudgeSettings):
     vectors, `prefix` stands before every text.
     """
 
+    section: ClassVar[str] = "embedder"
+
     kind: Annotated[Literal["litellm"], Operational] = "litellm"  # type: ignore[assignment]
     temperature: Literal[None] = None
     top_p: Literal[None] = None

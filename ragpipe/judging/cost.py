@@ -29,13 +29,14 @@ class PriceTable:
     date: str
     _rows: Mapping[str, Any] = field(repr=False)
     _own: Mapping[str, Price] = field(repr=False)
+    _section: str = "judge"
 
     @classmethod
-    def load(cls, overrides: Mapping[str, Price] | None = None) -> PriceTable:
-        """The bundled table, with the prices that a user set for some `provider/model`."""
+    def load(cls, overrides: Mapping[str, Price] | None = None, *, section: str = "judge") -> PriceTable:
+        """The bundled table, with the prices that a user set for some `provider/model` under `<section>.prices`."""
         source, date, rows = _bundled()
         own = dict(overrides or {})
-        return cls("judge.prices, " + source if own else source, date, rows, own)
+        return cls(f"{section}.prices, {source}" if own else source, date, rows, own, section)
 
     def price(
         self, model: str, tokens_in: int | None, tokens_out: int | None, tokens_cached: int | None = None
@@ -50,10 +51,10 @@ class PriceTable:
             return ((tokens_in - cached) * own.input + cached * less + tokens_out * own.output) / _MILLION, None
         row = self._row(model)
         if row is None:
-            return None, f"the price table does not know {model}: set judge.prices"
+            return None, f"the price table does not know {model}: set {self._section}.prices"
         into, out = _per_token(row, "input", tokens_in), _per_token(row, "output", tokens_in)
         if into is None or out is None or into + out == 0:
-            return None, f"the price table has no price for {model}: set judge.prices"
+            return None, f"the price table has no price for {model}: set {self._section}.prices"
         read = row.get("cache_read_input_token_cost")
         return (tokens_in - cached) * into + cached * (into if read is None else float(read)) + tokens_out * out, None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -40,8 +40,11 @@ class JudgeSettings(Settings):
     """A language model as judge.
 
     Only what changes the text of a reply is in `identity_of_judge()`, and so in the key under which replies are found
-    again; fields marked `Operational` are in no identity at all.
+    again; fields marked `Operational` are in no identity at all. `section` is the part of the configuration that these
+    settings are of, for messages that name a key.
     """
+
+    section: ClassVar[str] = "judge"
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, protected_namespaces=(), hide_input_in_errors=True
@@ -118,7 +121,7 @@ class JudgeSettings(Settings):
     @classmethod
     def _no_key(cls, value: str | None) -> str | None:
         if value == HIDDEN:  # it is part of the judge's identity: one text for several would mix up their replies
-            raise ValueError("a name, not a key: put the key into an environment variable (judge.api_key_env)")
+            raise ValueError(f"a name, not a key: put the key into an environment variable ({cls.section}.api_key_env)")
         return value
 
     @field_validator("revision")
@@ -139,13 +142,17 @@ class JudgeSettings(Settings):
         revision, local = info.data["revision"], info.data["api_base"] is not None or provider in LOCAL
         if revision is not None and not local:
             raise ValueError(
-                f"judge.revision names the weights behind api_base or a local provider, not those of {provider}"
+                f"{cls.section}.revision names the weights behind api_base or a local provider, not those of {provider}"
             )
         if not (is_pinned(name) or info.data["allow_unpinned"] or revision is not None):
-            how = "set judge.revision to the weights' commit or digest" if local else "name a dated version of it"
+            how = (
+                f"set {cls.section}.revision to the weights' commit or digest"
+                if local
+                else "name a dated version of it"
+            )
             raise ValueError(
                 f"{name!r} is an alias: what it names can change between two runs. Give a pinned version (a date such "
-                f"as 2024-07-18, @sha256:..., a revision); {how}, or accept the drift with judge.allow_unpinned=true"
+                f"as 2024-07-18, @sha256:..., a revision); {how}, or accept the drift with {cls.section}.allow_unpinned=true"
             )
         return value
 
@@ -153,8 +160,8 @@ class JudgeSettings(Settings):
     def _reachable(self) -> Self:
         if self.client == "direct" and self.api_base is None and self.provider != "openai":
             raise ValueError(
-                f"judge.client=direct speaks to OpenAI-compatible endpoints and does not know the address of "
-                f"{self.provider!r}: set judge.api_base, or judge.client=litellm"
+                f"{self.section}.client=direct speaks to OpenAI-compatible endpoints and does not know the address of "
+                f"{self.provider!r}: set {self.section}.api_base, or {self.section}.client=litellm"
             )
         return self
 

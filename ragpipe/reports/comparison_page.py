@@ -59,7 +59,7 @@ def comparison_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
     """The page: the jobs and how they ended, then a table for each score that a reader compares first."""
-    heads = ["job", "words", "run", "state", "iterations", "calls", "price", "paid here", "reason"]
+    heads = ["job", "words", "run", "state", "iterations", "calls", "price", "paid by the run", "reason"]
     lines = []
     for job, label in zip(jobs, labels(jobs), strict=True):
         row = next(row for row in rows if row["job"] == job.number)
@@ -132,7 +132,7 @@ def _cost(job: Job) -> str:
     lines = ["no call"]  # the embedded judge answers by itself, and some metrics ask nobody
     if used["calls"] > used["calls_computed"]:
         lines = [f"{whole(used['calls'])} calls", paid(used["usd_known"], sum(used["usd_unknown"].values()))]
-        lines += [f"{whole(spent['calls'])} asked here"] if spent.get("calls") is not None else []
+        lines += [f"{whole(spent['calls'])} paid by the run"] if spent.get("calls") is not None else []
     return "\n".join(lines if job.code == 0 else [*lines, job.state])
 
 

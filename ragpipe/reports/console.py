@@ -24,6 +24,8 @@ class Console:
     """`out` takes results, `err` warnings, errors and progress; by default the process's own. Both may be closed.
 
     `folder` is the run folder that a task works in, for who reads the results after it; None before there is one.
+    `resume` are the words that the command needs so that starting it again can change an incomplete result; None where
+    no start can.
     """
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None):
@@ -32,6 +34,7 @@ class Console:
         self._progress: Progress | None = None
         self._warned: set[str] = set()
         self.folder: Path | None = None
+        self.resume: tuple[str, ...] | None = ()
 
     def say(self, text: str = "") -> None:
         """A line or several of results."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ragpipe.errors import TRANSIENT
@@ -18,7 +18,7 @@ _USELESS = "retry_errors"
 
 def passing(metrics: Mapping[str, Any]) -> set[str]:
     """The kinds of failures among `metrics.json`'s scores that another start may mend."""
-    return set(_kinds(metrics)) & TRANSIENT
+    return kinds_of_errors(metrics) & TRANSIENT
 
 
 def advice_for(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
@@ -26,14 +26,16 @@ def advice_for(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> list
     (`retry_errors`) comes after what helps, and is left out where nothing else failed: a missing reply is no failure that
     is kept, and who gave none has no network. The words of the configuration stay in `metrics.json` as they are."""
     advice: list[str] = list(diagnosis["advice"])
-    kinds = _kinds(metrics)
+    kinds = kinds_of_errors(metrics)
     if MISSING not in kinds or not any(_USELESS in text for text in advice):
         return advice
     others = kinds - {MISSING}
     return [_ADVICE, *(text for text in advice if others or _USELESS not in text)]
 
 
-def _kinds(metrics: Mapping[str, Any]) -> set[str]:
-    """Why judgements failed, without the scores that failed because another one did."""
-    scores = metrics["overall"]["scores"].values()
-    return {kind for score in scores for kind in score.get("errors") or ()} - {"part_error"}
+def kinds_of_errors(metrics: Mapping[str, Any], names: Collection[str] | None = None) -> set[str]:
+    """Why judgements failed, by `metrics.json`: of the scores `names` (None: of all), without those that failed because
+    another one did."""
+    scores = metrics["overall"]["scores"]
+    chosen = (score for name, score in scores.items() if names is None or name in names)
+    return {kind for score in chosen for kind in score.get("errors") or ()} - {"part_error"}

@@ -30,7 +30,9 @@ _REASONS = (
 _LABELS = 1000  # distinct values of a field; a field with so many is none to break down by
 OTHER = "(other)"
 _NONE: Mapping[str, Mapping[str, Sequence[str]]] = {}
-_TIMEOUT = re.compile(r"timed?[_-]?out|timed out|deadline exceeded|\bHTTP (?:408|504)\b", re.IGNORECASE)
+_TIMEOUT = re.compile(r"timed?[_-]?out|timed out|deadline exceeded", re.IGNORECASE)
+_HTTP_STATUS = re.compile(r"\bHTTP (\d{3})\b")
+_TIMEOUT_STATUSES = frozenset({"408", "504"})
 _KIND = re.compile(r"[a-z][a-z0-9_]*(?=:|\Z)")
 
 
@@ -164,8 +166,13 @@ def _failed_judgements(block: Block) -> int:
 
 
 def is_timeout(error: str | None) -> bool:
-    """Whether an output's error says that time ran out: `timeout after 30 s`, ReadTimeout, `HTTP 504`."""
-    return bool(error and _TIMEOUT.search(error))
+    """Whether an output's error says that time ran out: `HTTP 408` or `HTTP 504`; without an HTTP status the words, such as
+    `timeout after 30 s` or ReadTimeout. A known status decides alone: the body of a 503 may speak of an upstream timeout."""
+    if not error:
+        return False
+    if status := _HTTP_STATUS.search(error):
+        return status[1] in _TIMEOUT_STATUSES
+    return bool(_TIMEOUT.search(error))
 
 
 def _by_stage(timings: Iterable[str | None], first: int) -> dict[str, list[tuple[int, float]]]:

@@ -24,7 +24,6 @@ __all__ = ["DIMENSIONS", "OVERALL", "ScoringSettings", "nearest"]
 
 Threshold = Annotated[float, Field(allow_inf_nan=False)]
 
-_SUM = (0.95, 1.05)  # a sum outside is normalised and said so
 _DOMINANT = 0.6
 _GATE_WEIGHT = 0.05
 
@@ -85,10 +84,9 @@ class ScoringSettings(Settings):
         return self
 
     def effective(self) -> dict[str, float]:
-        """The weights as used: scaled to a sum of 1 when their sum is outside 0.95-1.05."""
+        """The weights as shares of their sum: weights are relative, 2 and 1 are two thirds and one third."""
         total = math.fsum(self.weights.values())
-        scale = 1.0 if _SUM[0] <= total <= _SUM[1] else total
-        return {name: weight / scale for name, weight in self.weights.items()}
+        return {name: weight / total for name, weight in self.weights.items()}
 
     def made_of(self) -> dict[str, Composite]:
         """The composites that were not taken away, by name."""
@@ -178,28 +176,24 @@ class ScoringSettings(Settings):
         return self.low_scores.flags or any(isinstance(leaf, DetailIs) and {*leaf.score} & {*names} for leaf in leaves)
 
     def warnings(self, specs: Sequence[ScoreSpec] | None = None) -> list[str]:
-        """What is allowed but likely not meant, with the weights that are really used. With the `specs` of the run's
-        metrics also the gates that will have no evidence: to be known before anything is spent."""
+        """What is allowed but likely not meant. With the `specs` of the run's metrics also the gates that will have no
+        evidence: to be known before anything is spent."""
         found = []
         if specs is not None:
             names = [spec.name for spec in self.all_specs(specs)]
             found = [*self._gates_without_score(specs), *self.unjudged(names)]
-        total, used = math.fsum(self.weights.values()), self.effective()
-        if not _SUM[0] <= total <= _SUM[1]:
-            shown = ", ".join(f"{name} {weight:.3f}" for name, weight in used.items() if weight > 0)
-            found.append(f"scoring.weights sum to {total:.2f}, not 1: scaled to {shown}")
-        share = math.fsum(used.values())
-        for name, weight in self.weights.items():
-            if max(weight, used[name] / share) > _DOMINANT:
+        shares = self.effective()
+        for name, share in shares.items():
+            if share > _DOMINANT:
                 found.append(
-                    f"scoring.weights.{name} is {weight:g}, {used[name] / share:.0%} of the whole: overall_score says "
-                    f"little else (over {_DOMINANT:g})"
+                    f"scoring.weights.{name} is {self.weights[name]:g}, {share:.0%} of all weights: overall_score says little "
+                    f"else (over {_DOMINANT:.0%})"
                 )
         for name in self.case_gates():
-            if name in self.weights and self.weights[name] < _GATE_WEIGHT:
+            if name in shares and shares[name] < _GATE_WEIGHT:
                 found.append(
-                    f"scoring.weights.{name} is {self.weights[name]:g}, under {_GATE_WEIGHT:g}, but a critical gate is on "
-                    f"{name}: a case may fail the gate with a high overall_score"
+                    f"scoring.weights.{name} is {self.weights[name]:g}, {shares[name]:.1%} of all weights (under "
+                    f"{_GATE_WEIGHT:.0%}), but a critical gate is on {name}: a case may fail the gate with a high overall_score"
                 )
         return found
 

@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import ragpipe
 from ragpipe.config import RunConfig
-from ragpipe.errors import Incomplete
+from ragpipe.errors import TRANSIENT, Incomplete
 from ragpipe.judging.cost import PriceTable
 from ragpipe.judging.door import Door
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.console import Console
 from ragpipe.reports.frames import read_json
-from ragpipe.reports.missing import MEND, MISSING, passing
+from ragpipe.reports.missing import MEND, MISSING, kinds_of_errors, passing
 from ragpipe.reports.signature import signature
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.gates import exit_code
@@ -287,13 +287,28 @@ class Evaluation:
     def _ending(self, states: Mapping[str, str]) -> int:
         """The exit code. What another start may still change is said first: a gate over half the replies says little."""
         wanted = range(1, self.config.iterations + 1)
-        if any(states.get(str(iteration)) == "incomplete" for iteration in wanted):
+        low = any(self._low(iteration) for iteration in wanted)
+        if incomplete := any(states.get(str(iteration)) == INCOMPLETE for iteration in wanted):
             self._warn_of_the_rest(wanted)
-            if any(self._low(iteration) for iteration in wanted):
-                return Incomplete.exit_code
+        failed = self._unanswered()
+        if low or failed:
+            self.console.resume = self._words_to_resume(wanted, failed=failed, incomplete=incomplete)
+        if incomplete and low:
+            return Incomplete.exit_code
         blocked = exit_code(read_json(self.folder.gates))
-        low = self._unanswered() or any(self._low(iteration) for iteration in wanted)
-        return blocked or (Incomplete.exit_code if low else 0)
+        return blocked or (Incomplete.exit_code if low or failed else 0)
+
+    def _words_to_resume(self, wanted: Iterable[int], *, failed: bool, incomplete: bool) -> tuple[str, ...] | None:
+        """What this command needs so that another start can change the result. What failed for good, in the system or
+        in the judge, is asked again by `retry_errors` alone; what failed for a passing reason is asked again anyway. None
+        where no start of it changes anything: the failures come from the data, or the replies are not in the store."""
+        if self._asks != "judge":
+            return None
+        judged = {spec.name for metric in self.metrics if not isinstance(metric, Computed) for spec in metric.scores()}
+        kinds = {kind for iteration in wanted for kind in kinds_of_errors(self._figures(iteration), judged)}
+        if failed or (kinds - TRANSIENT and not incomplete):
+            return ("retry_errors=true",)
+        return () if incomplete and kinds != {MISSING} else None
 
     def _unanswered(self) -> bool:
         """Whether the live system of this run failed on more cases than the coverage floor leaves; says so."""

@@ -42,15 +42,24 @@ def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Export
     are given now. Raises ConfigError, DataError."""
     problems: list[Problem] = []
     origins = origins or Unknown()
+    if "report.formats" in getattr(origins, "said", ()):
+        problems.append(Problem(
+            "command line", "report.formats", repr(plain["report"]["formats"]), "formats, which says what task=export writes",
+            f"formats={_list(plain['report']['formats'])}",
+        ))  # fmt: skip
     own = {key: plain[key] for key in ExportSettings.model_fields if key in plain}
     settings = validated(ExportSettings, own, "", origins, problems)
-    if settings is None:
-        raise ConfigError("task=export needs a run; nothing was written", problems)
+    if settings is None or problems:
+        raise ConfigError("task=export cannot start; nothing was written", problems)
     folder = RunFolder.find(Path(settings.run))
     report = validated(ReportSettings, _report(folder, plain, origins), "report", origins, problems)
     if report is None:
         raise ConfigError("the report section is wrong; nothing was written", problems)
     return Export(folder, report.model_copy(update={"formats": settings.formats}))
+
+
+def _list(formats: Any) -> str:
+    return f"[{','.join(map(str, formats))}]" if isinstance(formats, list) else str(formats)
 
 
 def _report(folder: RunFolder, plain: Mapping[str, Any], origins: Origins) -> Any:

@@ -36,6 +36,8 @@ SHOWN = 50  # characters of a mapped value
 
 def run(config: RunConfig, console: Console) -> int:
     """Print the plan. Returns 0."""
+    for warning in config.scoring.warnings([spec for metric in config.metrics.values() for spec in metric.scores()]):
+        console.warn(warning)
     dataset = open_dataset(config.dataset, Path.cwd())
     first = dataset.first()  # raises where the data is at fault, before anything is said of it
     console.say(f"data set {dataset.name}, {dataset.digest[:8]}: its first case as it was mapped")

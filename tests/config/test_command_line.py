@@ -100,6 +100,12 @@ def test_no_words_print_the_help(here: Path, capfd: pytest.CaptureFixture[str]) 
         assert word in out
 
 
+@pytest.mark.parametrize("words", [["--version"], ["--version", "+experiment=quickstart"]])
+def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert capfd.readouterr().out == f"ragpipe {ragpipe.__version__}\n"
+
+
 def test_help_needs_nothing_heavy() -> None:
     code = ("import sys; from ragpipe.cli import main; main(['--help']); "
             "print([m for m in ('hydra', 'pydantic', 'pandas', 'pyarrow', 'litellm', 'rich', 'yaml') if m in sys.modules])")  # fmt: skip

@@ -52,6 +52,11 @@ def test_an_unknown_price_is_null_with_a_reason_and_never_zero(model):
     assert model in reason
 
 
+def test_the_reason_names_the_section_that_can_give_a_price():
+    assert "set judge.prices" in PriceTable.load().price("openai/no-such-2020-01-01", 1, 1)[1]
+    assert "set embedder.prices" in PriceTable.load(section="embedder").price("openai/no-such-2020-01-01", 1, 1)[1]
+
+
 def test_no_usage_no_price():
     assert PriceTable.load().price(MODEL, None, 3)[0] is None
 

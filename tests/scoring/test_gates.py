@@ -396,8 +396,8 @@ def test_gates_of_two_iterations_are_judged_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ({"faithfulness": 0.7}, "scoring.weights.faithfulness is 0.7, 47% of the whole"),
-        ({"rejection_calibration": 0.04}, "scoring.weights.rejection_calibration is 0.04, under 0.05"),
+        ({"faithfulness": 1.5}, "scoring.weights.faithfulness is 1.5, 65% of all weights"),
+        ({"rejection_calibration": 0.04}, "scoring.weights.rejection_calibration is 0.04, 4.3% of all weights"),
     ],
 )
 def test_weights_that_are_likely_not_meant(weights: dict[str, float], said: str) -> None:

@@ -53,7 +53,8 @@ def test_latency_is_told_stage_by_stage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("error", "expected"), [
     ("timeout after 30 s", True), ("ReadTimeout: no answer", True), ("the request timed out", True), ("HTTP 504 from x", True),
     ("HTTP 408 from x", True), ("DEADLINE EXCEEDED", True), ("HTTP 500 from x", False), ("no route to port 5048", False),
-    ("sometimes outside", False), ("", False), (None, False),
+    ("sometimes outside", False), ("", False), (None, False), ("HTTP 503 from x: upstream timeout", False),
+    ("HTTP 504 from x: bad gateway", True), ("HTTP 500 from x: deadline exceeded", False),
 ])  # fmt: skip
 def test_which_errors_are_timeouts(error: str | None, expected: bool) -> None:
     assert is_timeout(error) is expected

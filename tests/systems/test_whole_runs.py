@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -95,7 +96,9 @@ def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(
     (here / "fail").touch()
     told = "it failed on 1 of 6 (scoring.coverage_floor=0.95), first q1: ConnectionError: the index is down."
     assert python_run() == 4
-    assert told in capfd.readouterr().err
+    err = capfd.readouterr().err
+    assert told in err
+    assert re.search(r"^to go on where it stopped: .* retry_errors=true$", err, re.MULTILINE), "the command that helps"
     assert python_run() == 4, "and so it stays: the same command asks nobody again"
     assert len(asked(here)) == 6
 
@@ -106,8 +109,10 @@ def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(
     assert python_run(gate, "scoring.accept_uncalibrated=true", "scoring.coverage_floor=0.8") == 0
 
     (here / "fail").unlink()
+    capfd.readouterr()
     assert python_run("retry_errors=true") == 0
     assert asked(here)[6:] == ["q1"]
+    assert "to go on" not in capfd.readouterr().err
 
 
 def test_the_plan_of_a_live_system_asks_nobody(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

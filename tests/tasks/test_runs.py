@@ -195,6 +195,7 @@ def test_only_what_is_asked_for_is_exported(folder: Path) -> None:
         (["run=nowhere"], "there is no run"),
         (["formats=[xlsx]"], "one of csv, json, html, junit"),
         (["formats=[]"], "formats"),
+        (["report.formats=[html]"], "formats=[html]"),  # it says what a run writes, and changed nothing here
     ],
 )
 def test_what_cannot_be_exported(folder: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

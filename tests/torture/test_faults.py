@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -148,6 +149,7 @@ def test_a_permanent_failure_is_recorded_with_its_kind(bench: Make, fault: str, 
     assert sum(r["fault"] is not None for r in ran.requests) == 1, "one try"
     assert {r["status"] for r in ran.rows("judge_inputs") if r["sample_id"] == "q00002"} == {kind}
     assert ran.state == "complete"
+    assert re.search(r"^to go on where it stopped: .* retry_errors=true$", ran.text, re.MULTILINE)
     assert b.run().requests == []
 
 

@@ -235,9 +235,13 @@ class LiveTransport:
             return None, tally.usage_reason or "no reply with a usage came"
         own = self.settings.prices
         if self.settings.api_base is not None and own is None:
-            return None, "judge.api_base names a server of your own, which has no public price: set judge.prices"
+            section = self.settings.section
+            return (
+                None,
+                f"{section}.api_base names a server of your own, which has no public price: set {section}.prices",
+            )
         if self._prices is None:
-            self._prices = PriceTable.load({self.settings.model: own} if own else None)
+            self._prices = PriceTable.load({self.settings.model: own} if own else None, section=self.settings.section)
         total = 0.0
         for tokens_in, tokens_out, cached in tally.usages:
             usd, reason = self._prices.price(self.settings.model, tokens_in, tokens_out, cached)
