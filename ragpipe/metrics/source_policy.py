@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from typing import Literal as OneOf
 
 from pydantic import Field
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.batches import verdicts_in_batches
+from ragpipe.metrics.shared.citing import Cited, citations_of
 from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged
 from ragpipe.metrics.shared.literal import Literal, Passages, literal_in
@@ -42,7 +44,12 @@ class SourcePolicy(Judged):
     nothing else (quoted). The judge is asked about the others, `batch` chunks a call; it is not told which policy they
     have, and with `show_free` sees the free chunks too, so that what stands there as well is no use.
 
-    The details hold the use of each restricted chunk, how it was found, the evidence, and flags: `unmarked_quote` (a
+    A direct quote of a `quote_only` chunk is attributed when a citation of that chunk stands beside it: a recorded one
+    whose passage holds the quote, or, where none are recorded, a mark `[n]` in its sentence. A quote without one is
+    flagged `unattributed_quote`; with `attribution: required` it is a violation (`quote_without_attribution`).
+
+    The details hold the use of each restricted chunk, how it was found, the evidence, whether its quotes are attributed
+    (null where nothing of it is quoted), and flags: `unattributed_quote`, `unmarked_quote` (a
     literal stretch without quotation marks that stands nowhere else), `quote_not_literal` (the judge sees a quote, the
     strings do not), `evidence_not_found` (its evidence is not in the answer). Needs answer and contexts.
     """
@@ -52,6 +59,7 @@ class SourcePolicy(Judged):
     use: Prompt
     quote_words: int = Field(default=6, ge=2)
     show_free: bool = True
+    attribution: OneOf["required", "not_required"] = "not_required"
     batch: int = Field(default=10, ge=1)
 
     def scores(self) -> tuple[ScoreSpec, ...]:
@@ -94,11 +102,36 @@ class SourcePolicy(Judged):
         open_ = [one.chunk for one in found if one.use is None]
         said = iter(await verdicts_in_batches(open_, self.batch, ask))
         rows = [_row(one, None if one.use else next(said), case.answer) for one in found]
+        cited = citations_of(case, markers=True) or []
+        for one, row in zip(found, rows, strict=True):
+            self._attribute(one, row, cited)
         violations = [row for row in rows if row["violation"]]
         flags = list(dict.fromkeys([*answer_flags(case.answer), *(flag for row in rows for flag in row["flags"])]))
         details = {"sources": rows, "violations": violations, "flags": flags}
         reason = "; ".join(f"{row['chunk']}: {row['violation']}" for row in violations)
         return Score(float(not violations), reason=one_line(reason) or None, details=details)
+
+    def _attribute(self, one: Found, row: dict[str, Any], cited: Sequence[Cited]) -> None:
+        """Say in the row of a quoted `quote_only` chunk whether each quote of it carries a citation of it."""
+        row["attributed"] = None
+        if one.chunk.policy != "quote_only" or row["use"] != "direct_quote":
+            return
+        quotes = [stretch.text for stretch in one.literal.stretches if stretch.own]
+        if not quotes and row["detection"] == "judge" and row["evidence"]:
+            quotes = [row["evidence"]]
+        if not quotes:  # the words stand in a free chunk too: nobody knows that this one was quoted
+            return
+        passages = [each.text for each in cited if each.chunk is not None and each.chunk.id == one.chunk.id]
+        row["attributed"] = all(any(self._beside(quote, text) for text in passages) for quote in quotes)
+        if not row["attributed"]:
+            row["flags"].append("unattributed_quote")
+            if self.attribution == "required":
+                row["violation"] = "quote_without_attribution"
+
+    def _beside(self, quote: str, passage: str) -> bool:
+        """Whether a cited passage holds the quote, or as many words of it in a row as make one: a mark stands at the end
+        of a quote of several sentences."""
+        return occurs(quote, [normalise(passage)]) or bool(literal_in(passage, quote, self.quote_words).stretches)
 
 
 def _look(answer: str, chunk: Chunk, elsewhere: Passages) -> Found:

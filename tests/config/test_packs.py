@@ -24,3 +24,8 @@ def test_a_pack_weighs_its_priorities_most(pack: str) -> None:
     given = {spec.name for metric in config.metrics.values() for spec in metric.scores()}
     assert set(weights) <= given, "a weight on a score that no metric of the pack gives"
     assert {gate.score for gate in config.scoring.gates.values()} <= given
+
+
+def test_financial_and_legal_answers_name_the_source_of_a_quote() -> None:
+    config = compose(["dataset=demo", "+mode=pack_financial_legal"])
+    assert config.metrics["source_policy"].attribution == "required"  # type: ignore[attr-defined]

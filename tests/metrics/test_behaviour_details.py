@@ -164,7 +164,7 @@ def test_source_policy_says_how_each_source_was_used():
     assert (rows["c1"]["use"], rows["c1"]["detection"], rows["c1"]["violation"]) == ("direct_quote", "judge", None)
     assert (rows["c2"]["detection"], rows["c2"]["violation"]) == ("strings", "source_usage_prohibited")
     assert rows["c2"]["evidence"] == "The chairman leaves in May, and"
-    assert score.details["flags"] == ["unmarked_quote", "evidence_not_found"]
+    assert score.details["flags"] == ["unmarked_quote", "evidence_not_found", "unattributed_quote"]
     assert score.reason == "c2: source_usage_prohibited"
 
 
@@ -176,8 +176,60 @@ def test_a_quote_that_the_judge_overlooked_is_a_use_where_it_stands_nowhere_else
         score = score_of(shipped_metric("source_policy"), make_case(answer, chunks=[REPORT, *free]), judge)
         (row,) = score["source_policy"].details["sources"]
         assert (row["use"], row["detection"], row["violation"]) == (expected, "judge", None)
-        assert row["flags"] == ([] if free else ["unmarked_quote", "evidence_not_found"])
+        assert row["flags"] == ([] if free else ["unmarked_quote", "evidence_not_found", "unattributed_quote"])
         assert row["quotes"] == ["Profits doubled in the last quarter of the year"]
+
+
+TWO_SENTENCES = {
+    "text": "Profits doubled in the last quarter of the year. The board expects less in May.",
+    "policy": "quote_only",
+}
+WHOLE = f'The report says: "{TWO_SENTENCES["text"]}"'
+ATTRIBUTION = [  # the framework document: quote_only is "direct quotes with attribution"
+    ("a mark in its sentence", 'It said "profits doubled" [1].', REPORT, None, True),
+    ("a mark behind the full stop", 'It said "profits doubled." [1] Staff grew.', REPORT, None, True),
+    ("no mark", 'It said "profits doubled".', REPORT, None, False),
+    ("a mark of another chunk", 'It said "profits doubled" [2].', REPORT, None, False),
+    ("a mark elsewhere", 'It said "profits doubled". Staff grew [1].', REPORT, None, False),
+    ("the last of two sentences carries it", f"{WHOLE} [1]", TWO_SENTENCES, None, True),
+    ("a recorded citation of the answer", 'It said "profits doubled".', REPORT, [{"chunk_id": "c1"}], True),
+    ("one of its passage", 'It said "profits doubled".', REPORT, [{"chunk_id": "c1", "text": 'It said "profits doubled"'}], True),
+    ("one of another passage", 'It said "profits doubled". Staff grew.', REPORT, [{"chunk_id": "c1", "text": "Staff grew."}], False),
+    ("one of another chunk", 'It said "profits doubled".', REPORT, [{"chunk_id": "c2"}], False),
+    ("recorded: none", 'It said "profits doubled" [1].', REPORT, [], False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "answer", "chunk", "citations", "attributed"), ATTRIBUTION)
+def test_a_quote_only_chunk_is_quoted_with_attribution(what, answer, chunk, citations, attributed):
+    fields = {} if citations is None else {"citations": citations}
+    case = make_case(answer, chunks=[chunk, {"text": "Free."}], **fields)
+    for attribution, value in (("not_required", 1), ("required", int(attributed))):
+        judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": "direct_quote", "evidence": "profits doubled"}]}] * 2)
+        score = score_of(shipped_metric("source_policy", attribution=attribution), case, judge)["source_policy"]
+        (row,) = score.details["sources"]
+        assert (score.value, row["attributed"]) == (value, attributed), what
+        assert ("unattributed_quote" in score.details["flags"]) is not attributed
+        assert (row["violation"] == "quote_without_attribution") is (value == 0)
+        assert len(score.details["violations"]) == 1 - value
+
+
+def test_attribution_is_asked_of_quotes_alone():
+    """Not of a paraphrase (a violation anyway), an unused chunk, a free or forbidden one, words that stand in a free one too."""
+    answer = 'It said "profits doubled" at once.'
+    free = {"text": REPORT["text"]}
+    for use, chunks in (
+        ("paraphrase", [REPORT]), ("not_used", [{**REPORT, "text": "Else."}]), ("direct_quote", [REPORT, free]),
+        ("direct_quote", [{**REPORT, "policy": "no_use"}]),
+    ):  # fmt: skip
+        evidence = "" if len(chunks) == 2 else "profits doubled"
+        judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": use, "evidence": evidence}]}])
+        score = score_of(
+            shipped_metric("source_policy", attribution="required"), make_case(answer, chunks=chunks), judge
+        )
+        (row,) = score["source_policy"].details["sources"]
+        assert row["attributed"] is None
+        assert "unattributed_quote" not in row["flags"]
 
 
 @pytest.mark.parametrize("answer", ['"ab cd" ' * 8000, " ".join(f'"ab w{i}" ab cd' for i in range(8000))])
