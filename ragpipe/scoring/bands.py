@@ -25,12 +25,14 @@ Bands = NDArray[np.int8]
 class Band(Settings):
     """Values up to `up_to`, in the native scale, that are in no band before it (from `up_to`, where lower is better).
 
-    Without `up_to`: all others that did not pass. `advice` is what to try.
+    Without `up_to`: all others that did not pass. `advice` is what to try. `low: false` makes it a reading of values that
+    are no fault: such bands come last, are counted, and none of their cases is a low one.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     up_to: Annotated[float, Field(allow_inf_nan=False)] | None = None
     advice: list[str] = Field(default_factory=list)
+    low: bool = True
 
 
 class LowScoreSettings(Settings):
@@ -63,6 +65,8 @@ class LowScoreSettings(Settings):
             names = [band.name for band in some or ()]
             if len(set(names)) < len(names):
                 raise ValueError(f"every band of {score} under a name of its own, found {', '.join(names)}")
+            if any(later.low and not band.low for band, later in pairwise(some or ())):
+                raise ValueError(f"the bands of {score} with `low: false` after all others: they are the best values")
             ends = [band.up_to for band in some or ()]
             if None in ends[:-1]:
                 raise ValueError(f"the band of {score} without `up_to` as the last one: it takes all that is left")

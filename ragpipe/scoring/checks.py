@@ -155,7 +155,9 @@ def _shipped_names() -> set[str]:
     found = shipped()
     parts = {part for one in found["composites"].values() for part in one["weights"]}
     in_rules = set(_names_in([found["failure_modes"], found["diagnosis"]]))
-    return {*found["weights"], *found["thresholds"], *found["passes_with"], *found["composites"], *parts, *in_rules}
+    banded = set(found["low_scores"]["bands"]) - {DEFAULT}
+    sections = ("weights", "thresholds", "passes_with", "composites")
+    return {*(name for section in sections for name in found[section]), *parts, *in_rules, *banded}
 
 
 def _names_in(rules: Any) -> Iterator[str]:

@@ -70,6 +70,7 @@ class LowScores:
             column = facts.columns[name]
             bands = self._settings.band_of(self._specs[name], column)
             low.of_case.append(bands)
+            bands = np.where(_is_low(bands, low.bands), bands, NOT_LOW)  # the other bands are counted, and no more
             self._add_examples(low, bands, column, facts)
             _add_reasons(low, bands, column)
             if self._settings.flags and name in facts.measured:
@@ -94,7 +95,8 @@ class LowScores:
                 examples.append({**facts.key(place), "value": float(column.values[place]), "reason": line})
 
     def _score(self, spec: ScoreSpec, low: _Low, bands: Bands, measured: Any, ledger: Ledger) -> dict[str, Any]:
-        n, n_low = len(measured), int(np.count_nonzero(bands != NOT_LOW))
+        is_low = _is_low(bands, low.bands)
+        n, n_low = len(measured), int(np.count_nonzero(is_low))
         return {
             "low": spec.low,
             "high": spec.high,
@@ -106,6 +108,7 @@ class LowScores:
                 {
                     "name": band.name,
                     "up_to": band.up_to,
+                    "low": band.low,
                     "n": (count := int(np.count_nonzero(bands == number))),
                     "share": share(count, n),
                     "advice": band.advice,
@@ -116,7 +119,7 @@ class LowScores:
             "patterns": {
                 field: groups
                 for field in self._settings.by
-                if (groups := self._groups(field, bands != NOT_LOW, measured, ledger))
+                if (groups := self._groups(field, is_low, measured, ledger))
             },
             "reasons": [{"reason": text, "n": n} for text, n in low.reasons.most(self._settings.reasons, at_least=2)],
             "flags": dict(low.flags.most(self._settings.reasons, at_least=1)),
@@ -140,6 +143,11 @@ class LowScores:
             and k / m / base >= self._settings.min_lift
         ]
         return sorted(found, key=lambda group: (-group["lift"], -group["n_low"]))[:_GROUPS]
+
+
+def _is_low(of_case: Bands, bands: Sequence[Band]) -> Any:
+    """Which cases are in a band of low values."""
+    return np.isin(of_case, [number for number, band in enumerate(bands) if band.low])
 
 
 def _add_reasons(low: _Low, bands: Bands, column: Column) -> None:

@@ -63,6 +63,30 @@ def test_bands(tmp_path: Path, spec: ScoreSpec, values: list[Any], bands: dict[s
     assert [band["share"] for band in found["bands"]] == [count / n for count in bands.values()]
 
 
+SIMILAR, BERT = ScoreSpec("semantic_similarity", 0, 100), ScoreSpec("bert_score_f1", 0, 100)
+READINGS = [
+    # graphrag-metrics.md 7: 100 near-identical, 90-99 equivalent, 80-89 core meaning, under 80 divergent (its own examples)
+    (SIMILAR, [100.0, 99.99, 96.72, 90.75, 90.0, 89.99, 87.97, 80.0, 79.99, 12.5],
+     {"significantly_divergent": 2, "core_meaning_preserved": 3, "equivalent_with_minor_variations": 3, "near_identical": 2}),
+    # 8: 99-100, 70-99, 30-70, 0-30; its edges overlap, and the lower band takes them
+    (BERT, [99.99, 99.0, 72.38, 70.0, 30.0, 16.23, 6.62],
+     {"very_different": 3, "similar_meaning_other_phrasing": 1, "very_similar": 2, "near_identical": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "values", "bands"), READINGS)
+def test_the_graphrag_bands_read_high_values_too_and_call_only_low_ones_low(
+    tmp_path: Path, spec: ScoreSpec, values: list[float], bands: dict[str, int]
+) -> None:
+    found = low(tmp_path, [spec], of(spec.name, values))[spec.name]
+    assert counts(found) == bands
+    assert [band["low"] for band in found["bands"]] == [True, True, False, False]
+    assert found["n_low"] == sum(list(bands.values())[:2])
+    assert [bool(band["examples"]) for band in found["bands"]] == [True, True, False, False]
+    # by method: all are of one, so none stands out; reasons are those of the low cases ("fine" is every case's)
+    assert found["reasons"] == [{"reason": "fine", "n": found["n_low"]}]
+
+
 def test_where_lower_is_better_bands_go_down(tmp_path: Path) -> None:
     values, thresholds = [1.0, 0.9, 0.6, 0.3, 0.0], {"noise": 0.2}
     own = {"bands": {"noise": [{"name": "worst", "up_to": 0.9}, {"name": "bad", "up_to": 0.5}]}}
@@ -160,6 +184,7 @@ def test_an_option_names_only_what_it_changes() -> None:
         ({"bands": {"x": [{"name": "a"}, {"name": "b", "up_to": 2}]}}, "without `up_to` as the last one"),
         ({"bands": {"x": [{"name": "a", "up_to": 1}, {"name": "b", "up_to": 1}]}}, "from the worst on"),
         ({"bands": {"x": [{"name": "a", "up_to": 1}, {"name": "b", "up_to": 3}, {"name": "c", "up_to": 2}]}}, "from the worst on"),
+        ({"bands": {"x": [{"name": "a", "up_to": 1, "low": False}, {"name": "b", "up_to": 2}]}}, "after all others"),
         ({"by": ["categroy"]}, "did you mean 'category'"),
         ({"min_lift": 0.5}, "greater than or equal to 1"),
         ({"exmples": 3}, "Extra inputs"),
