@@ -181,9 +181,9 @@ def test_blanks_are_read_in_a_time_that_grows_with_their_number(blank):
     """Two hundred thousand of them, which is all that patterns read; before, 20,000 took 9 s."""
     answer = f"I cannot{blank * (199_900 // len(blank))}answer that."
     for read in READERS:
-        start = time.monotonic()
+        start = time.process_time()
         read(answer)
-        assert time.monotonic() - start < 1
+        assert time.process_time() - start < 1
 
 
 @pytest.mark.slow
@@ -192,15 +192,15 @@ def test_blanks_are_read_in_a_time_that_grows_with_their_number(blank):
 def test_a_run_of_one_character_is_read_in_a_time_that_grows_with_its_length(character, before, after):
     answer = f"{before}{character * 100_000}{after}"
     for read in READERS:
-        start = time.monotonic()
+        start = time.process_time()
         read(answer)
-        assert time.monotonic() - start < 2
+        assert time.process_time() - start < 2
 
 
 def test_a_phrase_without_end_is_read_in_a_time_that_grows_with_its_length():
-    start = time.monotonic()
+    start = time.process_time()
     admits("the unknown " * 16_000, named_phrases("dont_know.v1"))
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_blanks_count_as_one():
