@@ -84,6 +84,39 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 question, shared by all runs. Made from the code by `python docs/generate.py`.
 """
 
+METRICS = """
+## metrics.json
+
+| key | meaning |
+|---|---|
+| `format`, `signature`, `iteration`, `judge`, `scoring` | what the figures rest on; `scoring.level` is the level of every interval |
+| `n_cases`, `n_samples` | cases (a question answered by a method) and questions |
+| `n_failed_judgements` | pairs of case and metric where the metric failed |
+| `declared` | by score its scale (`low`, `high`; null for a count), `higher_is_better`, `binary`, `diagnostic` and `threshold`, stated once |
+| `overall` | the figures over all cases |
+| `by` | the same by field and group: `by.method.rerank`, `by["method*question_type"]`; only scores that apply to one of the group's cases |
+| `warnings` | what to know before the figures are believed |
+| `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |
+| `gates` | each gate as this iteration says it ([scoring](scoring.md)) |
+
+`overall` and every group hold `n_cases`, `n_samples`, `scores`, `operations` ([operations](operations.md)), the counts of failure
+modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be decided). Shares are left to the reader: `n` by
+`n_cases`, `n_with_failure_mode` or `n_failure_modes` beside it. Of each score:
+
+| key | meaning |
+|---|---|
+| `n_ok` | cases with a value |
+| `mean`, `interval` | in the native scale; a mean without an interval has null and `interval_reason` |
+| `pass_rate`, `pass_interval`, `n_judged` | share of the judged cases that reached the threshold; of how many |
+| `n_unjudged` | cases with a value and no verdict, because another score decides it and is not known |
+| `coverage` | `n_ok` / (`n_ok` + `n_error`) |
+| `n_skipped`, `n_error`, `n_missing` | cases that it does not apply to, that could not be judged, that are not measured yet |
+| `skipped`, `errors` | how often each reason occurs |
+
+`n_ok`, `mean`, `interval` and `coverage` are always there. Of the others, what is 0, empty or never judged has no key:
+`score.get("n_error", 0)`.
+"""
+
 _KINDS = {
     "string": "text",
     "int64": "whole number",
@@ -105,7 +138,7 @@ def formats() -> str:
         f"\n## comparison.parquet\n\nOf a sweep: a row a job, method and score.\n\n{_columns(comparison.SCHEMA)}"
     )
     pages.append(f"\n## resend.parquet\n\nA row a question that was sent again.\n\n{_columns(RESENT)}")
-    return "".join(pages)
+    return "".join([*pages, METRICS])
 
 
 def _columns(schema: pa.Schema) -> str:

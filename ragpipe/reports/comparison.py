@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ragpipe.scoring.declared import unit_value
+
 TEXT, WHOLE, REAL, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 
 _JOB = (
@@ -87,7 +89,7 @@ def comparison(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for job, label in zip(jobs, labels(jobs), strict=True):
         head = _head(job, " ".join(label))
-        found = [{**head, **_score(method, name, group)} for method, name, group in _scores(job)]
+        found = [{**head, **_score(*group)} for group in _scores(job)]
         rows += found or [dict.fromkeys(SCHEMA.names) | head]
     _place(rows, {job.number: _floor(job) for job in jobs})
     return rows
@@ -108,27 +110,28 @@ def _head(job: Job, label: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _scores(job: Job) -> Iterator[tuple[str | None, str, Mapping[str, Any]]]:
+def _scores(job: Job) -> Iterator[tuple[str | None, str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Each method (None: all cases) and score, with the group and what is declared of the score."""
     if job.metrics is None:
         return
     methods = job.metrics["by"].get("method", {})
     groups = [(None, job.metrics["overall"]), *(methods.items() if len(methods) > 1 else ())]
     for method, group in groups:
         for name in group["scores"]:
-            yield method, name, group
+            yield method, name, group, job.metrics["declared"][name]
 
 
-def _score(method: str | None, name: str, group: Mapping[str, Any]) -> dict[str, Any]:
+def _score(method: str | None, name: str, group: Mapping[str, Any], scale: Mapping[str, Any]) -> dict[str, Any]:
     score = group["scores"][name]
-    interval, passing = score["interval"] or {}, score["pass_interval"] or {}
+    interval, passing = score["interval"] or {}, score.get("pass_interval") or {}
     return {
         "method": method, "score": name, "mean": score["mean"],
         "interval_low": interval.get("low"), "interval_high": interval.get("high"), "standing": None,
-        "mean_score": score["mean_score"], "pass_rate": score["pass_rate"],
-        "pass_low": passing.get("low"), "pass_high": passing.get("high"), "threshold": score["threshold"],
-        "n_cases": group["n_cases"], "n_ok": score["n_ok"], "n_judged": score["n_judged"], "n_error": score["n_error"], "coverage": score["coverage"],
-        "spread_sd": (score["spread"] or {}).get("sd"), "flip_share": (score["flips"] or {}).get("share"),
-        "higher_is_better": score["higher_is_better"],
+        "mean_score": unit_value(score["mean"], scale), "pass_rate": score.get("pass_rate"),
+        "pass_low": passing.get("low"), "pass_high": passing.get("high"), "threshold": scale["threshold"],
+        "n_cases": group["n_cases"], "n_ok": score["n_ok"], "n_judged": score.get("n_judged", 0), "n_error": score.get("n_error", 0), "coverage": score["coverage"],
+        "spread_sd": (score.get("spread") or {}).get("sd"), "flip_share": (score.get("flips") or {}).get("share"),
+        "higher_is_better": scale["higher_is_better"],
     }  # fmt: skip
 
 

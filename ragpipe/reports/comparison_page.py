@@ -28,11 +28,12 @@ def chosen_scores(jobs: Sequence[Job]) -> list[str]:
     Where no score has either, all that are on a scale.
     """
     found: dict[str, bool] = {}
-    for job in jobs:
-        weights = (job.metrics or {}).get("scoring", {}).get("weights_used", {})
-        for name, score in (job.metrics or {"overall": {"scores": {}}})["overall"]["scores"].items():
-            if score["mean"] is not None and score["mean_score"] is not None:
-                found[name] = found.get(name, False) or name in weights or score["threshold"] is not None
+    for metrics in (job.metrics for job in jobs if job.metrics):
+        weights = metrics.get("scoring", {}).get("weights_used", {})
+        for name, score in metrics["overall"]["scores"].items():
+            scale = metrics["declared"][name]
+            if score["mean"] is not None and scale["low"] is not None:
+                found[name] = found.get(name, False) or name in weights or scale["threshold"] is not None
     first = [name for name, wanted in found.items() if wanted] or list(found)
     return [name for name in first if name != "overall_score"] + [n for n in first if n == "overall_score"]
 

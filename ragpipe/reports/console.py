@@ -93,18 +93,19 @@ class Console:
     def results(self, metrics: Mapping[str, Any], *, percent: Collection[str] = ()) -> None:
         """The final table: scores down, methods across; methods down where only that fits the width; else several."""
         groups, names = columns(metrics), rows(metrics)
-        heads = [heading(name, metrics["overall"]["scores"][name], percent) for name in names]
-        cells = [[cell(group["scores"][name], percent=name in percent) for group in groups.values()] for name in names]
+        heads = [heading(name, metrics, percent) for name in names]
+        cells = [
+            [cell(group["scores"].get(name), percent=name in percent) for group in groups.values()] for name in names
+        ]
         texts = [[head, *("\n".join(c.lines) for c in row)] for head, row in zip(heads, cells, strict=True)]
         table = [["score", *groups], *texts]
         turned = [["method", *map(_folded, heads)], *(list(column) for column in list(zip(*table, strict=True))[1:])]
         if len(_fitting(table, self.width)) > 1 and len(_fitting(turned, self.width)) == 1:
             table = turned
         self.folded(table[0], table[1:])
-        level = next((s["interval"]["level"] for s in metrics["overall"]["scores"].values() if s["interval"]), None)
-        if level is not None:
+        if any(score["interval"] for score in metrics["overall"]["scores"].values()):
             self.say(
-                f"mean ± the wider side of its {level:.0%} interval; below it the share that reached its threshold, of how many cases"
+                f"mean ± the wider side of its {metrics['scoring']['level']:.0%} interval; below it the share that reached its threshold, of how many cases"
             )
 
     def finish(

@@ -20,8 +20,13 @@ class Cell:
         return [line for line in (self.mean, self.passed, self.note) if line]
 
 
-def cell(score: Mapping[str, Any], *, percent: bool = False) -> Cell:
-    """A score as text: `0.85 ± 0.03`, `78% of 412`, `coverage 96%`. The half-width is that of the wider side."""
+def cell(score: Mapping[str, Any] | None, *, percent: bool = False) -> Cell:
+    """A score as text: `0.85 ± 0.03`, `78% of 412`, `coverage 96%`. The half-width is that of the wider side.
+
+    None is a score that applies to no case of the group.
+    """
+    if score is None:
+        return Cell("-", "", "skipped")
     n = score["n_ok"]
     if score["mean"] is None:
         return Cell("-", "", _note(score) or "none")
@@ -29,22 +34,23 @@ def cell(score: Mapping[str, Any], *, percent: bool = False) -> Cell:
     mean, half = score["mean"], _half_width(score)
     places = 1 if percent else 2
     text = _number(mean * factor, places) + (f" ± {_number(half * factor, places)}" if half is not None else "")
-    rate = score["pass_rate"]
+    rate = score.get("pass_rate")
     return Cell(
         text, f"{rate:.0%} of {whole(score['n_judged'])}" if rate is not None else f"n = {whole(n)}", _note(score)
     )
 
 
-def heading(name: str, score: Mapping[str, Any], percent: Collection[str]) -> str:
+def heading(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> str:
     """A score's name with its scale: `correctness 1-5`, `faithfulness x100`, `scope_miss (lower is better)`."""
-    low, high = score["low"], score["high"]
+    scale_of = metrics["declared"][name]
+    low, high = scale_of["low"], scale_of["high"]
     if name in percent:
         scale = " x100"
     elif low is None or high is None:
         scale = " count"
     else:
         scale = "" if (low, high) == (0, 1) else f" {low:g}-{high:g}"
-    return name + scale + ("" if score["higher_is_better"] else " (lower is better)")
+    return name + scale + ("" if scale_of["higher_is_better"] else " (lower is better)")
 
 
 def columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -56,6 +62,18 @@ def rows(metrics: Mapping[str, Any]) -> Sequence[str]:
     """Names of the scores in the order of the tables; the overall score last and only where there is one."""
     scores = metrics["overall"]["scores"]
     return [name for name in scores if name != "overall_score" or scores[name]["n_ok"]]
+
+
+def reasons_of(score: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Why judgements of a score failed or were skipped, with how often."""
+    return [*score.get("errors", {}).items(), *score.get("skipped", {}).items()]
+
+
+def mode_shares(n: int, summary: Mapping[str, Any]) -> tuple[str, str, str]:
+    """`n` cases with a failure mode as a share of all cases, of those with any mode, and of all modes together."""
+    of = ("n_cases", "n_with_failure_mode", "n_failure_modes")
+    all_cases, with_mode, modes = (f"{n / summary[key]:.1%}" for key in of)
+    return all_cases, with_mode, modes
 
 
 def money(usd: float | None) -> str:
@@ -95,12 +113,12 @@ def _note(score: Mapping[str, Any]) -> str:
     coverage = score.get("coverage")
     if coverage is not None and coverage < 1:
         found.append(f"coverage {share_below_one(coverage)}")
-    if score.get("n_unjudged"):
-        found.append(f"{whole(score['n_unjudged'])} without a verdict")
-    if not score["n_ok"] and score["n_skipped"] and score.get("skipped"):
+    if unjudged := score.get("n_unjudged"):
+        found.append(f"{whole(unjudged)} without a verdict")
+    if not score["n_ok"] and score.get("n_skipped"):
         found.append("skipped")
-    if score["n_missing"]:
-        found.append(f"{score['n_missing']} missing")
+    if missing := score.get("n_missing"):
+        found.append(f"{missing} missing")
     return ", ".join(found)
 
 

@@ -38,8 +38,8 @@ def final_lines(final: Mapping[str, Any], percent: Collection[str]) -> tuple[lis
     lines = []
     for name in rows(final):
         for method, group in groups.items():
-            head = heading(name, final["overall"]["scores"][name], percent)
-            figures = _figures(group["scores"][name], percent=name in percent)
+            head = heading(name, final, percent)
+            figures = _figures(group["scores"].get(name), final["declared"][name], percent=name in percent)
             lines.append([head, *([method] if several else []), *figures])
     return heads, lines
 
@@ -61,10 +61,12 @@ def final_notes(final: Mapping[str, Any], *, here: bool = True) -> list[str]:
     return notes
 
 
-def _figures(score: Mapping[str, Any], *, percent: bool) -> Sequence[str]:
-    spread, flips, rate = score["spread"], score["flips"], score["pass_rate"]
+def _figures(score: Mapping[str, Any] | None, scale: Mapping[str, Any], *, percent: bool) -> Sequence[str]:
+    if score is None:
+        return ["-"] * len(HEADS)
+    spread, flips, rate = score.get("spread"), score.get("flips"), score.get("pass_rate")
     factor = 100.0 if percent else 1.0
-    wide = score["low"] is not None and (score["high"] - score["low"]) * factor >= 50
+    wide = scale["low"] is not None and (scale["high"] - scale["low"]) * factor >= 50
 
     def number(value: float | None) -> str:
         """One digit more than a mean is shown with elsewhere: iterations differ little."""
@@ -74,7 +76,7 @@ def _figures(score: Mapping[str, Any], *, percent: bool) -> Sequence[str]:
         number(score["mean"]),
         f"{number(spread['min'])} - {number(spread['max'])}" if spread else "-",
         number(spread["sd"] if spread else None),
-        number(score["within_sd"]),
+        number(score.get("within_sd")),
         "-" if rate is None else f"{rate:.1%}",
         f"{flips['share']:.1%} ({whole(flips['n_flipping'])} of {whole(flips['n_cases'])})" if flips else "-",
     )

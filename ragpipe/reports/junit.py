@@ -52,7 +52,7 @@ def _gate(gate: Mapping[str, Any]) -> Xml.Element:
 
 def _iteration(metrics: Mapping[str, Any]) -> Xml.Element:
     case = _case("run", f"iteration {metrics['iteration']} complete")
-    missing = {n: s["n_missing"] for n, s in metrics["overall"]["scores"].items() if s["n_missing"]}
+    missing = {n: s["n_missing"] for n, s in metrics["overall"]["scores"].items() if "n_missing" in s}
     if missing:
         text = _text("; ".join(f"{name}: {whole(n)} cases are not measured" for name, n in missing.items()))
         Xml.SubElement(case, "failure", {"type": "incomplete", "message": text}).text = text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ragpipe.reports.figures import cell, columns, heading, paid, rows, whole
+from ragpipe.reports.figures import cell, columns, heading, paid, reasons_of, rows, whole
 from ragpipe.reports.final import HEADS, final_lines, final_notes, final_title
 from ragpipe.reports.gates import gates_section
 from ragpipe.reports.index import index_section
@@ -56,11 +56,10 @@ def _head(metrics: Mapping[str, Any]) -> list[str]:
 
 def _results(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
     groups, names = columns(metrics), rows(metrics)
-    overall = metrics["overall"]["scores"]
     lines = [
         [
-            code(heading(name, overall[name], percent)),
-            *(_cell(groups[g]["scores"][name], name in percent) for g in groups),
+            code(heading(name, metrics, percent)),
+            *(_cell(groups[g]["scores"].get(name), name in percent) for g in groups),
         ]
         for name in names
     ]
@@ -83,10 +82,10 @@ def _slices(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
         shown = list(groups)[:_SLICES_SHOWN]
         lines = [
             [code(group), whole(groups[group]["n_cases"])]
-            + [_cell(groups[group]["scores"][name], name in percent) for name in names]
+            + [_cell(groups[group]["scores"].get(name), name in percent) for name in names]
             for group in shown
         ]
-        heads = [heading(name, metrics["overall"]["scores"][name], percent) for name in names]
+        heads = [heading(name, metrics, percent) for name in names]
         found += ["", f"### By {code(field)}", "", *_table([code(field), "cases", *map(code, heads)], lines)]
         if len(groups) > len(shown):
             found += ["", f"{len(groups) - len(shown)} more in `metrics.json`."]
@@ -99,8 +98,8 @@ def _coverage(metrics: Mapping[str, Any]) -> list[str]:
         if name == "overall_score":
             continue
         share = "-" if score["coverage"] is None else f"{score['coverage']:.1%}"
-        reasons = [f"{code(text, 80)} {whole(n)}" for text, n in (*score["errors"].items(), *score["skipped"].items())]
-        counts = [whole(score[key]) for key in ("n_ok", "n_skipped", "n_error", "n_missing")]
+        reasons = [f"{code(text, 80)} {whole(n)}" for text, n in reasons_of(score)]
+        counts = [whole(score.get(key, 0)) for key in ("n_ok", "n_skipped", "n_error", "n_missing")]
         lines.append([code(name), *counts, share, ", ".join(reasons)])
     heads = ["score", "ok", "skipped", "error", "not measured", "coverage", "reasons"]
     return ["## Coverage and failures", "", *_table(heads, lines)] if lines else []
@@ -176,5 +175,5 @@ def _reading(metrics: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _cell(score: Mapping[str, Any], percent: bool) -> str:
+def _cell(score: Mapping[str, Any] | None, percent: bool) -> str:
     return "<br>".join(cell(score, percent=percent).lines)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragpipe.reports.figures import cell, columns, heading, paid, rows, whole
+from ragpipe.reports.figures import cell, columns, heading, mode_shares, paid, reasons_of, rows, whole
 from ragpipe.reports.missing import advice_for
 from ragpipe.scoring.gates import limit, number
 
@@ -50,37 +50,38 @@ class ScoreLine:
 
 def score_lines(metrics: Mapping[str, Any], percent: Collection[str]) -> list[ScoreLine]:
     """Scores down, methods across."""
-    groups, overall = columns(metrics), metrics["overall"]["scores"]
+    groups, declared = columns(metrics), metrics["declared"]
     found = []
     for name in rows(metrics):
-        threshold = overall[name]["threshold"]
-        note = "" if threshold is None else f"passes {_bound(overall[name])} {_scaled(threshold, name in percent)}"
-        line = ScoreLine(heading(name, overall[name], percent), note)
+        threshold = declared[name]["threshold"]
+        note = "" if threshold is None else f"passes {_bound(declared[name])} {_scaled(threshold, name in percent)}"
+        line = ScoreLine(heading(name, metrics, percent), note)
         for group in groups.values():
-            score = group["scores"][name]
-            text = cell(score, percent=name in percent)
-            line.cells.append({"mean": text.mean, "passed": text.passed, "note": text.note, "plot": _plot(score)})
+            score = group["scores"].get(name)
+            text, plot = cell(score, percent=name in percent), _plot(score, declared[name])
+            line.cells.append({"mean": text.mean, "passed": text.passed, "note": text.note, "plot": plot})
         found.append(line)
     return found
 
 
-def _bound(score: Mapping[str, Any]) -> str:
-    return "from" if score["higher_is_better"] else "up to"
+def _bound(scale: Mapping[str, Any]) -> str:
+    return "from" if scale["higher_is_better"] else "up to"
 
 
 def _scaled(value: float, percent: bool) -> str:
     return f"{value * 100:g}" if percent else f"{value:g}"
 
 
-def _plot(score: Mapping[str, Any]) -> Plot | None:
-    low, high, mean, bounds = score["low"], score["high"], score["mean"], score["interval"]
-    if low is None or high is None or mean is None or high == low:
+def _plot(score: Mapping[str, Any] | None, scale: Mapping[str, Any]) -> Plot | None:
+    low, high = scale["low"], scale["high"]
+    if score is None or score["mean"] is None or low is None or high is None or high == low:
         return None
+    mean, bounds = score["mean"], score["interval"]
 
     def place(value: float) -> float:
         return round(min(1.0, max(0.0, float(value - low) / float(high - low))) * 100, 2)
 
-    threshold = None if score["threshold"] is None else place(score["threshold"])
+    threshold = None if scale["threshold"] is None else place(scale["threshold"])
     return Plot(place(mean), place(bounds["low"]) if bounds else None, place(bounds["high"]) if bounds else None, threshold)  # fmt: skip
 
 
@@ -109,7 +110,7 @@ def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[tuple[str, str],
         for one in made:
             cases = [(case["sample_id"], case["method"]) for case in one["examples"]]
             examples = [(f"{sample} / {method}", on_page.get((sample, method))) for sample, method in cases]
-            figures = [whole(one["n"]), _share(one["share_of_cases"])]
+            figures = [whole(one["n"]), f"{one['n'] / metrics['n_cases']:.1%}"]
             lines.append([one["name"], *figures, one["says"], "\n".join(advice_for(one, metrics)), examples])
         heads = ["diagnosis", "cases", "share", "what is wrong", "what to try", "for example"]
         yield Table("Diagnosis", heads, lines, left=(0, 3, 4, 5))
@@ -117,7 +118,7 @@ def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[tuple[str, str],
     there = {name: mode for name, mode in overall.items() if mode["n"]}
     if there:
         lines = [
-            [name, whole(mode["n"]), *(_share(mode[key]) for key in _MODE_SHARES)]
+            [name, whole(mode["n"]), *mode_shares(mode["n"], metrics["overall"])]
             + [whole(group["failure_modes"].get(name, {}).get("n", 0)) for group in groups.values()]
             for name, mode in sorted(there.items(), key=lambda pair: -pair[1]["n"])
         ]
@@ -128,26 +129,19 @@ def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[tuple[str, str],
         yield Table("Failure modes", heads, lines, notes=notes)
 
 
-_MODE_SHARES = ("share_of_cases", "share_of_failed_cases", "share_of_modes")
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
-
-
 def slice_tables(metrics: Mapping[str, Any], percent: Collection[str]) -> Iterator[Table]:
     """A table for every breakdown but that by method, which stands above."""
-    names, overall = rows(metrics), metrics["overall"]["scores"]
+    names = rows(metrics)
     for by, groups in metrics["by"].items():
         if by == "method" or not groups:
             continue
         shown = list(groups)[:GROUPS_SHOWN]
         lines = [
             [group, whole(groups[group]["n_cases"])]
-            + ["\n".join(cell(groups[group]["scores"][n], percent=n in percent).lines[:2]) for n in names]
+            + ["\n".join(cell(groups[group]["scores"].get(n), percent=n in percent).lines[:2]) for n in names]
             for group in shown
         ]
-        heads = [by, "cases", *(heading(name, overall[name], percent) for name in names)]
+        heads = [by, "cases", *(heading(name, metrics, percent) for name in names)]
         yield Table(by, heads, lines, count=len(groups), more=len(groups) - len(shown))
 
 
@@ -155,11 +149,9 @@ def coverage_table(metrics: Mapping[str, Any]) -> Table:
     """How many judgements of each score came out, and why not."""
     lines = []
     for name, score in metrics["overall"]["scores"].items():
-        if "coverage" not in score:
-            continue
         share = "-" if score["coverage"] is None else f"{score['coverage']:.1%}"
-        reasons = ", ".join(f"{text} {whole(n)}" for text, n in (*score["errors"].items(), *score["skipped"].items()))
-        counts = [whole(score[key]) for key in ("n_ok", "n_skipped", "n_error", "n_missing")]
+        reasons = ", ".join(f"{text} {whole(n)}" for text, n in reasons_of(score))
+        counts = [whole(score.get(key, 0)) for key in ("n_ok", "n_skipped", "n_error", "n_missing")]
         lines.append([name, *counts, share, reasons])
     heads = ["score", "ok", "skipped", "error", "not measured", "coverage", "reasons"]
     return Table("Coverage and failures", heads, lines, left=(0, 6))

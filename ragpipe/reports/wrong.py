@@ -6,12 +6,11 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ragpipe.reports.figures import whole
+from ragpipe.reports.figures import mode_shares, whole
 from ragpipe.reports.missing import advice_for
 from ragpipe.reports.text import code, escaped, one_line, table
 
 TOLD = 5  # diagnoses on the terminal
-_SHARES = ("share_of_cases", "share_of_failed_cases", "share_of_modes")
 
 
 def told(metrics: Mapping[str, Any], width: int) -> list[str]:
@@ -19,7 +18,7 @@ def told(metrics: Mapping[str, Any], width: int) -> list[str]:
     made = _by_count(metrics)
     lines = []
     for one in made[:TOLD]:
-        count = f"{whole(one['n'])} of {whole(metrics['n_cases'])} ({one['share_of_cases']:.1%})"
+        count = f"{whole(one['n'])} of {whole(metrics['n_cases'])} ({one['n'] / metrics['n_cases']:.1%})"
         lines += _wrapped(f"{one_line(one['name'])}: {count}: {one_line(one['says'], 300)}", width, "")
         advice = " ".join(one_line(text, 300) for text in advice_for(one, metrics)[:1])
         cases = ", ".join(f"{one_line(case['sample_id'], 60)}/{one_line(case['method'], 40)}" for case in _some(one, 3))
@@ -43,7 +42,7 @@ def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[str]:
         cases = ", ".join(f"{code(case['sample_id'])} / {code(case['method'])}" for case in one["examples"])
         advice = " ".join(escaped(text) for text in advice_for(one, metrics))
         yield (
-            f"- {code(one['name'])}: {whole(one['n'])} of {whole(metrics['n_cases'])} cases ({one['share_of_cases']:.1%}). {escaped(one['says'])}"
+            f"- {code(one['name'])}: {whole(one['n'])} of {whole(metrics['n_cases'])} cases ({one['n'] / metrics['n_cases']:.1%}). {escaped(one['says'])}"
             + (f" **Try:** {advice}" if advice else "")
             + f" For example {cases}."
         )
@@ -55,7 +54,7 @@ def _modes(metrics: Mapping[str, Any]) -> Iterator[str]:
     if not there:
         return
     lines = [
-        [code(name), whole(mode["n"]), *(f"{mode[key]:.1%}" for key in _SHARES), whole(mode["n_judged"])]
+        [code(name), whole(mode["n"]), *mode_shares(mode["n"], metrics["overall"]), whole(mode["n_judged"])]
         for name, mode in sorted(there.items(), key=lambda pair: -pair[1]["n"])
     ]
     heads = ["failure mode", "cases", "of all cases", "of cases with one", "of all modes", "of how many it can be told"]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.columns import ERROR, MISSING, OK, SKIPPED
 from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.declared import declared
 from ragpipe.scoring.fields import DIMENSIONS, Coded
 from ragpipe.scoring.ledger import Ledger, ScoreLedger
-from ragpipe.scoring.normalise import normalised
 from ragpipe.scoring.operations import operations
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stats.intervals import Estimate, estimate_mean, estimate_rate
@@ -25,9 +25,10 @@ _SHOWN_REASONS = 20
 
 
 def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
-    """`overall`, `by` and `warnings` of `metrics.json`. Plain JSON without NaN; the ledger must be closed.
+    """`declared`, `overall`, `by` and `warnings` of `metrics.json`. Plain JSON without NaN; the ledger must be closed.
 
-    `specs` are those of the metrics and of the composites.
+    `specs` are those of the metrics and of the composites. `overall` names every score, a group of `by` only those that
+    apply to one of its cases. What is 0, empty or never judged has no key: see `_score`.
     """
     everything = np.arange(ledger.n, dtype=np.int64)
     overall = summary(ledger, everything, specs, settings)
@@ -39,7 +40,8 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
             warnings.append(f"{field} has more than {VALUES_MAX} values: not broken down by it")
         elif names:
             by[field] = {
-                names[code]: summary(ledger, places, specs, settings) for code, places in by_label(cases, codes)
+                names[code]: _applicable(summary(ledger, places, specs, settings))
+                for code, places in by_label(cases, codes)
             }
     if broken := overall["operations"]["n_error"]:
         warnings.append(
@@ -52,6 +54,7 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
         "n_cases": ledger.n,
         "n_samples": len(np.unique(ledger.samples)),
         "n_failed_judgements": ledger.n_failed,
+        "declared": declared((*specs, OVERALL), settings),
         "overall": overall,
         "by": by,
         "warnings": warnings,
@@ -60,9 +63,9 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
 
 def _why_no_overall(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings) -> str:
     weighed = [name for name, weight in settings.weights.items() if weight > 0]
-    if not scores[OVERALL.name]["n_error"]:
+    if "n_error" not in scores[OVERALL.name]:
         return f"none of the scores with a weight was measured ({', '.join(weighed)})"
-    failed = [f"{name} {scores[name]['n_error']}" for name in weighed if name in scores and scores[name]["n_error"]]
+    failed = [f"{name} {scores[name]['n_error']}" for name in weighed if "n_error" in scores.get(name, ())]
     return f"where a score with a weight was to be measured, one failed ({', '.join(failed)})"
 
 
@@ -117,9 +120,18 @@ def summary(ledger: Ledger, places: Places, specs: Sequence[ScoreSpec], settings
     }
 
 
+def _applicable(group: dict[str, Any]) -> dict[str, Any]:
+    """A group without the scores that every one of its cases skipped."""
+    tried = ("n_ok", "n_error", "n_missing")
+    scores = {name: score for name, score in group["scores"].items() if any(score.get(key) for key in tried)}
+    return {**group, "scores": scores}
+
+
 def _score(
     found: ScoreLedger, ledger: Ledger, places: Places, spec: ScoreSpec, settings: ScoringSettings
 ) -> dict[str, Any]:
+    """Counts, mean, pass rate, their intervals and the reasons of one score. `n_ok`, `mean`, `interval` and `coverage` are
+    always there; a count of 0, reasons of nothing and the pass rate of nothing that is judged are left out."""
     status = found.status[places]
     counted = {name: int(np.count_nonzero(status == code)) for name, code in _COUNTED}
     there = places[status == OK]
@@ -128,14 +140,18 @@ def _score(
     n_judged = int(np.count_nonzero(found.passed[there] >= 0))
     # a value without a verdict although cases pass or fail by this score: another one that decides it is not known
     due = settings.passes(spec) and spec.name not in settings.lacking(ledger.scores)
-    return {
-        **numbers,
+    more = {
         **counted,
         "n_judged": n_judged,
         "n_unjudged": counted["n_ok"] - n_judged if due else 0,
-        "coverage": counted["n_ok"] / tried if tried else None,
         "skipped": _reasons(found, places[status == SKIPPED]),
         "errors": _reasons(found, places[status == ERROR]),
+    }
+    return {
+        "n_ok": counted["n_ok"],
+        **numbers,
+        "coverage": counted["n_ok"] / tried if tried else None,
+        **{name: count for name, count in more.items() if count},
     }
 
 
@@ -151,25 +167,8 @@ def _numbers(values: Any, passed: Any, samples: Any, spec: ScoreSpec, settings: 
         mean = estimate_mean(values, samples, level=level, low=spec.low, high=spec.high)
     judged = passed >= 0
     rate = estimate_rate(passed[judged].astype(np.float64), samples[judged], level=level)
-    return {
-        "mean": mean.mean,
-        "mean_score": None if mean.mean is None else _normalised(mean.mean, spec),
-        **interval_of("interval", mean),
-        "pass_rate": rate.mean,
-        **interval_of("pass_interval", rate),
-        "threshold": settings.thresholds.get(spec.name),
-        "low": spec.low,
-        "high": spec.high,
-        "higher_is_better": spec.higher_is_better,
-        "binary": spec.binary,
-        "diagnostic": spec.diagnostic,
-    }
-
-
-def _normalised(mean: float, spec: ScoreSpec) -> float | None:
-    """The mean brought to 0..1, which is the mean of the scores; None for counts."""
-    found = float(normalised(np.array([mean]), spec)[0])
-    return None if np.isnan(found) else found
+    numbers = {"mean": mean.mean, **interval_of("interval", mean)}
+    return numbers if rate.mean is None else {**numbers, "pass_rate": rate.mean, **interval_of("pass_interval", rate)}
 
 
 def interval_of(name: str, found: Estimate) -> dict[str, Any]:
@@ -177,7 +176,7 @@ def interval_of(name: str, found: Estimate) -> dict[str, Any]:
     if found.interval is None:
         return {name: None, f"{name}_reason": found.reason}
     bounds = found.interval
-    return {name: {"level": bounds.level, "low": bounds.low, "high": bounds.high, "method": bounds.method}}
+    return {name: {"low": bounds.low, "high": bounds.high, "method": bounds.method}}
 
 
 def _reasons(found: ScoreLedger, places: Places) -> dict[str, int]:
@@ -194,17 +193,18 @@ def _coverage_warnings(overall: dict[str, Any], settings: ScoringSettings) -> li
     for name, score in overall["scores"].items():
         coverage = score.get("coverage")
         if coverage is not None and coverage < settings.coverage_floor:
-            kinds = ", ".join(f"{kind} {count}" for kind, count in score["errors"].items())
+            kinds = ", ".join(f"{kind} {count}" for kind, count in score.get("errors", {}).items())
             found.append(
-                f"{name}: only {score['n_ok']} of {score['n_ok'] + score['n_error']} judgements came out "
+                f"{name}: only {score['n_ok']} of {score['n_ok'] + score.get('n_error', 0)} judgements came out "
                 f"({coverage:.1%}, floor {settings.coverage_floor:.0%}): {kinds}"
             )
-        due = score["n_judged"] + score["n_unjudged"]
-        if score["n_unjudged"] and score["n_judged"] < due * settings.coverage_floor:
+        judged, unjudged = score.get("n_judged", 0), score.get("n_unjudged", 0)
+        due = judged + unjudged
+        if unjudged and judged < due * settings.coverage_floor:
             found.append(
-                f"{name}: only {score['n_judged']} of {due} cases with a value are judged passed or failed: for the others "
+                f"{name}: only {judged} of {due} cases with a value are judged passed or failed: for the others "
                 "a score that decides it failed or is not measured"
             )
-        if score["n_missing"]:
-            found.append(f"{name}: {score['n_missing']} cases are not measured yet: the run is not finished")
+        if missing := score.get("n_missing"):
+            found.append(f"{name}: {missing} cases are not measured yet: the run is not finished")
     return found

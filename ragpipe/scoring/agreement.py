@@ -62,7 +62,7 @@ def agreement(
     """Every score that both runs have, old against new.
 
     `old` and `new` are `records.parquet` by iteration; `old_scores` and `new_scores` the scores of both runs'
-    `final/metrics.json`, over all their cases. What is compared pair by pair are the cases that have a value in both.
+    `final/metrics.json`, over all their cases, each with what is declared of it. What is compared pair by pair are the cases that have a value in both.
     """
     return _over(_agreement, old, new, old_scores, new_scores)
 
@@ -143,7 +143,7 @@ def _agreement(columns: _Columns, before: Mapping[str, Any], after: Mapping[str,
 def _whole_run(score: Mapping[str, Any]) -> dict[str, Any]:
     """What one run says of the score over all its cases."""
     keys = ("mean", "pass_rate", "threshold", "n_ok", "n_skipped", "n_error", "coverage")
-    return {key: score[key] for key in keys}
+    return {key: score.get(key, 0 if key.startswith("n_") else None) for key in keys}
 
 
 def _verdicts(old: Floats, new: Floats) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.conditions import Rule, Truth
 from ragpipe.scoring.facts import Facts
-from ragpipe.scoring.failures import Places, TruthLedger, find_modes, listed, mode_counts, share
+from ragpipe.scoring.failures import Places, TruthLedger, find_modes, listed, mode_counts
 
 EXAMPLES = 5  # cases named with each diagnosis
 
@@ -116,7 +116,6 @@ def diagnosis_counts(truths: Mapping[str, Truth], places: Places) -> dict[str, A
             "n": n,
             "n_first": int(np.count_nonzero(holds & ~taken)),
             "n_judged": int(np.count_nonzero(here >= 0)),
-            "share_of_cases": share(n, len(places)),
         }
         taken |= holds
     return found

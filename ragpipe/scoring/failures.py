@@ -56,27 +56,19 @@ def mode_counts(truths: Mapping[str, Truth], failed: NDArray[np.bool_], places: 
 
     `n_with_failure_mode` are the cases with at least one mode, `n_failure_modes` the modes of all cases together,
     `n_failed_without_mode` the cases that failed a score and have none. Of each mode `n` cases have it, `n_judged` is for
-    how many its rule could be decided. A share without a denominator is null.
+    how many its rule could be decided.
     """
     found = {name: truth[places] for name, truth in truths.items()}
     any_mode = np.zeros(len(places), dtype=np.bool_)
     for truth in found.values():
         any_mode |= truth == 1
     counts = {name: int(np.count_nonzero(truth == 1)) for name, truth in found.items()}
-    cases, with_mode, total = len(places), int(np.count_nonzero(any_mode)), sum(counts.values())
     return {
-        "n_with_failure_mode": with_mode,
-        "n_failure_modes": total,
+        "n_with_failure_mode": int(np.count_nonzero(any_mode)),
+        "n_failure_modes": sum(counts.values()),
         "n_failed_without_mode": int(np.count_nonzero(failed[places] & ~any_mode)),
         "failure_modes": {
-            name: {
-                "n": n,
-                "n_judged": int(np.count_nonzero(found[name] >= 0)),
-                "share_of_cases": share(n, cases),
-                "share_of_failed_cases": share(n, with_mode),
-                "share_of_modes": share(n, total),
-            }
-            for name, n in counts.items()
+            name: {"n": n, "n_judged": int(np.count_nonzero(found[name] >= 0))} for name, n in counts.items()
         },
     }
 

@@ -14,20 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from ragpipe.scoring.aggregate import interval_of
 from ragpipe.scoring.repeats import Cases, Repeats, Whole, cases_of, members, repeats
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stats.intervals import Estimate, estimate_mean, estimate_rate
 
 FLIPS_SHOWN = 1000  # flipping cases listed by name; all are counted
 _COUNTS = ("n_ok", "n_skipped", "n_error", "n_missing", "n_judged", "n_unjudged")
-# equal in all iterations: they share a config
-_SAME = ("threshold", "low", "high", "higher_is_better", "binary", "diagnostic")
 
 
 def final_metrics(
     per_iteration: Sequence[Mapping[str, Any]], records: Sequence[Path], settings: ScoringSettings
 ) -> dict[str, Any]:
-    """What `metrics.json` says of one iteration, over all of them, with spread and flips beside every mean.
+    """What `metrics.json` says of one iteration, over all of them, with spread and flips beside every mean of several.
 
     `per_iteration` are their `metrics.json`, `records` their `records.parquet`, in the same order. Plain JSON without
     NaN. Raises DataError when the tables do not hold the same cases.
@@ -42,17 +41,20 @@ def final_metrics(
         for field, found in first["by"].items()
     }
     flips = _Flips(cases)
-    for name in first["overall"]["scores"]:
+    for name, scale in first["declared"].items():
         found = repeats(records, name, len(cases))
         flips.add(name, found)
-        rate = first["overall"]["scores"][name]["binary"]
         frames: list[tuple[dict[str, Any], Whole | None]] = [(overall, everything)]
         frames += [(frame, groups.get(field, {}).get(group)) for field in by for group, frame in by[field].items()]
         for frame, places in frames:
-            frame["scores"][name] = _score(frame["scores"][name], found, places, cases.samples, rate, settings.level)
+            if name in frame["scores"]:
+                frame["scores"][name] = _score(
+                    frame["scores"][name], found, places, cases.samples, scale, settings.level
+                )
     return {
         "n_cases": first["n_cases"],
         "n_samples": first["n_samples"],
+        "declared": first["declared"],
         "overall": overall,
         "by": by,
         "flips": flips.listed(),
@@ -67,11 +69,10 @@ def _of(metrics: Mapping[str, Any], field: str, group: str) -> Mapping[str, Any]
 
 
 def _group(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A group with, for each score, what the iterations say of it, in their order."""
+    """A group with, for each score, what the iterations say of it, in their order; nothing where it applies to no case."""
     first = per_iteration[0]
-    scores = {
-        name: [frame["scores"][name] for frame in per_iteration if name in frame["scores"]] for name in first["scores"]
-    }
+    names = dict.fromkeys(name for frame in per_iteration for name in frame["scores"])
+    scores = {name: [frame["scores"].get(name, {}) for frame in per_iteration] for name in names}
     return {"n_cases": first["n_cases"], "n_samples": first["n_samples"], "scores": scores}
 
 
@@ -80,48 +81,65 @@ def _score(
     repeated: Repeats,
     places: Whole | None,
     samples: Whole,
-    rate: bool,
+    scale: Mapping[str, Any],
     level: float,
 ) -> dict[str, Any]:
-    """One score of one group. `places` are its cases, None where the tables do not say which they are."""
-    counts = {name: sum(one[name] for one in found) for name in _COUNTS}
-    judged = counts["n_ok"] + counts["n_error"]
-    spec = {name: found[0][name] for name in _SAME}
-    frame: dict[str, Any] = {
-        "mean": _mean([one["mean"] for one in found]),
-        "mean_score": _mean([one["mean_score"] for one in found]),
-        **_spread("spread", "means", [one["mean"] for one in found]),
-        "pass_rate": _mean([one["pass_rate"] for one in found]),
-        **_spread("pass_spread", "pass_rates", [one["pass_rate"] for one in found]),
-        **counts,
-        "coverage": counts["n_ok"] / judged if judged and "coverage" in found[0] else None,
+    """One score of one group, with the keys of an iteration's and, of several iterations, how they differ.
+
+    `places` are the group's cases, None where the tables do not say which they are; `scale` is what is declared of it.
+    """
+    counts = {name: sum(one.get(name, 0) for one in found) for name in _COUNTS}
+    tried = counts["n_ok"] + counts["n_error"]
+    more = {
+        **{name: count for name, count in counts.items() if name != "n_ok"},
         "skipped": _counted([one.get("skipped", {}) for one in found]),
         "errors": _counted([one.get("errors", {}) for one in found]),
-        **spec,
     }
+    rate = _mean([one.get("pass_rate") for one in found])
+    mean, passing = _intervals(repeated, places, samples, scale, level)
+    return {
+        "n_ok": counts["n_ok"],
+        "mean": _mean([one.get("mean") for one in found]),
+        **interval_of("interval", mean),
+        **({} if rate is None else {"pass_rate": rate, **interval_of("pass_interval", passing)}),
+        "coverage": counts["n_ok"] / tried if tried else None,
+        **{name: count for name, count in more.items() if count},
+        **(_differences(found, repeated, places) if len(found) > 1 else {}),
+    }
+
+
+def _intervals(
+    repeated: Repeats, places: Whole | None, samples: Whole, scale: Mapping[str, Any], level: float
+) -> tuple[Estimate, Estimate]:
+    """Of the mean and of the pass rate over the cases' own means.
+
+    A case's share of passes counts as one draw, so the interval is as wide as that of one iteration: repeating the
+    judging makes the judge's noise smaller, not the sample of questions larger.
+    """
     if places is None:
         unknown = Estimate(0, 0, reason="not_in_records")
-        return {
-            **frame, **_interval("interval", unknown), **_interval("pass_interval", unknown),
-            "flips": None, "flips_reason": unknown.reason, "within_sd": None, "within_sd_reason": unknown.reason,
-        }  # fmt: skip
+        return unknown, unknown
     there = places[repeated.measured[places] > 0]
     voted = places[repeated.judged[places] > 0]
     means, shares = repeated.means[there], repeated.passed[voted] / repeated.judged[voted]
-    if rate:
+    if scale["binary"]:
         mean = estimate_rate(means, samples[there], level=level)
     else:
-        mean = estimate_mean(means, samples[there], level=level, low=spec["low"], high=spec["high"])
-    # A case's share counts as one draw, so the interval is as wide as that of one iteration: repeating the judging
-    # makes the judge's noise smaller, not the sample of questions larger.
-    passing = estimate_rate(shares, samples[voted], level=level)
-    return {
-        **frame,
-        **_interval("interval", mean),
-        **_interval("pass_interval", passing),
-        **_flip_share(repeated, places, len(found)),
-        **_within_sd(repeated, places, len(found)),
-    }
+        mean = estimate_mean(means, samples[there], level=level, low=scale["low"], high=scale["high"])
+    return mean, estimate_rate(shares, samples[voted], level=level)
+
+
+def _differences(found: Sequence[Mapping[str, Any]], repeated: Repeats, places: Whole | None) -> dict[str, Any]:
+    """How far the iterations lie apart; what cannot be said is null, with the reason. No flips where nothing is judged."""
+    reason = "not_in_records"
+    unknown = {"within_sd": None, "within_sd_reason": reason}
+    noise = unknown if places is None else _within_sd(repeated, places)
+    values = {**_spread("spread", "means", [one.get("mean") for one in found]), **noise}
+    rates = [one.get("pass_rate") for one in found]
+    if all(rate is None for rate in rates):
+        return values
+    flips = {"flips": None, "flips_reason": reason} if places is None else _flip_share(repeated, places)
+    return {**values, **_spread("pass_spread", "pass_rates", rates), **flips}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -140,31 +158,26 @@ def _spread(name: str, listed: str, values: Sequence[float | None]) -> dict[str,
     there = [value for value in values if value is not None]
     found: dict[str, Any] = {listed: list(values), name: None}
     if len(there) < 2:
-        return {
-            **found,
-            f"{name}_reason": "one_iteration" if len(values) < 2 else "values_in_fewer_than_two_iterations",
-        }
+        return {**found, f"{name}_reason": "values_in_fewer_than_two_iterations"}
     centre = _centre(there)
     squares = math.fsum((value - centre) ** 2 for value in there)
     return {**found, name: {"sd": math.sqrt(squares / (len(there) - 1)), "min": min(there), "max": max(there)}}
 
 
-def _flip_share(repeated: Repeats, places: Whole, iterations: int) -> dict[str, Any]:
+def _flip_share(repeated: Repeats, places: Whole) -> dict[str, Any]:
     """Of the cases with a verdict in two iterations or more, those whose verdict is not always the same."""
     twice = places[repeated.judged[places] > 1]
     if not len(twice):
-        reason = "one_iteration" if iterations < 2 else "no_case_with_two_verdicts"
-        return {"flips": None, "flips_reason": reason}
+        return {"flips": None, "flips_reason": "no_case_with_two_verdicts"}
     flipping = int(np.count_nonzero(repeated.flips[twice]))
     return {"flips": {"share": flipping / len(twice), "n_flipping": flipping, "n_cases": len(twice)}}
 
 
-def _within_sd(repeated: Repeats, places: Whole, iterations: int) -> dict[str, Any]:
+def _within_sd(repeated: Repeats, places: Whole) -> dict[str, Any]:
     """The judge's noise: standard deviation of a case's value between iterations, pooled over the cases."""
     twice = places[repeated.measured[places] > 1]
     if not len(twice):
-        reason = "one_iteration" if iterations < 2 else "no_case_with_two_values"
-        return {"within_sd": None, "within_sd_reason": reason}
+        return {"within_sd": None, "within_sd_reason": "no_case_with_two_values"}
     freedom = int(repeated.measured[twice].astype(np.int64).sum()) - len(twice)
     return {"within_sd": math.sqrt(math.fsum(repeated.squares[twice].tolist()) / freedom)}
 
@@ -175,13 +188,6 @@ def _counted(per_iteration: Sequence[Mapping[str, int]]) -> dict[str, int]:
     for reasons in per_iteration:
         found.update(reasons)
     return dict(found.most_common())
-
-
-def _interval(name: str, found: Estimate) -> dict[str, Any]:
-    if found.interval is None:
-        return {name: None, f"{name}_reason": found.reason}
-    bounds = found.interval
-    return {name: {"level": bounds.level, "low": bounds.low, "high": bounds.high, "method": bounds.method}}
 
 
 class _Flips:

@@ -50,7 +50,7 @@ def gate_results(
             definition["untrusted"] |= bool({*settings.decides(gate.score or "")} & set(untrusted))
         needed = [declared[one] for one in rests_on] if spec is None else [spec]
         chosen = _summary(ledger, name, gate, metrics, [one for one in needed if one is not OVERALL], settings)
-        measured = measure_gate(definition, chosen)
+        measured = measure_gate(definition, chosen, metrics["declared"])
         if not measured["n_cases"]:
             measured["absent"] = _no_case(definition["where"], metrics["by"])
         found.append({**definition, **judge_gate(definition, [measured])})

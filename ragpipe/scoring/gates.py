@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.declared import unit_value
 from ragpipe.scoring.gate_settings import Gate
 from ragpipe.scoring.normalise import HAIR
 
@@ -60,23 +61,23 @@ def defined(
     return {"name": name, "score": gate.score, "of": of, "min": gate.min, "max": gate.max, **shared}
 
 
-def measure_gate(gate: Definition, summary: Mapping[str, Any]) -> Measured:
+def measure_gate(gate: Definition, summary: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]) -> Measured:
     """What one iteration says: value and interval on 0 (worst) to 1 (best), or in the native scale for a count, and counts.
 
-    `summary` is one of `metrics.json` (`overall`, or a group of `by`) over the cases that the gate is about. A value of
-    None has its reason in `absent`.
+    `summary` is one of `metrics.json` (`overall`, or a group of `by`) over the cases that the gate is about, `declared` is
+    what that file says of the scores' scales. A value of None has its reason in `absent`.
     """
     if "failure_mode" in gate:
         return _of_mode(gate, summary)
     score = summary["scores"].get(gate["score"])
     if score is None:
         return _nothing(summary, f"no metric of this run gives {gate['score']}")
-    counts = {"n_cases": summary["n_cases"], **{name: score[name] for name in _COUNTS[1:]}}
+    counts = {"n_cases": summary["n_cases"], **{name: score.get(name, 0) for name in _COUNTS[1:]}}
     if gate["of"] == "pass_rate":  # a case with a value and no verdict is no case that passed or failed
-        counts |= {"n_ok": score["n_judged"], "n_error": score["n_error"] + score["n_unjudged"]}
+        counts |= {"n_ok": score.get("n_judged", 0), "n_error": counts["n_error"] + score.get("n_unjudged", 0)}
     # a case that the system failed on is skipped, no zero; but a gate must not pass on the answers that did come
     counts["n_error"] += score.get("skipped", {}).get("system_error", 0)
-    value, interval = _value(score, gate["of"])
+    value, interval = _value(score, gate["of"], declared[gate["score"]])
     absent = None
     if value is None:
         absent = "no case is chosen" if not summary["n_cases"] else _why_none(score)
@@ -141,23 +142,17 @@ _DEFINITION = (
 )  # fmt: skip
 
 
-def _value(score: Mapping[str, Any], of: str) -> tuple[float | None, dict[str, Any] | None]:
+def _value(score: Mapping[str, Any], of: str, scale: Mapping[str, Any]) -> tuple[float | None, dict[str, Any] | None]:
     """Value and interval of a summary's score: its pass rate, the mean of its `score`, or of its values for a count."""
     if of == "pass_rate":
-        return score["pass_rate"], score["pass_interval"]
-    bounds, low, high = score["interval"], score["low"], score["high"]
-    if score["mean"] is None or low is None or high is None:
+        return score.get("pass_rate"), score.get("pass_interval")
+    mean, bounds = unit_value(score["mean"], scale), score["interval"]
+    if mean is None:
         return score["mean"], bounds
     if bounds is not None:
-        ends = sorted(_turned(bounds[end], score) for end in ("low", "high"))
-        bounds = {**bounds, "low": ends[0], "high": ends[1]}
-    return score["mean_score"], bounds
-
-
-def _turned(value: float, score: Mapping[str, Any]) -> float:
-    """A value of the native scale brought to 0 (worst) .. 1 (best)."""
-    found = (value - score["low"]) / (score["high"] - score["low"])
-    return float(found if score["higher_is_better"] else 1.0 - found)
+        low, high = sorted(unit_value(bounds[end], scale) or 0.0 for end in ("low", "high"))
+        bounds = {**bounds, "low": low, "high": high}
+    return mean, bounds
 
 
 def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
@@ -169,7 +164,7 @@ def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
     if found is None:
         return _nothing(summary, f"no metric of this run gives the scores that {mode} is told from")
     scores = [summary["scores"][name] for name in gate["rests_on"] if name in summary["scores"]]
-    worst = {key: max((score[key] for score in scores), default=0) for key in ("n_error", "n_missing")}
+    worst = {key: max((score.get(key, 0) for score in scores), default=0) for key in ("n_error", "n_missing")}
     worst["n_error"] = max(worst["n_error"], n - found["n_judged"])
     counts = {"n_cases": n, "n_ok": found["n_judged"], "n_skipped": 0, **worst}
     if not found["n_judged"]:
@@ -183,13 +178,13 @@ def _nothing(summary: Mapping[str, Any], why: str) -> Measured:
 
 
 def _why_none(score: Mapping[str, Any]) -> str:
-    if score["n_unjudged"]:
+    if score.get("n_unjudged"):
         return "none of its values was judged passed or failed: a score that decides it failed or is not measured"
     if score["n_ok"]:
         return "none of its values was judged passed or failed: it has no threshold, or passes with scores that are not there"
     kinds = {"n_skipped": "skipped", "n_error": "errors", "n_missing": "not measured yet"}
-    shown = ", ".join(f"{score[key]} {word}" for key, word in kinds.items() if score[key])
-    reasons = ", ".join(list(score["errors"] or score["skipped"])[:3])
+    shown = ", ".join(f"{score[key]} {word}" for key, word in kinds.items() if score.get(key))
+    reasons = ", ".join(list(score.get("errors") or score.get("skipped", ()))[:3])
     return f"no case has a value: {shown}" + (f" ({reasons})" if reasons else "")
 
 

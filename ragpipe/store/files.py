@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -117,6 +117,40 @@ def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
         return _encoder(indent, False).encode(value).encode("utf-8")
     except UnicodeEncodeError:
         return _encoder(indent, True).encode(value).encode("ascii")
+
+
+def json_lines(value: Any) -> bytes:
+    """JSON for people and diffs in little room: whatever nests at most two deep is one line, what holds more is indented.
+
+    A score with its interval is a line, a group of scores a block of them.
+    """
+    try:
+        return "".join(_laid_out(value, "\n", False)).encode("utf-8")
+    except UnicodeEncodeError:
+        return "".join(_laid_out(value, "\n", True)).encode("ascii")
+
+
+def _laid_out(value: Any, line: str, ascii_only: bool) -> Iterator[str]:
+    """The pieces of the text; `line` is what begins a line at this depth."""
+    encode = _encoder(None, ascii_only).encode
+    if _depth(value) <= 2:
+        yield encode(value)
+        return
+    inner, ends = line + " ", "{}" if isinstance(value, Mapping) else "[]"
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for place, (key, item) in enumerate(items):
+        yield (ends[0] if place == 0 else ",") + inner
+        if isinstance(value, Mapping):
+            yield f"{encode(key)}: "
+        yield from _laid_out(item, inner, ascii_only)
+    yield line + ends[1]
+
+
+def _depth(value: Any) -> int:
+    """How deep objects and lists nest: 0 for a plain value."""
+    if isinstance(value, Mapping):
+        return 1 + max(map(_depth, value.values()), default=0)
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list | tuple) else 0
 
 
 @cache

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ragpipe.digest import sha256_file
-from ragpipe.store.files import atomic_open, atomic_write, json_bytes
+from ragpipe.store.files import atomic_open, atomic_write, json_lines
 
 
 class _Unchanged(Exception):
@@ -61,8 +61,8 @@ def write_unless_same(path: Path, data: bytes | str) -> bool:
 
 
 def json_unless_same(path: Path, value: Any) -> bool:
-    """Write plain JSON as `atomic_json` does; True when it had to be written. Raises ValueError for NaN, OutputError."""
-    return write_unless_same(path, json_bytes(value, indent=2) + b"\n")
+    """Write plain JSON as `json_lines` says; True when it had to be written. Raises ValueError for NaN, OutputError."""
+    return write_unless_same(path, json_lines(value) + b"\n")
 
 
 def _is_plain(path: Path) -> bool:

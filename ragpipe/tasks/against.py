@@ -61,8 +61,9 @@ def _records(folder: RunFolder, iterations: list[int]) -> dict[int, Path]:
 
 
 def _scores(folder: RunFolder) -> dict[str, Any]:
-    found: dict[str, Any] = read_json(folder.final.metrics)["overall"]["scores"]
-    return found
+    """The run's scores over all cases, each with what is declared of it."""
+    found = read_json(folder.final.metrics)
+    return {name: {**found["declared"][name], **score} for name, score in found["overall"]["scores"].items()}
 
 
 def _run(folder: RunFolder) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def _scores(metrics: list[dict[str, Any]]) -> dict[str, str]:
 
 def _evidence(scores: Sequence[Mapping[str, Any]]) -> str:
     """How many judgements a mean rests on, and which share of them came out where not all did."""
-    n, failed = (sum(score[key] for score in scores) for key in ("n_ok", "n_error"))
+    n, failed = (sum(score.get(key, 0) for score in scores) for key in ("n_ok", "n_error"))
     return whole(n) + (f", coverage {share_below_one(n / (n + failed))}" if failed else "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -50,13 +51,18 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     there = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "prompts" not in path.parts}
     live = {"outputs.journal.jsonl", "index.json"}  # of a live system, of one with an index manifest
     assert there | {"prompts/"} | live | REJUDGED == files
-    for table in re.split(r"\n## ", page)[1:]:
+    *tables, figures = re.split(r"\n## ", page)[1:]
+    for table in tables:
         name, columns = table.split(".parquet")[0], re.findall(r"^\| `([^`]+)` \|", table, re.M)
         if f"{name}.parquet" in REJUDGED:  # tests/tasks/test_rejudge.py holds the file against its schema
             continue
         folders = (run, run / "iteration-1", *(run.parent / "sweeps").iterdir())
         (found,) = (one / f"{name}.parquet" for one in folders if (one / f"{name}.parquet").exists())
         assert pq.read_schema(found).names == columns, name
+    assert figures.startswith("metrics.json")
+    metrics = json.loads((run / "iteration-1" / "metrics.json").read_text())
+    score = metrics["overall"]["scores"]["faithfulness"]
+    assert [key for key in (*metrics, *metrics["declared"]["faithfulness"], *score) if f"`{key}`" not in figures] == []
 
 
 @pytest.mark.slow

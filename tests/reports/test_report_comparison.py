@@ -24,10 +24,12 @@ def score(figures: Figures, **more: Any) -> dict[str, Any]:
     mean, low, high = figures
     interval = None if low is None else {"level": 0.95, "low": low, "high": high, "method": "t"}
     return {
-        "mean": mean, "mean_score": mean, "interval": interval, "pass_rate": 0.5, "pass_interval": None, "threshold": 0.5,
-        "n_ok": 8, "n_judged": 8, "n_error": 0, "coverage": 1.0, "spread": {"sd": 0.01, "min": 0, "max": 1}, "flips": {"share": 0.25},
-        "higher_is_better": True, **more,
+        "mean": mean, "interval": interval, "pass_rate": 0.5, "pass_interval": None,
+        "n_ok": 8, "n_judged": 8, "coverage": 1.0, "spread": {"sd": 0.01, "min": 0, "max": 1}, "flips": {"share": 0.25}, **more,
     }  # fmt: skip
+
+
+DECLARED = {"low": 0, "high": 1, "higher_is_better": True, "threshold": 0.5}
 
 
 def group(scores: dict[str, Any]) -> dict[str, Any]:
@@ -36,9 +38,13 @@ def group(scores: dict[str, Any]) -> dict[str, Any]:
 
 def job(number: int, *words: str, methods: dict[str, Any] | None = None, **scores: dict[str, Any]) -> Job:
     by = {"method": {name: group(found) for name, found in (methods or {}).items()}}
+    everything = {name: one for found in (*(methods or {}).values(), scores) for name, one in found.items()}
     metrics = {
         "iterations": [1, 2],
         "scoring": {"weights_used": {}, "coverage_floor": 0.95},
+        "declared": {
+            name: {key: one.get(key, usual) for key, usual in DECLARED.items()} for name, one in everything.items()
+        },
         "overall": group(scores),
         "by": by,
     }
@@ -86,7 +92,7 @@ def test_a_job_under_the_coverage_floor_is_not_the_best_and_nobody_is_while_it_m
         for i, one in enumerate((few, score((0.8, 0.75, 0.85)), score((0.4, 0.3, 0.5))))
     ]
     for one in worse[:1]:
-        one.metrics["overall"]["scores"]["faithfulness"].update(mean=0.2, mean_score=0.2, interval=None)  # type: ignore[index]
+        one.metrics["overall"]["scores"]["faithfulness"].update(mean=0.2, interval=None)  # type: ignore[index]
     assert [row["standing"] for row in comparison(worse)] == [None, "best", "behind"]
 
 
@@ -106,14 +112,14 @@ def test_equal_means_that_pass_another_threshold_are_not_equal() -> None:
 
 def test_lower_is_better_by_the_normalised_mean() -> None:
     """Of two shares of misses the smaller one is best."""
-    misses = [score(f, higher_is_better=False, mean_score=1 - f[0]) for f in ((0.1, 0.05, 0.15), (0.5, 0.4, 0.6))]
+    misses = [score(f, higher_is_better=False) for f in ((0.1, 0.05, 0.15), (0.5, 0.4, 0.6))]
     rows = comparison([job(i, f"k={i}", scope_miss=one) for i, one in enumerate(misses)])
     assert [row["standing"] for row in rows] == ["best", "behind"]
 
 
 def test_a_count_is_not_placed() -> None:
     rows = comparison(
-        [job(i, f"k={i}", n_claims=score((m, m - 1, m + 1), mean_score=None)) for i, m in enumerate((3, 9))]
+        [job(i, f"k={i}", n_claims=score((m, m - 1, m + 1), low=None, high=None)) for i, m in enumerate((3, 9))]
     )
     assert [row["standing"] for row in rows] == [None, None]
 
@@ -170,8 +176,8 @@ def test_words_and_reasons_are_never_markup() -> None:
 def test_the_scores_that_a_reader_compares_first() -> None:
     plain = score((0.9, 0.8, 1.0))
     free = score((0.9, 0.8, 1.0), threshold=None)
-    count = score((3.0, 2.0, 4.0), mean_score=None)
-    absent = {**plain, "mean": None, "mean_score": None}
+    count = score((3.0, 2.0, 4.0), low=None, high=None)
+    absent = {**plain, "mean": None}
     some = job(0, "k=0", overall_score=plain, faithfulness=plain, recall=free, n_claims=count, correctness=absent)
     assert chosen_scores([some]) == ["faithfulness", "overall_score"]
     assert chosen_scores([job(0, "k=0", recall=free, n_claims=count)]) == ["recall"]

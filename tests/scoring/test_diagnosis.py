@@ -75,9 +75,7 @@ def test_counts_order_and_examples(tmp_path: Path) -> None:
     metrics = score(tmp_path, SPECS, ScoringSettings(slices=[]), block=2)
     assert [one["name"] for one in metrics["diagnosis"]] == ["retrieval_failure", "hallucination"]
     missed, made_up = metrics["diagnosis"]
-    assert {key: made_up[key] for key in ("n", "n_first", "n_judged", "share_of_cases")} == {
-        "n": 7, "n_first": 5, "n_judged": 8, "share_of_cases": 7 / 8,
-    }  # fmt: skip
+    assert {key: made_up[key] for key in ("n", "n_first", "n_judged")} == {"n": 7, "n_first": 5, "n_judged": 8}
     assert made_up["examples"] == [{"sample_id": f"q{n}", "method": "ab"[n % 2]} for n in range(5)]
     assert (missed["n"], missed["n_first"]) == (2, 2)
     assert "only facts of the contexts" in made_up["advice"][0]

@@ -9,6 +9,7 @@ from run_tables import Chunk, Row, records, score, write_run
 
 from ragpipe.reports.figures import cell
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.declared import declared
 from ragpipe.scoring.gate_settings import Gate
 from ragpipe.scoring.gates import defined, exit_code, gates_document, judge_gate, measure_gate
 from ragpipe.scoring.settings import ScoringSettings
@@ -118,18 +119,17 @@ def test_a_value_is_never_rounded_into_its_limit() -> None:
 SUMMARY = {
     "n_cases": 10,
     "scores": {
-        "faithfulness": {"mean": 0.6, "mean_score": 0.6, "pass_rate": 0.4, "low": 0, "high": 1, "higher_is_better": True,
+        "faithfulness": {"mean": 0.6, "pass_rate": 0.4,
                          "interval": {"low": 0.5, "high": 0.7}, "pass_interval": {"low": 0.2, "high": 0.6}},
-        "correctness": {"mean": 4.0, "mean_score": 0.75, "pass_rate": 0.7, "low": 1, "high": 5, "higher_is_better": True,
+        "correctness": {"mean": 4.0, "pass_rate": 0.7,
                         "interval": {"low": 3.0, "high": 5.0}, "pass_interval": None},
-        "scope_miss": {"mean": 0.2, "mean_score": 0.8, "pass_rate": None, "low": 0, "high": 1, "higher_is_better": False,
-                       "interval": {"low": 0.1, "high": 0.4}, "pass_interval": None},
-        "n_claims": {"mean": 7.5, "mean_score": None, "pass_rate": None, "low": None, "high": None,
-                     "higher_is_better": True, "interval": None, "pass_interval": None},
+        "scope_miss": {"mean": 0.2, "interval": {"low": 0.1, "high": 0.4}},
+        "n_claims": {"mean": 7.5, "interval": None},
     },
 }  # fmt: skip
 for _score in SUMMARY["scores"].values():  # type: ignore[attr-defined]
-    _score.update(n_ok=10, n_judged=10, n_unjudged=0, n_error=0, n_skipped=0, n_missing=0, errors={}, skipped={})
+    _score.update(n_ok=10, n_judged=10)
+DECLARED = declared([FAITHFUL, CORRECT, MISS, CLAIMS], ScoringSettings())
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_is_measured(
 ) -> None:
     given = defined("g", Gate(score=spec.name, **gate), spec, judged=judged, rests_on=[], coverage_floor=0.95,
                     inconclusive="fail", untrusted=False)  # fmt: skip
-    found = measure_gate(given, SUMMARY)
+    found = measure_gate(given, SUMMARY, DECLARED)
     assert given["of"] == of
     assert found["value"] == pytest.approx(value)
     bounds = found["interval"]
@@ -158,7 +158,7 @@ def test_what_is_measured(
 
 def test_a_score_that_the_run_does_not_have_is_no_evidence() -> None:
     gate = definition(None, score="policy_compliance", min=0.95)
-    found = judge_gate(gate, [measure_gate(gate, SUMMARY)])
+    found = judge_gate(gate, [measure_gate(gate, SUMMARY, DECLARED)])
     assert (found["verdict"], found["outcome"]) == ("no_evidence", "blocked")
     assert found["sentence"] == "policy_compliance: no evidence, no metric of this run gives policy_compliance"
 

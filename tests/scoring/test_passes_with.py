@@ -46,7 +46,8 @@ def test_a_run_without_one_of_the_others_does_not_judge_it(tmp_path: Path, other
     settings = {"passes_with": {"retrieval_score": others}}
     metrics = of(tmp_path, [{"retrieval_score": 0.1}, {"retrieval_score": 1.0}], [RETRIEVAL], **settings)
     found = metrics["overall"]["scores"]["retrieval_score"]
-    assert (found["pass_rate"], found["n_ok"], found["n_judged"], found["n_unjudged"]) == (None, 2, 0, 0)
+    assert found["n_ok"] == 2
+    assert not {"pass_rate", "pass_interval", "n_judged", "n_unjudged"} & found.keys()
     said = "retrieval_score is not judged passed or failed: scoring.passes_with.retrieval_score asks for faithfulness"
     assert any(text.startswith(said) for text in metrics["warnings"])
     before = ScoringSettings(**settings).warnings([RETRIEVAL])

@@ -9,6 +9,7 @@ from run_tables import Chunk, Citation, Row, records, score, stored, write_run
 
 from ragpipe.errors import ConfigError, RagpipeError
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.declared import unit_value
 from ragpipe.scoring.settings import ScoringSettings
 
 FAITHFUL = ScoreSpec("faithfulness")
@@ -135,14 +136,13 @@ def test_metrics_count_every_status(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
     found = score(tmp_path, [CORRECT], PLAIN)
     correctness = found["overall"]["scores"]["correctness"]
-    counts = {
-        k: correctness[k] for k in ("n_ok", "n_error", "n_skipped", "n_missing", "mean", "mean_score", "pass_rate")
-    }
+    counts = {k: correctness[k] for k in ("n_ok", "n_error", "n_skipped", "n_missing", "mean", "pass_rate")}
     assert counts == {
         "n_ok": 3, "n_error": 2, "n_skipped": 1, "n_missing": 1, "mean": pytest.approx(11 / 3),
-        "mean_score": pytest.approx((1.0 + 0.25 + 0.75) / 3), "pass_rate": pytest.approx(2 / 3),
+        "pass_rate": pytest.approx(2 / 3),
     }  # fmt: skip
     assert correctness["coverage"] == pytest.approx(0.6)
+    assert unit_value(correctness["mean"], found["declared"]["correctness"]) == pytest.approx((1.0 + 0.25 + 0.75) / 3)
     assert correctness["skipped"] == {"no_reference_answer": 1}
     assert correctness["errors"] == {"refused": 1, "unparsable": 1}
     assert correctness["interval"]["method"] == "clustered_t"
@@ -155,7 +155,9 @@ def test_metrics_count_every_status(tmp_path: Path) -> None:
 def test_breakdowns(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
     by = score(tmp_path, [CORRECT], ScoringSettings(slices=["method*category", "meta.none", "tag*method"]))["by"]
-    means = {f: {g: s["scores"]["correctness"]["mean"] for g, s in groups.items()} for f, groups in by.items()}
+    means = {
+        f: {g: s["scores"].get("correctness", {}).get("mean") for g, s in groups.items()} for f, groups in by.items()
+    }
     assert means == {
         "method": {"a": 5.0, "b": 3.0},
         "category": {"x": 3.5, "y": 4.0},
@@ -166,6 +168,24 @@ def test_breakdowns(tmp_path: Path) -> None:
     }
     assert by["method"]["a"]["scores"]["correctness"]["interval"] is None
     assert by["method"]["a"]["scores"]["correctness"]["interval_reason"] == "one_value"
+
+
+def test_a_group_names_only_scores_that_apply_to_it(tmp_path: Path) -> None:
+    skip = ("skipped", "no_reference_answer")
+    write_run(tmp_path, [Row("q1", "a", {"correctness": 3.0}), Row("q2", "b", {"correctness": skip})])
+    found = score(tmp_path, [CORRECT, FAITHFUL], PLAIN)
+    assert list(found["overall"]["scores"]) == ["correctness", "faithfulness", "overall_score"]
+    methods = {name: set(group["scores"]) for name, group in found["by"]["method"].items()}
+    assert methods["b"] == {"faithfulness", "overall_score"}, "skipped in all of its cases"
+    assert methods["a"] == {"correctness", "faithfulness", "overall_score"}, "faithfulness is not measured yet"
+    assert found["overall"]["scores"]["correctness"] == {
+        "n_ok": 1, "mean": 3.0, "interval": None, "interval_reason": "one_value", "coverage": 1.0, "pass_rate": 0.0,
+        "pass_interval": None, "pass_interval_reason": "one_value", "n_judged": 1, "n_skipped": 1,
+        "skipped": {"no_reference_answer": 1},
+    }  # fmt: skip
+    assert found["declared"]["correctness"] == {
+        "low": 1, "high": 5, "higher_is_better": True, "binary": False, "diagnostic": False, "threshold": 4.0,
+    }  # fmt: skip
 
 
 def test_meta_slices_and_too_many_values(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ragpipe.errors import OutputError
 from ragpipe.store import files
-from ragpipe.store.files import atomic_json, atomic_open, atomic_write, link_or_copy, sweep_temporaries
+from ragpipe.store.files import atomic_json, atomic_open, atomic_write, json_lines, link_or_copy, sweep_temporaries
 
 
 def names(folder: Path) -> list[str]:
@@ -195,3 +195,26 @@ def test_rights_are_those_of_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_json_lines_indent_what_holds_more_than_a_score() -> None:
+    score = {"mean": 0.5, "interval": {"low": 0.25, "high": 0.75}, "errors": {}}
+    value = {
+        "n": 1,
+        "by": {"a": {"scores": {"f": score, "é": [1, "x"]}}, "b": {}},
+        "list": [{"d": {"e": []}}, 2],
+        "none": [],
+    }
+    assert json_lines(value).decode() == (
+        '{\n "n": 1,\n "by": {\n  "a": {\n   "scores": {\n'
+        '    "f": {"mean":0.5,"interval":{"low":0.25,"high":0.75},"errors":{}},\n    "é": [1,"x"]\n   }\n  },\n'
+        '  "b": {}\n },\n "list": [\n  {\n   "d": {"e":[]}\n  },\n  2\n ],\n "none": []\n}'
+    )
+    assert json.loads(json_lines(value)) == value
+
+
+def test_json_lines_keep_lone_surrogates_and_refuse_what_json_has_not() -> None:
+    value = {"a": {"b": {"c": {"bad \ud800": "é"}}}}
+    assert json.loads(json_lines(value)) == value
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        json_lines({"a": {"b": {"c": [float("nan")]}}})
