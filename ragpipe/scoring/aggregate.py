@@ -176,7 +176,7 @@ def interval_of(name: str, found: Estimate) -> dict[str, Any]:
     if found.interval is None:
         return {name: None, f"{name}_reason": found.reason}
     bounds = found.interval
-    return {name: {"low": bounds.low, "high": bounds.high, "method": bounds.method}}
+    return {name: {"low": bounds.low, "high": bounds.high, "method": bounds.method, "too_few": bounds.too_few}}
 
 
 def _reasons(found: ScoreLedger, places: Places) -> dict[str, int]:

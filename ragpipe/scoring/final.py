@@ -113,8 +113,8 @@ def _intervals(
 ) -> tuple[Estimate, Estimate]:
     """Of the mean and of the pass rate over the cases' own means.
 
-    A case's share of passes counts as one draw, so the interval is as wide as that of one iteration: repeating the
-    judging makes the judge's noise smaller, not the sample of questions larger.
+    A case's share of passes counts as one draw: repeating the judging makes the judge's noise smaller, not the sample of
+    questions larger.
     """
     if places is None:
         unknown = Estimate(0, 0, reason="not_in_records")

@@ -1,7 +1,8 @@
-"""A mean or a rate with its confidence interval, honest about repeated questions.
+"""A mean or a rate with its confidence interval, honest about repeated questions and about the ends of a scale.
 
 Several methods or iterations on one question are not independent: rows that share a sample form a cluster, and the
-interval widens accordingly (Miller 2024, "Adding Error Bars to Evals", arXiv 2411.00640, section 2.2).
+interval widens accordingly (Miller 2024, "Adding Error Bars to Evals", arXiv 2411.00640, section 2.2). On a declared
+scale every interval is one of Wilson's (docs/statistics.md has the rule and what it covers).
 """
 
 from __future__ import annotations
@@ -17,15 +18,23 @@ from ragpipe.stats.student import normal_quantile, t_quantile
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
+FEW = 5
+"""An interval over fewer questions is given, but says `too_few`."""
+_HAIR = 1e-12  # of the scale: values no farther apart are equal but for rounding
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Bounds that cover the true value in `level` of all repetitions; `method` names the formula."""
+    """Bounds that cover the true value in `level` of all repetitions; `method` names the formula.
+
+    `too_few`: it rests on fewer than 5 questions. The bounds hold, but such an interval says next to nothing.
+    """
 
     level: float
     low: float
     high: float
     method: str
+    too_few: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,50 +56,84 @@ def estimate_mean(
     low: float | None = None,
     high: float | None = None,
 ) -> Estimate:
-    """Mean with a t interval, clustered by `clusters` (a number per row; None: all rows independent).
+    """Mean with its interval, clustered by `clusters` (a number per row; None: all rows independent).
 
-    Variance of the mean = G/(G-1) * sum over clusters of (sum of residuals)^2 / n^2, t with G - 1 degrees of freedom.
-    With one row a cluster that is the plain s^2/n with n - 1. The bounds are clipped to [low, high].
-    No interval for fewer than two values, for a single cluster, and where all values are equal: a width of zero
-    would claim a certainty that nobody has.
+    Variance of the mean: V = G/(G-1) * sum over clusters of (sum of residuals)^2 / n^2 for G clusters.
+
+    On the scale `low` to `high`: Wilson's interval with an effective sample size, method `wilson_n_eff`. With values
+    brought to 0..1, the design effect V*n / (mean * (1 - mean)) is drawn towards that of clusters whose rows are all
+    equal, Dmax = sum of squared cluster sizes / n, with the weight of one cluster in G: D = ((G-1) * V*n /
+    (mean * (1 - mean)) + Dmax) / G, or Dmax where all values are equal; n / D rows and t(G-1) go into Wilson's formula
+    (after Dean and Pagano 2015). The interval is never empty and never leaves the scale.
+
+    Without a scale: mean +- t(G-1) * sqrt(V), method `t` or `clustered_t`; none where all values are equal, for a width
+    of zero would claim a certainty that nobody has. No interval for one value, and for one cluster.
     """
-    n = len(values)
-    if n == 0:
-        return Estimate(0, 0, reason="no_values")
-    mean = _mean(values)
-    codes, groups = _clustering(n, clusters)
-    if n < 2 or groups < 2:
-        return Estimate(n, groups, mean, reason="one_value" if n < 2 else "one_sample")
+    codes, groups = _clustering(len(values), clusters)
+    if low is not None and high is not None:
+        return _on_a_scale(values, codes, groups, level, low, high)
+    if (short := _too_short(values, groups)) is not None:
+        return short
+    n, mean = len(values), _mean(values)
     if not np.any(values != values[0]):
         return Estimate(n, groups, float(values[0]), reason="no_spread")
     half = t_quantile(level, groups - 1) * math.sqrt(_variance(values, mean, codes, groups))
-    bottom = mean - half if low is None else max(low, mean - half)
-    top = mean + half if high is None else min(high, mean + half)
     method = "t" if groups == n else "clustered_t"
-    return Estimate(n, groups, mean, Interval(level, bottom, top, method))
+    return Estimate(n, groups, mean, _interval(level, mean - half, mean + half, method, groups))
 
 
 def estimate_rate(hits: Floats, clusters: Codes | None = None, *, level: float = 0.95) -> Estimate:
-    """Share of ones among values of 0 and 1 with Wilson's score interval (Wilson 1927).
+    """A rate with its interval; `hits` are 0 and 1, or each case's share of hits over its repeats.
 
-    Where rows share a cluster: Wilson's formula with the effective sample size n / design effect and the t quantile
-    with G - 1 degrees of freedom in the normal one's place (Dean and Pagano 2015; TYPE=WILSON of SAS SURVEYFREQ). The
-    design effect is never below 1; where all values are equal it cannot be estimated and the clusters are counted.
+    Zeros and ones with one row per cluster get Wilson's score interval (Wilson 1927), method `wilson`: the binomial
+    variance is known there, so the normal quantile is enough. All others get the rule of `estimate_mean` on 0 to 1.
     """
-    n = len(hits)
+    codes, groups = _clustering(len(hits), clusters)
+    if codes is not None or not np.all((hits == 0) | (hits == 1)):
+        return _on_a_scale(hits, codes, groups, level, 0.0, 1.0)
+    if (short := _too_short(hits, groups)) is not None:
+        return short
+    mean = _mean(hits)
+    bottom, top = _wilson(mean, len(hits), normal_quantile(level))
+    return Estimate(len(hits), groups, mean, _interval(level, bottom, top, "wilson", groups))
+
+
+def _too_short(values: Floats, groups: int) -> Estimate | None:
+    """What there is to say without an interval: no values, one value, or one question."""
+    n = len(values)
     if n == 0:
         return Estimate(0, 0, reason="no_values")
-    mean = _mean(hits)
-    codes, groups = _clustering(n, clusters)
-    if n < 2 or groups < 2:
-        return Estimate(n, groups, mean, reason="one_value" if n < 2 else "one_sample")
-    if groups == n:
-        bottom, top = _wilson(mean, n, normal_quantile(level))
-        return Estimate(n, groups, mean, Interval(level, bottom, top, "wilson"))
-    plain = mean * (1 - mean) / (n - 1)
-    effect = max(1.0, _variance(hits, mean, codes, groups) / plain) if plain > 0 else n / groups
-    bottom, top = _wilson(mean, n / effect, t_quantile(level, groups - 1))
-    return Estimate(n, groups, mean, Interval(level, bottom, top, "clustered_wilson"))
+    if groups < 2:
+        return Estimate(n, groups, _mean(values), reason="one_value" if n < 2 else "one_sample")
+    return None
+
+
+def _interval(level: float, low: float, high: float, method: str, groups: int) -> Interval:
+    return Interval(level, low, high, method, too_few=groups < FEW)
+
+
+def _on_a_scale(values: Floats, codes: Codes | None, groups: int, level: float, low: float, high: float) -> Estimate:
+    """The estimate of a mean on the scale `low` to `high`, by the rule of `estimate_mean`."""
+    if (short := _too_short(values, groups)) is not None:
+        return short
+    n, mean = len(values), _mean(values)
+    span = high - low
+    rows = n / _design_effect((values - low) / span, codes, groups)
+    bottom, top = _wilson(min(max((mean - low) / span, 0.0), 1.0), rows, t_quantile(level, groups - 1))
+    # a hair of rounding must not leave the mean outside
+    bounds = min(low + bottom * span, mean), max(low + top * span, mean)
+    return Estimate(n, groups, mean, _interval(level, *bounds, "wilson_n_eff", groups))
+
+
+def _design_effect(scores: Floats, codes: Codes | None, groups: int) -> float:
+    """How many rows weigh as much as one independent draw of 0 or 1 with the same mean; `scores` are on 0..1."""
+    n, mean = len(scores), _mean(scores)
+    sizes = np.ones(n) if codes is None else np.bincount(codes, minlength=groups)
+    widest = float(np.sum(sizes * sizes)) / n
+    if np.ptp(scores) <= _HAIR or not 0 < mean < 1:
+        return widest
+    measured = _variance(scores, mean, codes, groups) * n / (mean * (1 - mean))
+    return ((groups - 1) * measured + widest) / groups
 
 
 def _wilson(rate: float, n: float, z: float) -> tuple[float, float]:

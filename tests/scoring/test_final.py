@@ -106,10 +106,9 @@ def test_a_group_counts_its_own_cases(tmp_path: Path) -> None:
                 "flips": "no_case_with_two_verdicts", "within_sd": "no_case_with_two_values", "interval": "one_value",
             },
         ),
-        ([("q1", "a", (1.0, 1.0)), ("q2", "a", (1.0, 1.0))], {"interval": "no_spread"}),
         ([("q1", "a", (0.1, 0.9)), ("q1", "b", (0.3, 0.4))], {"interval": "one_sample", "pass_interval": "one_sample"}),
     ],
-    ids=["no pair", "no spread", "one sample"],
+    ids=["no pair", "one sample"],
 )  # fmt: skip
 def test_what_cannot_be_said_is_null_with_its_reason(tmp_path: Path, table: Table, reasons: dict[str, str]) -> None:
     one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
@@ -139,17 +138,36 @@ def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
         assert table_of_spec["declared"] == own["declared"]
 
 
+def on_0_to_1(means: Sequence[float]) -> tuple[Any, Any]:
+    """Bounds of independent means on 0..1 (docs/statistics.md): Wilson's, with the effective rows and Student's t.
+
+    Without repeated questions the greatest design effect is 1, and n V / (m (1 - m)) is the sample variance over m (1 - m).
+    """
+    n, mean = len(means), statistics.fmean(means)
+    effect = ((n - 1) * statistics.variance(means) / (mean * (1 - mean)) + 1) / n
+    square = stats.t.ppf(0.975, n - 1) ** 2 * effect / n
+    centre, half = (mean + square / 2), (square * mean * (1 - mean) + square**2 / 4) ** 0.5
+    return pytest.approx((centre - half) / (1 + square)), pytest.approx((centre + half) / (1 + square))
+
+
 def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
-    """scipy's t interval over one mean a case; repeating the judging adds no question."""
+    """One mean a case; repeating the judging adds no question."""
     draw = random.Random(5)
     table = [(f"q{i}", "a", tuple(round(draw.uniform(0.2, 0.9), 3) for _ in range(4))) for i in range(30)]
     one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
-    means = [statistics.fmean(values) for _, _, values in table]
-    low, high = stats.t.interval(0.95, 29, loc=statistics.fmean(means), scale=stats.sem(means))
-    assert (one["interval"]["low"], one["interval"]["high"]) == (pytest.approx(low), pytest.approx(high))
-    assert one["interval"]["method"] == "t"
+    expected = on_0_to_1([statistics.fmean(values) for _, _, values in table])
+    assert (one["interval"]["low"], one["interval"]["high"]) == expected
+    assert (one["interval"]["method"], one["interval"]["too_few"]) == ("wilson_n_eff", False)
     pooled = statistics.fmean(statistics.variance(values) for _, _, values in table) ** 0.5
     assert one["within_sd"] == pytest.approx(pooled)
+
+
+def test_cases_that_all_have_the_same_value_are_no_certainty(tmp_path: Path) -> None:
+    """Faithfulness 1 in all of ten cases: Wilson with 10 rows and t(9), 10 / (10 + t^2)."""
+    table = [(f"q{i}", "a", (1.0, 1.0)) for i in range(10)]
+    one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
+    t = stats.t.ppf(0.975, 9)
+    assert (one["interval"]["low"], one["interval"]["high"]) == (pytest.approx(10 / (10 + t * t)), 1.0)
 
 
 def test_two_methods_on_one_question_are_one_cluster(tmp_path: Path) -> None:
@@ -158,10 +176,7 @@ def test_two_methods_on_one_question_are_one_cluster(tmp_path: Path) -> None:
     values = [tuple(round(draw.uniform(0.2, 0.9), 3) for _ in range(2)) for _ in range(12)]
     table = [(f"q{i}", method, values[i]) for i in range(12) for method in "ab"]
     one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
-    means = [statistics.fmean(v) for v in values]
-    low, high = stats.t.interval(0.95, 11, loc=statistics.fmean(means), scale=stats.sem(means))
-    assert (one["interval"]["low"], one["interval"]["high"]) == (pytest.approx(low), pytest.approx(high))
-    assert one["interval"]["method"] == "clustered_t"
+    assert (one["interval"]["low"], one["interval"]["high"]) == on_0_to_1([statistics.fmean(v) for v in values])
 
 
 def test_a_rate_keeps_the_width_of_its_cases(tmp_path: Path) -> None:
