@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scripted import Asked, ScriptedJudge, make_case, score_of, shipped_metric
 
+import ragpipe
 from ragpipe.schema.score import Score
 
 
@@ -136,3 +137,28 @@ def test_citations_that_experts_labelled_give_the_figures_of_expertqa(real_data:
             assert share == pytest.approx(figures["coverage_worthy"], abs=1e-6), group
             share = lenient[group]["accurate"] / lenient[group]["citations"]
             assert share == pytest.approx(figures["accuracy_lenient"], abs=1e-6), group
+
+
+@pytest.mark.slow
+def test_groundedness_ranks_answers_and_systems_as_people_do(
+    real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RAGTruth requires no citations: a cap on uncited answers made the six systems' order one without meaning."""
+    metrics, stats = pytest.importorskip("sklearn.metrics"), pytest.importorskip("scipy.stats")
+    monkeypatch.chdir(tmp_path)
+    path = real_data / "ragtruth_qa" / "ragtruth_qa.jsonl"
+    asked = "metrics=[faithfulness,groundedness,recorded]"
+    run = ragpipe.run(["+experiment=ragtruth", f"dataset.path={path}", asked, "report.formats=[]"])
+    wide = run.scores.pivot_table(index=["sample_id", "method"], columns="score_name", values="value")
+    for label in ("human_hallucinated", "human_hallucinated_strict"):
+        area = {
+            name: metrics.roc_auc_score(pairs[label], -pairs[name])
+            for name in ("faithfulness", "groundedness")
+            for pairs in [wide[[name, label]].dropna()]
+        }
+        assert area["groundedness"] == pytest.approx(area["faithfulness"], abs=0.03), label
+        assert area["groundedness"] > 0.7
+        systems = wide.groupby("method").mean()
+        assert len(systems) == 6
+        assert stats.spearmanr(systems["groundedness"], -systems[label]).statistic > 0.5
+    assert not any("missing_citation" in modes for modes in run.records["failure_modes"]), "nobody requires citations"

@@ -28,6 +28,7 @@ class EvidenceMiniLMSettings(EvidenceSettings):
     kind: Annotated[Literal["evidence_minilm"], Operational] = "evidence_minilm"  # type: ignore[assignment]
     rules: Literal["evidence-minilm-v1"] = "evidence-minilm-v1"  # type: ignore[assignment]
     threshold: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.54
+    contradicts_from: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.54
 
     def missing(self) -> str | None:
         """The line that installs the weights; None when they are there."""

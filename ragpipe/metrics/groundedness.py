@@ -1,4 +1,4 @@
-"""How far the contexts bear the answer, 0 to 5, in one call; the highest grade needs citations."""
+"""How far the contexts bear the answer, 0 to 5, in one call; citations count where the case requires them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ _NAMED = re.compile(
 
 
 class Groundedness(Judged):
-    """0 to 5: 5 all claims supported and all major ones cited, 3 mixed or citations missing, 1 contradicts, 0 unrelated.
+    """0 to 5: 5 all claims supported, 3 some supported and some not, 1 contradicts, 0 unrelated.
 
-    `top_k` shows only the first k contexts (it changes the questions). A 5 for an answer whose major claims carry no
-    citation is capped in code at `cap_without_citations` (null: never) and flagged: where the judge says so, and where the
-    output has no recorded citation and the text no mark (`[1]`, `(source ...)`, `word²`, a recorded marker). Where the judge
-    says that the claims are cited, a link, a year in brackets or "according to" counts as a mark too. Recorded citations are
-    shown to the judge unless the text shows them itself, by `[n]` or by one of their markers. A case that requires no
-    citations (`expected.requires_citations: false`) is neither told of them nor capped. Needs answer and contexts.
+    Citations count only where the case requires them (`expected.requires_citations: true`); elsewhere the judge is not told
+    of them and nothing is capped. Where they are required, an answer whose major claims carry none gets at most
+    `cap_without_citations` (null: no cap) whatever the grade, and the flag `required_citations_missing`: where the judge says
+    so, and where the output has no recorded citation and the text no mark (`[1]`, `(source ...)`, `word²`, a recorded
+    marker). Where the judge says that the claims are cited, a link, a year in brackets or "according to" counts as a mark
+    too. Recorded citations are shown to the judge unless the text shows them itself, by `[n]` or by one of their markers.
+    The value never falls when the judge's grade rises. `top_k` shows only the first k contexts (it changes the questions).
+    Needs answer and contexts.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
+    version: ClassVar[int] = 2
 
     grade: Prompt
     top_k: int | None = Field(default=None, ge=1)
@@ -63,16 +66,16 @@ class Groundedness(Judged):
         yield Ask(self.grade, Grade, self.values(case))
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
-        if "capped_without_citations" in details.get("flags", ()):
+        if value < details.get("judge_score", value):
             return f"the judge gave {details['judge_score']}, capped at {self.cap_without_citations}: no citations"
         return None
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         reply = await judge(self.grade, Grade, **self.values(case))
         value, flags = reply.score, answer_flags(case.answer)
-        cited, cap = _cites(case, reply.major_claims_cited), self.cap_without_citations
-        if value == TOP and not cited and cap is not None and cap < TOP and _requires_citations(case):
-            value, flags = cap, [*flags, "capped_without_citations"]
+        if _requires_citations(case) and not _cites(case, reply.major_claims_cited):
+            cap = self.cap_without_citations
+            value, flags = value if cap is None else min(value, cap), [*flags, "required_citations_missing"]
         if reply.score == TOP and reply.unsupported_claims:
             flags.append("grade_contradicts_claims")
         details = {"supported_claims": reply.supported_claims, "unsupported_claims": reply.unsupported_claims,
@@ -81,7 +84,7 @@ class Groundedness(Judged):
 
 
 def _requires_citations(case: Case) -> bool:
-    return not (case.sample.expected and case.sample.expected.requires_citations is False)
+    return bool(case.sample.expected and case.sample.expected.requires_citations)
 
 
 def _cites(case: Case, said: bool | None) -> bool:

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ragpipe.digest import canonical_json
@@ -29,6 +31,7 @@ from ragpipe.schema.answers import (
     Verdicts,
     YesNo,
 )
+from ragpipe.schema.behaviour import CitationVerdicts
 
 TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China and holds less caffeine than coffee."
 GOOD = "Green tea comes from China. It is brewed at 80 degrees."
@@ -267,3 +270,43 @@ def test_importing_it_is_light():
         "assert not {'litellm', 'pandas', 'scipy', 'numpy', 'pysbd', 'hydra'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+STATEMENTS = [
+    "Green tea comes from China.",
+    "It is brewed at 80 degrees.",
+    "It is brewed at 95 degrees.",
+    "It comes from Japan.",
+    "It does not hold less caffeine than coffee.",
+    "It holds less caffeine than coffee and is brewed for two minutes in a pot of clay.",
+    "Penguins swim well.",
+]
+STRICTER = [step / 20 for step in range(1, 21)]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=5, unique=True))
+def test_a_stricter_threshold_never_raises_a_grade(ask, statements):
+    """A contradiction stays one: it would be taken for mere lack of support, which costs less, if it needed the overlap of
+    the threshold."""
+    judges = [EvidenceSettings(threshold=threshold) for threshold in STRICTER]
+    answer = " ".join(statements)
+    grades = [ask(Groundedness, judge, text=answer, sources=[TEA]).score for judge in judges]
+    assert grades == sorted(grades, reverse=True)
+    citations = [{"text": text, "source": 1} for text in (*statements, answer)]
+    held = [ask(CitationVerdicts, judge, sources=[TEA], citations=citations).verdicts for judge in judges]
+    for column in zip(*held, strict=True):
+        accurate = [verdict.accurate for verdict in column]
+        assert accurate == sorted(accurate, reverse=True)
+
+
+def test_a_contradiction_does_not_depend_on_the_threshold(ask):
+    """Three of four claims are supported at both thresholds; the fourth names another number than the source."""
+    said = "Green tea comes from China. It is brewed at 80 degrees. It is brewed for two minutes. It is brewed at 95 degrees."
+    for threshold in (0.33, 0.5, 0.8):
+        found = ask(Groundedness, EvidenceSettings(threshold=threshold), text=said, sources=[TEA])
+        assert len(found.supported_claims) <= 3
+        assert found.score == (2 if len(found.supported_claims) >= 2 else 1)
+        assert "1 contradicted" in found.reason
+    strict = ask(Groundedness, EvidenceSettings(contradicts_from=1.0), text=said, sources=[TEA])
+    assert (strict.score, "0 contradicted" in strict.reason) == (4, True)

@@ -35,7 +35,8 @@ TOLD = [
 
 @pytest.mark.parametrize(("answer", "citation", "told"), TOLD)
 def test_groundedness_tells_of_recorded_citations_that_the_text_does_not_show(answer, citation, told):
-    case = make_case(answer, chunks=["The room is large."], citations=[citation])
+    required = {"requires_citations": True}
+    case = make_case(answer, chunks=["The room is large."], citations=[citation], expected=required)
     judge = ScriptedJudge([GRADE])
     score_of(shipped_metric("groundedness"), case, judge)
     assert ("Citations recorded with the answer" in judge.asked[0].user) == told
@@ -61,9 +62,10 @@ CAPPED = [
 @pytest.mark.parametrize(("answer", "said", "unsaid"), CAPPED)
 def test_groundedness_caps_a_5_where_nothing_is_cited(answer, said, unsaid):
     for reply, value in ((GRADE | {"major_claims_cited": True}, said), (GRADE, unsaid)):
-        score = score_of(shipped_metric("groundedness"), make_case(answer), ScriptedJudge([reply]))["groundedness"]
+        case = make_case(answer, expected={"requires_citations": True})
+        score = score_of(shipped_metric("groundedness"), case, ScriptedJudge([reply]))["groundedness"]
         assert score.value == value
-        assert ("capped_without_citations" in score.details["flags"]) == (value == 3)
+        assert ("required_citations_missing" in score.details["flags"]) == (value == 3)
 
 
 def test_groundedness_names_no_context_that_it_does_not_show():
@@ -74,7 +76,8 @@ def test_groundedness_names_no_context_that_it_does_not_show():
         {"id": "d1", "text": "a"},
         {"id": "d3", "text": "g"},
     ]
-    case = make_case("Alpha.", chunks=chunks, citations=["d1", "d3", {"marker": "[9]", "chunk_id": "gone"}])
+    cited = ["d1", "d3", {"marker": "[9]", "chunk_id": "gone"}]
+    case = make_case("Alpha.", chunks=chunks, citations=cited, expected={"requires_citations": True})
     shown = {
         None: ["[1], [3]: the answer as a whole", "[4]: the answer as a whole", "[9]: the answer as a whole"],
         2: [

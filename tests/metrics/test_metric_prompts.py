@@ -442,6 +442,7 @@ PUBLISHED: dict[str, str] = {
     "faithfulness/verify.v1": "80e630eff9db9ac11d6121cbf5ecbe71e5f6c99a3f5028fb7c3894504e476d08",
     "format/tone.v1": "083ed6d4862d52dc13ded7caea76e5c2fd8c0b5638d48e44f7c8cfee970bdda8",
     "groundedness/grade.v1": "292500021048c8698038046793f5a29720e2cd64e9da3f73daafcca03f10de1a",
+    "groundedness/grade.v2": "155a39edb952d604d119ede5ea08927abbad5b304f1f6ac6348021c1a4ac2bed",
     "noise_sensitivity/check.v1": "c3cd2ad73a66f4694466a45963e8878bd1af9ee36257b283fe4a2c208d280426",
     "noise_sensitivity/trace.v1": "3889bb5c848949903cd4c6b4b6a1b4204f01736f9b2748b1ce6f6d06dd458864",
     "nuggets/assign.v1": "cfc2d34b76b688e81c656b2ba1eae2a2e17868e76ad28f0fef4255f046b2c146",

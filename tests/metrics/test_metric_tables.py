@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
@@ -141,32 +143,31 @@ def grade(score, **other):
 
 UNCITED = {"answer": "Alpha is one thing.", "chunks": ["alpha is one thing"]}
 FREE = UNCITED | {"expected": {"requires_citations": False}}
+REQUIRED = UNCITED | {"expected": {"requires_citations": True}}
+SAID_NO, SAID_YES = {"major_claims_cited": False}, {"major_claims_cited": True}
 GROUNDEDNESS = [
-    (
-        "5 with citations",
-        UNCITED | {"answer": "Alpha is one thing [1]."},
-        {},
-        [grade(5, major_claims_cited=True)],
-        5,
-        1,
-    ),
-    ("5, said to be cited, without one", UNCITED, {}, [grade(5, major_claims_cited=True)], 3, 1),
+    ("5 with citations", REQUIRED | {"answer": "Alpha is one thing [1]."}, {}, [grade(5, **SAID_YES)], 5, 1),
+    ("5, said to be cited, without one", REQUIRED, {}, [grade(5, **SAID_YES)], 3, 1),
     (
         "said not to be cited, with marks",
-        UNCITED | {"answer": "Alpha [1]. It is big."},
+        REQUIRED | {"answer": "Alpha [1]. It is big."},
         {},
-        [grade(5, major_claims_cited=False)],
+        [grade(5, **SAID_NO)],
         3,
         1,
     ),
-    ("5 without citations is capped", UNCITED, {}, [grade(5, major_claims_cited=False)], 3, 1),
-    ("4 without citations stays", UNCITED, {}, [grade(4, major_claims_cited=False)], 4, 1),
-    ("another cap", UNCITED, {"cap_without_citations": 4}, [grade(5, major_claims_cited=False)], 4, 1),
-    ("no cap", UNCITED, {"cap_without_citations": None}, [grade(5, major_claims_cited=False)], 5, 1),
-    ("none required: no cap", FREE, {}, [grade(5, major_claims_cited=False)], 5, 1),
-    ("judge silent, no marks", UNCITED, {}, [grade(5)], 3, 1),
-    ("judge silent, marks in the text", UNCITED | {"answer": "Alpha is one thing [1]."}, {}, [grade(5)], 5, 1),
-    ("judge silent, citations recorded", UNCITED | {"citations": ["c1"]}, {}, [grade(5)], 5, 1),
+    ("5 without citations is capped", REQUIRED, {}, [grade(5, **SAID_NO)], 3, 1),
+    ("4 without citations is capped", REQUIRED, {}, [grade(4, **SAID_NO)], 3, 1),
+    ("3 without citations stays", REQUIRED, {}, [grade(3, **SAID_NO)], 3, 1),
+    ("2 without citations stays", REQUIRED, {}, [grade(2, **SAID_NO)], 2, 1),
+    ("another cap", REQUIRED, {"cap_without_citations": 4}, [grade(5, **SAID_NO)], 4, 1),
+    ("another cap, a grade under it", REQUIRED, {"cap_without_citations": 1}, [grade(2, **SAID_NO)], 1, 1),
+    ("no cap", REQUIRED, {"cap_without_citations": None}, [grade(5, **SAID_NO)], 5, 1),
+    ("none required: no cap", FREE, {}, [grade(5, **SAID_NO)], 5, 1),
+    ("not said whether required: no cap", UNCITED, {}, [grade(5, **SAID_NO)], 5, 1),
+    ("judge silent, no marks", REQUIRED, {}, [grade(5)], 3, 1),
+    ("judge silent, marks in the text", REQUIRED | {"answer": "Alpha is one thing [1]."}, {}, [grade(5)], 5, 1),
+    ("judge silent, citations recorded", REQUIRED | {"citations": ["c1"]}, {}, [grade(5)], 5, 1),
     ("0 is a grade", UNCITED, {}, [grade(0)], 0, 1),
     ("6 is none", UNCITED, {}, [grade(6)], "error", 1),
     ("-1 is none", UNCITED, {}, [grade(-1)], "error", 1),
@@ -354,11 +355,22 @@ def test_an_answer_that_speaks_to_the_judge_is_flagged(name, answer, flags):
 def test_groundedness_tells_of_recorded_citations_only_where_they_matter():
     cited = {"citations": [{"chunk_id": "c1", "text": "Alpha is one thing."}, {"marker": "[9]"}]}
     shown = ScriptedJudge([grade(5, major_claims_cited=True)])
-    score_of(shipped_metric("groundedness"), make_case(**UNCITED, **cited), shown)
+    score_of(shipped_metric("groundedness"), make_case(**REQUIRED, **cited), shown)
     assert shown.asked[0].values["citations"] == ["[1]: Alpha is one thing.", "[9]: the answer as a whole"]
-    free = ScriptedJudge([grade(5)])
-    score_of(shipped_metric("groundedness"), make_case(**FREE, **cited), free)
-    assert "citation" not in free.asked[0].user.split("Reply with")[0]
+    for case in (FREE, UNCITED):
+        free = ScriptedJudge([grade(5)])
+        score_of(shipped_metric("groundedness"), make_case(**case, **cited), free)
+        assert not re.search(r"cit(ed|ation)", free.asked[0].user)
+
+
+@pytest.mark.parametrize("value", range(6))
+def test_an_answer_without_required_citations_is_flagged_whatever_its_grade(value):
+    metric = shipped_metric("groundedness")
+    for case, flags in ((REQUIRED, ["required_citations_missing"]), (UNCITED, []), (FREE, [])):
+        score = score_of(metric, make_case(**case), ScriptedJudge([grade(value)]))["groundedness"]
+        assert score.details["flags"] == flags
+        why = metric.arithmetic("groundedness", score.value, score.details)
+        assert (why is not None) == (case is REQUIRED and value > 3), "named only where the cap changed the grade"
 
 
 def test_groundedness_shows_the_first_k_contexts_and_flags_a_grade_against_its_claims():

@@ -197,7 +197,7 @@ SHIPPED = [
     ({}, {"expected": Expected(requires_citations=True)}, {"citations": []}, {}, ["missing_citation"]),
     ({}, {"expected": Expected(requires_citations=True)}, {"citations": [], "abstained": True}, {}, []),
     ({}, {"expected": Expected(requires_citations=True)}, {"citations": None}, {}, []),
-    ({"groundedness": 3.0}, {}, {}, {"groundedness": {"flags": ["capped_without_citations"]}}, ["missing_citation"]),
+    ({"groundedness": 3.0}, {}, {}, {"groundedness": {"flags": ["required_citations_missing"]}}, ["missing_citation"]),
     ({"source_policy": 0.0}, {}, {}, {}, ["quote_only_violation"]),
     ({"policy_compliance": 0.0}, {}, {}, {}, ["policy_violation"]),
     ({"context_relevance": 0.69}, {}, {}, {}, ["irrelevant_context"]),

@@ -27,12 +27,16 @@ class Finding:
     objections: tuple[str, ...]
     signals: Signals
     threshold: float
+    contradicts_from: float
     nearest: tuple[float, str] | None = None
 
     @property
     def contradicted(self) -> bool:
-        """The sources speak of the same thing, yet a number, name, quotation or negation is not theirs."""
-        return bool(self.objections) and self.overlap >= self.threshold
+        """The sources speak of the same thing, yet a number, name, quotation or negation is not theirs.
+
+        Not measured by the threshold of support: a stricter one would turn contradictions into mere lack of support.
+        """
+        return bool(self.objections) and self.overlap >= self.contradicts_from
 
     @property
     def evidence(self) -> str:
@@ -64,7 +68,9 @@ def _judge(claim: str, pool: Pool, settings: EvidenceSettings) -> Finding:
     objections = tuple(_objections(signals, settings))
     # Without a stretch of a source to show there is nothing to point at: a superscript 2 may count as a two, and is no word.
     supported = overlap >= settings.threshold and not objections and bool(_stretch(signals, nearest))
-    return Finding(claim, supported, overlap, objections, signals, settings.threshold, nearest)
+    return Finding(
+        claim, supported, overlap, objections, signals, settings.threshold, settings.contradicts_from, nearest
+    )
 
 
 def _stretch(signals: Signals, nearest: tuple[float, str] | None) -> str:
