@@ -18,7 +18,6 @@ from typing import Any
 from ragpipe.judging.settings import Price
 
 _FILE = "model_prices_and_context_window_backup.json"
-_MILLION = 1e6
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class PriceTable:
         cached = tokens_cached or 0
         own = self._own.get(model)
         if own is not None:
-            less = own.input if own.cached_input is None else own.cached_input
-            return ((tokens_in - cached) * own.input + cached * less + tokens_out * own.output) / _MILLION, None
+            return own.usd(tokens_in, tokens_out, cached), None
         row = self._row(model)
         if row is None:
             return None, f"the price table does not know {model}: set {self._section}.prices"

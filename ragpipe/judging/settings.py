@@ -13,6 +13,7 @@ from ragpipe.judging.pinning import is_pinned
 from ragpipe.judging.secrecy import HIDDEN, has_key_form, hide_secrets, is_variable_name
 from ragpipe.schema.settings import Operational, Settings
 
+_MILLION = 1e6
 OutputMode = Literal["json_schema", "json_object", "plain"]
 _NAMES = frozenset(
     {"model", "revision", "endpoint", "season"}
@@ -34,6 +35,11 @@ class Price(Settings):
     input: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     output: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     cached_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+    def usd(self, tokens_in: float, tokens_out: float, tokens_cached: float = 0.0) -> float:
+        """Dollars for these tokens; `tokens_cached` of the `tokens_in` were cached."""
+        less = self.input if self.cached_input is None else self.cached_input
+        return ((tokens_in - tokens_cached) * self.input + tokens_cached * less + tokens_out * self.output) / _MILLION
 
 
 class JudgeSettings(Settings):

@@ -13,6 +13,7 @@ from ragpipe.reports.gates import HEADS, gate_notes, gate_rows
 from ragpipe.reports.progress import Progress
 from ragpipe.reports.stream import SafeStream
 from ragpipe.reports.text import one_line, printable
+from ragpipe.reports.usage import usage_line
 from ragpipe.reports.wrong import told
 
 _HEAD_FOLD = 12
@@ -198,6 +199,7 @@ def operations_line(metrics: Mapping[str, Any]) -> str:
     if times:
         stages = ", ".join(f"{one_line(stage, 40)} {t['p50']:,.0f} / {t['p95']:,.0f}" for stage, t in times)
         told.append(f"{stages} ms (p50 / p95)")
+    told.append(usage_line(metrics))
     text = "; ".join(part for part in told if part)
     return f"system: {text}" if text else ""
 

@@ -13,6 +13,7 @@ from ragpipe.reports.sections import OPERATIONS, asked_line, operation_lines
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.text import code, code_block
 from ragpipe.reports.text import table as _table
+from ragpipe.reports.usage import TITLE, USAGE, has_usage, usage_lines, usage_notes
 from ragpipe.reports.wrong import wrong_section
 from ragpipe.schema.index import IndexCoverage
 
@@ -114,7 +115,14 @@ def _operations(metrics: Mapping[str, Any]) -> list[str]:
         rest = [[code(name), *counts, code(latency, 600) if latency != "-" else latency]
                 for name, *counts, latency in operation_lines(shown)]  # fmt: skip
         found += ["", *_table(["type of the documents", *OPERATIONS[1:]], rest)]
-    return found
+    return [*found, *_usage(metrics)]
+
+
+def _usage(metrics: Mapping[str, Any]) -> list[str]:
+    if not has_usage(metrics):
+        return []
+    lines = [[code(name), *figures] for name, *figures in usage_lines(columns(metrics))]
+    return ["", f"### {TITLE}", "", *_table(list(USAGE), lines), "", " ".join(usage_notes(metrics))]
 
 
 _BILL = ("calls", "calls_failed", "tokens_in", "tokens_out", "tokens_cached")

@@ -8,6 +8,7 @@ from typing import Any
 
 from ragpipe.reports.figures import cell, columns, heading, mode_shares, paid, reasons_of, rows, whole
 from ragpipe.reports.missing import advice_for
+from ragpipe.reports.usage import TITLE, USAGE, usage_lines, usage_notes
 from ragpipe.scoring.gates import limit, number
 
 GROUPS_SHOWN = 40  # groups of one breakdown; the rest stands in metrics.json
@@ -166,6 +167,11 @@ def operations_table(metrics: Mapping[str, Any]) -> Table:
         else []
     )
     return Table("Operations", OPERATIONS, lines, left=(0, 6), notes=notes)
+
+
+def usage_table(metrics: Mapping[str, Any]) -> Table:
+    """What the systems used for their answers; only where `has_usage`."""
+    return Table(TITLE, USAGE, usage_lines(columns(metrics)), notes=usage_notes(metrics))
 
 
 OPERATIONS = ("method", "cases", "errors", "timeouts", "empty answers", "abstained", "latency p50 / p95 (ms)")

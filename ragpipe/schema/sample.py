@@ -101,7 +101,8 @@ class Citation(_Noun):
 
 
 class Output(_Noun):
-    """What one method (RAG variant) gave for one sample. `timings` are milliseconds by stage, `usage` token counts.
+    """What one method (RAG variant) gave for one sample. `timings` are milliseconds by stage; `usage` are token counts, and
+    `cost_usd` where the system knows its price. `version` is that of the method: its system prompt's, a release.
 
     `recorded` holds what people or other judges said of it, by name: see `schema/recorded.py`.
     `retrieves` is false where the method retrieves nothing by design (closed book): what measures retrieval or contexts is
@@ -113,6 +114,7 @@ class Output(_Noun):
     answer: str = ""
     chunks: list[Chunk] = Field(default_factory=list)
     citations: list[Citation] | None = None
+    version: str | None = None
     abstained: bool | None = None
     folder_mode: FolderMode | None = None
     selected_folders: list[str] | None = None

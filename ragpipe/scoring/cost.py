@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.errors import TRANSIENT
-from ragpipe.scoring.operations import case_latencies, judge_rates, latency_of
+from ragpipe.scoring.operations import judge_rates, latency_of
 
 _TOKENS = ("tokens_in", "tokens_out", "tokens_cached")
 _NUMBERS = (*_TOKENS, "cost_usd", "latency_ms", "attempts")
@@ -122,12 +122,12 @@ class Bill:
         }
 
 
-def used(judge_inputs: Path, n_cases: int) -> dict[str, Any]:
+def used(judge_inputs: Path, n_cases: int, case_times: array[float]) -> dict[str, Any]:
     """What the replies cost that this run rests on: in all, per metric, per judge and on average per case.
 
     A reply that several cases or metrics share is charged once, to the first in the order of the rows. A function of
-    stored rows alone: every replay gives the same. `case_latency_ms` is what the judge took for a case, all of whose
-    questions are counted: their times, measured when they were asked, one after the other.
+    stored rows alone: every replay gives the same. `case_times` are what the judge took for each case that has a measured
+    call, all of whose questions are counted: their times, measured when they were asked, one after the other.
     """
     total, by_metric, by_judge = Bill(), dict[str, Bill](), dict[str, Bill]()
     first, read, uses, lost = _first_uses(judge_inputs), 0, 0, Bill()
@@ -148,16 +148,18 @@ def used(judge_inputs: Path, n_cases: int) -> dict[str, Any]:
         "not_stored": asked,
         "by_metric": {name: bill.total() for name, bill in by_metric.items()},
         "by_judge": {name: bill.total() for name, bill in by_judge.items()},
-        "case_latency_ms": latency_of(case_latencies(judge_inputs)),
+        "case_latency_ms": latency_of(case_times),
         "per_case": {name: _share(found[name], n_cases) for name in _SAVED},
     }
 
 
-def cost(judge_inputs: Path, n_cases: int, *, spent: Mapping[str, Any], prices: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole of `cost.json`. `spent` is what this folder's own processes paid (`calls`, `attempts`, `tokens_in`,
+def cost(
+    judge_inputs: Path, n_cases: int, *, case_times: array[float], spent: Mapping[str, Any], prices: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The whole of `cost.json`. `case_times` as for `used`. `spent` is what this folder's own processes paid (`calls`, `attempts`, `tokens_in`,
     `tokens_out`, `tokens_cached`, `usd`; null or absent = unknown; `replaced`: the part of it for calls that stand no
     more), `prices` names source and date of the price table."""
-    found = used(judge_inputs, n_cases)
+    found = used(judge_inputs, n_cases, case_times)
     gone = spent.get("replaced", {})  # what was paid for failures that were asked again saves nothing and loses nothing
     saved = {name: _difference(found[name], _difference(spent.get(name), gone.get(name, 0))) for name in _SAVED}
     if saved["calls"] is not None:

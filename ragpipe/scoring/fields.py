@@ -30,6 +30,7 @@ CASE = (
     ("difficulty", TEXT, "for breakdowns"),
     ("question_type", TEXT, "for breakdowns"),
     ("vault", TEXT, "for breakdowns"),
+    ("version", TEXT, "version of the method (its system prompt's, a release); null = not recorded"),
     ("answerable", FLAG, "whether the corpus holds the answer"),
     ("tags", TEXTS, "for breakdowns"),
     ("doc_types", TEXTS, "the different types of the retrieved documents, in rank order"),
@@ -38,6 +39,13 @@ CASE = (
     ("system_error", TEXT, "why the system gave no answer"),
     ("retrieves", FLAG, "false: the method retrieves nothing by design (closed book)"),
     ("timings", TEXT, "JSON object: milliseconds by stage of the system"),
+    ("usage", TEXT, "JSON object: the system's own token counts and cost_usd"),
+    (
+        "judge_duration_ms",
+        REAL,
+        "milliseconds that the judge took for the case: the sum over its calls; null = none was measured",
+    ),
+    ("citations", TEXT, "JSON list of {marker, chunk_id, text}; null = not recorded"),
     ("n_chunks", WHOLE, "retrieved chunks"),
     ("n_citations", WHOLE, "references that the answer makes; null = not recorded"),
     ("n_references", WHOLE, "reference answers"),
@@ -47,12 +55,13 @@ CASE = (
 
 # Every case has these breakdowns without being asked, where the data has the field.
 DIMENSIONS = (
-    "method", "category", "subcategory", "difficulty", "question_type", "vault", "doc_type", "answerable", "tag",
+    "method", "version", "category", "subcategory", "difficulty", "question_type", "vault", "doc_type", "answerable", "tag",
 )  # fmt: skip
 LISTS = {"tag": "tags", "doc_type": "doc_types"}  # a case can stand in several of their groups
-_NO_FIELDS = {"tags", "doc_types", "meta", "timings"}
+_NO_FIELDS = {"tags", "doc_types", "meta", "timings", "usage", "judge_duration_ms", "citations"}
 KNOWN = (*DIMENSIONS, *(name for name, _, _ in CASE if name not in DIMENSIONS and name not in _NO_FIELDS))
 META = "meta."
+_OF_OUTPUTS = ("sample_id", "method", "answer", "version", "abstained", "timings", "usage", "citations")
 _RANK, _DOC_TYPE_KEY = '"rank":', '"doc_type":'
 _DOC_TYPE = re.compile(_DOC_TYPE_KEY + r'("(?:[^"\\]|\\.)*")')
 
@@ -99,13 +108,14 @@ class Fields:
         return _of_lists(column) if field in LISTS else _of_column(column)
 
 
-def case_columns(block: Block, iteration: int) -> dict[str, pa.Array]:
-    """The columns of `CASE` for a block, by name."""
+def case_columns(block: Block, iteration: int, judge_ms: NDArray[np.float64]) -> dict[str, pa.Array]:
+    """The columns of `CASE` for a block, by name. `judge_ms` is what the judge took for each case, NaN where unknown."""
     outputs, samples = block.outputs, block.samples
     found = {name: samples[name] for name, _, _ in CASE if name in samples.column_names}
-    found |= {name: outputs[name] for name in ("sample_id", "method", "answer", "abstained", "timings")}
+    found |= {name: outputs[name] for name in _OF_OUTPUTS}
     found["iteration"] = pa.array(np.full(len(block), iteration, dtype=np.int64))
     found["system_error"] = outputs["error"]
+    found["judge_duration_ms"] = pa.array(judge_ms, mask=np.isnan(judge_ms))
     if "retrieves" in outputs.column_names:  # not in the tables of an older version
         found["retrieves"] = outputs["retrieves"]
     else:

@@ -21,7 +21,8 @@ SAMPLE_COLUMNS = (
     "vault", "tags", "meta", "expected",
 )  # fmt: skip
 OUTPUT_COLUMNS = (
-    "sample_id", "method", "sample_row", "answer", "chunks", "citations", "abstained", "timings", "error", "retrieves",
+    "sample_id", "method", "sample_row", "answer", "chunks", "citations", "version", "abstained", "timings", "usage", "error",
+    "retrieves",
 )  # fmt: skip
 DETAILS = "details"  # read only where something asks for it: it is most of the table
 SCORE_COLUMNS = ("sample_id", "method", "iteration", "metric", "score_name", "value", "status", "reason")

@@ -21,6 +21,7 @@ from ragpipe.scoring.columns import ERROR, SKIPPED, Column, Scored
 from ragpipe.scoring.diagnosis import Findings
 from ragpipe.scoring.fields import Coded, Fields
 from ragpipe.scoring.join import Block
+from ragpipe.scoring.usage import Price, UsageLedger
 
 Whole = NDArray[np.int64]
 
@@ -91,18 +92,20 @@ class Ledger:
     """All cases so far: their scores, the fields to break down by, and what is known of the system under test.
 
     `chosen` are choices of cases by name (field -> labels, as `Fields.matching` takes them); after `close` the numbers
-    of the cases that each one chose.
+    of the cases that each one chose. `price` is that of the system's tokens.
     """
 
     def __init__(
-        self, scores: Sequence[str], fields: Iterable[str], chosen: Mapping[str, Mapping[str, Sequence[str]]] = _NONE
-    ):
+        self, scores: Sequence[str], fields: Iterable[str], chosen: Mapping[str, Mapping[str, Sequence[str]]] = _NONE,
+        price: Price | None = None,
+    ):  # fmt: skip
         self.scores = {name: ScoreLedger() for name in scores}
         self.overall = ScoreLedger()
         self.fields = {field: Codes(_LABELS) for field in fields}
         self.findings = Findings({}, {})
         self.n = 0
         self.n_failed = 0  # judgements: a metric that fails on a case is one, however many scores it gives
+        self.usage = UsageLedger(price)
         self.timings: dict[str, tuple[Whole, NDArray[np.float64]]] = {}
         self._chosen = chosen
         self._in_chosen: dict[str, list[Any]] = {name: [] for name in chosen}
@@ -128,6 +131,7 @@ class Ledger:
         for ledger in (*self.scores.values(), self.overall):
             ledger.close()
         self.findings.close()
+        self.usage.close()
         self.samples: Whole = _joined(self._samples, np.int64)
         self.chosen = {name: np.flatnonzero(_joined(parts, np.bool_)) for name, parts in self._in_chosen.items()}
         self.marks = {name: _joined(parts, np.bool_) for name, parts in self._marks.items()}
@@ -153,6 +157,7 @@ class Ledger:
         self._marks["timeout"].append(np.array(timeouts, dtype=np.bool_))
         abstained = outputs["abstained"].fill_null(False).combine_chunks()
         self._marks["abstained"].append(abstained.to_numpy(zero_copy_only=False))
+        self.usage.add(outputs["usage"].to_pylist(), self.n)
         for stage, times in _by_stage(outputs["timings"].to_pylist(), self.n).items():
             for parts, numbers in zip(self._timings.setdefault(stage, ([], [])), zip(*times, strict=True), strict=True):
                 parts.append(np.array(numbers))

@@ -8,21 +8,16 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.scoring.failures import share
-from ragpipe.scoring.join import case_starts
 from ragpipe.scoring.ledger import Ledger
 
 Places = NDArray[np.int64]
 
-_BATCH = 65536  # rows read at once
 _NEVER_SENT = frozenset({"missing_reply", "breaker", "budget"})  # failures before anything went over the wire
 
 
@@ -32,7 +27,8 @@ def operations(ledger: Ledger, places: Places) -> dict[str, Any]:
     An error is a case with `error`; a timeout is an error whose text says so (`is_timeout`); an empty answer is one
     without a word and without an error. Rates are shares of all cases, 0 to 1, null where there is no case. `latency_ms`
     has for each stage of the system's own timings, and for `total`, the number of cases that name it, mean and
-    percentiles (linear interpolation); the means of the stages add up, the percentiles do not.
+    percentiles (linear interpolation); the means of the stages add up, the percentiles do not. `usage` is what the system
+    used (`UsageLedger.summary`).
     """
     errors = ledger.marks["error"][places]
     counts = {
@@ -42,7 +38,8 @@ def operations(ledger: Ledger, places: Places) -> dict[str, Any]:
         "n_abstained": int(np.count_nonzero(ledger.marks["abstained"][places])),
     }
     rates = {f"{name}_rate": share(counts[f"n_{name}"], len(places)) for name in ("error", "timeout", "empty")}
-    return {**counts, **rates, "latency_ms": _latency(ledger, places)}
+    usage = ledger.usage.summary(places, ledger.n)
+    return {**counts, **rates, "latency_ms": _latency(ledger, places), "usage": usage}
 
 
 def _latency(ledger: Ledger, places: Places) -> dict[str, Any]:
@@ -70,31 +67,6 @@ def judge_rates(bill: Mapping[str, Any]) -> dict[str, float | None]:
         "timeout_rate": share(failures.get("deadline", 0), sent),
         "empty_rate": share(failures.get("empty_reply", 0), sent),
     }
-
-
-def case_latencies(judge_inputs: Path) -> array[float]:
-    """Milliseconds that the judge took for each case with a measured call: the sum over its calls, shared ones too."""
-    found = array("d")
-    last, carried = None, math.nan
-    with pq.ParquetFile(judge_inputs) as file:
-        for batch in file.iter_batches(batch_size=_BATCH, columns=["sample_id", "method", "latency_ms"]):
-            table = pa.Table.from_batches([batch])
-            starts = case_starts(table)[:-1]
-            times = table["latency_ms"].to_numpy()
-            heads = zip(
-                *(table[name].take(pa.array(starts)).to_pylist() for name in ("sample_id", "method")), strict=True
-            )
-            sums = np.add.reduceat(np.nan_to_num(times), starts) if len(starts) else times
-            measured = np.logical_or.reduceat(~np.isnan(times), starts) if len(starts) else times
-            for key, total in zip(heads, np.where(measured, sums, np.nan).tolist(), strict=True):
-                if key == last:  # a case that goes on in this batch
-                    total = total if math.isnan(carried) else carried + (0.0 if math.isnan(total) else total)
-                elif not math.isnan(carried):
-                    found.append(carried)
-                last, carried = key, total
-    if not math.isnan(carried):
-        found.append(carried)
-    return found
 
 
 def latency_of(times: array[float]) -> dict[str, Any] | None:

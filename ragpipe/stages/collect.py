@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -114,6 +115,8 @@ class CollectStage:
             async with asyncio.timeout(self._settings.timeout_s):
                 raw = dict(await self._system.answer(sample))
             raw["method"] = self._settings.method
+            if self._settings.version:
+                raw.setdefault("version", self._settings.version)
             output = self._declared(self._read(raw, sample))
         except TimeoutError:
             return self._failed(sample, f"timeout after {self._settings.timeout_s:g} s", started)
@@ -145,7 +148,7 @@ class CollectStage:
     def _failed(self, sample: Sample, error: str, started: float) -> Output:
         return Output(
             sample_id=sample.id, method=self._settings.method, error=error, timings={"total": _since(started)},
-            retrieves=self._retrieves,
+            version=self._settings.version or None, retrieves=self._retrieves,
         )  # fmt: skip
 
 
@@ -188,6 +191,18 @@ def unanswered(outputs: Path) -> Unanswered:
     first = failed.slice(0, 1).to_pylist()
     text = " ".join(f"{first[0]['sample_id']}: {first[0]['error']}".split())[:200] if first else ""
     return Unanswered(len(failed), len(table), text)
+
+
+def versions(outputs: Path) -> dict[str, list[str]]:
+    """The versions that a run's frozen outputs name, by method, each in the order of their first appearance."""
+    found: dict[str, dict[str, None]] = {}
+    with pq.ParquetFile(outputs) as file:
+        for batch in file.iter_batches(columns=["method", "version"]):
+            pairs = pa.Table.from_batches([batch]).group_by(["method", "version"], use_threads=False).aggregate([])
+            for row in pairs.to_pylist():
+                if row["version"] is not None:
+                    found.setdefault(row["method"], {})[row["version"]] = None
+    return {method: list(names) for method, names in found.items()}
 
 
 def _since(started: float) -> float:

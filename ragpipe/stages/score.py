@@ -20,10 +20,12 @@ from ragpipe.scoring.facts import Facts
 from ragpipe.scoring.fields import DIMENSIONS, Fields, case_columns
 from ragpipe.scoring.gate_results import choices, gate_results
 from ragpipe.scoring.join import BLOCK, Block, blocks
+from ragpipe.scoring.judge_times import JudgeTimes
 from ragpipe.scoring.ledger import Ledger
 from ragpipe.scoring.low_scores import LowScores
 from ragpipe.scoring.records import records_of, records_schema
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.usage import Price
 from ragpipe.store.parquet import parquet_writer
 from ragpipe.store.unchanged import json_unless_same, open_unless_same
 
@@ -41,24 +43,26 @@ def run_score(
     judge: Mapping[str, Any],
     spent: Mapping[str, Any],
     prices: Mapping[str, Any],
+    system_price: Price | None = None,
     block: int = BLOCK,
 ) -> dict[str, Any]:
     """Score one iteration and return what `metrics.json` holds.
 
     Reads `scores.parquet` and `judge_inputs.parquet` of `iteration_folder` and the run's `samples` and `outputs`. `specs`
-    are the declared scores in config order. `judge` (`label`, `uncalibrated`) goes into the metrics as it is. Files that would not change are
-    left alone. Raises ConfigError when the settings do not fit the scores.
+    are the declared scores in config order. `judge` (`label`, `uncalibrated`) goes into the metrics as it is; `system_price`
+    prices the tokens of the system under test. Files that would not change are left alone. Raises ConfigError when the settings do not fit the scores.
     """
     if problems := settings.problems(specs):
         raise ConfigError("the scoring section does not fit the scores of this run", problems)
     iteration = _iteration(iteration_folder)
     everything = settings.all_specs(specs)
-    ledger = Ledger([spec.name for spec in everything], _fields(settings), choices(settings))
+    ledger = Ledger([spec.name for spec in everything], _fields(settings), choices(settings), system_price)
     ledger.findings = Findings(settings.failure_modes, settings.diagnosis)
     low = LowScores(everything, settings.low_scores, [spec.name for spec in everything if settings.passes(spec)])
     details = settings.reads_details([spec.name for spec in specs])
     cases = blocks(samples, outputs, iteration_folder / "scores.parquet", details=details, size=block)
-    _write_records(iteration_folder / "records.parquet", cases, iteration, specs, settings, ledger, low)
+    times = JudgeTimes(iteration_folder / "judge_inputs.parquet")
+    _write_records(iteration_folder / "records.parquet", cases, times, iteration, specs, settings, ledger, low)
     ledger.close()
     found = aggregate(ledger, everything, settings)
     gates = gate_results(ledger, found, everything, settings, _untrusted(settings, everything, judge, iteration_folder))
@@ -76,7 +80,7 @@ def run_score(
     low_scores = {"format": FORMAT, "signature": signature, "iteration": iteration, "scores": low.document(ledger)}
     n = ledger.n
     del ledger, low  # the bill needs room of its own: a mark for every reply
-    bill = cost(iteration_folder / "judge_inputs.parquet", n, spent=spent, prices=prices)
+    bill = cost(iteration_folder / "judge_inputs.parquet", n, case_times=times.measured, spent=spent, prices=prices)
     json_unless_same(iteration_folder / "metrics.json", metrics)
     json_unless_same(iteration_folder / "low_scores.json", low_scores)
     json_unless_same(iteration_folder / "cost.json", {"format": FORMAT, "signature": signature, **bill})
@@ -84,14 +88,14 @@ def run_score(
 
 
 def _write_records(
-    path: Path, cases: Iterable[Block], iteration: int, specs: Sequence[ScoreSpec], settings: ScoringSettings,
-    ledger: Ledger, low: LowScores,
+    path: Path, cases: Iterable[Block], times: JudgeTimes, iteration: int, specs: Sequence[ScoreSpec],
+    settings: ScoringSettings, ledger: Ledger, low: LowScores,
 ) -> None:  # fmt: skip
     """Score block after block: a row of `records.parquet` for each case, and all of it into the ledger and the low scores."""
     schema = records_schema(settings.all_specs(specs))
     with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
         for block in cases:
-            columns = case_columns(block, iteration)
+            columns = case_columns(block, iteration, times.take(block))
             fields = Fields(columns)
             scored = score_block(block, fields, specs, settings)
             facts = Facts(

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from ragpipe.datasets.settings import OUTPUT_FIELDS, PathExpression
+from ragpipe.judging.settings import Price
 from ragpipe.schema.settings import Operational, Settings
 from ragpipe.validation import did_you_mean
 
@@ -18,11 +19,13 @@ class _System(Settings):
     `index_manifest` is the file that says which chunks of which documents are in its index. Its content, not its name, is
     part of a run's identity. `retrieves: false` says that the system retrieves nothing by design (closed book); a mapping
     says it of single methods, `{closed_book: false}`. True adds nothing to what an output says of itself, and only what is
-    false is part of a run's identity.
+    false is part of a run's identity. `prices` are those of the tokens in the outputs' `usage`, which an output's own
+    `cost_usd` goes before; they are part of the identity where they are given, but not of what names the outputs.
     """
 
     index_manifest: Annotated[str | None, Operational, Field(min_length=1)] = None
     retrieves: bool | dict[str, bool] = True
+    prices: Price | None = None
 
     def says_it_retrieves(self, method: str) -> bool:
         """Whether the settings leave it to a method's outputs that they retrieve; False when they say that none does."""
@@ -34,8 +37,11 @@ class _System(Settings):
         return frozenset(() if isinstance(self.retrieves, bool) else self.retrieves)
 
     def identity(self) -> dict[str, Any]:
-        """As for every section; `retrieves` stands in it only where it says that something retrieves nothing."""
+        """As for every section; `retrieves` stands in it only where it says that something retrieves nothing, `prices`
+        only where they are given."""
         found = super().identity()
+        if self.prices is None:
+            found.pop("prices")
         given = found.pop("retrieves")
         without = given if isinstance(given, bool) else {name: False for name in sorted(given) if not given[name]}
         return found if without in (True, {}) else {**found, "retrieves": without}

@@ -24,7 +24,7 @@ from ragpipe.reports.signature import signature
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.gates import exit_code
 from ragpipe.stages.cases import CaseReader
-from ragpipe.stages.collect import unanswered
+from ragpipe.stages.collect import unanswered, versions
 from ragpipe.stages.final import is_final, run_final, scored_iterations
 from ragpipe.stages.judge import JudgeStage, State
 from ragpipe.stages.load import count_of
@@ -157,7 +157,13 @@ class Evaluation:
         manifest = read_manifest(self.folder)
         if not manifest:
             self.inputs.write(self.folder, self.identity)
-            data = {"name": self.inputs.name, "digest": self.inputs.digest, "tables": self.inputs.tables(self.identity)}
+            data: dict[str, Any] = {
+                "name": self.inputs.name,
+                "digest": self.inputs.digest,
+                "tables": self.inputs.tables(self.identity),
+            }
+            if named := versions(self.folder.outputs):
+                data["versions"] = named
             prices = {"source": self.prices.source, "date": self.prices.date}
             manifest = new_manifest(
                 self.config, self.identity, run_id=self.run_id, data=data, prices=prices,
@@ -221,6 +227,7 @@ class Evaluation:
             specs=self.specs, settings=self.config.scoring, signature=self._signature(iteration),
             judge=judge_line(self.config), spent=self._paid(iteration),
             prices=manifest["prices"],
+            system_price=self.config.system.prices.usd if self.config.system.prices else None,
         )  # fmt: skip
 
     def _paid(self, iteration: int) -> Mapping[str, Any]:
@@ -250,7 +257,7 @@ class Evaluation:
         return signature(
             version=ragpipe.__version__, dataset=self.inputs.name, dataset_digest=self.inputs.digest,
             judge=judge["label"], uncalibrated=judge["uncalibrated"], metrics=own, scoring=self.config.scoring.identity(),
-            n=count_of(self.folder.outputs), iteration=iteration,
+            n=count_of(self.folder.outputs), iteration=iteration, versions=versions(self.folder.outputs),
         )  # fmt: skip
 
     async def _judge(self, iteration: int) -> State:

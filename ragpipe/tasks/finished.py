@@ -92,7 +92,7 @@ def open_finished(
 ) -> Finished:  # fmt: skip
     """The run that `run` names, with the user's words over its configuration.
 
-    `allowed` are the sections that this task may change, `task_keys` its own keys, which are no part of a run. Templates come from the run, other versions than its own from
+    `allowed` are the sections, and single keys, that this task may change, `task_keys` its own keys, which are no part of a run. Templates come from the run, other versions than its own from
     the folders of now; with `current_prompts` all of them do. Raises ConfigError and DataError.
     """
     origins = origins or Unknown()
@@ -101,7 +101,7 @@ def open_finished(
     own = read_config(folder)
     said = tuple(key for key in getattr(origins, "said", ()))
     words = [key for key in said if key.partition(".")[0] not in OURS.union(task_keys)]
-    if refused := [key for key in words if key.partition(".")[0] not in allowed]:
+    if refused := [key for key in words if not any(f"{key}.".startswith(f"{part}.") for part in allowed)]:
         expected = f"{', '.join(allowed)} (and {', '.join(sorted(OURS - {'run', 'task'}))})"
         raise ConfigError(f"task={task} cannot change everything of a run", [
             Problem(origins.of(key), key, "a change of what is frozen in the run", expected, f"task=evaluate with {key}=...")

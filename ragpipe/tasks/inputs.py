@@ -66,7 +66,8 @@ class DataInputs:
         return sha256([self._dataset.digest, self._index.digest]) if self._index else self._dataset.digest
 
     def tables(self, identity: dict[str, Any]) -> str:
-        return sha256([identity["dataset"], identity["system"], identity["data"], identity["ragpipe"]])
+        system = {key: value for key, value in identity["system"].items() if key != "prices"}  # they change no answer
+        return sha256([identity["dataset"], system, identity["data"], identity["ragpipe"]])
 
     def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
         before = previous(folder)

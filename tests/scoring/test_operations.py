@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_tables import Chunk, Row, score, stored, write_run
+from run_tables import Chunk, Citation, Row, records, score, stored, write_run
 
+from ragpipe.judging.settings import Price
 from ragpipe.reports.console import operations_line
 from ragpipe.reports.markdown import markdown
-from ragpipe.reports.sections import asked_line
+from ragpipe.reports.sections import asked_line, usage_table
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.final_cost import final_cost
 from ragpipe.scoring.ledger import is_timeout
+from ragpipe.scoring.usage import figures
 
 FAITHFUL = ScoreSpec("faithfulness")
 PDF, MARKDOWN = (Chunk(id="c1", rank=1, doc_type=kind) for kind in ("pdf", "markdown"))
@@ -30,7 +32,7 @@ ROWS = [
 def test_rates_are_shares_of_all_cases_and_a_failure_is_no_empty_answer(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
     found = score(tmp_path, [FAITHFUL])
-    counts = {k: v for k, v in found["overall"]["operations"].items() if k != "latency_ms"}
+    counts = {k: v for k, v in found["overall"]["operations"].items() if k not in ("latency_ms", "usage")}
     assert counts == {
         "n_error": 2, "n_timeout": 1, "n_empty": 1, "n_abstained": 1,
         "error_rate": 0.4, "timeout_rate": 0.2, "empty_rate": 0.2,
@@ -85,11 +87,95 @@ def test_the_judge_is_measured_too(tmp_path: Path) -> None:
 
 
 def test_a_case_that_goes_on_in_the_next_batch_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragpipe.scoring.operations._BATCH", 1)
+    monkeypatch.setattr("ragpipe.scoring.join._BATCH", 1)
     write_run(tmp_path, ROWS, CALLS)
     score(tmp_path, [FAITHFUL])
     assert stored(tmp_path, "cost.json")["used"]["case_latency_ms"]["sum"] == 1500.0
     assert stored(tmp_path, "cost.json")["used"]["case_latency_ms"]["n"] == 3
+
+
+def test_the_time_of_a_case_and_its_citations_stand_in_its_record(tmp_path: Path) -> None:
+    """q1: 100 + 300; q2: 900 + 100; q3 was asked without a measured call; q4 shares the reply of q1's first call."""
+    write_run(tmp_path, ROWS, CALLS, group=2)
+    score(tmp_path, [FAITHFUL], block=2)
+    assert [row["judge_duration_ms"] for row in records(tmp_path)][:4] == [400.0, 1000.0, None, 100.0]
+    given = [{"citations": [Citation(marker="[1]", chunk_id="c1")]}, {"citations": []}, {}]
+    write_run(tmp_path, [Row(f"q{n}", "a", {"faithfulness": 1.0}, output=one) for n, one in enumerate(given)])
+    score(tmp_path, [FAITHFUL])
+    assert [row["citations"] for row in records(tmp_path)] == ['[{"marker":"[1]","chunk_id":"c1"}]', "[]", None]
+
+
+def used_by(root: Path, usages: list[dict[str, float]], **more: Any) -> dict[str, Any]:
+    """`metrics.json` of cases q0, q1 ... of methods a, b, a, b ... with these usages, scored two at once."""
+    rows = [Row(f"q{n}", "ab"[n % 2], {"faithfulness": 1.0}, output={"usage": one}) for n, one in enumerate(usages)]
+    write_run(root, rows)
+    return score(root, [FAITHFUL], block=2, **more)
+
+
+def test_tokens_and_money_of_the_system(tmp_path: Path) -> None:
+    """Four answers of 100, 200, 300, 400 tokens in and 10 out each, at $1 and $10 per million: the first costs 100 + 100
+    millionths, the last 400 + 100. Mean 250 + 100 = 350 millionths, sum 1,400."""
+    usages = [{"tokens_in": 100.0 * n, "tokens_out": 10.0} for n in (1, 2, 3, 4)]
+    found = used_by(tmp_path, [*usages, {}], system_price=Price(input=1, output=10).usd)
+    used = found["overall"]["operations"]["usage"]
+    assert (used["n_cases"], used["n_unpriced"]) == (4, 0)
+    # numpy's linear percentiles of 1, 2, 3, 4: the median is 2.5, p95 stands at 3 * .95 = 2.85 steps from the first
+    assert used["tokens_in"] == {"n": 4, "sum": 1000, "mean": 250, "p50": 250, "p95": pytest.approx(385)}
+    assert used["tokens_total"]["sum"] == 1040
+    assert used["cost_usd"] == {
+        "n": 4, "sum": pytest.approx(1400e-6), "mean": pytest.approx(350e-6), "p50": pytest.approx(350e-6),
+        "p95": pytest.approx(485e-6),
+    }  # fmt: skip
+    by = {name: group["operations"]["usage"] for name, group in found["by"]["method"].items()}
+    assert {name: one["tokens_in"]["mean"] for name, one in by.items()} == {"a": 200, "b": 300}
+
+
+def test_an_unknown_price_is_null_and_the_tokens_are_told(tmp_path: Path) -> None:
+    usages = [{"tokens_in": 100.0, "tokens_out": 10.0}, {"tokens_in": 100.0, "tokens_out": 10.0, "cost_usd": 0.5}]
+    used = used_by(tmp_path, usages)["overall"]["operations"]["usage"]
+    assert (used["tokens_in"]["sum"], used["cost_usd"], used["n_unpriced"]) == (200, None, 1)
+    # a price of its own goes before the list's; a total alone cannot be priced
+    price = Price(input=1, output=1).usd
+    used = used_by(tmp_path, usages, system_price=price)["overall"]["operations"]["usage"]
+    assert used["cost_usd"]["sum"] == pytest.approx(0.5 + 110e-6)
+    used = used_by(tmp_path, [{"total_tokens": 7.0}], system_price=price)["overall"]["operations"]["usage"]
+    assert used == {
+        "n_cases": 1, "tokens_total": {"n": 1, "sum": 7, "mean": 7, "p50": 7, "p95": 7}, "cost_usd": None, "n_unpriced": 1,
+    }  # fmt: skip
+    assert used_by(tmp_path, [{}, {}])["overall"]["operations"]["usage"] == {}
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 8}, {"tokens_in": 5, "tokens_out": 2, "tokens_total": 8}),
+    ({"input_tokens": 5, "output_tokens": 2}, {"tokens_in": 5, "tokens_out": 2, "tokens_total": 7}),
+    ({"tokens_in": 5, "cached_tokens": 3}, {"tokens_in": 5, "tokens_cached": 3}),
+    ({"searches": 2}, {"searches": 2}),
+])  # fmt: skip
+def test_the_names_of_providers_are_one_vocabulary(given: dict[str, float], expected: dict[str, float]) -> None:
+    assert figures(given, None) == expected
+
+
+def test_cached_tokens_have_their_price() -> None:
+    """1,000 in, 400 of them cached at half the price, 100 out: 600 + 200 + 1,000 millionths."""
+    price = Price(input=1, output=10, cached_input=0.5).usd
+    found = figures({"tokens_in": 1000, "tokens_out": 100, "tokens_cached": 400}, price)
+    assert found["cost_usd"] == pytest.approx(1800e-6)
+
+
+def test_reports_tell_what_the_system_used(tmp_path: Path) -> None:
+    usages = [{"tokens_in": 1200.0, "tokens_out": 50.0, "cost_usd": 0.014}] * 2
+    found = used_by(tmp_path, usages)
+    page = markdown(found, stored(tmp_path, "cost.json"), [], ReportSettings())
+    assert "### Tokens and money of the system" in page
+    assert "| `a` | 1 | 1,200.0 | 50.0 | 1,250 / 1,250 | 1,250 | $0.0140 | $0.0140 |" in page
+    assert operations_line(found) == "system: 1,200.0 tokens in, 50.0 out per answer, $0.0140 per answer"
+    assert usage_table(found).lines[1][0] == "b"
+    unknown = used_by(tmp_path, [{"tokens_in": 1200.0, "tokens_out": 50.0}, {}])
+    assert operations_line(unknown).endswith("50.0 out per answer, price unknown")
+    assert "system.prices" in usage_table(unknown).notes[1]
+    assert "Tokens and money" not in markdown(
+        used_by(tmp_path, [{}]), stored(tmp_path, "cost.json"), [], ReportSettings()
+    )
 
 
 def test_rates_over_iterations_are_those_of_the_sums(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def test_records_say_everything_of_a_case(tmp_path: Path) -> None:
         "sample_id": "q1", "method": "a", "iteration": 1, "question": "Why?", "answer": "né", "category": "c",
         "subcategory": None, "difficulty": None, "question_type": None, "vault": None, "answerable": False, "tags": ["x"],
         "doc_types": [], "meta": '{"k":null}', "abstained": True, "system_error": "late", "timings": '{"total":12.5}', "n_chunks": 2,
+        "version": None, "usage": "{}", "judge_duration_ms": None, "citations": '[{"marker":"[1]"}]',
         "retrieves": True,
         "n_citations": 1, "n_references": 2, "n_turns": 0, "answer_chars": 2,
         "faithfulness": None, "faithfulness.score": None, "faithfulness.passed": None, "faithfulness.status": "error",

@@ -177,3 +177,47 @@ def test_an_endpoint_is_collected_once_and_judged(here: Path, endpoint: tuple[st
     assert [body["id"] for body in bodies[len(ASKED) :]] == ["q3"], "only what failed is asked again"
     records = ragpipe.load("outputs/live/latest").records.set_index("sample_id")
     assert list(records["faithfulness"]) == [1.0] * 6
+
+
+@pytest.mark.slow
+def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A price asks nobody again, not the system either; 1,000 tokens in at $2 and 500 out at $4 per million are $0.004."""
+    (here / "livesystem.py").write_text(
+        RAG.replace('"contexts"', '"usage": {"tokens_in": 1000.0, "tokens_out": 500.0}, "contexts"')
+    )
+    assert python_run("system.version=v7") == 0
+    assert ", price unknown" in capfd.readouterr().out
+    found = ragpipe.load("outputs/live/latest")
+    assert set(found.records["version"]) == {"v7"}
+    assert " | system mine v7 | " in found.metrics["signature"]
+    assert json.loads((found.folder.parent / "manifest.json").read_text())["data"]["versions"] == {"mine": ["v7"]}
+    assert found.metrics["by"]["version"]["v7"]["n_cases"] == 6
+    prices = "system.prices={input: 2, output: 4}"
+    assert python_run("system.version=v7", prices) == 0
+    assert "$0.0040 per answer" in capfd.readouterr().out
+    assert asked(here) == ASKED, "the outputs are those of the run before"
+    first = json.loads((here / "outputs/live/latest/manifest.json").read_text())["made_from"]
+    assert first is None
+    assert main(["task=rescore", "run=outputs/live/latest", "system.prices={input: 4, output: 8}"]) == 0
+    assert "$0.0080 per answer" in capfd.readouterr().out
+    assert main(["task=rescore", "run=outputs/live/latest", "system.version=v8"]) == 2
+    assert "system.version" in capfd.readouterr().err
+    assert main(["task=verify", "run=outputs/live/latest"]) == 0
+    assert asked(here) == ASKED
+
+
+def test_recorded_outputs_name_their_versions(here: Path) -> None:
+    """As a mapping brings them in: two system prompts of one method, and a method that names none."""
+    rows = [("a", "v1"), ("a", "v2"), ("b", None)]
+    (here / "o.jsonl").write_text("".join(
+        json.dumps({"id": f"q{n}", "question": "Capital?", "method": m, "answer": "Paris.", "contexts": ["Paris."],
+                    "meta": {}} | ({"version": v} if v else {})) + "\n"
+        for n, (m, v) in enumerate(rows)
+    ))  # fmt: skip
+    assert main(["dataset=jsonl", "dataset.path=o.jsonl", "metrics=[faithfulness]", "name=named"]) == 0
+    found = ragpipe.load("outputs/named/latest")
+    assert list(found.records["version"].fillna("")) == ["v1", "v2", ""]
+    assert " | system a v1+v2 | " in found.metrics["signature"]
+    assert {name: group["n_cases"] for name, group in found.metrics["by"]["version"].items()} == {"v1": 1, "v2": 1}
