@@ -106,7 +106,7 @@ modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be de
 | key | meaning |
 |---|---|
 | `n_ok` | cases with a value |
-| `mean`, `interval` | in the native scale: `low`, `high`, `method` and `too_few` ([intervals](statistics.md)); a mean without an interval has null and `interval_reason` |
+| `mean`, `interval` | in the native scale: `low`, `high`, `method` and, under five questions, `too_few: true` ([intervals](statistics.md)); a mean without an interval has null and `interval_reason` |
 | `pass_rate`, `pass_interval`, `n_judged` | share of the judged cases that reached the threshold; of how many |
 | `n_unjudged` | cases with a value and no verdict, because another score decides it and is not known |
 | `coverage` | `n_ok` / (`n_ok` + `n_error`) |

@@ -86,11 +86,11 @@ def _row(name: str, score: Mapping[str, Any]) -> list[str]:
 
 
 def _difference(score: Mapping[str, Any]) -> str:
-    """`-0.12 (-0.15 to -0.09)`."""
+    """`-0.120 [-0.150, -0.090]`."""
     mean, interval = score["difference"]["mean"], score["difference"]["interval"]
     if mean is None:
         return "-"
-    return f"{mean:+.3f}" + (f" ({interval['low']:+.3f} to {interval['high']:+.3f})" if interval else "")
+    return f"{mean:+.3f}" + (f" [{interval['low']:+.3f}, {interval['high']:+.3f}]" if interval else "")
 
 
 def _more(found: Mapping[str, Any]) -> list[list[str]]:

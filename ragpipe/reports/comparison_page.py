@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.reports.comparison import Job, labels
-from ragpipe.reports.figures import paid, share_below_one, whole
+from ragpipe.reports.figures import bracketed, paid, share_below_one, whole
 from ragpipe.reports.text import code, one_line, table
 
 _WORD = 40  # characters of one word of a job on the terminal
@@ -97,32 +97,33 @@ def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         found = [{**row, "label": "all jobs"} for row in found if row["job"] == found[0]["job"]]
     several = any(row["method"] for row in found)
     heads = ["job", "words", *(["method"] if several else [])]
-    heads += ["mean", "interval", "standing", "passed", "coverage", "judgements", "flips"]
+    heads += ["mean", "standing", "passed", "coverage", "judgements", "flips"]
     lines = []
     for row in found:
-        interval = "-" if row["interval_low"] is None else f"{row['interval_low']:.3f} to {row['interval_high']:.3f}"
         lines.append([
             str(row["job"]), code(row["label"], 200), *([code(row["method"] or "all")] if several else []),
-            _number(row["mean"]), interval, _STANDINGS.get(row["standing"], "-"), _share(row["pass_rate"]),
+            f"{_number(row['mean'])} {bracketed(_bounds(row), places=3)}".rstrip(), _STANDINGS.get(row["standing"], "-"), _share(row["pass_rate"]),
             _share(row["coverage"]), whole(row["n_ok"]), _share(row["flip_share"]),
         ])  # fmt: skip
     return table(heads, lines)
 
 
 def _figures(row: Mapping[str, Any] | None) -> list[str]:
-    """Mean with the wider side of its interval and a mark for its standing; pass rate and of how many, else how many;
-    coverage where something failed."""
+    """Mean, interval and a mark for the standing; pass rate and of how many, else how many; coverage where something
+    failed."""
     if row is None or row["mean"] is None:
         return ["-"]
-    half = None
-    if row["interval_low"] is not None:
-        half = max(row["mean"] - row["interval_low"], row["interval_high"] - row["mean"])
-    first = f"{row['mean']:.2f}" + (f" ± {half:.2f}" if half is not None else "") + _MARKS.get(row["standing"], "")
+    first = f"{row['mean']:.2f} {bracketed(_bounds(row))}".rstrip() + _MARKS.get(row["standing"], "")
     rate = row["pass_rate"]
     second = f"{rate:.0%} of {whole(row['n_judged'])} passed" if rate is not None else f"n = {whole(row['n_ok'])}"
     coverage = row["coverage"]
     failed = [f"coverage {share_below_one(coverage)}"] if coverage is not None and coverage < 1 else []
     return [first, second, *failed]
+
+
+def _bounds(row: Mapping[str, Any]) -> dict[str, float] | None:
+    low, high = row["interval_low"], row["interval_high"]
+    return None if low is None else {"low": low, "high": high}
 
 
 def _cost(job: Job) -> str:

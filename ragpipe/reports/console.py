@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from ragpipe.reports.figures import cell, columns, heading, paid, rows, whole
+from ragpipe.reports.figures import Cell, cell, columns, heading, judged_times, paid, rows, whole
+from ragpipe.reports.final import HEADS as FINAL_HEADS
 from ragpipe.reports.final import final_lines, final_notes, final_title
 from ragpipe.reports.gates import HEADS, gate_notes, gate_rows
 from ragpipe.reports.progress import Progress
@@ -81,15 +82,20 @@ class Console:
             )
         for line in lines:
             # escaped here already, so that the columns are as wide as what is shown
-            found.add_row(*(Text(self._out.writable(printable(text))) for text in line))
+            found.add_row(*(
+                Text(self._out.writable(printable(text)), style="dim" if isinstance(text, Grey) else "") for text in line
+            ))  # fmt: skip
         self._out.flush()
         rich.print(found)
         self._out.flush()
 
-    def folded(self, heads: Sequence[str], lines: Sequence[Sequence[str]], *, title: str = "") -> None:
-        """A table, or several below each other where its columns do not fit; each begins with the first column."""
-        for shown in _fitting([heads, *lines], self.width):
-            self.table([heads[i] for i in shown], [[line[i] for i in shown] for line in lines], title=title)
+    def folded(self, heads: Sequence[str], lines: Sequence[Sequence[str]], *, title: str = "", names: int = 1) -> None:
+        """A table, or several below each other where its columns do not fit; each begins with the first `names` columns,
+        which say what a row is."""
+        for shown in _fitting([heads, *lines], self.width, names):
+            self.table(
+                [heads[i] for i in shown], [[line[i] for i in shown] for line in lines], title=title, left=range(names)
+            )
 
     def results(self, metrics: Mapping[str, Any], *, percent: Collection[str] = ()) -> None:
         """The final table: scores down, methods across; methods down where only that fits the width; else several."""
@@ -98,15 +104,16 @@ class Console:
         cells = [
             [cell(group["scores"].get(name), percent=name in percent) for group in groups.values()] for name in names
         ]
-        texts = [[head, *("\n".join(c.lines) for c in row)] for head, row in zip(heads, cells, strict=True)]
-        table = [["score", *groups], *texts]
-        turned = [["method", *map(_folded, heads)], *(list(column) for column in list(zip(*table, strict=True))[1:])]
-        if len(_fitting(table, self.width)) > 1 and len(_fitting(turned, self.width)) == 1:
-            table = turned
+        tables = [
+            turned
+            for narrow in (False, True)
+            for turned in _both_ways(["score", *groups], heads, [[_text(one, narrow) for one in row] for row in cells])
+        ]
+        table = min(tables, key=lambda table: len(_fitting(table, self.width)))
         self.folded(table[0], table[1:])
         if any(score["interval"] for score in metrics["overall"]["scores"].values()):
             self.say(
-                f"mean ± the wider side of its {metrics['scoring']['level']:.0%} interval; below it the share that reached its threshold, of how many cases"
+                f"mean [its {metrics['scoring']['level']:.0%} interval]; below it the share that reached its threshold, of how many cases"
             )
 
     def finish(
@@ -117,15 +124,17 @@ class Console:
         folder: str,
         next_command: str = "",
         percent: Collection[str] = (),
-        final: Mapping[str, Any] | None = None,
         gates: Mapping[str, Any] | None = None,
     ) -> None:
-        """All that a run says at its end: tables, warnings, cost, signature, folder and the next useful command."""
+        """All that a run says at its end: tables, warnings, cost, signature, folder and the next useful command.
+
+        `metrics` and `cost` are what `results_of` gives: of all iterations where there are several.
+        """
         self.results(metrics, percent=percent)
-        if final:
-            heads, lines = final_lines(final, percent)
-            self.folded(heads, lines, title=final_title(final))
-            for note in final_notes(final):
+        if judged_times(metrics) > 1:
+            heads, lines = final_lines(metrics, percent)
+            self.folded(heads, lines, title=final_title(metrics), names=len(heads) - len(FINAL_HEADS))
+            for note in final_notes(metrics):
                 self.say(note)
         for line in told(metrics, self.width):
             self.say(line)
@@ -159,6 +168,23 @@ class Console:
         stream.flush()
 
 
+class Grey(str):
+    """A text of a table that is shown grey: it rests on too little."""
+
+
+def _text(found: Cell, narrow: bool) -> str:
+    text = "\n".join(found.narrow if narrow else found.lines)
+    return Grey(text) if found.few else text
+
+
+def _both_ways(
+    top: Sequence[str], heads: Sequence[str], texts: Sequence[Sequence[str]]
+) -> tuple[list[list[str]], list[list[str]]]:
+    """The table with scores down, and with methods down."""
+    across = [["method", *map(_folded, heads)], *([name, *(row[i] for row in texts)] for i, name in enumerate(top[1:]))]
+    return [list(top), *([head, *row] for head, row in zip(heads, texts, strict=True))], across
+
+
 def _width(texts: Sequence[str]) -> int:
     """Columns that these texts take, with the gap around them."""
     return max(min(len(line), _HEAD_MAX) for text in texts for line in text.splitlines() or [""]) + _GAP
@@ -177,14 +203,14 @@ def _folded(head: str) -> str:
     return "\n".join(lines)
 
 
-def _fitting(table: Sequence[Sequence[str]], room: int) -> list[list[int]]:
-    """The table's columns in lots that fit beside each other; each begins with the first one, and none is empty."""
+def _fitting(table: Sequence[Sequence[str]], room: int, names: int = 1) -> list[list[int]]:
+    """The table's columns in lots that fit beside each other; each begins with the first `names`, and none is empty."""
     widths = [_width(column) for column in zip(*table, strict=True)]
-    lots, used = [[0]], widths[0]
-    for place in range(1, len(widths)):
-        if len(lots[-1]) > 1 and used + widths[place] > room:
-            lots.append([0])
-            used = widths[0]
+    lots, used = [list(range(names))], sum(widths[:names])
+    for place in range(names, len(widths)):
+        if len(lots[-1]) > names and used + widths[place] > room:
+            lots.append(list(range(names)))
+            used = sum(widths[:names])
         lots[-1].append(place)
         used += widths[place]
     return lots

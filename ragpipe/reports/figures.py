@@ -9,35 +9,59 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cell:
-    """One score of one group: `mean` with its half-width, the share that passed of how many judged, and what is missing."""
+    """One score of one group: mean and interval, the share that passed of how many judged, and what is missing.
+
+    `few`: it rests on too few questions, and is shown grey.
+    """
 
     mean: str
-    passed: str
-    note: str
+    interval: str = ""
+    passed: str = ""
+    note: str = ""
+    few: bool = False
 
     @property
     def lines(self) -> list[str]:
-        return [line for line in (self.mean, self.passed, self.note) if line]
+        """`87.5 [78.9, 93.0]`, `88% of 40`, `coverage 96%`."""
+        return [line for line in (f"{self.mean} {self.interval}".rstrip(), self.passed, self.note) if line]
+
+    @property
+    def narrow(self) -> list[str]:
+        """The same with the interval on a line of its own."""
+        return [line for line in (self.mean, self.interval, self.passed, self.note) if line]
 
 
 def cell(score: Mapping[str, Any] | None, *, percent: bool = False) -> Cell:
-    """A score as text: `0.85 ± 0.03`, `78% of 412`, `coverage 96%`. The half-width is that of the wider side.
+    """A score as text: `0.85 [0.82, 0.88]`, `78% of 412`, `coverage 96%`.
 
     None is a score that applies to no case of the group.
     """
     if score is None:
-        return Cell("-", "", "skipped")
-    n = score["n_ok"]
+        return Cell("-", note="skipped")
     if score["mean"] is None:
-        return Cell("-", "", _note(score) or "none")
-    factor = 100.0 if percent else 1.0
-    mean, half = score["mean"], _half_width(score)
-    places = 1 if percent else 2
-    text = _number(mean * factor, places) + (f" ± {_number(half * factor, places)}" if half is not None else "")
-    rate = score.get("pass_rate")
+        return Cell("-", note=_note(score) or "none")
+    factor, places = (100.0, 1) if percent else (1.0, 2)
+    rate, few = score.get("pass_rate"), is_thin(score)
     return Cell(
-        text, f"{rate:.0%} of {whole(score['n_judged'])}" if rate is not None else f"n = {whole(n)}", _note(score)
+        _number(score["mean"] * factor, places),
+        bracketed(score["interval"], factor, places),
+        f"{rate:.0%} of {whole(score['n_judged'])}" if rate is not None else f"n = {whole(score['n_ok'])}",
+        ", ".join(part for part in ("too few" if few else "", _note(score)) if part),
+        few,
     )
+
+
+def is_thin(score: Mapping[str, Any]) -> bool:
+    """Whether a mean rests on too few questions for its interval to say much, or to have one."""
+    bounds = score["interval"]
+    return bool(bounds.get("too_few")) if bounds else score.get("interval_reason") in ("one_value", "one_sample")
+
+
+def bracketed(bounds: Mapping[str, Any] | None, factor: float = 1.0, places: int = 2) -> str:
+    """An interval as `[0.82, 0.88]`; empty where there is none."""
+    if bounds is None:
+        return ""
+    return f"[{_number(bounds['low'] * factor, places)}, {_number(bounds['high'] * factor, places)}]"
 
 
 def heading(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> str:
@@ -58,6 +82,29 @@ def columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return metrics["by"].get("method") or {"all": metrics["overall"]}
 
 
+def judged_times(metrics: Mapping[str, Any]) -> int:
+    """How often each case was judged: the iterations that these figures are of."""
+    return len(metrics.get("iterations", (1,)))
+
+
+def iterations_text(metrics: Mapping[str, Any]) -> str:
+    """`iteration 2`, `3 iterations`."""
+    times = judged_times(metrics)
+    return f"{times} iterations" if times > 1 else f"iteration {metrics.get('iteration', 1)}"
+
+
+def each_iteration(metrics: Mapping[str, Any]) -> list[str]:
+    """That a case counts in each of several iterations; nothing for one."""
+    times = judged_times(metrics)
+    return [f"Counted in each of {times} iterations: {whole(metrics['n_cases'])} cases x {times}."] if times > 1 else []
+
+
+def share_of_cases(n: int, metrics: Mapping[str, Any], noun: str = "") -> str:
+    """`7 of 40 (17.5%)`; over several iterations each case counts in each: `12 of 120 (10.0%)`."""
+    cases = metrics["n_cases"] * judged_times(metrics)
+    return f"{whole(n)} of {whole(cases)}{noun} ({n / cases:.1%})"
+
+
 def rows(metrics: Mapping[str, Any]) -> Sequence[str]:
     """Names of the scores in the order of the tables; the overall score last and only where there is one."""
     scores = metrics["overall"]["scores"]
@@ -69,10 +116,11 @@ def reasons_of(score: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [*score.get("errors", {}).items(), *score.get("skipped", {}).items()]
 
 
-def mode_shares(n: int, summary: Mapping[str, Any]) -> tuple[str, str, str]:
+def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
     """`n` cases with a failure mode as a share of all cases, of those with any mode, and of all modes together."""
-    of = ("n_cases", "n_with_failure_mode", "n_failure_modes")
-    all_cases, with_mode, modes = (f"{n / summary[key]:.1%}" for key in of)
+    overall = metrics["overall"]
+    of = (metrics["n_cases"] * judged_times(metrics), overall["n_with_failure_mode"], overall["n_failure_modes"])
+    all_cases, with_mode, modes = (f"{n / whole_count:.1%}" for whole_count in of)
     return all_cases, with_mode, modes
 
 
@@ -95,13 +143,6 @@ def paid(known: float | None, unpriced: int) -> str:
 def whole(number: float) -> str:
     """`12,345`."""
     return f"{int(number):,}"
-
-
-def _half_width(score: Mapping[str, Any]) -> float | None:
-    bounds = score["interval"]
-    if bounds is None:
-        return None
-    return float(max(score["mean"] - bounds["low"], bounds["high"] - score["mean"]))
 
 
 def _number(value: float, places: int) -> str:

@@ -6,28 +6,26 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragpipe.reports.figures import columns, heading, paid, rows, whole
+from ragpipe.reports.figures import columns, heading, judged_times, rows, whole
 from ragpipe.reports.frames import read_json
 
 HEADS = ("mean", "least - most", "sd", "noise", "passed", "flips")
 
 
-def final_of(run: Path, iteration: int) -> dict[str, Any] | None:
-    """`final/metrics.json` of a run when it ends with this iteration and puts several together, else None.
-
-    `cost` in it is the total of `final/cost.json`.
-    """
-    folder = run / "final"
+def results_of(run: Path, iteration: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The metrics and the bill that the reports of a run are made of: those of all its iterations (`final/`), where there
+    are several and `iteration` is the last one's folder; else that iteration's own. Raises DataError."""
+    metrics, folder = read_json(iteration / "metrics.json"), run / "final"
     found = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
-    numbers = found.get("iterations", [])
-    if len(numbers) < 2 or numbers[-1] != iteration:
-        return None
-    return {**found, "cost": read_json(folder / "cost.json")["total"]}
+    if judged_times(found) > 1 and found["iterations"][-1] == metrics["iteration"]:
+        bill = read_json(folder / "cost.json")
+        return found, {**bill["total"], "prices": bill["prices"]}
+    return metrics, read_json(iteration / "cost.json")
 
 
 def final_title(final: Mapping[str, Any]) -> str:
     """`Over 3 iterations`."""
-    return f"Over {len(final['iterations'])} iterations"
+    return f"Over {judged_times(final)} iterations"
 
 
 def final_lines(final: Mapping[str, Any], percent: Collection[str]) -> tuple[list[str], list[list[str]]]:
@@ -44,21 +42,18 @@ def final_lines(final: Mapping[str, Any], percent: Collection[str]) -> tuple[lis
     return heads, lines
 
 
-def final_notes(final: Mapping[str, Any], *, here: bool = True) -> list[str]:
-    """What the columns mean, where the flipping cases stand, and what all iterations cost; with `here` also what this
-    folder's own processes asked, which differs from machine to machine."""
+def final_notes(final: Mapping[str, Any]) -> list[str]:
+    """What the columns mean, and where the flipping cases and each iteration's bill stand."""
     notes = [
         "mean: of the iterations' means; sd: their standard deviation; noise: standard deviation of a case's value between "
         "iterations; flips: cases whose verdict is not the same in all iterations."
     ]
     if count := final["flips"]["count"]:
         notes.append(f"{whole(count)} flipping verdicts: the cases are listed in final/metrics.json, under flips.")
-    used, spent = final["cost"]["used"], final["cost"]["spent"]
-    if used["calls"] > used["calls_computed"]:
-        text = f"All iterations: {whole(used['calls'])} calls, {paid(used['usd_known'], sum(used['usd_unknown'].values()))}"
-        text += f"; asked here: {whole(spent.get('calls') or 0)} calls" if here else ""
-        notes.append(f"{text}. Each one's: final/cost.json.")
-    return notes
+    return [
+        *notes,
+        "The figures, diagnoses and cost on this page are those of all iterations; each one's own stand in its folder.",
+    ]
 
 
 def _figures(score: Mapping[str, Any] | None, scale: Mapping[str, Any], *, percent: bool) -> Sequence[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragpipe.reports.cases import ShownCase
-from ragpipe.reports.figures import cell, columns, paid, rows, whole
+from ragpipe.reports.figures import cell, columns, iterations_text, judged_times, paid, rows, whole
 from ragpipe.reports.final import final_lines, final_notes, final_title
 from ragpipe.reports.index import index_table
 from ragpipe.reports.sections import (
@@ -49,7 +49,6 @@ def html(
     *,
     name: str,
     gates: Mapping[str, Any] | None = None,
-    final: Mapping[str, Any] | None = None,
     index: IndexCoverage | None = None,
 ) -> str:
     """The page of one iteration. `gates` is gates.json, `final` is final/metrics.json where there are several iterations."""
@@ -60,7 +59,7 @@ def html(
         name=name, counts=_counts(metrics), signature=metrics["signature"].split(" | "),
         uncalibrated=bool(metrics["judge"].get("uncalibrated")), warnings=metrics["warnings"],
         tiles=_tiles(metrics, cost, settings), methods=list(columns(metrics)),
-        scores=score_lines(metrics, settings.percent), final=_final(final, settings) if final else None,
+        scores=score_lines(metrics, settings.percent), final=_final(metrics, settings) if judged_times(metrics) > 1 else None,
         gates=gates_table(gates) if gates and gates["gates"] else None, verdict=_verdict_line(gates),
         problems=list(problem_tables(metrics, {(case.sample_id, case.method): case.row for case in cases})),
         slices=list(slice_tables(metrics, settings.percent)),
@@ -76,7 +75,7 @@ def html(
 def _counts(metrics: Mapping[str, Any]) -> str:
     methods = metrics["by"].get("method") or {}
     several = f", {len(methods)} methods" if len(methods) > 1 else ""
-    return f"{whole(metrics['n_cases'])} cases on {whole(metrics['n_samples'])} questions{several}, iteration {metrics['iteration']}"
+    return f"{whole(metrics['n_cases'])} cases on {whole(metrics['n_samples'])} questions{several}, {iterations_text(metrics)}"
 
 
 def _tiles(metrics: Mapping[str, Any], cost: Mapping[str, Any], settings: ReportSettings) -> list[dict[str, str]]:
@@ -85,7 +84,8 @@ def _tiles(metrics: Mapping[str, Any], cost: Mapping[str, Any], settings: Report
     if "overall_score" in rows(metrics):
         for method, group in list(columns(metrics).items())[:6]:
             text = cell(group["scores"]["overall_score"])
-            found.append({"head": f"overall_score, {method}", "value": text.mean, "note": text.passed})
+            note = ", ".join(part for part in (text.interval, text.passed, "too few" if text.few else "") if part)
+            found.append({"head": f"overall_score, {method}", "value": text.mean, "note": note})
     errors = metrics["n_failed_judgements"]
     system = metrics["overall"]["operations"]["n_error"]
     found.append(
@@ -116,7 +116,7 @@ def _verdict_line(gates: Mapping[str, Any] | None) -> dict[str, str] | None:
 def _final(final: Mapping[str, Any], settings: ReportSettings) -> Table:
     heads, lines = final_lines(final, settings.percent)
     left = (0, 1) if heads[1] == "method" else (0,)
-    return Table(final_title(final), heads, lines, left=left, notes=final_notes(final, here=False))
+    return Table(final_title(final), heads, lines, left=left, notes=final_notes(final))
 
 
 def _shown_note(total: int, cases: Sequence[ShownCase]) -> str:
@@ -149,8 +149,8 @@ def _verdict(status: str | None, passed: bool | None) -> str:
 def _reading(metrics: Mapping[str, Any]) -> list[str]:
     level = metrics["scoring"]["level"]
     return [
-        f"0.85 ± 0.03: the true mean is within 0.03 in {level:.0%} of repetitions. Cases that share a question are counted "
-        "as one cluster. In the drawing the bar is this interval, the dot the mean, the upright line the threshold.",
+        f"0.85 [0.82, 0.88]: the mean and its {level:.0%} interval: so often such an interval holds the true mean. Cases that "
+        "share a question are counted as one cluster. Too few: fewer than five questions, shown grey. In the drawing the bar is this interval, the dot the mean, the upright line the threshold.",
         "x100: a score of 0 to 1, printed times 100. Below it the share of the cases that reached the threshold.",
         "skipped: does not apply to the case and counts nowhere. error: could not be judged, lowers the coverage, and is no 0.",
         "Marks in the contexts are the quotes that verdicts rest on: green supports a claim, red stands beside one that is "

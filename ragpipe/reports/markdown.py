@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ragpipe.reports.figures import cell, columns, heading, paid, reasons_of, rows, whole
+from ragpipe.reports.figures import cell, columns, heading, iterations_text, judged_times, paid, reasons_of, rows, whole
 from ragpipe.reports.final import HEADS, final_lines, final_notes, final_title
 from ragpipe.reports.gates import gates_section
 from ragpipe.reports.index import index_section
@@ -22,15 +22,15 @@ _SLICES_SHOWN = 20  # groups of one field; the rest stands in metrics.json
 
 def markdown(
     metrics: Mapping[str, Any], cost: Mapping[str, Any], worst: Sequence[Mapping[str, Any]], settings: ReportSettings,
-    final: Mapping[str, Any] | None = None, gates: Mapping[str, Any] | None = None,
+    gates: Mapping[str, Any] | None = None,
     index: IndexCoverage | None = None,
 ) -> str:  # fmt: skip
-    """The page. `worst` are rows of `records.parquet`, `final` is what several iterations say together, `gates` is
-    gates.json."""
+    """The page. `metrics` and `cost` are what `results_of` gives, `worst` are rows of the last iteration's
+    `records.parquet`, `gates` is gates.json."""
     sections = (
         _head(metrics),
         _results(metrics, settings.percent),
-        _final(final, settings.percent) if final else [],
+        _final(metrics, settings.percent) if judged_times(metrics) > 1 else [],
         gates_section(gates) if gates else [],
         wrong_section(metrics),
         _slices(metrics, settings.percent),
@@ -38,7 +38,7 @@ def markdown(
         _operations(metrics),
         index_section(index) if index else [],
         _cost(cost),
-        _worst(worst, list(metrics["overall"]["scores"]), settings),
+        _worst(worst, list(metrics["overall"]["scores"]), settings, several=judged_times(metrics) > 1),
         _reading(metrics),
     )
     return "\n".join("\n".join(section) + "\n" for section in sections if section)
@@ -47,7 +47,7 @@ def markdown(
 def _head(metrics: Mapping[str, Any]) -> list[str]:
     lines = ["# Evaluation report", "", code(metrics["signature"], 4000), ""]
     cases, samples = whole(metrics["n_cases"]), whole(metrics["n_samples"])
-    lines.append(f"{cases} cases on {samples} questions, iteration {metrics['iteration']}.")
+    lines.append(f"{cases} cases on {samples} questions, {iterations_text(metrics)}.")
     if metrics["judge"].get("uncalibrated"):
         lines += ["", "**Uncalibrated judge:** its verdicts were not compared with human labels on this data."]
     for warning in metrics["warnings"]:
@@ -148,8 +148,14 @@ def _cost(cost: Mapping[str, Any]) -> list[str]:
     return [*found, "", f"Prices: {prices}."] if prices else found
 
 
-def _worst(worst: Sequence[Mapping[str, Any]], names: Sequence[str], settings: ReportSettings) -> list[str]:
-    return ["## Lowest cases", *(line for row in worst for line in _case(row, names, settings))] if worst else []
+def _worst(
+    worst: Sequence[Mapping[str, Any]], names: Sequence[str], settings: ReportSettings, *, several: bool
+) -> list[str]:
+    """`worst` stand in the data of the last iteration."""
+    if not worst:
+        return []
+    heading_line = f"## Lowest cases of iteration {worst[0]['iteration']}" if several else "## Lowest cases"
+    return [heading_line, *(line for row in worst for line in _case(row, names, settings))]
 
 
 def _case(row: Mapping[str, Any], names: Sequence[str], settings: ReportSettings) -> Iterator[str]:
@@ -172,10 +178,11 @@ def _reading(metrics: Mapping[str, Any]) -> list[str]:
     return [
         "## How to read it",
         "",
-        f"- `0.85 ± 0.03 (412)`: the mean over 412 cases; the true mean is within 0.03 in {level:.0%} of repetitions. Rows "
-        "that share a question are counted as one cluster. No ± where there is nothing to estimate it from.",
+        f"- `0.85 [0.82, 0.88]`: the mean and its {level:.0%} interval: so often such an interval holds the true mean. Rows "
+        "that share a question are counted as one cluster. `too few`: fewer than five questions, read it with care.",
+        "- `coverage`: the share of judgements that came out; shown where it is not 100 %.",
         "- `x100`: a score of 0 to 1, printed times 100.",
-        "- `pass`: the share of cases that reached the score's threshold (`scoring.thresholds`).",
+        "- `78% of 412`: the share of 412 cases that reached the score's threshold (`scoring.thresholds`).",
         "- `skipped` does not apply to the case and counts nowhere; `error` could not be judged, lowers the coverage and "
         "is no 0.",
         "- `overall_score`: the weighted mean of what a case has, each score brought to 0..1.",

@@ -6,7 +6,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragpipe.reports.figures import cell, columns, heading, mode_shares, paid, reasons_of, rows, whole
+from ragpipe.reports.figures import (
+    cell,
+    columns,
+    each_iteration,
+    heading,
+    judged_times,
+    mode_shares,
+    paid,
+    reasons_of,
+    rows,
+    whole,
+)
 from ragpipe.reports.missing import advice_for
 from ragpipe.reports.usage import TITLE, USAGE, usage_lines, usage_notes
 from ragpipe.scoring.gates import limit, number
@@ -60,7 +71,7 @@ def score_lines(metrics: Mapping[str, Any], percent: Collection[str]) -> list[Sc
         for group in groups.values():
             score = group["scores"].get(name)
             text, plot = cell(score, percent=name in percent), _plot(score, declared[name])
-            line.cells.append({"mean": text.mean, "passed": text.passed, "note": text.note, "plot": plot})
+            line.cells.append({"text": text, "plot": plot})
         found.append(line)
     return found
 
@@ -111,7 +122,7 @@ def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[tuple[str, str],
         for one in made:
             cases = [(case["sample_id"], case["method"]) for case in one["examples"]]
             examples = [(f"{sample} / {method}", on_page.get((sample, method))) for sample, method in cases]
-            figures = [whole(one["n"]), f"{one['n'] / metrics['n_cases']:.1%}"]
+            figures = [whole(one["n"]), f"{one['n'] / (metrics['n_cases'] * judged_times(metrics)):.1%}"]
             lines.append([one["name"], *figures, one["says"], "\n".join(advice_for(one, metrics)), examples])
         heads = ["diagnosis", "cases", "share", "what is wrong", "what to try", "for example"]
         yield Table("Diagnosis", heads, lines, left=(0, 3, 4, 5))
@@ -119,12 +130,12 @@ def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[tuple[str, str],
     there = {name: mode for name, mode in overall.items() if mode["n"]}
     if there:
         lines = [
-            [name, whole(mode["n"]), *mode_shares(mode["n"], metrics["overall"])]
+            [name, whole(mode["n"]), *mode_shares(mode["n"], metrics)]
             + [whole(group["failure_modes"].get(name, {}).get("n", 0)) for group in groups.values()]
             for name, mode in sorted(there.items(), key=lambda pair: -pair[1]["n"])
         ]
         heads = ["failure mode", "cases", "of all cases", "of cases with one", "of all modes", *groups]
-        notes = ["A case can have several failure modes."]
+        notes = ["A case can have several failure modes.", *each_iteration(metrics)]
         if unknown := metrics.get("not_applicable", {}).get("failure_modes"):
             notes.append(f"Not told, because their scores are not in this run: {', '.join(unknown)}.")
         yield Table("Failure modes", heads, lines, notes=notes)
@@ -139,7 +150,7 @@ def slice_tables(metrics: Mapping[str, Any], percent: Collection[str]) -> Iterat
         shown = list(groups)[:GROUPS_SHOWN]
         lines = [
             [group, whole(groups[group]["n_cases"])]
-            + ["\n".join(cell(groups[group]["scores"].get(n), percent=n in percent).lines[:2]) for n in names]
+            + ["\n".join(cell(groups[group]["scores"].get(n), percent=n in percent).lines) for n in names]
             for group in shown
         ]
         heads = [by, "cases", *(heading(name, metrics, percent) for name in names)]
@@ -218,8 +229,8 @@ def cost_table(cost: Mapping[str, Any]) -> Table:
 def asked_line(used: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
     """How the judge ran: latency, failures by kind (made harmless by `shown`), retries."""
     times, cases = used["latency_ms"], used["case_latency_ms"]
-    parts = [f"a call p50 / p95 {times['p50']:,.0f} / {times['p95']:,.0f} ms"] if times else []
-    parts += [f"a case {cases['p50']:,.0f} / {cases['p95']:,.0f} ms"] if cases else []
+    parts = [f"a call p50 / p95 {times['p50']:,.0f} / {times['p95']:,.0f} ms"] if times and "p50" in times else []
+    parts += [f"a case {cases['p50']:,.0f} / {cases['p95']:,.0f} ms"] if cases and "p50" in cases else []
     if used["error_rate"] is not None:
         rates = ((name, used[f"{name}_rate"]) for name in ("error", "timeout", "empty"))
         parts.append(", ".join(f"{name} rate {rate:.1%}" for name, rate in rates))

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ragpipe.reports.figures import mode_shares, whole
+from ragpipe.reports.figures import each_iteration, mode_shares, share_of_cases, whole
 from ragpipe.reports.missing import advice_for
 from ragpipe.reports.text import code, escaped, one_line, table
 
@@ -18,7 +18,7 @@ def told(metrics: Mapping[str, Any], width: int) -> list[str]:
     made = _by_count(metrics)
     lines = []
     for one in made[:TOLD]:
-        count = f"{whole(one['n'])} of {whole(metrics['n_cases'])} ({one['n'] / metrics['n_cases']:.1%})"
+        count = share_of_cases(one["n"], metrics)
         lines += _wrapped(f"{one_line(one['name'])}: {count}: {one_line(one['says'], 300)}", width, "")
         advice = " ".join(one_line(text, 300) for text in advice_for(one, metrics)[:1])
         cases = ", ".join(f"{one_line(case['sample_id'], 60)}/{one_line(case['method'], 40)}" for case in _some(one, 3))
@@ -31,7 +31,8 @@ def told(metrics: Mapping[str, Any], width: int) -> list[str]:
 def wrong_section(metrics: Mapping[str, Any]) -> list[str]:
     """`## What is wrong` of the page; empty when nothing is."""
     parts = [*_diagnoses(metrics), *_modes(metrics)]
-    return ["## What is wrong", *parts] if parts else []
+    notes = [line for note in each_iteration(metrics) for line in ("", note)]
+    return ["## What is wrong", *parts, *notes] if parts else []
 
 
 def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -42,7 +43,7 @@ def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[str]:
         cases = ", ".join(f"{code(case['sample_id'])} / {code(case['method'])}" for case in one["examples"])
         advice = " ".join(escaped(text) for text in advice_for(one, metrics))
         yield (
-            f"- {code(one['name'])}: {whole(one['n'])} of {whole(metrics['n_cases'])} cases ({one['n'] / metrics['n_cases']:.1%}). {escaped(one['says'])}"
+            f"- {code(one['name'])}: {share_of_cases(one['n'], metrics, ' cases')}. {escaped(one['says'])}"
             + (f" **Try:** {advice}" if advice else "")
             + f" For example {cases}."
         )
@@ -54,7 +55,7 @@ def _modes(metrics: Mapping[str, Any]) -> Iterator[str]:
     if not there:
         return
     lines = [
-        [code(name), whole(mode["n"]), *mode_shares(mode["n"], metrics["overall"]), whole(mode["n_judged"])]
+        [code(name), whole(mode["n"]), *mode_shares(mode["n"], metrics), whole(mode["n_judged"])]
         for name, mode in sorted(there.items(), key=lambda pair: -pair[1]["n"])
     ]
     heads = ["failure mode", "cases", "of all cases", "of cases with one", "of all modes", "of how many it can be told"]

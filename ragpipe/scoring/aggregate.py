@@ -172,11 +172,12 @@ def _numbers(values: Any, passed: Any, samples: Any, spec: ScoreSpec, settings: 
 
 
 def interval_of(name: str, found: Estimate) -> dict[str, Any]:
-    """The interval, or null with the reason beside it."""
+    """The interval, `too_few` where it rests on fewer than 5 questions; or null with the reason beside it."""
     if found.interval is None:
         return {name: None, f"{name}_reason": found.reason}
     bounds = found.interval
-    return {name: {"low": bounds.low, "high": bounds.high, "method": bounds.method, "too_few": bounds.too_few}}
+    few = {"too_few": True} if bounds.too_few else {}
+    return {name: {"low": bounds.low, "high": bounds.high, "method": bounds.method, **few}}
 
 
 def _reasons(found: ScoreLedger, places: Places) -> dict[str, int]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ragpipe.scoring.aggregate import interval_of
+from ragpipe.scoring.final_findings import document, group_findings
 from ragpipe.scoring.repeats import Cases, Repeats, Whole, cases_of, members, repeats
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stats.intervals import Estimate, estimate_mean, estimate_rate
@@ -54,16 +55,18 @@ def final_metrics(
     return {
         "n_cases": first["n_cases"],
         "n_samples": first["n_samples"],
+        "n_failed_judgements": sum(metrics["n_failed_judgements"] for metrics in per_iteration),
         "declared": first["declared"],
         "overall": overall,
         "by": by,
+        **document(per_iteration),
         "flips": flips.listed(),
         "warnings": _warnings(per_iteration),
     }
 
 
 def _of(metrics: Mapping[str, Any], field: str, group: str) -> Mapping[str, Any]:
-    """A group of one iteration; an empty one where that iteration does not show the group."""
+    """A group of one iteration; one without a score where that iteration does not show the group."""
     found: Mapping[str, Any] = metrics["by"].get(field, {}).get(group, {"scores": {}})
     return found
 
@@ -73,7 +76,8 @@ def _group(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = per_iteration[0]
     names = dict.fromkeys(name for frame in per_iteration for name in frame["scores"])
     scores = {name: [frame["scores"].get(name, {}) for frame in per_iteration] for name in names}
-    return {"n_cases": first["n_cases"], "n_samples": first["n_samples"], "scores": scores}
+    sizes = {"n_cases": first["n_cases"], "n_samples": first["n_samples"]}
+    return {**sizes, "scores": scores, **group_findings(per_iteration)}
 
 
 def _score(

@@ -9,7 +9,7 @@ from typing import Any
 from ragpipe.reports.cases import read_cases
 from ragpipe.reports.console import Console
 from ragpipe.reports.export import export_tables
-from ragpipe.reports.final import final_of
+from ragpipe.reports.final import results_of
 from ragpipe.reports.frames import read_json
 from ragpipe.reports.html import html
 from ragpipe.reports.index import index_of, index_warnings
@@ -34,27 +34,24 @@ def run_report(
 ) -> list[Path]:
     """Write the reports of `settings.formats` into the run folder `target` and print the results. Returns their paths.
 
-    The pages and the terminal show the iteration of `iteration_folder`, with `final/` where there are several; JUnit and
-    exports cover all iterations that are scored. What would not change is left alone. `shown_folder` is how the folder is
+    The pages and the terminal show all iterations together where there are several and `iteration_folder` is the last
+    one's, with its cases; else that iteration. JUnit and exports cover all iterations that are scored. What would not change is left alone. `shown_folder` is how the folder is
     named to the user (`outputs/x/latest`), by default the target. Raises DataError, OutputError.
     """
-    metrics, cost = read_json(iteration_folder / "metrics.json"), read_json(iteration_folder / "cost.json")
-    run, final = RunFolder(target), final_of(target, metrics["iteration"])
+    run, (metrics, cost) = RunFolder(target), results_of(target, iteration_folder)
     gates = read_json(run.gates) if run.gates.is_file() else gates_document([metrics])
     index = index_of(target)
     written = list[Path]()
     if "markdown" in settings.formats:
         worst = worst_cases(iteration_folder / "records.parquet", settings.worst_cases)
-        write_unless_same(target / "report.md", markdown(metrics, cost, worst, settings, final, gates, index))
+        write_unless_same(target / "report.md", markdown(metrics, cost, worst, settings, gates, index))
         written.append(run.report)
     written += write_files(run, IterationFolder(iteration_folder), settings)
     if "terminal" in settings.formats:
         folder = shown_folder or str(target)
         for warning in index_warnings(index) if index else ():
             console.warn(warning)
-        console.finish(
-            metrics, cost, folder=folder, next_command=next_command, percent=settings.percent, final=final, gates=gates
-        )
+        console.finish(metrics, cost, folder=folder, next_command=next_command, percent=settings.percent, gates=gates)
     return written
 
 
@@ -67,11 +64,10 @@ def write_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings
     if not wanted & {"html", "junit", "csv", "json"}:
         return written
     numbers = scored_iterations(run)
-    read = {run.iteration(number): read_json(run.iteration(number).metrics) for number in numbers}
-    per_iteration = list(read.values())
+    per_iteration = [read_json(run.iteration(number).metrics) for number in numbers]
     gates, name = gates_document(per_iteration), _name(run)
     if "html" in wanted:
-        write_unless_same(run.html, _page(run, shown, read.get(shown), settings, name, gates))
+        write_unless_same(run.html, _page(run, shown, settings, name, gates))
         written.append(run.html)
     if "junit" in wanted:
         write_unless_same(run.junit, junit(per_iteration, gates, name=name))
@@ -79,15 +75,11 @@ def write_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings
     return written + export_tables(run, wanted, numbers)
 
 
-def _page(
-    run: RunFolder, shown: IterationFolder, metrics: Mapping[str, Any] | None, settings: ReportSettings, name: str,
-    gates: Mapping[str, Any],
-) -> str:  # fmt: skip
-    """The page of an iteration; its `metrics` are those of metrics.json, read here when they were not read before."""
-    metrics, cost = metrics or read_json(shown.metrics), read_json(shown.cost)
+def _page(run: RunFolder, shown: IterationFolder, settings: ReportSettings, name: str, gates: Mapping[str, Any]) -> str:
+    """The page, with the cases as the iteration `shown` judged them."""
+    metrics, cost = results_of(run.root, shown.root)
     cases = read_cases(run, shown, list(metrics["overall"]["scores"]), settings.html_cases)
-    final = final_of(run.root, metrics["iteration"])
-    return html(metrics, cost, cases, settings, name=name, gates=gates, final=final, index=index_of(run.root))
+    return html(metrics, cost, cases, settings, name=name, gates=gates, index=index_of(run.root))
 
 
 def _name(run: RunFolder) -> str:

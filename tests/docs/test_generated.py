@@ -68,7 +68,7 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
 @pytest.mark.slow
 def test_the_picture_shows_the_figures_of_a_run() -> None:
     picture = load_script("picture.py")
-    figures = re.compile(r"\d[\d.]*±[\d.]+|n=\d+|\d+%of\d+")
+    figures = re.compile(r"\d[\d.]*\[[\d.]+,[\d.]+\]|n=\d+|\d+%of\d+")
     drawn = (DOCS / "quickstart.svg").read_text(encoding="utf-8")
     shown = re.sub(r"<[^>]+>|&#160;|\s", "", drawn)
     assert "@font-face" not in drawn

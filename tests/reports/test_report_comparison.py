@@ -85,8 +85,8 @@ def test_a_job_under_the_coverage_floor_is_not_the_best_and_nobody_is_while_it_m
     rows = comparison(jobs)
     assert [row["standing"] for row in rows] == [None, None, "behind"]
     cells = [line[1] for line in comparison_lines(jobs, rows)[1]]
-    assert cells[0] == "0.95 ± 0.05\n50% of 1 passed\ncoverage 10.0%"
-    assert cells[1] == "0.80 ± 0.05\n50% of 8 passed"
+    assert cells[0] == "0.95 [0.90, 1.00]\n50% of 1 passed\ncoverage 10.0%"
+    assert cells[1] == "0.80 [0.75, 0.85]\n50% of 8 passed"
     worse = [
         job(i, f"k={i}", faithfulness=one)
         for i, one in enumerate((few, score((0.8, 0.75, 0.85)), score((0.4, 0.3, 0.5))))
@@ -98,7 +98,7 @@ def test_a_job_under_the_coverage_floor_is_not_the_best_and_nobody_is_while_it_m
 
 def test_a_cell_without_a_threshold_says_of_how_many() -> None:
     jobs = [job(0, "k=0", recall=score((0.9, 0.8, 1.0), pass_rate=None, n_judged=0))]
-    assert comparison_lines(jobs, comparison(jobs))[1][0][1] == "0.90 ± 0.10\nn = 8"
+    assert comparison_lines(jobs, comparison(jobs))[1][0][1] == "0.90 [0.80, 1.00]\nn = 8"
 
 
 def test_equal_means_that_pass_another_threshold_are_not_equal() -> None:
@@ -186,9 +186,9 @@ def test_the_scores_that_a_reader_compares_first() -> None:
 def test_marks_are_explained_where_they_stand() -> None:
     near = [job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate([(0.7, 0.6, 0.8), (0.75, 0.65, 0.85)])]
     rows = comparison(near)
-    assert comparison_lines(near, rows)[1][0][1].startswith("0.70 ± 0.10 ~")
+    assert comparison_lines(near, rows)[1][0][1].startswith("0.70 [0.60, 0.80] ~")
     assert [note[0] for note in comparison_notes(rows)] == ["~"]
     far = [job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate([(0.9, 0.85, 0.95), (0.5, 0.4, 0.6)])]
     rows = comparison(far)
-    assert comparison_lines(far, rows)[1][0][1].startswith("0.90 ± 0.05 *")
+    assert comparison_lines(far, rows)[1][0][1].startswith("0.90 [0.85, 0.95] *")
     assert [note[0] for note in comparison_notes(rows)] == ["*"]

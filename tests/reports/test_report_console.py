@@ -52,9 +52,10 @@ def printed(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 100) -> t
 
 def test_the_final_table(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """good: mean of 1, .9, .5 = .8, s^2 = .07, design effect (2 * .07/.16 + 1) / 3 = .625, so 4.8 rows; with t(2) = 4.302653
-    Wilson's bounds are .1331 and .9905, the wider side .667."""
+    Wilson's bounds are .1331 and .9905."""
     out, err = printed(run, monkeypatch)
-    assert "80.0 ± 66.7" in out
+
+    assert "80.0 [13.3, 99.1]" in out
     assert "67% of 3" in out
     assert "faithfulness x100" in out
     assert "correctness 1-5" in out
@@ -109,7 +110,7 @@ def test_an_ascii_terminal_gets_ascii(run: Path, monkeypatch: pytest.MonkeyPatch
     console.say("漢é")
     out.seek(0)
     text = out.read()
-    assert "0.80 +/- 0.67" in text
+    assert "0.80 [0.13, 0.99]" in text
     assert "+----" in text
     assert "\\u6f22\\xe9" in text
 

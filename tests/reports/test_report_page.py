@@ -84,7 +84,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert text.startswith("# Evaluation report\n\n`ragpipe 0 | test`\n\n5 cases on 5 questions, iteration 1.\n")
     assert "**Uncalibrated judge:**" in text
     assert "| `faithfulness` | 3 | 1 | 1 | 0 | 75.0% | `refused` 1, `no_answer` 1 |" in text
-    assert "| `faithfulness x100` | 43.3 ±" in text
+    assert "| `faithfulness x100` | 43.3 [" in text
     assert "### By `category`" in text
     assert "No judge was asked." in text
     assert text.index("### `q4` / `a`") < text.index("### `q2` / `a`")

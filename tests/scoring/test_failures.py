@@ -141,7 +141,7 @@ def test_the_documents_breakdown_is_that_of_all_modes() -> None:
         truths[name][start : start + n] = 1
         start += n
     counts = mode_counts(truths, np.zeros(300, dtype=np.bool_), np.arange(300))
-    shares = [mode_shares(mode["n"], {"n_cases": 300, **counts}) for mode in counts["failure_modes"].values()]
+    shares = [mode_shares(mode["n"], {"n_cases": 300, "overall": counts}) for mode in counts["failure_modes"].values()]
     assert [of_modes for *_, of_modes in shares] == ["40.0%", "10.0%", "26.7%", "10.0%", "13.3%"]
     assert [of_cases for of_cases, *_ in shares] == ["4.0%", "1.0%", "2.7%", "1.0%", "1.3%"]
 
@@ -158,7 +158,7 @@ def test_shares_where_a_case_has_several_modes() -> None:
             "q": {"n": 2, "n_judged": 4},
         },
     }  # fmt: skip
-    assert mode_shares(2, {"n_cases": 5, **counts}) == ("40.0%", "66.7%", "50.0%")
+    assert mode_shares(2, {"n_cases": 5, "overall": counts}) == ("40.0%", "66.7%", "50.0%")
     assert mode_counts(truths, failed, np.array([3]))["failure_modes"]["p"] == {"n": 0, "n_judged": 1}
 
 

@@ -157,7 +157,7 @@ def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
     one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
     expected = on_0_to_1([statistics.fmean(values) for _, _, values in table])
     assert (one["interval"]["low"], one["interval"]["high"]) == expected
-    assert (one["interval"]["method"], one["interval"]["too_few"]) == ("wilson_n_eff", False)
+    assert (one["interval"]["method"], "too_few" in one["interval"]) == ("wilson_n_eff", False)
     pooled = statistics.fmean(statistics.variance(values) for _, _, values in table) ** 0.5
     assert one["within_sd"] == pytest.approx(pooled)
 

@@ -96,7 +96,7 @@ def test_the_planted_noise_comes_out(start: Start, capfd: pytest.CaptureFixture[
     text = capfd.readouterr().out
     assert "Over 3 iterations" in text
     assert "37.5% (3 of 8)" in text
-    assert "All iterations: 24 calls" in text
+    assert "cost: 24 calls" in text, "the bill is that of all iterations, as the figures are"
     assert "## Over 3 iterations" in (start.run / "report.md").read_text()
 
 
