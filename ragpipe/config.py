@@ -19,6 +19,7 @@ from ragpipe.judging.evidence.settings import EvidenceSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.load import load_metric
+from ragpipe.metrics.shared.references import with_rule
 from ragpipe.prompts import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.resources import conf_dir, prompts_dir
@@ -180,6 +181,8 @@ def validate(
     sections["metrics"] = _metrics(plain, prompts, top.plugins if top else [], origins, problems)
     scoring: ScoringSettings | None = sections["scoring"]
     if sections["metrics"] is not None:
+        if sections.get("dataset") is not None:
+            sections["metrics"] = with_rule(sections["metrics"], sections["dataset"].references)
         problems += _taken_names(sections["metrics"], origins)
         if not finished:
             problems += _without_encoder(sections["metrics"], origins)

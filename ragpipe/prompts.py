@@ -30,6 +30,7 @@ from pydantic import BaseModel
 from ragpipe.digest import canonical_json, sha256
 from ragpipe.errors import Problem, PromptError
 from ragpipe.schema.call import Message
+from ragpipe.schema.references import AnyReference
 
 MAX_RENDERED = 4_000_000  # characters; a longer question fits no judge and is a mistake in the data
 LOOPS_DEEP = 2  # a loop walks over what a case holds; deeper ones could run for ever without printing a character
@@ -48,6 +49,8 @@ def fence(value: str) -> str:
 def _finalize(value: Any) -> Any:
     if isinstance(value, bool | int | float | jinja2.Undefined):
         return value
+    if isinstance(value, AnyReference):
+        return value.laid_out(fence)
     if isinstance(value, str):
         return fence(value)
     if value is None:

@@ -35,6 +35,7 @@ from pydantic import (
 
 from ragpipe.datasets.expressions import Expression
 from ragpipe.datasets.patterns import compiled
+from ragpipe.schema.references import ReferenceRule
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
 from ragpipe.schema.settings import Operational, Settings
 
@@ -179,7 +180,10 @@ class SampleOf(Settings):
 
 
 class DatasetSettings(Settings):
-    """The data set. `path` and the names of the files are no part of a run's identity: the hash of their content is."""
+    """The data set. `path` and the names of the files are no part of a run's identity: the hash of their content is.
+
+    `references` says which of several reference answers count; it is part of the identity of the metrics that take it over.
+    """
 
     name: Annotated[str, Operational] = Field(default="dataset", min_length=1)
     path: Annotated[str, Operational] = Field(min_length=1)
@@ -192,6 +196,7 @@ class DatasetSettings(Settings):
     explode: dict[str, PathExpression] = Field(default_factory=dict)
     fields: dict[str, FieldMap] = Field(default_factory=dict)
     chunk_text: list[str] | None = None
+    references: Annotated[ReferenceRule, Operational] = "any"
     filter: PathExpression | None = None
     sample: SampleOf | None = None
     limit: int | None = Field(default=None, ge=1)

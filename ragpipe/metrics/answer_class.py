@@ -13,6 +13,7 @@ from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged, without_a_word
+from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_reference
 from ragpipe.patterns.dont_know import DontKnowPhrases, admits, named_phrases
 from ragpipe.patterns.files import pattern_hashes
 from ragpipe.prompts import Prompt
@@ -28,7 +29,7 @@ def _known(given: DontKnowPhrases | str) -> DontKnowPhrases | str:
     return given
 
 
-class AnswerClass(Judged):
+class AnswerClass(Referenced, Judged):
     """`correct_answers`, `wrong_answers` (lower is better), `dont_know_answers` (diagnostic): one of them is 1 for each case,
     the others 0. Their means are the shares, and mean x `n_ok` in metrics.json is the documents' `correct_answers_count`,
     `wrong_answers_count` and `dont_know_answers_count`. The class stands in the details of each case.
@@ -36,9 +37,11 @@ class AnswerClass(Judged):
     Phrases of not knowing come first, without a call: DON'T KNOW when one opens the answer or dominates it
     (`patterns`, see its file), and for short non-answers ("n/a") and answers without a word. "Unknown" inside a real
     answer ("the Unknown Soldier") does not count. `literal: true` is the documents' rule in its place: any phrase anywhere
-    in the answer. Otherwise one call, CORRECT or WRONG. `prefix` is put before the names. Needs a reference.
+    in the answer. Otherwise one call, CORRECT or WRONG. `prefix` is put before the names. With
+    `references: all` each value is the share of the references by which it holds. Needs a reference.
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
 
     classify: Prompt
@@ -51,10 +54,11 @@ class AnswerClass(Judged):
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         right, wrong, unknown = (f"{self.prefix}{name}" for name in CLASSES.values())
+        whole = self.rule != "all"  # the mean over several references may be a half
         return (
-            ScoreSpec(right, binary=True),
-            ScoreSpec(wrong, higher_is_better=False, binary=True),
-            ScoreSpec(unknown, higher_is_better=False, binary=True, diagnostic=True),
+            ScoreSpec(right, binary=whole),
+            ScoreSpec(wrong, higher_is_better=False, binary=whole),
+            ScoreSpec(unknown, higher_is_better=False, binary=whole, diagnostic=True),
         )
 
     def admission(self, case: Case) -> str | None:
@@ -65,6 +69,7 @@ class AnswerClass(Judged):
         said = {"question": case.question, "reference": case.reference, "answer": case.answer}
         return self.shown(self.classify, case, **said)
 
+    @asks_by_reference
     def asks(self, case: Case) -> Iterable[Ask]:
         try:
             phrase = self.admission(case)
@@ -73,6 +78,7 @@ class AnswerClass(Judged):
         if phrase is None:
             yield Ask(self.classify, Class, self.values(case))
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         flags = answer_flags(case.answer)
         phrase = await asyncio.to_thread(self.admission, case)

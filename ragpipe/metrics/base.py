@@ -156,7 +156,7 @@ def _has(case: Case, need: str) -> bool:
     if need == "contexts":
         return bool(output.chunks)
     if need == "reference":
-        return bool(case.reference and case.reference.strip())
+        return case.reference is not None
     if need == "citations":
         return output.citations is not None
     labels = (

@@ -10,7 +10,8 @@ from pydantic import Field
 from ragpipe.embedding.encoder import EncoderSettings
 from ragpipe.embedding.settings import MINILM_WEIGHTS
 from ragpipe.judging.judge import Judge
-from ragpipe.metrics.base import Metric, Need
+from ragpipe.metrics.base import Need
+from ragpipe.metrics.shared.references import Referenced, by_reference
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 
@@ -20,7 +21,7 @@ _KNOWN = {
 }
 
 
-class BertScore(Metric):
+class BertScore(Referenced):
     """100 x BERTScore's F1: every token of one text is matched with the most similar token of the other; precision over the
     answer's tokens, recall over the reference's.
 
@@ -31,7 +32,9 @@ class BertScore(Metric):
     needs a reference. Equal to the package bert-score for single pairs without idf. Source: arXiv 1904.09675.
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    best_of_each: ClassVar[bool] = True
 
     encoder: EncoderSettings = EncoderSettings()
     baseline: Annotated[float, Field(ge=-1, lt=1, allow_inf_nan=False)] | None = None
@@ -51,7 +54,7 @@ class BertScore(Metric):
         return (ScoreSpec(f"{self.name}_f1", 0, 100), ScoreSpec(f"{self.name}_f1_raw", 0, 100, diagnostic=True))
 
     def embeds(self, case: Case) -> int:
-        return 2 if case.answer.strip() else 0
+        return 1 + len(self.views(case)) if case.answer.strip() else 0
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if "f1" not in details:
@@ -63,6 +66,7 @@ class BertScore(Metric):
         base = details["baseline"]
         return f"{plain}; 100 x ({f1:.4f} - {base:.4f}) / (1 - {base:.4f}) = {value:.2f}"
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> list[Score]:
         names = [spec.name for spec in self.scores()]
         if not case.answer.strip():

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask
+from ragpipe.metrics.shared.references import asks_by_reference, by_reference
 from ragpipe.metrics.shared.usefulness import Usefulness
 from ragpipe.schema.answers import ChunkGrade
 from ragpipe.schema.sample import Case, Chunk
@@ -21,11 +22,12 @@ class ContextPrecision(Usefulness):
     `mean`: relevant / chunks. `ranked`: the sum over the ranks k of rel_k x (relevant among the first k / k), over the
     number of relevant chunks (0 without one): relevant chunks count more the earlier they come. Both are always stored
     as diagnostic scores, `<name>_mean` and `<name>_ranked`, and changing `method` asks no new question. The judge sees
-    the first reference answer where the case has one, and gives each chunk a relevance from 0 to 100 beside its verdict;
+    the reference answer where the case has one, and gives each chunk a relevance from 0 to 100 beside its verdict;
     that number stands in the details only. No contexts: 0, `no_context_retrieved`, without a call. Source: RAGAS context
     precision.
     """
 
+    version: ClassVar[int] = 2
     measures_retrieval: ClassVar[bool] = True
     method: Literal["mean", "ranked"] = "mean"
 
@@ -35,6 +37,7 @@ class ContextPrecision(Usefulness):
             *(ScoreSpec(f"{self.name}_{method}", 0, TOP, diagnostic=True) for method in ("mean", "ranked")),
         )
 
+    @asks_by_reference
     def asks(self, case: Case) -> Iterable[Ask]:
         if case.contexts:
             yield self.grade_ask(case)
@@ -48,6 +51,7 @@ class ContextPrecision(Usefulness):
         terms = [f"{sum(relevant[:k])}/{k}" for k, is_relevant in enumerate(relevant, 1) if is_relevant]
         return f"{TOP} x ({' + '.join(terms) or '0'}) / {len(terms)}: the precision at the rank of each relevant chunk"
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         grades = await self.grades(case, judge)
         relevant = [grade.relevant for grade in grades]

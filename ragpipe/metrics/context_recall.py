@@ -8,32 +8,39 @@ from typing import Any, ClassVar
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.claims import ClaimCheck, claim_details, share_of_claims
+from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_reference
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 
 TOP = 100
 
 
-class ContextRecall(ClaimCheck):
+class ContextRecall(Referenced, ClaimCheck):
     """Attributed statements / statements of the reference answer, 0 to 100: could the answer have been complete?
 
-    `extract` lists the statements of the first reference answer, `verify` attributes each to the contexts, `batch`
+    `extract` lists the statements of the reference answer, `verify` attributes each to the contexts, `batch`
     statements a call; `steps: combined` does both in one call. The details name the chunks in which the evidence of each
     attributed statement occurs; evidence that occurs nowhere is flagged `evidence_not_found`, counted, and changes
     nothing. The generated answer plays no part. A reference without a statement ("not in the documents") is 100,
-    `no_statements`; no contexts is 0, `no_context_retrieved`, without a call. Needs a reference. Source: RAGAS context
-    recall.
+    `no_statements`; no contexts is 0, `no_context_retrieved`, without a call. Of several references the one counts
+    whose statements are held best (one without a statement only where none has any); with `references: all` the statements of
+    all of them, each once. Needs a reference. Source: RAGAS context recall.
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
     measures_retrieval: ClassVar[bool] = True
+    best_of_each: ClassVar[bool] = True
+    pools: ClassVar[bool] = True
+    last_resort: ClassVar[frozenset[str]] = frozenset({"no_statements"})
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, 0, TOP),)
 
-    def text_of(self, case: Case) -> dict[str, str]:
-        return {"reference": case.reference or ""}
+    def texts_of(self, case: Case) -> list[dict[str, str]]:
+        return [{"reference": text} for text in case.references]
 
+    @asks_by_reference
     def asks(self, case: Case) -> Iterable[Ask]:
         return super().asks(case) if case.contexts else ()
 
@@ -41,6 +48,7 @@ class ContextRecall(ClaimCheck):
         share = share_of_claims(details)
         return f"{TOP} x {share}" if share else None
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
         found = await self.checked(case, judge) if case.contexts else []
         details = claim_details(found, case, [])

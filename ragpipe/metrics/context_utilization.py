@@ -12,6 +12,7 @@ from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.batches import verdicts_in_batches
 from ragpipe.metrics.shared.flags import answer_flags
 from ragpipe.metrics.shared.quotes import normalise, occurs
+from ragpipe.metrics.shared.references import asks_by_reference, by_reference
 from ragpipe.metrics.shared.usefulness import Usefulness
 from ragpipe.prompts import Prompt
 from ragpipe.schema.behaviour import SourceUse, SourceUses
@@ -29,6 +30,7 @@ class ContextUtilization(Usefulness):
     nothing. Needs answer and contexts.
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
     borrowed: ClassVar[Mapping[str, str]] = {"grade": "context_precision"}
 
@@ -38,6 +40,7 @@ class ContextUtilization(Usefulness):
     def use_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
         return self.shown(self.use, case, {"again": True} if again else {}, contexts=chunks, answer=case.answer)
 
+    @asks_by_reference
     def asks(self, case: Case) -> Iterable[Ask]:
         yield self.grade_ask(case)
         values = self.use_values(case, case.contexts[: self.batch])
@@ -46,6 +49,7 @@ class ContextUtilization(Usefulness):
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"{details['used']} used / {details['useful']} useful chunks" if details.get("useful") else None
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
         async def ask(part: list[Chunk], again: bool) -> list[SourceUse]:
             return (await judge(self.use, SourceUses, **self.use_values(case, part, again))).verdicts

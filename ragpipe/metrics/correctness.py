@@ -9,19 +9,21 @@ from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged, without_a_word
+from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_reference
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Grade15
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 
 
-class Correctness(Judged):
+class Correctness(Referenced, Judged):
     """1 to 5, halves and tenths allowed: 1 irrelevant, 2 mistakes, 3 incomplete, 4 mostly correct, 5 right and complete.
 
-    Contexts play no part. The first reference answer is used. An answer without a word is a 1 and costs no call: that
+    Contexts play no part. An answer without a word is a 1 and costs no call: that
     nothing was answered is the finding. Needs a reference. Source: LlamaIndex's correctness evaluator.
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
 
     grade: Prompt
@@ -33,10 +35,12 @@ class Correctness(Judged):
         said = {"question": case.question, "reference": case.reference, "answer": case.answer}
         return self.shown(self.grade, case, **said)
 
+    @asks_by_reference
     def asks(self, case: Case) -> Iterable[Ask]:
         if not without_a_word(case.answer):
             yield Ask(self.grade, Grade15, self.values(case))
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
         if why := without_a_word(case.answer):
             return Score(1.0, reason=why, details={"feedback": "", "flags": [why]})

@@ -13,6 +13,7 @@ from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged, without_a_word
+from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_reference
 from ragpipe.metrics.shared.weights import Weights
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import FactualAccuracy as Grades
@@ -24,16 +25,18 @@ PARTS: tuple[Part, ...] = ("correctness", "completeness", "consistency")
 TOP = 100
 
 
-class FactualAccuracy(Judged):
+class FactualAccuracy(Referenced, Judged):
     """0.5 correctness + 0.3 completeness + 0.2 consistency, 0 to 100 each; `weights` changes the mixture (divided by its
     sum), `grades` the letters, both without a new question. The sum is ours, never the model's arithmetic.
 
     One call; the judge reasons on each criterion before it grades it, and says how sure it is. The criteria stand as
     diagnostic scores `<name>_<criterion>`; the details hold the reasoning, the confidence (0 to 100; it changes nothing) and
     the letter: A from 80 on, B 60, C 40, D 20, else E. An answer without a word is a 0 and costs no call: that nothing was
-    answered is the finding. Contexts play no part. Needs a reference. Source: G-Eval (arXiv 2303.16634).
+    answered is the finding. Contexts play no part. With `references: all` the letters stand with each reference.
+    Needs a reference. Source: G-Eval (arXiv 2303.16634).
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
 
     grade: Prompt
@@ -62,6 +65,7 @@ class FactualAccuracy(Judged):
         said = {"question": case.question, "reference": case.reference, "answer": case.answer}
         return self.shown(self.grade, case, **said)
 
+    @asks_by_reference
     def asks(self, case: Case) -> Iterable[Ask]:
         if not without_a_word(case.answer):
             yield Ask(self.grade, Grades, self.values(case))
@@ -75,6 +79,7 @@ class FactualAccuracy(Judged):
         total = math.fsum(self.weights.values())
         return f"{terms if abs(total - 1) < 1e-9 else f'({terms}) / {total:g}'}; {details['grade']}"
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         if why := without_a_word(case.answer):
             details: dict[str, Any] = {"grade": self.letter(0), "flags": [why]}

@@ -31,8 +31,8 @@ class Faithfulness(ClaimCheck):
 
     without_claims: Literal["one", "skip", "zero"] = "one"
 
-    def text_of(self, case: Case) -> dict[str, str]:
-        return {"answer": case.answer}
+    def texts_of(self, case: Case) -> list[dict[str, str]]:
+        return [{"answer": case.answer}]
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return share_of_claims(details)

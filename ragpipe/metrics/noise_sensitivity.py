@@ -13,6 +13,7 @@ from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.batches import verdicts_in_batches
 from ragpipe.metrics.shared.claims import clean_claims, likely_claims
 from ragpipe.metrics.shared.flags import answer_flags
+from ragpipe.metrics.shared.references import asks_by_reference, by_reference
 from ragpipe.metrics.shared.usefulness import Usefulness
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Claims
@@ -37,6 +38,7 @@ class NoiseSensitivity(Usefulness):
     reference. Source: RAGChecker (arXiv 2408.08067), RAGAS.
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts", "reference"})
     borrowed: ClassVar[Mapping[str, str]] = {"extract": "faithfulness", "grade": "context_precision"}
 
@@ -58,6 +60,7 @@ class NoiseSensitivity(Usefulness):
     def trace_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
         return self.shown(self.trace, case, {"again": True} if again else {}, contexts=case.contexts, claims=claims)
 
+    @asks_by_reference
     def asks(self, case: Case) -> Iterable[Ask]:
         yield Ask(self.extract, Claims, self.extract_values(case))
         claims = likely_claims(case.answer)
@@ -72,6 +75,7 @@ class NoiseSensitivity(Usefulness):
         kind = score.removeprefix(f"{self.name}_")
         return f"{details[kind]} wrong claims from {kind} chunks / {details['total']} claims"
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         claims = clean_claims((await judge(self.extract, Claims, **self.extract_values(case))).claims)
         if not claims:

@@ -12,7 +12,8 @@ from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.batches import verdicts_in_batches
 from ragpipe.metrics.shared.claims import likely_claims
 from ragpipe.metrics.shared.flags import answer_flags
-from ragpipe.metrics.shared.judged import Judged, without_a_word
+from ragpipe.metrics.shared.judged import Judged, together, without_a_word
+from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_reference
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import Nugget, NuggetSupport, NuggetSupports
 from ragpipe.schema.gradings import Nuggets as Found
@@ -25,21 +26,25 @@ OKAY = 0.5  # what an okay nugget weighs beside a vital one in the weighted scor
 Row = dict[str, Any]
 
 
-class Nuggets(Judged):
+class Nuggets(Referenced, Judged):
     """Share of the vital nuggets that the answer states in full, 0 to 1 (TREC's V strict, its main measure).
 
     Further scores, diagnostic: `<name>_vital` (a partly stated nugget counts half), `<name>_all_strict` and `<name>_all`
     (vital and okay alike), `<name>_weighted` (an okay one weighs half, a partly stated one counts half).
 
-    `nuggetize` lists the atomic facts of the first reference answer and says which are vital, without seeing the answer:
+    `nuggetize` lists the atomic facts of the reference answer and says which are vital, without seeing the answer:
     it is asked once for all systems on a question. `assign` says how far the answer holds each, `batch` nuggets a call.
     Of more than `most` nuggets those are kept that are vital, then the earlier ones, flagged `nuggets_cut`. A reference
     without a nugget is skipped (`no_nuggets`), one without a vital nugget in the two vital scores (`no_vital_nuggets`). An
-    answer without a word holds nothing: 0 and no call. Needs a reference. Source: AutoNuggetizer (Pradeep et al., arXiv
+    answer without a word holds nothing: 0 and no call. Of several references the one
+    counts whose nuggets the answer holds best; with `references: all` the nuggets of all of them, each once. Needs a reference. Source: AutoNuggetizer (Pradeep et al., arXiv
     2411.09607 and 2504.15068).
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    best_of_each: ClassVar[bool] = True
+    pools: ClassVar[bool] = True
 
     nuggetize: Prompt
     assign: Prompt
@@ -50,18 +55,20 @@ class Nuggets(Judged):
         others = ("vital", "all_strict", "all", "weighted")
         return (ScoreSpec(self.name), *(ScoreSpec(f"{self.name}_{kind}", diagnostic=True) for kind in others))
 
-    def nuggetize_values(self, case: Case) -> dict[str, Any]:
-        said = {"question": case.question, "reference": case.reference}
+    def nuggetize_values(self, case: Case, reference: str) -> dict[str, Any]:
+        said = {"question": case.question, "reference": reference}
         return self.shown(self.nuggetize, case, {"n": self.most}, **said)
 
     def assign_values(self, case: Case, nuggets: Sequence[str], again: bool = False) -> dict[str, Any]:
         said = {"question": case.question, "answer": case.answer, "nuggets": nuggets}
         return self.shown(self.assign, case, {"again": True} if again else {}, **said)
 
+    @asks_by_reference
     def asks(self, case: Case) -> Iterable[Ask]:
         if not without_a_word(case.answer):
-            yield Ask(self.nuggetize, Found, self.nuggetize_values(case))
-            likely = likely_claims(case.reference or "")[: self.most]
+            for reference in case.references:
+                yield Ask(self.nuggetize, Found, self.nuggetize_values(case, reference))
+            likely = [claim for text in case.references for claim in likely_claims(text)][: self.most]
             times = -(-len(likely) // self.batch)
             yield Ask(self.assign, NuggetSupports, self.assign_values(case, likely[: self.batch]), times)
 
@@ -76,11 +83,12 @@ class Nuggets(Judged):
                "weighted": "their mean, okay ones weighing half"}  # fmt: skip
         return f"{how.get(kind, kind)}: {', '.join(said)}"
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         if why := without_a_word(case.answer):
             return [Score(0.0, spec.name, reason=why, details={"flags": [why]}) for spec in self.scores()]
-        reply = await judge(self.nuggetize, Found, **self.nuggetize_values(case))
-        nuggets, flags = self.kept(reply.nuggets)
+        asked = (judge(self.nuggetize, Found, **self.nuggetize_values(case, text)) for text in case.references)
+        nuggets, flags = self.kept([one for reply in await together(*asked) for one in reply.nuggets])
         flags = [*answer_flags(case.answer), *flags]
 
         async def ask(part: list[Nugget], again: bool) -> list[NuggetSupport]:

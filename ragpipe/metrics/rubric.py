@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,7 @@ from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged
+from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_reference
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import RubricGrade, rubric_grade
 from ragpipe.schema.sample import Case
@@ -30,7 +31,7 @@ CLARITY_ANCHORS = {
 }
 
 
-class Rubric(Judged):
+class Rubric(Referenced, Judged):
     """A grade from `scale[0]` (worst) to `scale[1]` (best) by the `criteria` of the YAML, in one call.
 
     `shows` names what the judge sees beside the question (answer, contexts, reference); a case that lacks one of them is
@@ -39,6 +40,8 @@ class Rubric(Judged):
     the rubric and not as instructions. From which value on a case passes is said by `scoring.thresholds.<name>`. Several
     rubrics stand in one run under names of their own.
     """
+
+    version: ClassVar[int] = 2
 
     grade: Prompt
     criteria: str = Field(min_length=1)
@@ -82,6 +85,10 @@ class Rubric(Judged):
         return (ScoreSpec(self.name, self.scale[0], self.scale[1]),)
 
     @property
+    def uses_references(self) -> bool:
+        return "reference" in self.shows
+
+    @property
     def needed(self) -> frozenset[Need]:
         return frozenset(self.shows)
 
@@ -94,9 +101,11 @@ class Rubric(Judged):
         parts |= {name: given[name] for name in self.shows}
         return self.shown(self.grade, case, parts, question=case.question, criteria=self.criteria)
 
+    @asks_by_reference
     def asks(self, case: Case) -> Iterable[Ask]:
         yield Ask(self.grade, self._answer(), self.values(case))
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
         reply = await judge(self.grade, self._answer(), **self.values(case))
         details = {"feedback": reply.reason, "flags": answer_flags(case.answer)}

@@ -7,15 +7,16 @@ from typing import Any, ClassVar
 
 from ragpipe.judging.judge import Judge
 from ragpipe.judging.vectors import cosine
-from ragpipe.metrics.base import Metric, Need
+from ragpipe.metrics.base import Need
+from ragpipe.metrics.shared.references import Referenced, by_reference
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 
 
-class SemanticSimilarity(Metric):
+class SemanticSimilarity(Referenced):
     """100 x the cosine of the vectors of answer and reference, two decimals; a negative cosine is 0.
 
-    The same text is 100, an answer without a character or a vector without length 0. The first reference answer is used.
+    The same text is 100, an answer without a character or a vector without length 0.
     A text of which the embedder read only the beginning (`embedder.max_tokens`) is flagged `answer_cut` or `reference_cut`,
     where the embedder knows it: one of a provider does not say.
     Texts on one subject are near each other whatever they say of it: a wrong number or a negation hardly moves it. Needs
@@ -23,7 +24,9 @@ class SemanticSimilarity(Metric):
     the vectors in judge_inputs.parquet.
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    best_of_each: ClassVar[bool] = True
 
     @property
     def needs_embedder(self) -> bool:
@@ -33,12 +36,13 @@ class SemanticSimilarity(Metric):
         return (ScoreSpec(self.name, 0, 100),)
 
     def embeds(self, case: Case) -> int:
-        return len({case.answer, case.reference}) if case.answer.strip() else 0
+        return len({case.answer, *(view.reference for view in self.views(case))}) if case.answer.strip() else 0
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         found = details.get("cosine")
         return None if found is None else f"100 x max(0, {found:.6f}) = {value:g}"
 
+    @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
         if not case.answer.strip():
             return Score(0.0, reason="no_answer")

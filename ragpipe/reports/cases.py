@@ -12,6 +12,7 @@ from ragpipe.reports.marks import Part, marked
 from ragpipe.reports.tables import refused, rows_at, rows_of
 from ragpipe.reports.text import reply_text
 from ragpipe.reports.worst import shown_cases
+from ragpipe.schema.references import distinct_references
 from ragpipe.store.folder import IterationFolder, RunFolder
 
 TEXT_MAX = 8000  # characters of one text; the whole stands in the tables
@@ -90,7 +91,7 @@ def _case(
     return ShownCase(
         row=row, drawn=drawn, sample_id=record["sample_id"], method=record["method"],
         question=cut(record["question"] or ""), answer=marked(cut(record["answer"] or ""), claims), record=record,
-        labels=list(_labels(record, sample)), references=[cut(text) for text in sample.get("references") or ()],
+        labels=list(_labels(record, sample)), references=[cut(text) for text in distinct_references(sample.get("references") or ())],
         history=[{k: cut(str(v)) for k, v in turn.items()} for turn in parsed(sample.get("history"), list)],
         contexts=[_context(chunk, evidence) for chunk in contexts[:ITEMS_MAX]],
         scores=sorted((_score(n, record, details.get(n, {})) for n in names if f"{n}.status" in record), key=_urgency),

@@ -43,8 +43,9 @@ def explained(chain: Chain) -> Iterator[str]:
     yield from _text("answer", case.answer)
     if case.output.error:
         yield from _text("system_error", case.output.error)
-    if case.sample.references:
-        yield from _text("reference", case.sample.references[0])
+    references = case.references
+    for number, text in enumerate(references, 1):
+        yield from _text(f"reference {number}" if len(references) > 1 else "reference", text)
     for row in chain.scores:
         yield from ("", _RULE, *_score(chain, row))
     yield from ("", _RULE, *_sums(chain))

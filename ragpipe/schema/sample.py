@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragpipe.schema.recorded import Recorded
+from ragpipe.schema.references import distinct_references
 
 Policy = Literal["summarize", "quote_only", "no_use"]
 ConflictRule = Literal["cite_newer", "cite_both", "acknowledge_both"]
@@ -162,6 +163,11 @@ class Case:
         return self.output.chunks
 
     @property
+    def references(self) -> list[str]:
+        """The reference answers in order: blank ones are none, and one that is given twice is one."""
+        return distinct_references(self.sample.references)
+
+    @property
     def reference(self) -> str | None:
         """The first reference answer, None when there is none."""
-        return self.sample.references[0] if self.sample.references else None
+        return next(iter(self.references), None)

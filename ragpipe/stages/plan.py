@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ragpipe.metrics.base import Ask, Metric
+from ragpipe.metrics.shared.references import Referenced
+from ragpipe.schema.references import ReferenceRule
 from ragpipe.schema.sample import Case
 from ragpipe.stages.applies import why_skipped
 
@@ -44,11 +46,20 @@ class MetricPlan:
 
 
 @dataclass(slots=True)
+class Several:
+    """Cases with several references, and the metrics that measure by them in one and the same way."""
+
+    cases: int = 0
+    metrics: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Plan:
     """The whole run, all iterations. Calls are an upper estimate where they depend on replies.
 
     `stored` of the questions already have a reply, `missing` (at most) have none; None where nobody looked. `embeddings`
-    are texts to the embedder, stored or not; a text counts once a case and metric, whatever the iteration.
+    are texts to the embedder, stored or not; a text counts once a case and metric, whatever the iteration. `several` are the
+    cases with several references, by which of them count.
     """
 
     cases: int
@@ -58,6 +69,7 @@ class Plan:
     stored: int | None = None
     missing: int | None = None
     embeddings: int = 0
+    several: dict[ReferenceRule, Several] = field(default_factory=dict)
 
     @property
     def calls(self) -> int:
@@ -95,14 +107,17 @@ def make_plan(
     """
     plans = {metric.name: MetricPlan(metric.name) for metric in metrics}
     steps: dict[tuple[str, str], StepPlan] = {}
+    several: dict[ReferenceRule, Several] = {}
     total = embeddings = 0
     for case in cases:
         total += 1
         asked: dict[str, list[Ask]] = {}
+        applying: list[Metric] = []
         for metric in metrics:
             if reason := why_skipped(metric, case, embedder=embedder):
                 plans[metric.name].skipped[reason] += 1
                 continue
+            applying.append(metric)
             plans[metric.name].cases += 1
             embeddings += metric.embeds(case)
             for ask in metric.asks(case):
@@ -115,7 +130,19 @@ def make_plan(
                 if step.rendered < RENDERED:
                     step.rendered += 1
                     step.tokens_rendered += _tokens(ask, count_tokens)
-    return Plan(total, iterations, list(plans.values()), list(steps.values()), embeddings=embeddings)
+        _count_several(case, applying, several)
+    return Plan(total, iterations, list(plans.values()), list(steps.values()), embeddings=embeddings, several=several)
+
+
+def _count_several(case: Case, metrics: Sequence[Metric], several: dict[ReferenceRule, Several]) -> None:
+    """Count a case with several references once for each rule by which a metric measures it."""
+    if len(case.references) < 2:
+        return
+    using = [metric for metric in metrics if isinstance(metric, Referenced) and metric.uses_references]
+    for rule in dict.fromkeys(metric.rule for metric in using):
+        found = several.setdefault(rule, Several())
+        found.cases += 1
+        found.metrics += [m.name for m in using if m.rule == rule and m.name not in found.metrics]
 
 
 def _asked_before(ask: Ask, asked: dict[str, list[Ask]]) -> bool:

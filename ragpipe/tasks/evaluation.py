@@ -49,7 +49,7 @@ from ragpipe.tasks.manifest import (
     write_config,
     write_manifest,
 )  # fmt: skip
-from ragpipe.tasks.plan import plan_line, planned, price_table, refuse_too_many, without_embedder
+from ragpipe.tasks.plan import plan_line, planned, price_table, reference_lines, refuse_too_many, without_embedder
 from ragpipe.tasks.runs import write as write_runs
 from ragpipe.tasks.spent import Spent
 
@@ -197,6 +197,8 @@ class Evaluation:
         reader = CaseReader(self.folder.samples, self.folder.outputs)
         plan = planned(self.config, reader, self.run_id, rough=True, known=self._known)
         reader.close()
+        for line in reference_lines(plan):
+            self.console.say(line)
         self.console.say(plan_line(plan, self.config, self.prices))
         refuse_too_many(plan, self.config)
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from ragpipe.errors import ConfigError, DataError, Problem
+from ragpipe.metrics.shared.references import mean_of_references
 from ragpipe.reports.chain import Chain, explained
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Case
@@ -88,7 +89,8 @@ def explain(wanted: Wanted) -> Chain:
     for row in scores:
         if row["value"] is not None:
             metric, details = config.metrics[row["metric"]], json.loads(row["details"] or "{}")
-            arithmetic[row["score_name"]] = metric.arithmetic(row["score_name"], row["value"], details) or ""
+            how = mean_of_references(details) or metric.arithmetic(row["score_name"], row["value"], details)
+            arithmetic[row["score_name"]] = how or ""
     return Chain(
         case=case, scores=scores, asked=as_asked(config, case, asked), record=record, specs=specs, arithmetic=arithmetic,
         scoring=config.scoring, messages=settings.messages,

@@ -19,6 +19,7 @@ from ragpipe.judging.tokens import count_tokens
 from ragpipe.reports.console import Console
 from ragpipe.reports.index import index_notes
 from ragpipe.reports.text import one_line
+from ragpipe.schema.references import ReferenceRule
 from ragpipe.stages.cases import CaseReader
 from ragpipe.stages.load import run_load
 from ragpipe.stages.plan import TOKENS_OUT, Plan, make_plan
@@ -65,6 +66,8 @@ def run(config: RunConfig, console: Console) -> int:
     ], left=(0, 2))  # fmt: skip
     if line := without_embedder(config):
         console.warn(line)
+    for line in reference_lines(plan):
+        console.say(line)
     if plan.steps:
         steps = [
             (s.metric, s.prompt.removeprefix(f"{s.metric}/"), f"{s.calls:,}", f"{s.tokens_in:,}") for s in plan.steps
@@ -132,6 +135,23 @@ def without_embedder(config: RunConfig) -> str | None:
         f"{', '.join(names)}: skipped (no_embedder). For vectors without a key and without torch: {INSTALL}, then "
         "embedder=minilm; or embedder=litellm embedder.model=..."
     )
+
+
+_COUNTS: dict[ReferenceRule, str] = {
+    "any": "any one counts", "first": "the first alone counts", "all": "all of them count",
+}  # fmt: skip
+
+
+def reference_lines(plan: Plan) -> list[str]:
+    """What the plan says of cases with several references, one line for each rule; metrics are named where rules differ."""
+    names = {
+        rule: f": {', '.join(found.metrics)}" if len(plan.several) > 1 else "" for rule, found in plan.several.items()
+    }
+    return [
+        f"{found.cases:,} {'case has' if found.cases == 1 else 'cases have'} several references: {_COUNTS[rule]} "
+        f"(references: {rule}{names[rule]})"
+        for rule, found in plan.several.items()
+    ]
 
 
 def refuse_too_many(plan: Plan, config: RunConfig) -> None:

@@ -32,6 +32,7 @@ from ragpipe.schema.answers import (
     YesNo,
 )
 from ragpipe.schema.behaviour import CitationVerdicts
+from ragpipe.schema.references import AnyReference
 
 TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China and holds less caffeine than coffee."
 GOOD = "Green tea comes from China. It is brewed at 80 degrees."
@@ -80,6 +81,26 @@ def test_a_chunk_is_useful_when_it_holds_a_statement_of_the_reference(ask, chunk
 def test_without_a_statement_in_the_reference_no_chunk_is_graded(ask):
     with pytest.raises(Skipped, match="no_factual_claims"):
         ask(ChunkGrades, question="q", reference=REFUSAL, sources=[TEA])
+
+
+def test_of_several_references_the_one_counts_that_speaks_best_for_a_chunk(ask):
+    whales, chunks = "Whales sing loudly under water.", ["Whales sing loudly.", TEA, "Penguins swim well."]
+    asked = {"question": "Who does what?", "sources": chunks}
+    by_each = [ask(ChunkGrades, reference=text, **asked).verdicts for text in (whales, GOOD)]
+    both = ask(ChunkGrades, reference=AnyReference([REFUSAL, whales, GOOD]), **asked).verdicts
+    assert [one.relevant for one in both] == [True, True, False]
+    assert [one.relevance for one in both] == [
+        max(found) for found in zip(*([g.relevance for g in r] for r in by_each), strict=True)
+    ]
+    with pytest.raises(Skipped, match="no_factual_claims"):
+        ask(ChunkGrades, reference=AnyReference([REFUSAL, "Unable to say?"]), **asked)
+
+
+def test_several_references_have_no_one_list_of_claims(ask):
+    with pytest.raises(Skipped, match="evidence_cannot_answer"):
+        ask(Claims, reference=AnyReference([GOOD, TEA]))
+    with pytest.raises(Skipped, match="evidence_cannot_answer"):
+        ask(CheckedClaims, reference=AnyReference([GOOD, TEA]), sources=[TEA])
 
 
 @pytest.mark.parametrize("beside", [{}, {"question": "How is tea brewed?"}, {"question": "q", "history": []}])

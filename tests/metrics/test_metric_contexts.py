@@ -168,7 +168,7 @@ def test_the_method_changes_no_question():
 
 
 @pytest.mark.parametrize(
-    ("references", "shown"), [(["heath"], True), (["", "heath"], False), ([" "], False), ([], False)]
+    ("references", "shown"), [(["heath"], True), (["", "heath"], True), ([" "], False), ([], False)]
 )
 def test_the_first_reference_is_shown_where_there_is_one(references, shown):
     judge = ScriptedJudge([graded(0, 1, 0)])

@@ -30,6 +30,7 @@ from ragpipe.schema.answers import (
     YesNo,
 )
 from ragpipe.schema.behaviour import CitationVerdicts, CitedClaims, Refusal, SourceUses
+from ragpipe.schema.references import AnyReference
 
 A = TypeVar("A", bound=Answer)
 
@@ -96,7 +97,9 @@ def _check(roles: Mapping[str, Any], settings: EvidenceSettings) -> CheckedClaim
 
 
 def _useful(roles: Mapping[str, Any], settings: EvidenceSettings) -> ChunkGrades:
-    return useful_chunks(str(roles.get("question", "")), str(roles["reference"]), _texts(roles), settings)
+    reference = roles["reference"]
+    references = reference.texts if isinstance(reference, AnyReference) else (str(reference),)
+    return useful_chunks(str(roles.get("question", "")), references, _texts(roles), settings)
 
 
 def _citations(roles: Mapping[str, Any], settings: EvidenceSettings) -> CitationVerdicts:
@@ -172,8 +175,12 @@ def _grade(found: list[Finding]) -> tuple[int, str]:
 
 
 def _claims(roles: Mapping[str, Any]) -> tuple[str, ...]:
-    """The claims of the answer, or of the reference where that is what is taken apart."""
-    return claims_of(str(roles["text"] if "text" in roles else roles["reference"]))
+    """The claims of the answer, or of the reference where that is what is taken apart. Of several references of which any
+    will do there is no one list of claims."""
+    text = roles["text"] if "text" in roles else roles["reference"]
+    if isinstance(text, AnyReference):
+        raise Skipped("evidence_cannot_answer")
+    return claims_of(str(text))
 
 
 def _sources(roles: Mapping[str, Any]) -> Pool:

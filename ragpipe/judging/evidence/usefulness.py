@@ -19,12 +19,15 @@ from ragpipe.judging.evidence.words import read
 from ragpipe.schema.answers import ChunkGrade, ChunkGrades
 
 
-def useful_chunks(question: str, reference: str, chunks: Sequence[str], settings: EvidenceSettings) -> ChunkGrades:
-    """A grade for each chunk, in order; `relevance` is 100 x the best overlap of a statement of the reference.
+def useful_chunks(
+    question: str, references: Sequence[str], chunks: Sequence[str], settings: EvidenceSettings
+) -> ChunkGrades:
+    """A grade for each chunk, in order; `relevance` is 100 x the best overlap of a statement of a reference: with several,
+    a chunk is as useful as by the reference that speaks best for it.
 
-    Raises Skipped (`no_factual_claims`) when the reference states nothing.
+    Raises Skipped (`no_factual_claims`) when no reference states anything.
     """
-    statements = claims_of(reference)
+    statements = [claim for reference in references for claim in claims_of(reference)]
     if not statements:
         raise Skipped("no_factual_claims")
     asked = frozenset(read(question).content)

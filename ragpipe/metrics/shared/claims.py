@@ -12,7 +12,7 @@ from pydantic import Field
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask
 from ragpipe.metrics.shared.batches import verdicts_in_batches
-from ragpipe.metrics.shared.judged import Judged
+from ragpipe.metrics.shared.judged import Judged, together
 from ragpipe.metrics.shared.quotes import normalise, occurs
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import CheckedClaim, CheckedClaims, Claims, Verdict, Verdicts
@@ -37,29 +37,33 @@ class ClaimCheck(Judged):
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
         return frozenset(("extract", "verify") if parameters.get("steps") == "combined" else ("combined",))
 
-    def text_of(self, case: Case) -> dict[str, str]:
-        """The text that is taken apart, under its name in the templates."""
+    def texts_of(self, case: Case) -> list[dict[str, str]]:
+        """The texts that are taken apart, each under its name in the templates; their claims are checked together."""
         raise NotImplementedError
 
     def asks(self, case: Case) -> Iterable[Ask]:
-        prompts, text = self.prompts(), self.text_of(case)
+        prompts, texts = self.prompts(), self.texts_of(case)
         if self.steps == "combined":
-            yield Ask(prompts["combined"], CheckedClaims, self._whole(prompts["combined"], case))
+            for text in texts:
+                yield Ask(prompts["combined"], CheckedClaims, self._combined_values(prompts["combined"], case, text))
             return
         extract, verify = prompts["extract"], prompts["verify"]
-        yield Ask(extract, Claims, self.shown(extract, case, question=case.question, **text))
-        claims = likely_claims(*text.values())
+        for text in texts:
+            yield Ask(extract, Claims, self._extract_values(extract, case, text))
+        claims = [claim for text in texts for claim in likely_claims(*text.values())]
         values = self.shown(verify, case, contexts=case.contexts, claims=claims[: self.batch])
         yield Ask(verify, Verdicts, values, times=math.ceil(len(claims) / self.batch))
 
     async def checked(self, case: Case, judge: Judge) -> list[CheckedClaim]:
-        """The claims of the text in order, each once, with their verdicts. Empty when it makes none."""
+        """The claims of the texts in order, each once, with their verdicts. Empty when they make none."""
+        texts = self.texts_of(case)
         if self.steps == "combined":
             prompt = self.prompts()["combined"]
-            return _once((await judge(prompt, CheckedClaims, **self._whole(prompt, case))).claims)
+            both = (judge(prompt, CheckedClaims, **self._combined_values(prompt, case, text)) for text in texts)
+            return _once(claim for reply in await together(*both) for claim in reply.claims)
         extract, verify = (self.prompts()[step] for step in ("extract", "verify"))
-        reply = await judge(extract, Claims, **self.shown(extract, case, question=case.question, **self.text_of(case)))
-        claims = clean_claims(reply.claims)
+        listed = (judge(extract, Claims, **self._extract_values(extract, case, text)) for text in texts)
+        claims = clean_claims(claim for reply in await together(*listed) for claim in reply.claims)
 
         async def ask(part: list[str], again: bool) -> list[Verdict]:
             parts = {"again": True} if again else {}
@@ -72,8 +76,11 @@ class ClaimCheck(Judged):
             for c, v in zip(claims, verdicts, strict=True)
         ]
 
-    def _whole(self, prompt: Prompt, case: Case) -> dict[str, Any]:
-        return self.shown(prompt, case, contexts=case.contexts, question=case.question, **self.text_of(case))
+    def _extract_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
+        return self.shown(prompt, case, question=case.question, **text)
+
+    def _combined_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
+        return self.shown(prompt, case, contexts=case.contexts, question=case.question, **text)
 
 
 def likely_claims(text: str) -> list[str]:

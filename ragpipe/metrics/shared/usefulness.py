@@ -9,15 +9,16 @@ from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask
 from ragpipe.metrics.shared.batches import verdicts_for
 from ragpipe.metrics.shared.judged import Judged
+from ragpipe.metrics.shared.references import Referenced
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import ChunkGrade, ChunkGrades
 from ragpipe.schema.sample import Case, Chunk
 
 
-class Usefulness(Judged):
+class Usefulness(Referenced, Judged):
     """One call over all chunks gives each a verdict, useful or not, and a relevance from 0 to 100.
 
-    The judge sees the first reference answer where the case has one, as in `context_precision`, whose template this is:
+    The judge sees the reference answer where the case has one, as in `context_precision`, whose template this is:
     with the same version and examples the question is the same and is asked once for all metrics that ask it.
     """
 
@@ -25,7 +26,7 @@ class Usefulness(Judged):
 
     def grade_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
         parts: dict[str, Any] = {"again": True} if again else {}
-        if case.reference and case.reference.strip():
+        if case.reference:
             parts["reference"] = case.reference
         return self.shown(self.grade, case, parts, contexts=chunks, question=case.question)
 
