@@ -203,7 +203,9 @@ def _metric(name: str, metric: Metric, section: dict[str, object], comments: dic
 
 
 def _closed(metric: Metric) -> str:
-    return "; skipped where `retrieves` is false" if metric.measures_retrieval or "contexts" in metric.needs else ""
+    on_contexts = metric.measures_retrieval or "contexts" in metric.needs | metric.reads
+    reads = f"; reads: {', '.join(sorted(metric.reads))}" if metric.reads else ""
+    return f"{reads}{'; skipped where `retrieves` is false' if on_contexts else ''}"
 
 
 def _versions(section: dict[str, object]) -> dict[str, str]:

@@ -94,13 +94,14 @@ class ScriptedJudge:
 
 
 def make_case(
-    answer: str = "Paris is the capital of France.",
-    chunks: Sequence[str | dict[str, Any]] = ("Paris is the capital of France.",),
+    answer: str | None = "Paris is the capital of France.",
+    chunks: Sequence[str | dict[str, Any]] | None = ("Paris is the capital of France.",),
     question: str = "What is the capital of France?",
     **other: Any,
 ) -> Case:
-    """A case. A chunk is its text or its fields; `references`, `history` ([role, text]), `anchors` (fields), `citations`
-    (chunk ids or fields), `expected` (fields) and all other fields of sample and output go by their names."""
+    """A case; answer and chunks that are None are not recorded. A chunk is its text or its fields; `references`, `history`
+    ([role, text]), `anchors` (fields), `citations` (chunk ids or fields), `expected` (fields) and all other fields of sample
+    and output go by their names."""
     sample = {name: other.pop(name) for name in SAMPLE_FIELDS & set(other)}
     output = {name: other.pop(name) for name in OUTPUT_FIELDS & set(other)}
     for name, noun in (("anchors", Anchor),):
@@ -114,8 +115,9 @@ def make_case(
         cited = other.pop("citations")
         output["citations"] = [Citation(chunk_id=c) if isinstance(c, str) else Citation(**c) for c in cited]
     assert not other, f"no such fields: {sorted(other)}"
-    built = [{"text": chunk} if isinstance(chunk, str) else chunk for chunk in chunks]
-    output["chunks"] = [Chunk(**{"id": f"c{i}", "rank": i, **fields}) for i, fields in enumerate(built, 1)]
+    if chunks is not None:
+        built = [{"text": chunk} if isinstance(chunk, str) else chunk for chunk in chunks]
+        output["chunks"] = [Chunk(**{"id": f"c{i}", "rank": i, **fields}) for i, fields in enumerate(built, 1)]
     return Case(Sample(id="q1", question=question, **sample), Output(sample_id="q1", answer=answer, **output))
 
 

@@ -92,6 +92,8 @@ class Dataset:
         self._unchanged()
         for index in self._indexes.values():
             index.check(faults)
+        if not faults and self._mapping:
+            self._mapping.check(self._files.shown, faults)
         if not faults and not given:
             found = f"no record that `{self._settings.filter}` lets through" if self._filter else "no records"
             faults.add(self._files.shown, "records", found, "at least one record", f"no records in {self._files.shown}")

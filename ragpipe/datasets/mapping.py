@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ragpipe.datasets.expressions import BadExpression, Expression
-from ragpipe.datasets.faults import shown
+from ragpipe.datasets.faults import Faults, shown
 from ragpipe.datasets.joins import Index
 from ragpipe.datasets.patterns import compiled
 from ragpipe.datasets.settings import DatasetSettings, FieldMap, Join, Split, key_text
@@ -35,6 +35,8 @@ class RecordMapping:
         steps |= {name: _explode_step(name, path) for name, path in settings.explode.items()}
         self._steps = [steps[name] for name in settings.order()]
         self._fields = {name: _value(spec, f"fields.{name}") for name, spec in settings.fields.items()}
+        self._parts = {name: False for name in ("answer", "contexts", "chunks") if name in settings.fields}
+        self._answered = False
         self.sources = {name: described(spec) for name, spec in settings.fields.items()}
         if (recorded := settings.fields.get("recorded")) is not None:
             self.sources |= {f"recorded.{name}": described(part) for name, part in (recorded.fields or {}).items()}
@@ -60,7 +62,17 @@ class RecordMapping:
                     fields[name] = value(scope)
                 except BadMapping as error:
                     bad.append(error)
+            if NO_OUTPUT not in scope:
+                self._answered = True
+                self._parts |= {name: True for name in self._parts if fields.get(name) is not None}
             yield fields, NO_OUTPUT not in scope, bad
+
+    def check(self, where: str, faults: Faults) -> None:
+        """A fault when an answer or contexts are mapped and no output of a whole reading has any: a wrong path would
+        otherwise look like a field that is not recorded."""
+        for name in (name for name, is_there in self._parts.items() if self._answered and not is_there):
+            mend = "correct the path, or take the field out of the mapping where the data does not record it"
+            faults.add(where, f"fields.{name} ({self.sources[name]})", "null in every record", "a value in one", mend)
 
 
 def _join_step(name: str, join: Join, index: Index) -> Step:

@@ -4,7 +4,8 @@
     {"id": "q2", "question": "...", "outputs": [{"method": "a", "answer": "..."}, {"method": "b", "answer": "..."}]}
     {"id": "q3", "question": "only a question"}
 
-`reference` is short for `references` of one, `contexts` for `chunks`. A chunk's `rank` is its position, its `id` is
+`reference` is short for `references` of one, `contexts` for `chunks`. No `answer` or no `contexts`, or null in its place,
+says that it is not recorded; `""` and `[]` say that nothing was answered or retrieved. A chunk's `rank` is its position, its `id` is
 `c<rank>`, unless given. A context that is an object is a chunk when it has `text` and no name that a chunk has not;
 otherwise the object is the text. A text that is an object is written as `name: value` lines in the order of
 `dataset.chunk_text`, else as canonical JSON.
@@ -39,7 +40,7 @@ def parted(record: Mapping[str, Any], where: str, faults: Faults) -> tuple[Flat,
             _unknown(name, named(where, record), faults)
         return None
     if "outputs" not in record:
-        return sample, [flat] if flat else []
+        return sample, [flat] if any(value is not None for value in flat.values()) else []
     outputs = record["outputs"]
     if flat:
         names = ", ".join(sorted(flat))
@@ -79,8 +80,8 @@ def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: 
         faults.add(where, "contexts", "`contexts` and `chunks`", "one of the two")
         return None
     ready = dict(fields)
-    if name in ready:
-        items = ready.pop(name)
+    items = ready.pop(name, None)
+    if items is not None:
         if not isinstance(items, list):
             faults.add(where, name, shown(items), "a list", "write [] when nothing was retrieved")
             return None
@@ -96,9 +97,10 @@ def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: 
         found = f"false, and {len(output.chunks)} chunks of method {output.method!r}"
         faults.add(where, "retrieves", found, "no chunks where nothing is retrieved", "leave out one of the two")
         return None
-    ranks = [chunk.rank for chunk in output.chunks]
+    chunks = output.chunks or []
+    ranks = [chunk.rank for chunk in chunks]
     if ranks != sorted(ranks):
-        output = output.model_copy(update={"chunks": sorted(output.chunks, key=lambda chunk: chunk.rank)})
+        output = output.model_copy(update={"chunks": sorted(chunks, key=lambda chunk: chunk.rank)})
     return output
 
 

@@ -11,7 +11,7 @@ from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged, without_a_word
 from ragpipe.prompts import Prompt
 from ragpipe.schema.behaviour import Refusal
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 
@@ -31,11 +31,15 @@ class Abstention(Judged):
         made_up = ScoreSpec(f"{self.prefix}hallucination_on_unanswerable", higher_is_better=False, binary=True)
         return (ScoreSpec(f"{self.prefix}abstention", binary=True), made_up)
 
+    def unlabelled(self, sample: Sample) -> str | None:
+        return None if sample.answerable is False else "answerable" if sample.answerable else "no_answerable_label"
+
+    def parts(self, case: Case) -> frozenset[OutputPart]:
+        return frozenset({"answer"}) if case.output.abstained is None else frozenset()
+
     def absent(self, case: Case) -> str | None:
-        if case.sample.answerable is not False:
-            return "answerable" if case.sample.answerable else "no_answerable_label"
-        why = without_a_word(case.answer) if case.output.abstained is None else None
-        return why or super().absent(case)
+        why = super().absent(case)
+        return why or (without_a_word(case.answer) if case.output.abstained is None else None)
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.shown(self.detect, case, question=case.question, answer=case.answer)

@@ -18,7 +18,7 @@ from ragpipe.patterns.dont_know import DontKnowPhrases, admits, named_phrases
 from ragpipe.patterns.files import pattern_hashes
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import AnswerClass as Class
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 CLASSES = {"CORRECT": "correct_answers", "WRONG": "wrong_answers", "DON'T KNOW": "dont_know_answers"}
@@ -43,6 +43,7 @@ class AnswerClass(Referenced, Judged):
 
     version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     classify: Prompt
     patterns: Annotated[DontKnowPhrases | str, AfterValidator(_known)] = "dont_know.v1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from ragpipe.metrics.shared.judged import Judged, without_a_word
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import AnswerRelevance as Grade
 from ragpipe.schema.answers import GeneratedQuestions
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score
 
 
@@ -35,6 +35,8 @@ class AnswerRelevance(Judged):
 
     An answer without a word is a 0 in both and costs no call: that nothing was answered is the finding. Needs no reference.
     """
+
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     direct: Prompt
     questions: Prompt | None = None

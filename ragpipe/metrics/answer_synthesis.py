@@ -11,7 +11,7 @@ from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged, without_a_word
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import AxisGrade, TwoAxes
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 FAITHFULNESS = {5: "Perfect", 4: "Mostly True", 3: "Mixed", 2: "Mostly False", 1: "Completely False"}
@@ -27,6 +27,7 @@ class AnswerSynthesis(Judged):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"contexts"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     grade: Prompt
     prefix: str = ""

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.cited import cited_chunks
 from ragpipe.metrics.shared.gold import Unit, gold_of
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 
@@ -21,7 +21,7 @@ class AttributionHit(Computed):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
     unit: Unit = "document"
     require_snippet: bool = False
@@ -29,12 +29,12 @@ class AttributionHit(Computed):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)
 
-    def absent(self, case: Case) -> str | None:
-        if case.sample.answerable is False:
+    def unlabelled(self, sample: Sample) -> str | None:
+        if sample.answerable is False:
             return "not_answerable"
-        if why := super().absent(case):
+        if why := super().unlabelled(sample):
             return why
-        gold = gold_of(case.sample, self.unit)
+        gold = gold_of(sample, self.unit)
         return None if gold else "no_gold_items" if gold is None else "no_relevant_items"
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:

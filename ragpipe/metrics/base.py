@@ -17,18 +17,23 @@ from pydantic import BaseModel, ConfigDict
 from ragpipe.judging.judge import Judge
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Answer
-from ragpipe.schema.sample import Case
+from ragpipe.schema.references import distinct_references
+from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 Need = Literal["answer", "contexts", "reference", "labels", "citations"]
 
+NO_ANSWER = "no_answer"
 _ABSENT: dict[str, str] = {
-    "answer": "no_answer",
+    "answer": NO_ANSWER,
     "contexts": "no_context_retrieved",
     "reference": "no_reference_answer",
     "labels": "no_relevance_labels",
     "citations": "no_citations_recorded",
 }
+PARTS: tuple[OutputPart, ...] = ("contexts", "answer")
+NOT_RECORDED = "not_recorded: "
+"""How the reason begins of a score that is skipped because the data set does not record a part of the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +52,10 @@ class Ask:
 class Metric(BaseModel):
     """Base of every metric.
 
-    Class attributes: `needs` are the case fields without which the metric is skipped (empty contexts count as absent
-    only where they are listed); `measures_retrieval` says that its score is about what was retrieved, so that a system
-    that retrieves nothing by design has none (as in every metric that needs contexts); `folder` is the prompt folder, by
+    Class attributes: `needs` are the case fields without which the metric is skipped, be they empty or not recorded;
+    `reads` are parts of the output that it reads besides, whose emptiness is a finding: it is skipped where the data set
+    does not record them (`not_recorded: contexts`). A system that retrieves nothing by design has no score of a metric that
+    needs or reads contexts, nor of one with `measures_retrieval`, which looks at the retrieval in another way. `folder` is the prompt folder, by
     default the module's name; `borrowed` names the folder of each step whose prompt is another metric's, so that the same
     question is asked once for both; `version` is raised whenever the same replies would give another value. Field `name`
     is the key under `metrics:`.
@@ -57,6 +63,7 @@ class Metric(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
     needs: ClassVar[frozenset[Need]] = frozenset()
+    reads: ClassVar[frozenset[OutputPart]] = frozenset()
     measures_retrieval: ClassVar[bool] = False
     folder: ClassVar[str] = ""
     borrowed: ClassVar[Mapping[str, str]] = {}
@@ -105,11 +112,37 @@ class Metric(BaseModel):
         """`needs`, and what the parameters add to it."""
         return self.needs
 
+    def parts(self, case: Case) -> frozenset[OutputPart]:
+        """The parts of the output that must be recorded for this case: those that it needs or reads."""
+        return frozenset(part for part in PARTS if part in self.needed or part in self.reads)
+
+    def unlabelled(self, sample: Sample) -> str | None:
+        """Why the metric does not apply to this sample, whatever a system gives for it: a label or a reference that it needs
+        is missing, or says so. None when it applies."""
+        if "reference" in self.needed and not distinct_references(sample.references):
+            return _ABSENT["reference"]
+        if "labels" in self.needed and not _is_labelled(sample):
+            return _ABSENT["labels"]
+        return None
+
+    def not_recorded(self, case: Case) -> str | None:
+        """`not_recorded: contexts` or `not_recorded: answer` where the output lacks a part that the metric needs or reads."""
+        parts = self.parts(case)
+        return next((f"{NOT_RECORDED}{part}" for part in PARTS if part in parts and not case.records(part)), None)
+
     def absent(self, case: Case) -> str | None:
-        """Why the metric is skipped for this case, None when it applies."""
-        for need in ("answer", "contexts", "reference", "labels", "citations"):
-            if need in self.needed and not _has(case, need):
-                return _ABSENT[need]
+        """Why the metric is skipped for this case, None when it applies: `unlabelled`, no recorded citations,
+        `not_recorded`, or an empty part of the output that it needs."""
+        if why := self.unlabelled(case.sample):
+            return why
+        if "citations" in self.needed and case.output.citations is None:
+            return _ABSENT["citations"]
+        if why := self.not_recorded(case):
+            return why
+        if "answer" in self.needed and not any(c.isalnum() for c in case.answer):
+            return _ABSENT["answer"]
+        if "contexts" in self.needed and not case.contexts:
+            return _ABSENT["contexts"]
         return None
 
     @property
@@ -149,16 +182,7 @@ class Computed(Metric):
         raise NotImplementedError(f"{type(self).__name__} must define `compute`")
 
 
-def _has(case: Case, need: str) -> bool:
-    sample, output = case.sample, case.output
-    if need == "answer":
-        return any(c.isalnum() for c in output.answer)
-    if need == "contexts":
-        return bool(output.chunks)
-    if need == "reference":
-        return case.reference is not None
-    if need == "citations":
-        return output.citations is not None
+def _is_labelled(sample: Sample) -> bool:
     labels = (
         sample.relevant_docs,
         sample.relevant_chunks,

@@ -12,7 +12,7 @@ from ragpipe.embedding.settings import MINILM_WEIGHTS
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.references import Referenced, by_reference
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 _KNOWN = {
@@ -35,6 +35,7 @@ class BertScore(Referenced):
     version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
     best_of_each: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     encoder: EncoderSettings = EncoderSettings()
     baseline: Annotated[float, Field(ge=-1, lt=1, allow_inf_nan=False)] | None = None

@@ -20,7 +20,7 @@ from ragpipe.patterns.files import pattern_hashes
 from ragpipe.patterns.given import Refusals
 from ragpipe.prompts import Prompt
 from ragpipe.schema.behaviour import CitationVerdict, CitationVerdicts, CitedClaim, CitedClaims
-from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 Part = Literal["valid", "accuracy", "coverage"]
@@ -89,7 +89,7 @@ class Citation(Citing):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
     weights: Weights[Part] = Field(default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3})
     min_coverage: float = Field(default=MINIMUM, ge=0, le=1)
@@ -104,10 +104,11 @@ class Citation(Citing):
         met = ScoreSpec(f"{self.name}_coverage_met", binary=True)
         return (ScoreSpec(self.name), *(ScoreSpec(f"{self.name}_{part}") for part in PARTS), met)
 
+    def unlabelled(self, sample: Sample) -> str | None:
+        required = sample.expected.requires_citations if sample.expected else None
+        return "citations_not_required" if required is False else super().unlabelled(sample)
+
     def absent(self, case: Case) -> str | None:
-        required = case.sample.expected.requires_citations if case.sample.expected else None
-        if required is False:
-            return "citations_not_required"
         if case.output.citations is None and not self.markers:
             return "no_citations_recorded"
         return super().absent(case)

@@ -10,7 +10,7 @@ from ragpipe.metrics.base import Ask
 from ragpipe.metrics.shared.references import asks_by_reference, by_reference
 from ragpipe.metrics.shared.usefulness import Usefulness
 from ragpipe.schema.answers import ChunkGrade
-from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.sample import Case, Chunk, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 TOP = 100
@@ -28,7 +28,7 @@ class ContextPrecision(Usefulness):
     """
 
     version: ClassVar[int] = 2
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
     method: Literal["mean", "ranked"] = "mean"
 
     def scores(self) -> tuple[ScoreSpec, ...]:

@@ -9,7 +9,7 @@ from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.claims import ClaimCheck, claim_details, share_of_claims
 from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_reference
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 TOP = 100
@@ -29,10 +29,10 @@ class ContextRecall(Referenced, ClaimCheck):
 
     version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
-    measures_retrieval: ClassVar[bool] = True
     best_of_each: ClassVar[bool] = True
     pools: ClassVar[bool] = True
     last_resort: ClassVar[frozenset[str]] = frozenset({"no_statements"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, 0, TOP),)

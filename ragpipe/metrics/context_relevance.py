@@ -13,7 +13,7 @@ from ragpipe.metrics.shared.judged import Judged
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import ChunkVerdict
 from ragpipe.schema.answers import ContextRelevance as Grade
-from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.sample import Case, Chunk, OutputPart
 from ragpipe.schema.score import Score
 
 
@@ -27,7 +27,7 @@ class ContextRelevance(Judged):
     finding. Needs no reference.
     """
 
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
     grade: Prompt
 
     def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ragpipe.metrics.shared.flags import one_line
 from ragpipe.metrics.shared.judged import Judged
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import Sufficiency
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score
 
 VALUES = {"sufficient": 1.0, "partial": 0.5, "insufficient": 0.0}
@@ -26,7 +26,7 @@ class ContextSufficiency(Judged):
     0, `no_context_retrieved`, without a call. Needs no reference. Source: Sufficient Context (Joren et al., arXiv 2411.06037).
     """
 
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
     judge: Prompt
 
     def values(self, case: Case) -> dict[str, Any]:

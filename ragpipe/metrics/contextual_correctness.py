@@ -11,7 +11,7 @@ from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged, without_a_word
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Grade05
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 TOP = 5
@@ -26,6 +26,7 @@ class ContextualCorrectness(Judged):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"contexts"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     grade: Prompt
 

@@ -12,7 +12,7 @@ from ragpipe.metrics.shared.judged import Judged, without_a_word
 from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_reference
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Grade15
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 
@@ -25,6 +25,7 @@ class Correctness(Referenced, Judged):
 
     version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     grade: Prompt
 

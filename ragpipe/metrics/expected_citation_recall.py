@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.cited import cited_chunks
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 
@@ -20,15 +20,14 @@ class ExpectedCitationRecall(Computed):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"citations"})
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name),)
 
-    def absent(self, case: Case) -> str | None:
-        if not (case.sample.expected and case.sample.expected.citations):
-            return "no_expected_citations"
-        return super().absent(case)
+    def unlabelled(self, sample: Sample) -> str | None:
+        expects = sample.expected and sample.expected.citations
+        return super().unlabelled(sample) if expects else "no_expected_citations"
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         found, missing = len(details.get("cited", ())), len(details.get("missing", ()))

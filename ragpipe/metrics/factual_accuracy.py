@@ -17,7 +17,7 @@ from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_
 from ragpipe.metrics.shared.weights import Weights
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import FactualAccuracy as Grades
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 Part = Literal["correctness", "completeness", "consistency"]
@@ -38,6 +38,7 @@ class FactualAccuracy(Referenced, Judged):
 
     version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     grade: Prompt
     weights: Weights[Part] = Field(default={"correctness": 0.5, "completeness": 0.3, "consistency": 0.2})

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.literal import literal_in
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 
@@ -22,17 +22,16 @@ class MustQuote(Computed):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
     quote_words: int = Field(default=6, ge=2)
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)
 
-    def absent(self, case: Case) -> str | None:
-        if not (case.sample.expected and case.sample.expected.must_quote):
-            return "no_quote_expected"
-        return super().absent(case)
+    def unlabelled(self, sample: Sample) -> str | None:
+        expects = sample.expected and sample.expected.must_quote
+        return super().unlabelled(sample) if expects else "no_quote_expected"
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"1 with a quote, 0 without: {len(details.get('quotes', ()))} found"

@@ -17,7 +17,7 @@ from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import Nugget, NuggetSupport, NuggetSupports
 from ragpipe.schema.gradings import Nuggets as Found
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 EARNED = {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}
@@ -45,6 +45,7 @@ class Nuggets(Referenced, Judged):
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
     best_of_each: ClassVar[bool] = True
     pools: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     nuggetize: Prompt
     assign: Prompt

@@ -14,7 +14,7 @@ from ragpipe.metrics.shared.judged import Judged, without_a_word
 from ragpipe.metrics.shared.quotes import normalise, occurs
 from ragpipe.prompts import Prompt
 from ragpipe.schema.behaviour import Acknowledgement
-from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 ACKNOWLEDGE = "acknowledge_both"
@@ -31,7 +31,7 @@ class RecencyConflict(Judged):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
     acknowledge: Prompt
     require_snippet: bool = False
@@ -39,14 +39,18 @@ class RecencyConflict(Judged):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)
 
-    def absent(self, case: Case) -> str | None:
-        rule = case.sample.recency_conflict_rule
+    def unlabelled(self, sample: Sample) -> str | None:
+        rule = sample.recency_conflict_rule
         if rule is None:
             return "no_recency_conflict_rule"
-        roles = {anchor.role for anchor in case.sample.anchors or ()}
+        roles = {anchor.role for anchor in sample.anchors or ()}
         if missing := sorted(_roles(rule) - roles):
             return f"no_anchor_with_role_{'_and_'.join(missing)}"
-        return super().absent(case)
+        return super().unlabelled(sample)
+
+    def parts(self, case: Case) -> frozenset[OutputPart]:
+        asks = case.sample.recency_conflict_rule == ACKNOWLEDGE
+        return super().parts(case) | (frozenset({"answer"}) if asks else frozenset())
 
     def cited(self, case: Case) -> dict[str, list[Chunk]]:
         """The cited chunks by the role of the anchors they stand at."""

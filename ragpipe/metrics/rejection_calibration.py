@@ -15,7 +15,7 @@ from ragpipe.patterns.given import Refusals
 from ragpipe.patterns.refusals import Reading, named_refusals
 from ragpipe.prompts import Prompt
 from ragpipe.schema.behaviour import Refusal
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 
@@ -50,10 +50,12 @@ class RejectionCalibration(Judged):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True), ScoreSpec(f"{self.name}_reason", binary=True, diagnostic=True))
 
-    def absent(self, case: Case) -> str | None:
-        if not (case.sample.expected and case.sample.expected.behavior):
-            return "no_expected_behavior"
-        return super().absent(case)
+    def unlabelled(self, sample: Sample) -> str | None:
+        expects = sample.expected and sample.expected.behavior
+        return super().unlabelled(sample) if expects else "no_expected_behavior"
+
+    def parts(self, case: Case) -> frozenset[OutputPart]:
+        return frozenset() if case.output.abstained else frozenset({"answer"})
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.shown(self.prompts()["detect"], case, question=case.question, answer=case.answer)

@@ -13,7 +13,7 @@ from ragpipe.metrics.shared.batches import verdicts_in_batches
 from ragpipe.metrics.shared.judged import Judged
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import PassageGrade, PassageGrades
-from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.sample import Case, Chunk, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 TOP = 3
@@ -28,7 +28,7 @@ class RelevanceGrade(Judged):
     no reference. Source: UMBRELA (arXiv 2406.06519).
     """
 
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
     grade: Prompt
     batch: int = Field(default=10, ge=1)
     relevant_from: int = Field(default=2, ge=1, le=TOP)

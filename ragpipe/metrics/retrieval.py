@@ -13,7 +13,7 @@ from ragpipe.metrics.shared.gold import Gold, Unit, gold_of, gold_of_groups, gro
 from ragpipe.metrics.shared.listing import Listing, listing_of
 from ragpipe.metrics.shared.ranking import Floats, Ranking, from_ids, from_rows, rank_values
 from ragpipe.metrics.shared.weights import Weights
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 Cut = Literal["hit", "recall_all", "recall", "precision", "ndcg", "map"]
@@ -40,7 +40,7 @@ class Retrieval(Computed):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
-    measures_retrieval: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
     k: list[int] = Field(default=[1, 3, 5, 10])
     unit: Unit = "document"
@@ -64,13 +64,17 @@ class Retrieval(Computed):
         ]
         return (*cut, ScoreSpec(f"{self.prefix}mrr"), ScoreSpec(f"{self.prefix}retrieval_score"))
 
+    def unlabelled(self, sample: Sample) -> str | None:
+        gold = gold_of(sample, self.unit, require_snippet=self.require_snippet)
+        if gold or groups_of(sample):
+            return None
+        return "no_relevance_labels" if gold is None else "no_relevant_items"
+
     def absent(self, case: Case) -> str | None:
-        gold = self._gold(case)
-        if not gold and not groups_of(case.sample):
-            return "no_relevance_labels" if gold is None else "no_relevant_items"
-        if self.order == "trec" and any(chunk.score is None for chunk in case.contexts):
-            return "no_retrieval_scores"
-        return None
+        if why := super().absent(case):
+            return why
+        unscored = self.order == "trec" and any(chunk.score is None for chunk in case.contexts)
+        return "no_retrieval_scores" if unscored else None
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
         if not cases:
@@ -95,9 +99,6 @@ class Retrieval(Computed):
         terms = [f"{weight:g} x {details[named[p]]:.4f} ({named[p]})" for p, weight in self.weights.items()]
         total = sum(self.weights.values())
         return " + ".join(terms) if abs(total - 1) < 1e-9 else f"({' + '.join(terms)}) / {total:g}"
-
-    def _gold(self, case: Case) -> Gold | None:
-        return gold_of(case.sample, self.unit, require_snippet=self.require_snippet)
 
     def _matched(self, case: Case) -> Gold:
         """The gold items, in the form in which they name what this output retrieved. Empty where there are only

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ragpipe.metrics.base import Computed, Need
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 
@@ -24,18 +24,21 @@ class ScopeMiss(Computed):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, higher_is_better=False, binary=True),)
 
+    def unlabelled(self, sample: Sample) -> str | None:
+        return super().unlabelled(sample) or (None if _paths(sample) else "no_gold_paths")
+
     def absent(self, case: Case) -> str | None:
         if case.output.folder_mode not in ("on", "on_with_fallback"):
             return "no_folder_mode"
         if case.output.selected_folders is None:
             return "no_folder_selection_recorded"
-        return super().absent(case) or (None if _paths(case) else "no_gold_paths")
+        return super().absent(case)
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
         return [self._one(case) for case in cases]
 
     def _one(self, case: Case) -> Score:
-        folders, paths = case.output.selected_folders or [], _paths(case)
+        folders, paths = case.output.selected_folders or [], _paths(case.sample)
         details = {"selected_folders": folders, "gold_paths": paths}
         if not folders and case.output.folder_mode == "on_with_fallback":
             return Score(0.0, reason="fell back to all folders", details=details)
@@ -43,9 +46,9 @@ class ScopeMiss(Computed):
         return Score(float(not kept), details={**details, "kept": kept})
 
 
-def _paths(case: Case) -> list[str]:
-    anchored = list(dict.fromkeys(anchor.rel_path for anchor in case.sample.anchors or ()))
-    docs = case.sample.relevant_docs or []
+def _paths(sample: Sample) -> list[str]:
+    anchored = list(dict.fromkeys(anchor.rel_path for anchor in sample.anchors or ()))
+    docs = sample.relevant_docs or []
     return anchored or (docs if any("/" in doc for doc in docs) else [])
 
 

@@ -9,7 +9,7 @@ from ragpipe.judging.judge import Judge
 from ragpipe.judging.vectors import cosine
 from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.references import Referenced, by_reference
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
 
@@ -27,6 +27,7 @@ class SemanticSimilarity(Referenced):
     version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
     best_of_each: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     @property
     def needs_embedder(self) -> bool:

@@ -13,6 +13,8 @@ from ragpipe.schema.references import distinct_references
 Policy = Literal["summarize", "quote_only", "no_use"]
 ConflictRule = Literal["cite_newer", "cite_both", "acknowledge_both"]
 FolderMode = Literal["off", "on", "on_with_fallback"]
+OutputPart = Literal["answer", "contexts"]
+"""What of an output a data set may leave unrecorded, by the name that metrics and messages use."""
 
 
 class _Noun(BaseModel):
@@ -105,6 +107,8 @@ class Output(_Noun):
     """What one method (RAG variant) gave for one sample. `timings` are milliseconds by stage; `usage` are token counts, and
     `cost_usd` where the system knows its price. `version` is that of the method: its system prompt's, a release.
 
+    `answer` and `chunks` are None where the data set does not record them: that says nothing about the method. An empty
+    text and an empty list are findings: nothing was answered, nothing was retrieved.
     `recorded` holds what people or other judges said of it, by name: see `schema/recorded.py`.
     `retrieves` is false where the method retrieves nothing by design (closed book): what measures retrieval or contexts is
     then skipped, while an empty list of chunks from a method that does retrieve is a finding.
@@ -112,8 +116,8 @@ class Output(_Noun):
 
     sample_id: str = Field(min_length=1)
     method: str = Field(default="default", min_length=1)
-    answer: str = ""
-    chunks: list[Chunk] = Field(default_factory=list)
+    answer: str | None = None
+    chunks: list[Chunk] | None = None
     citations: list[Citation] | None = None
     version: str | None = None
     abstained: bool | None = None
@@ -155,12 +159,17 @@ class Case:
 
     @property
     def answer(self) -> str:
-        return self.output.answer
+        """The answer; the empty text where it is not recorded (`records`)."""
+        return self.output.answer or ""
 
     @property
     def contexts(self) -> list[Chunk]:
-        """The retrieved chunks in rank order."""
-        return self.output.chunks
+        """The retrieved chunks in rank order; none where they are not recorded (`records`)."""
+        return self.output.chunks or []
+
+    def records(self, part: OutputPart) -> bool:
+        """Whether the data set records this part of the output, be it empty."""
+        return (self.output.answer if part == "answer" else self.output.chunks) is not None
 
     @property
     def references(self) -> list[str]:

@@ -24,7 +24,7 @@ CASE = (
     ("method", TEXT, "the RAG variant that gave the output"),
     ("iteration", WHOLE, "repetition of the judging, from 1"),
     ("question", TEXT, "the question"),
-    ("answer", TEXT, "the answer"),
+    ("answer", TEXT, "the answer; null = not recorded"),
     ("category", TEXT, "for breakdowns"),
     ("subcategory", TEXT, "for breakdowns"),
     ("difficulty", TEXT, "for breakdowns"),
@@ -46,11 +46,11 @@ CASE = (
         "milliseconds that the judge took for the case: the sum over its calls; null = none was measured",
     ),
     ("citations", TEXT, "JSON list of {marker, chunk_id, text}; null = not recorded"),
-    ("n_chunks", WHOLE, "retrieved chunks"),
+    ("n_chunks", WHOLE, "retrieved chunks; null = not recorded"),
     ("n_citations", WHOLE, "references that the answer makes; null = not recorded"),
     ("n_references", WHOLE, "reference answers"),
     ("n_turns", WHOLE, "earlier turns of the conversation"),
-    ("answer_chars", WHOLE, "characters of the answer"),
+    ("answer_chars", WHOLE, "characters of the answer; null = not recorded"),
 )
 
 # Every case has these breakdowns without being asked, where the data has the field.

@@ -67,6 +67,8 @@ class _Python:
             return {"answer": found}
         if not isinstance(found, Mapping):
             raise RagpipeError(f"the system returned {type(found).__name__}, expected a text or a mapping")
+        if "answer" in found and found["answer"] is None and not (found.get("abstained") or found.get("error")):
+            raise RagpipeError("the system returned the answer None, expected a text, or no key `answer` at all")
         return found
 
     async def close(self) -> None:

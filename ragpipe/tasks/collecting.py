@@ -42,7 +42,8 @@ async def _collect(config: RunConfig, folder: RunFolder, console: Console) -> No
 
 
 def read_output(raw: Mapping[str, Any], sample: Sample) -> Output:
-    """A system's raw answer as an output, by the same rules as a data file's. Raises DataError."""
+    """A system's raw answer as an output, by the same rules as a data file's: without a key `answer` or `contexts` that
+    part is not recorded. One that says `abstained` and gives no answer has answered nothing. Raises DataError."""
     faults = Faults("the system's answer has the wrong shape")
     for place, found, expected in _unwritable(raw, ""):
         faults.add("the system's answer", place, found, expected)
@@ -51,7 +52,8 @@ def read_output(raw: Mapping[str, Any], sample: Sample) -> Output:
     faults.raise_all()
     if output is None:
         raise RagpipeError("the system's answer has the wrong shape")
-    return output
+    silent = output.abstained and output.answer is None and output.error is None
+    return output.model_copy(update={"answer": ""}) if silent else output
 
 
 def _unwritable(value: Any, place: str) -> Iterator[tuple[str, str, str]]:

@@ -51,7 +51,7 @@ def test_csv_cells_with_newlines_quotes_and_json(read_file: Read) -> None:
     assert first.output.answer == ""
     assert [c.text for c in first.output.chunks] == ["x, y", '{"t":1}']
     assert (first.sample.answerable, first.sample.tags, first.sample.category) == (True, [], None)
-    assert (second.sample.answerable, second.output.chunks, second.where) == (None, [], "cells.csv:4")
+    assert (second.sample.answerable, second.output.chunks, second.where) == (None, None, "cells.csv:4")
 
 
 def test_big_cells_and_lines(read_file: Read) -> None:

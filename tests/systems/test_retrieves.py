@@ -71,9 +71,12 @@ def test_a_metric_of_the_users_own_says_it_by_one_attribute() -> None:
     assert [why_skipped(metric, closed, embedder=True) for metric in own] == [None, REASON]
 
 
-def test_a_system_that_failed_is_an_error_first() -> None:
-    case = make_case(answer="", chunks=(), retrieves=False, error="500")
-    assert why_skipped(shipped_metric("retrieval"), case, embedder=True) == "system_error"
+def test_a_failure_of_the_system_takes_nothing_from_what_does_not_apply() -> None:
+    failed = make_case(answer=None, chunks=None, retrieves=False, error="500", references=["a"])
+    reasons = {"retrieval": REASON, "abstention": "no_answerable_label", "correctness": "system_error"}
+    assert {name: why_skipped(shipped_metric(name), failed, embedder=True) for name in reasons} == reasons
+    similar = shipped_metric("semantic_similarity")
+    assert [why_skipped(similar, failed, embedder=there) for there in (True, False)] == ["system_error", "no_embedder"]
 
 
 def records(folder: Path, text: str, name: str = "d.jsonl", **settings: Any) -> list[Record]:
@@ -278,7 +281,8 @@ def test_a_live_system_may_be_closed_book_and_a_stopped_collection_goes_on(
 def test_a_closed_book_system_that_fails_is_a_system_error(here: Path, live: Callable[..., int]) -> None:
     (here / "fail").touch()
     assert live("closed", "system.retrieves=false") == 4
-    assert reasons() == {"q1": "system_error", "q2": REASON}
+    assert reasons() == {"q1": REASON, "q2": REASON}  # the failure takes away no score that was due
+    assert ragpipe.load("outputs/live/latest").records["system_error"].notna().tolist() == [True, False]
     assert frozen() == [False, False]
 
 

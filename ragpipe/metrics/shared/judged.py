@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import Field, model_validator
 
-from ragpipe.metrics.base import Metric
+from ragpipe.metrics.base import NO_ANSWER, Metric
 from ragpipe.prompts import Prompt
 from ragpipe.schema.sample import Case
 
@@ -40,9 +40,8 @@ class Judged(Metric):
 
         Marks such as ":" alone get good verdicts from many judges (arXiv 2507.08794), so they are never shown to one.
         """
-        if "answer" in self.needed and is_degenerate(case.answer):
-            return "degenerate_answer"
-        return super().absent(case)
+        why = super().absent(case)
+        return "degenerate_answer" if why == NO_ANSWER and is_degenerate(case.answer) else why
 
     def shown(
         self, prompt: Prompt, case: Case, parts: Mapping[str, Any] | None = None, /, **values: Any
