@@ -96,11 +96,12 @@ METRICS = """
 | `overall` | the figures over all cases |
 | `by` | the same by field and group: `by.method.rerank`, `by["method*question_type"]`; only scores that apply to one of the group's cases |
 | `warnings` | what to know before the figures are believed |
+| `failure_items` | what is counted of a failure mode beside its cases: the word for its `n_items` |
 | `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |
 | `gates` | each gate as this iteration says it ([scoring](scoring.md)) |
 
 `overall` and every group hold `n_cases`, `n_samples`, `scores`, `operations` ([operations](operations.md)), the counts of failure
-modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be decided). Shares are left to the reader: `n` by
+modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be decided; `n_items`: things counted in all cases). Shares are left to the reader: `n` by
 `n_cases`, `n_with_failure_mode` or `n_failure_modes` beside it. Of each score:
 
 | key | meaning |

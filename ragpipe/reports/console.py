@@ -15,7 +15,7 @@ from ragpipe.reports.progress import Progress
 from ragpipe.reports.stream import SafeStream
 from ragpipe.reports.text import one_line, printable
 from ragpipe.reports.usage import usage_line
-from ragpipe.reports.wrong import told
+from ragpipe.reports.wrong import items_line, told
 
 _HEAD_FOLD = 12
 _HEAD_MAX = 60  # characters of a column's head
@@ -137,6 +137,8 @@ class Console:
             for note in final_notes(metrics):
                 self.say(note)
         for line in told(metrics, self.width):
+            self.say(line)
+        if line := items_line(metrics):
             self.say(line)
         if gates and gates["gates"]:
             self.folded(HEADS, gate_rows(gates), title="gates")

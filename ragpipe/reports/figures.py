@@ -124,6 +124,11 @@ def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
     return all_cases, with_mode, modes
 
 
+def items_of(mode: str, counts: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    """`23 unsupported claims`: what of a failure mode is counted beside its cases; empty where nothing is."""
+    return f"{whole(counts['n_items'])} {metrics['failure_items'][mode]}" if "n_items" in counts else ""
+
+
 def money(usd: float | None) -> str:
     """`$0.0123`, `price unknown`."""
     if usd is None:

@@ -11,6 +11,7 @@ from ragpipe.reports.figures import (
     columns,
     each_iteration,
     heading,
+    items_of,
     judged_times,
     mode_shares,
     paid,
@@ -127,15 +128,19 @@ def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[tuple[str, str],
         heads = ["diagnosis", "cases", "share", "what is wrong", "what to try", "for example"]
         yield Table("Diagnosis", heads, lines, left=(0, 3, 4, 5))
     overall, groups = metrics["overall"].get("failure_modes") or {}, columns(metrics)
-    there = {name: mode for name, mode in overall.items() if mode["n"]}
+    there = {name: mode for name, mode in overall.items() if mode["n"] or mode.get("n_items")}
     if there:
         lines = [
             [name, whole(mode["n"]), *mode_shares(mode["n"], metrics)]
+            + [items_of(name, mode, metrics)]
             + [whole(group["failure_modes"].get(name, {}).get("n", 0)) for group in groups.values()]
             for name, mode in sorted(there.items(), key=lambda pair: -pair[1]["n"])
         ]
-        heads = ["failure mode", "cases", "of all cases", "of cases with one", "of all modes", *groups]
-        notes = ["A case can have several failure modes.", *each_iteration(metrics)]
+        heads = ["failure mode", "cases", "of all cases", "of cases with one", "of all modes", "items", *groups]
+        notes = [
+            "A case can have several failure modes. Items are those of all cases, also of those that passed.",
+            *each_iteration(metrics),
+        ]
         if unknown := metrics.get("not_applicable", {}).get("failure_modes"):
             notes.append(f"Not told, because their scores are not in this run: {', '.join(unknown)}.")
         yield Table("Failure modes", heads, lines, notes=notes)

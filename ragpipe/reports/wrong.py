@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ragpipe.reports.figures import each_iteration, mode_shares, share_of_cases, whole
+from ragpipe.reports.figures import each_iteration, items_of, mode_shares, share_of_cases, whole
 from ragpipe.reports.missing import advice_for
 from ragpipe.reports.text import code, escaped, one_line, table
 
@@ -26,6 +26,13 @@ def told(metrics: Mapping[str, Any], width: int) -> list[str]:
     if len(made) > TOLD:
         lines.append(f"and {len(made) - TOLD} more under `What is wrong` in the report")
     return lines
+
+
+def items_line(metrics: Mapping[str, Any]) -> str:
+    """`items: 23 unsupported claims, 14 irrelevant chunks`; empty where the run counts none."""
+    modes = metrics["overall"].get("failure_modes") or {}
+    there = [one_line(items_of(name, mode, metrics), 200) for name, mode in modes.items() if mode.get("n_items")]
+    return f"items: {', '.join(there)} (in all cases, also in those that passed)" if there else ""
 
 
 def wrong_section(metrics: Mapping[str, Any]) -> list[str]:
@@ -51,18 +58,30 @@ def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 def _modes(metrics: Mapping[str, Any]) -> Iterator[str]:
     overall = metrics["overall"].get("failure_modes") or {}
-    there = {name: mode for name, mode in overall.items() if mode["n"]}
+    there = {name: mode for name, mode in overall.items() if mode["n"] or mode.get("n_items")}
     if not there:
         return
     lines = [
-        [code(name), whole(mode["n"]), *mode_shares(mode["n"], metrics), whole(mode["n_judged"])]
+        [
+            *(code(name), whole(mode["n"]), *mode_shares(mode["n"], metrics), whole(mode["n_judged"])),
+            escaped(items_of(name, mode, metrics)),
+        ]
         for name, mode in sorted(there.items(), key=lambda pair: -pair[1]["n"])
     ]
-    heads = ["failure mode", "cases", "of all cases", "of cases with one", "of all modes", "of how many it can be told"]
+    heads = [
+        "failure mode",
+        "cases",
+        "of all cases",
+        "of cases with one",
+        "of all modes",
+        "of how many it can be told",
+        "items",
+    ]
     yield from ("", *table(heads, lines), "")
     yield (
         f"{whole(metrics['overall']['n_with_failure_mode'])} cases have a failure mode, some have several; "
-        f"{whole(metrics['overall']['n_failed_without_mode'])} failed a score and have none."
+        f"{whole(metrics['overall']['n_failed_without_mode'])} failed a score and have none. Items are those of all cases, "
+        "also of those that passed."
     )
     if unknown := metrics.get("not_applicable", {}).get("failure_modes"):
         yield from ("", f"Not told, because their scores are not in this run: {', '.join(map(code, unknown))}.")

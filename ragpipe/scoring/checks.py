@@ -37,6 +37,7 @@ def faults(settings: ScoringSettings, specs: Sequence[ScoreSpec], where: str) ->
         *_composites(settings, declared, where),
         *_gates(settings, everything, where),
         *_rules(settings, everything, where),
+        *_items(settings, declared, where),
         *_bands(settings, everything, where),
     ]
 
@@ -131,6 +132,18 @@ def _rules(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
             elif isinstance(leaf, ModeIs) and leaf.failure_mode not in settings.failure_modes:
                 found = f"unknown failure mode {leaf.failure_mode!r}{nearest(leaf.failure_mode, modes)}"
                 yield Problem(where, key, found, f"one of {_list(modes)}")
+
+
+def _items(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+    known = {*_shipped_names(), *specs}
+    for mode, items in settings.counted_items().items():
+        key = f"scoring.failure_items.{mode}"
+        if mode not in settings.failure_modes:
+            found = f"unknown failure mode {mode!r}{nearest(mode, settings.failure_modes)}"
+            yield Problem(where, key, found, f"one of {_list(settings.failure_modes)}")
+        for one in items.of:
+            if one.score not in known:
+                yield _unknown(where, key, one.score, known)
 
 
 def _bands(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:

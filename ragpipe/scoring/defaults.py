@@ -9,7 +9,16 @@ from typing import Any
 from ragpipe.resources import conf_dir
 from ragpipe.yaml_lines import FastLoader
 
-MERGED = ("weights", "thresholds", "passes_with", "composites", "failure_modes", "diagnosis", "low_scores")
+MERGED = (
+    "weights",
+    "thresholds",
+    "passes_with",
+    "composites",
+    "failure_modes",
+    "failure_items",
+    "diagnosis",
+    "low_scores",
+)
 
 
 @lru_cache(maxsize=1)
@@ -25,7 +34,12 @@ WHOLE = {"scoring_is_whole": True}
 """Context to validate the scoring of a finished run in: it was merged when the run was made, and shipped defaults that
 came or changed since must not become part of it."""
 
-_BY_KEY = ("composites", "diagnosis", "low_scores")  # where an entry is a mapping of settings, and not a rule
+_BY_KEY = (
+    "composites",
+    "failure_items",
+    "diagnosis",
+    "low_scores",
+)  # where an entry is a mapping of settings, and not a rule
 
 
 def merged(section: str, given: Mapping[str, Any], context: Mapping[str, Any] | None) -> dict[str, Any]:

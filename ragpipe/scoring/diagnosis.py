@@ -14,6 +14,7 @@ from ragpipe.schema.settings import Settings
 from ragpipe.scoring.conditions import Rule, Truth
 from ragpipe.scoring.facts import Facts
 from ragpipe.scoring.failures import Places, TruthLedger, find_modes, listed, mode_counts
+from ragpipe.scoring.items import ItemLedger, Items
 
 EXAMPLES = 5  # cases named with each diagnosis
 
@@ -32,13 +33,19 @@ class Diagnosis(Settings):
 
 
 class Findings:
-    """Failure modes and diagnoses of all cases so far. Rules that are None were switched off."""
+    """Failure modes, their items, and diagnoses of all cases so far. Rules that are None were switched off."""
 
-    def __init__(self, modes: Mapping[str, Rule | None], diagnoses: Mapping[str, Diagnosis | None]):
+    def __init__(
+        self,
+        modes: Mapping[str, Rule | None],
+        diagnoses: Mapping[str, Diagnosis | None],
+        items: Mapping[str, Items] | None = None,
+    ):
         self._rules = {name: rule for name, rule in modes.items() if rule is not None}
         there = [(name, one) for name, one in diagnoses.items() if one is not None]
         self._diagnoses = dict(sorted(there, key=lambda pair: pair[1].order))
         self._modes, self._found = TruthLedger(self._rules), TruthLedger(self._diagnoses)
+        self._items = ItemLedger({mode: one for mode, one in (items or {}).items() if mode in self._rules})
         self._failed: list[NDArray[np.bool_]] = []
         self._examples: dict[str, list[dict[str, str]]] = {name: [] for name in self._diagnoses}
 
@@ -47,6 +54,7 @@ class Findings:
         modes = find_modes(self._rules, facts)
         found = {name: truth for name, one in self._diagnoses.items() if (truth := one.when.holds(facts)) is not None}
         self._modes.add(modes)
+        self._items.add(facts)
         self._found.add(found)
         self._failed.append(_failed(facts))
         for name, truth in found.items():
@@ -61,6 +69,7 @@ class Findings:
     def close(self) -> None:
         """To be called after the last block."""
         self._modes.close()
+        self._items.close()
         self._found.close()
         self.failed: NDArray[np.bool_] = np.concatenate([np.empty(0, dtype=np.bool_), *self._failed])
         self._failed.clear()
@@ -71,14 +80,18 @@ class Findings:
 
     def summary(self, places: Places) -> dict[str, Any]:
         """The counts over the cases at `places`, for one summary of `metrics.json`."""
+        counted = mode_counts(self._modes.truths, self.failed, places)
+        for mode, n_items in self._items.summary(places).items():
+            if mode in counted["failure_modes"]:
+                counted["failure_modes"][mode]["n_items"] = n_items
         return {
-            **mode_counts(self._modes.truths, self.failed, places),
+            **counted,
             "diagnosis": diagnosis_counts(self._found.truths, places),
         }
 
     def document(self) -> dict[str, Any]:
         """What stands once in `metrics.json`: each diagnosis that was made with its words and examples (the first cases in
-        data order), and the rules that this run cannot decide."""
+        data order), what the items of failure modes are called, and the rules that this run cannot decide."""
         everything = np.arange(len(self.failed), dtype=np.int64)
         counts = diagnosis_counts(self._found.truths, everything)
         made = [
@@ -94,6 +107,7 @@ class Findings:
         ]
         return {
             "diagnosis": made,
+            "failure_items": self._items.names,
             "not_applicable": {
                 "failure_modes": self._modes.not_applicable,
                 "diagnosis": self._found.not_applicable,

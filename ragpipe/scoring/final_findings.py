@@ -25,7 +25,7 @@ def group_findings(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def document(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`diagnosis` and `not_applicable` over the iterations' `metrics.json`.
+    """`diagnosis`, `failure_items` and `not_applicable` over the iterations' `metrics.json`.
 
     The examples of a diagnosis are the cases that the most iterations name, the first in data order where as many do. A
     rule is not applicable where no iteration could decide it.
@@ -38,7 +38,8 @@ def document(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     not_applicable = {
         kind: [name for name in names if all(name in other[kind] for other in others)] for kind, names in first.items()
     }
-    return {"diagnosis": [one for one in listed if one], "not_applicable": not_applicable}
+    items = {mode: name for metrics in per_iteration for mode, name in metrics["failure_items"].items()}
+    return {"diagnosis": [one for one in listed if one], "failure_items": items, "not_applicable": not_applicable}
 
 
 def _merged(made: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

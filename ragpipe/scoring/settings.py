@@ -19,6 +19,7 @@ from ragpipe.scoring.defaults import merged
 from ragpipe.scoring.diagnosis import Diagnosis
 from ragpipe.scoring.fields import DIMENSIONS, LISTS, fault, nearest
 from ragpipe.scoring.gate_settings import Gate
+from ragpipe.scoring.items import Items
 
 __all__ = ["DIMENSIONS", "OVERALL", "ScoringSettings", "nearest"]
 
@@ -42,6 +43,7 @@ class ScoringSettings(Settings):
     a gate fails. `inconclusive` says what an inconclusive gate does; with `accept_uncalibrated` a judge that nobody
     compared with people may pass a critical gate. `level` is that of every interval. `failure_modes` and `diagnosis` are
     rules on cases (`conditions.py`), merged likewise, each taken away by null; `low_scores` is what `low_scores.json` says.
+    `failure_items` says what is counted of a failure mode beside its cases.
     """
 
     weights: dict[str, Weight] = Field(default_factory=dict, validate_default=True)
@@ -57,10 +59,20 @@ class ScoringSettings(Settings):
     coverage_floor: float = Field(default=0.95, ge=0, le=1)
     level: float = Field(default=0.95, gt=0.5, lt=1)
     failure_modes: dict[RuleName, Rule | None] = Field(default_factory=dict, validate_default=True)
+    failure_items: dict[RuleName, Items | None] = Field(default_factory=dict, validate_default=True)
     diagnosis: dict[RuleName, Diagnosis | None] = Field(default_factory=dict, validate_default=True)
     low_scores: LowScoreSettings = Field(default_factory=LowScoreSettings)
 
-    @field_validator("weights", "thresholds", "passes_with", "composites", "failure_modes", "diagnosis", mode="before")
+    @field_validator(
+        "weights",
+        "thresholds",
+        "passes_with",
+        "composites",
+        "failure_modes",
+        "failure_items",
+        "diagnosis",
+        mode="before",
+    )
     @classmethod
     def _merged(cls, given: Any, info: ValidationInfo) -> Any:
         return merged(str(info.field_name), given, info.context) if isinstance(given, Mapping) else given
@@ -91,6 +103,10 @@ class ScoringSettings(Settings):
     def made_of(self) -> dict[str, Composite]:
         """The composites that were not taken away, by name."""
         return {name: composite for name, composite in self.composites.items() if composite is not None}
+
+    def counted_items(self) -> dict[str, Items]:
+        """What is counted of each failure mode, without what was taken away."""
+        return {mode: items for mode, items in self.failure_items.items() if items is not None}
 
     def active_gates(self) -> dict[str, Gate]:
         """The gates that were not taken away, by name."""
@@ -173,7 +189,9 @@ class ScoringSettings(Settings):
     def reads_details(self, names: Collection[str]) -> bool:
         """Whether something asks for the details beside the scores of these names."""
         leaves = (leaf for rule in self.rules().values() for leaf in rule.leaves())
-        return self.low_scores.flags or any(isinstance(leaf, DetailIs) and {*leaf.score} & {*names} for leaf in leaves)
+        read = {name for leaf in leaves if isinstance(leaf, DetailIs) for name in leaf.score}
+        read |= {one.score for items in self.counted_items().values() for one in items.of}
+        return self.low_scores.flags or not read.isdisjoint(names)
 
     def warnings(self, specs: Sequence[ScoreSpec] | None = None) -> list[str]:
         """What is allowed but likely not meant. With the `specs` of the run's metrics also the gates that will have no

@@ -57,7 +57,7 @@ def run_score(
     iteration = _iteration(iteration_folder)
     everything = settings.all_specs(specs)
     ledger = Ledger([spec.name for spec in everything], _fields(settings), choices(settings), system_price)
-    ledger.findings = Findings(settings.failure_modes, settings.diagnosis)
+    ledger.findings = Findings(settings.failure_modes, settings.diagnosis, settings.counted_items())
     low = LowScores(everything, settings.low_scores, [spec.name for spec in everything if settings.passes(spec)])
     details = settings.reads_details([spec.name for spec in specs])
     cases = blocks(samples, outputs, iteration_folder / "scores.parquet", details=details, size=block)

@@ -14,6 +14,8 @@ from run_tables import Citation, Row, records, score, write_run
 
 from ragpipe.errors import ConfigError
 from ragpipe.reports.figures import mode_shares
+from ragpipe.reports.sections import problem_tables
+from ragpipe.reports.wrong import items_line, wrong_section
 from ragpipe.schema.sample import Expected
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.defaults import shipped
@@ -311,3 +313,65 @@ def test_names_that_nobody_gives_are_refused(tmp_path: Path, given: dict[str, An
     assert said in problem.found
     with pytest.raises(ConfigError):
         score(tmp_path, [FAITHFUL], ScoringSettings(**given))
+
+
+CITED, GROUNDED = ScoreSpec("citation"), ScoreSpec("groundedness", 0, 5)
+RELEVANCE = ScoreSpec("context_relevance")
+CLAIMS = [
+    # three unsupported claims of a case that fails; one of a case that passes; groundedness counts where faithfulness is not
+    Row("a", "x", {"faithfulness": 0.25, "groundedness": 2.0, "context_relevance": 0.5, "citation": 0.0}, details={
+        "faithfulness": {"unsupported_claims": ["1", "2", "3"]}, "groundedness": {"unsupported_claims": ["1", "2"]},
+        "context_relevance": {"chunks": [{"relevant": True}, {"relevant": False}, {"relevant": False}]},
+        "citation": {"uncited_claims": ["1"]}}),
+    Row("b", "x", {"faithfulness": 0.9, "groundedness": 5.0, "context_relevance": 1.0}, details={
+        "faithfulness": {"unsupported_claims": ["1"]}, "context_relevance": {"chunks": [{"relevant": True}]}}),
+    Row("a", "y", {"faithfulness": ("error", "refused: no"), "groundedness": 2.0}, details={
+        "faithfulness": {"kind": "refused", "unsupported_claims": ["not counted"]}, "groundedness": {"unsupported_claims": ["1", "2"]}}),
+    Row("b", "y", {"faithfulness": ("skipped", "no_answer")}),
+]  # fmt: skip
+
+
+def test_failure_modes_are_counted_in_items_too(tmp_path: Path) -> None:
+    """The framework document: `23 unsupported claims, 14 irrelevant context retrievals, 8 missing citations`. 3 + 1 claims
+    by faithfulness and 2 by groundedness where the other failed; 2 + 0 chunks; 1 uncited claim."""
+    write_run(tmp_path, CLAIMS)
+    found = score(tmp_path, [FAITHFUL, GROUNDED, RELEVANCE, CITED], block=3)
+    modes = found["overall"]["failure_modes"]
+    assert {name: mode["n_items"] for name, mode in modes.items() if "n_items" in mode} == {
+        "unsupported_claim": 6, "irrelevant_context": 2, "missing_citation": 1,
+    }  # fmt: skip
+    assert modes["unsupported_claim"]["n"] == 1, "cases; b of x passed with one unsupported claim, a of y is unknown"
+    by = {name: group["failure_modes"]["unsupported_claim"]["n_items"] for name, group in found["by"]["method"].items()}
+    assert by == {"x": 4, "y": 2}
+    assert found["failure_items"]["unsupported_claim"] == "unsupported claims"
+    assert items_line(found) == (
+        "items: 2 irrelevant chunks, 6 unsupported claims, 1 claims without a citation (in all cases, also in those that passed)"
+    )
+    page = "\n".join(wrong_section(found))
+    assert "| 6 unsupported claims |" in page
+    (modes_table,) = [table for table in problem_tables(found, {}) if table.title == "Failure modes"]
+    assert "6 unsupported claims" in next(line for line in modes_table.lines if line[0] == "unsupported_claim")
+
+
+def test_items_are_what_the_yaml_says(tmp_path: Path) -> None:
+    write_run(tmp_path, CLAIMS)
+    own = {"unsupported_claim": None, "irrelevant_context": {
+        "name": "good chunks", "of": [{"score": "context_relevance", "detail": "chunks", "where": {"relevant": True}}]}}  # fmt: skip
+    found = score(tmp_path, [FAITHFUL, GROUNDED, RELEVANCE, CITED], ScoringSettings(slices=[], failure_items=own))
+    modes = found["overall"]["failure_modes"]
+    assert "n_items" not in modes["unsupported_claim"]
+    assert modes["irrelevant_context"]["n_items"] == 2
+    # a run that measures none of the scores counts nothing, which is not 0
+    write_run(tmp_path, [Row("a", "x", {"correctness": 1.0})])
+    found = score(tmp_path, [CORRECT])
+    assert found["failure_items"] == {}
+    assert not any("n_items" in mode for mode in found["overall"]["failure_modes"].values())
+
+
+@pytest.mark.parametrize(("items", "said"), [
+    ({"unsuported_claim": {"name": "x", "of": [{"score": "faithfulness", "detail": "d"}]}}, "did you mean 'unsupported_claim'"),
+    ({"unsupported_claim": {"name": "x", "of": [{"score": "faithfullness", "detail": "d"}]}}, "did you mean 'faithfulness'"),
+])  # fmt: skip
+def test_items_of_unknown_modes_and_scores_are_refused(items: dict[str, Any], said: str) -> None:
+    (problem,) = ScoringSettings(failure_items=items).problems([FAITHFUL])
+    assert said in problem.found

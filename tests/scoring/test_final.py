@@ -17,6 +17,7 @@ from ragpipe.errors import DataError
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring import final as module
 from ragpipe.scoring.final_cost import final_cost
+from ragpipe.scoring.final_findings import document, group_findings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.final import is_final, run_final, scored_iterations
 from ragpipe.stages.score import run_score
@@ -299,3 +300,22 @@ def test_crossed_labels_that_read_alike_are_two_groups(tmp_path: Path) -> None:
     after = run_final(RunFolder(tmp_path), [1], settings)["by"]["category*difficulty"]
     assert {name: group["n_cases"] for name, group in after.items()} == dict.fromkeys(groups, 1)
     assert score(tmp_path, [FAITHFUL], settings)["by"]["category"].keys() == {"a * b", "a"}, "not crossed: as it stands"
+
+
+def test_items_of_all_iterations_are_counted() -> None:
+    """3 and 1 unsupported claims; an iteration in which the score failed in every case counts none, and keeps the word."""
+    one = {
+        "overall": {"diagnosis": {}, "failure_modes": {"unsupported_claim": {"n": 1, "n_judged": 2, "n_items": 3}}, "operations": {},
+                    "n_with_failure_mode": 1, "n_failure_modes": 1, "n_failed_without_mode": 0},
+        "diagnosis": [], "failure_items": {"unsupported_claim": "unsupported claims"},
+        "not_applicable": {"failure_modes": [], "diagnosis": []},
+    }  # fmt: skip
+    other = {
+        **one,
+        "overall": {**one["overall"], "failure_modes": {"unsupported_claim": {"n": 0, "n_judged": 2, "n_items": 1}}},
+    }
+    counted = group_findings([one["overall"], other["overall"]])["failure_modes"]
+    assert counted == {"unsupported_claim": {"n": 1, "n_judged": 4, "n_items": 4}}
+    assert document([{**other, "failure_items": {}}, one])["failure_items"] == {
+        "unsupported_claim": "unsupported claims"
+    }
