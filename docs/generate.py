@@ -95,6 +95,7 @@ METRICS = """
 | `declared` | by score its scale (`low`, `high`; null for a count), `higher_is_better`, `binary`, `diagnostic` and `threshold`, stated once |
 | `overall` | the figures over all cases |
 | `by` | the same by field and group: `by.method.rerank`, `by["method*question_type"]`; only scores that apply to one of the group's cases |
+| `shared` | with several methods: each score on the questions that they share, the only ones on which methods may be compared |
 | `warnings` | what to know before the figures are believed |
 | `failure_items` | what is counted of a failure mode beside its cases: the word for its `n_items` |
 | `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |
@@ -113,6 +114,11 @@ modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be de
 | `coverage` | `n_ok` / (`n_ok` + `n_error`) |
 | `n_skipped`, `n_error`, `n_missing` | cases that it does not apply to, that could not be judged, that are not measured yet |
 | `skipped`, `errors` | how often each reason occurs |
+
+`shared` has `n_questions` that every method was asked, `of` how many any was, and `scores`: of each score the `n_questions` on which
+every method has a value, `of` how many any has, and under `methods` the figures of each method on these alone. A method that
+never has the score (closed book, in a retrieval score) is no part of its comparison; a score that fewer than two methods have
+is not there.
 
 `n_ok`, `mean`, `interval` and `coverage` are always there. Of the others, what is 0, empty or never judged has no key:
 `score.get("n_error", 0)`.

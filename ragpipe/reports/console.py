@@ -7,7 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from ragpipe.reports.figures import Cell, cell, columns, heading, judged_times, paid, rows, whole
+from ragpipe.reports.figures import (
+    SHARED_NOTE,
+    Cell,
+    Grey,
+    cell,
+    columns,
+    heading,
+    judged_times,
+    paid,
+    rows,
+    shared_lines,
+    shared_title,
+    whole,
+)
 from ragpipe.reports.final import HEADS as FINAL_HEADS
 from ragpipe.reports.final import final_lines, final_notes, final_title
 from ragpipe.reports.gates import HEADS, gate_notes, gate_rows
@@ -131,6 +144,7 @@ class Console:
         `metrics` and `cost` are what `results_of` gives: of all iterations where there are several.
         """
         self.results(metrics, percent=percent)
+        self._shared(metrics, percent)
         if judged_times(metrics) > 1:
             heads, lines = final_lines(metrics, percent)
             self.folded(heads, lines, title=final_title(metrics), names=len(heads) - len(FINAL_HEADS))
@@ -152,6 +166,18 @@ class Console:
         if next_command:
             self.say(f"next:    {next_command}")
 
+    def _shared(self, metrics: Mapping[str, Any], percent: Collection[str]) -> None:
+        """The methods on the questions that they share, where they were not asked the same ones: the scores that weigh or
+        have a threshold, a line each. The pages have all of them."""
+        shared = metrics.get("shared")
+        if shared is None or shared["n_questions"] == shared["of"]:
+            return
+        heads, lines = shared_lines(metrics, percent, main=True)
+        if lines:
+            texts = [[f"{name} ({questions})", *(one.line for one in cells)] for name, questions, cells in lines]
+            self.folded(["score (questions)", *heads[2:]], texts, title=shared_title(metrics))
+            self.say(SHARED_NOTE)
+
     @property
     def width(self) -> int:
         """Columns of the terminal (`COLUMNS`, else the terminal's own, else 80)."""
@@ -168,10 +194,6 @@ class Console:
             return
         stream.write(text)
         stream.flush()
-
-
-class Grey(str):
-    """A text of a table that is shown grey: it rests on too little."""
 
 
 def _text(found: Cell, narrow: bool) -> str:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 
+class Grey(str):
+    """A text of a table that is shown grey: it rests on too little."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One score of one group: mean and interval, the share that passed of how many judged, and what is missing.
@@ -24,6 +28,12 @@ class Cell:
     def lines(self) -> list[str]:
         """`87.5 [78.9, 93.0]`, `88% of 40`, `coverage 96%`."""
         return [line for line in (f"{self.mean} {self.interval}".rstrip(), self.passed, self.note) if line]
+
+    @property
+    def line(self) -> str:
+        """Mean and interval alone: `87.5 [78.9, 93.0]`, `0.00 [0.00, 0.56] too few`."""
+        text = f"{self.mean} {self.interval}".rstrip()
+        return Grey(f"{text} too few") if self.few else text
 
     @property
     def narrow(self) -> list[str]:
@@ -80,6 +90,36 @@ def heading(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> 
 def columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The groups that stand side by side: the methods, or everything when there are none."""
     return metrics["by"].get("method") or {"all": metrics["overall"]}
+
+
+SHARED_NOTE = "Each score on the questions on which every method has a value: only there may methods be compared."
+
+
+def shared_title(metrics: Mapping[str, Any]) -> str:
+    """`On shared questions (all methods were asked 21 of 40)`."""
+    shared = metrics["shared"]
+    n, of = whole(shared["n_questions"]), whole(shared["of"])
+    return f"On shared questions (all methods were asked {n} of {of})"
+
+
+def shared_lines(
+    metrics: Mapping[str, Any], percent: Collection[str], *, main: bool = False
+) -> tuple[list[str], list[tuple[str, str, list[Cell]]]]:
+    """Heads and rows of the methods on the questions that they share: a row for each score where these are not all of
+    them. With `main` only those that weigh or have a threshold, if there are such."""
+    shared = metrics.get("shared", {"scores": {}})["scores"]
+    methods, lines = list(columns(metrics)), list[tuple[str, str, list[Cell]]]()
+    names = [name for name in rows(metrics) if name in shared and shared[name]["n_questions"] < shared[name]["of"]]
+    if main:
+        weights = metrics["scoring"].get("weights_used", {})
+        chosen = [name for name in names if name in weights or metrics["declared"][name]["threshold"] is not None]
+        names = chosen or names
+    for name in names:
+        found = shared[name]["methods"]
+        cells = [cell(found.get(method), percent=name in percent) for method in methods]
+        questions = f"{whole(shared[name]['n_questions'])} of {whole(shared[name]['of'])}"
+        lines.append((heading(name, metrics, percent), questions, cells))
+    return ["score", "questions", *methods], lines
 
 
 def judged_times(metrics: Mapping[str, Any]) -> int:

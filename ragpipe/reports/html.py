@@ -27,6 +27,7 @@ from ragpipe.reports.sections import (
     operations_table,
     problem_tables,
     score_lines,
+    shared_table,
     slice_tables,
     usage_table,
 )  # fmt: skip
@@ -60,6 +61,7 @@ def html(
         uncalibrated=bool(metrics["judge"].get("uncalibrated")), warnings=metrics["warnings"],
         tiles=_tiles(metrics, cost, settings), methods=list(columns(metrics)),
         scores=score_lines(metrics, settings.percent), final=_final(metrics, settings) if judged_times(metrics) > 1 else None,
+        shared=shared_table(metrics, settings.percent),
         gates=gates_table(gates) if gates and gates["gates"] else None, verdict=_verdict_line(gates),
         problems=list(problem_tables(metrics, {(case.sample_id, case.method): case.row for case in cases})),
         slices=list(slice_tables(metrics, settings.percent)),

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ragpipe.reports.figures import cell, columns, heading, iterations_text, judged_times, paid, reasons_of, rows, whole
+from ragpipe.reports.figures import (
+    SHARED_NOTE,
+    cell,
+    columns,
+    heading,
+    iterations_text,
+    judged_times,
+    paid,
+    reasons_of,
+    rows,
+    shared_lines,
+    shared_title,
+    whole,
+)
 from ragpipe.reports.final import HEADS, final_lines, final_notes, final_title
 from ragpipe.reports.gates import gates_section
 from ragpipe.reports.index import index_section
@@ -31,6 +44,7 @@ def markdown(
         _head(metrics),
         _results(metrics, settings.percent),
         _final(metrics, settings.percent) if judged_times(metrics) > 1 else [],
+        _shared(metrics, settings.percent),
         gates_section(gates) if gates else [],
         wrong_section(metrics),
         _slices(metrics, settings.percent),
@@ -72,6 +86,14 @@ def _final(final: Mapping[str, Any], percent: Collection[str]) -> list[str]:
     texts = len(heads) - len(HEADS)  # the columns of names; the rest are figures
     table = _table(heads, [[*map(code, line[:texts]), *line[texts:]] for line in lines])
     return [f"## {final_title(final)}", "", *table, *(part for note in final_notes(final) for part in ("", note))]
+
+
+def _shared(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
+    heads, lines = shared_lines(metrics, percent)
+    if not lines:
+        return []
+    cells = [[code(name), questions, *("<br>".join(one.lines) for one in found)] for name, questions, found in lines]
+    return [f"## {shared_title(metrics)}", "", *_table([*heads[:2], *map(code, heads[2:])], cells), "", SHARED_NOTE]
 
 
 def _slices(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragpipe.reports.figures import (
+    SHARED_NOTE,
     cell,
     columns,
     each_iteration,
@@ -17,6 +18,8 @@ from ragpipe.reports.figures import (
     paid,
     reasons_of,
     rows,
+    shared_lines,
+    shared_title,
     whole,
 )
 from ragpipe.reports.missing import advice_for
@@ -75,6 +78,15 @@ def score_lines(metrics: Mapping[str, Any], percent: Collection[str]) -> list[Sc
             line.cells.append({"text": text, "plot": plot})
         found.append(line)
     return found
+
+
+def shared_table(metrics: Mapping[str, Any], percent: Collection[str]) -> Table | None:
+    """The methods on the questions that they share; None where these are all of them."""
+    heads, lines = shared_lines(metrics, percent)
+    if not lines:
+        return None
+    texts = [[name, questions, *("\n".join(one.lines) for one in cells)] for name, questions, cells in lines]
+    return Table(shared_title(metrics), heads, texts, notes=[SHARED_NOTE])
 
 
 def _bound(scale: Mapping[str, Any]) -> str:

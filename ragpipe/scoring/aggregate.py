@@ -12,11 +12,13 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.columns import ERROR, MISSING, OK, SKIPPED
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.declared import declared
+from ragpipe.scoring.estimates import estimate_of, figures_of
 from ragpipe.scoring.fields import DIMENSIONS, Coded
 from ragpipe.scoring.ledger import Ledger, ScoreLedger
 from ragpipe.scoring.operations import operations
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stats.intervals import Estimate, estimate_mean, estimate_rate
+from ragpipe.scoring.shared import asked, shared_score, unlike
+from ragpipe.stats.intervals import estimate_rate
 
 Places = NDArray[np.int64]
 
@@ -47,6 +49,8 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
         warnings.append(
             f"the system under test failed on {broken} of {ledger.n} cases; their scores are skipped, see system_error in records"
         )
+    shared = _shared(ledger, (*specs, OVERALL), settings)
+    warnings += unlike(shared) if shared else []
     meant = not all(spec.diagnostic for spec in specs)  # a run of labels and counts alone has no overall score to miss
     if meant and "overall_score" in overall["scores"] and not overall["scores"]["overall_score"]["n_ok"]:
         warnings.append(f"no case has an overall_score: {_why_no_overall(overall['scores'], settings)}")
@@ -57,8 +61,25 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
         "declared": declared((*specs, OVERALL), settings),
         "overall": overall,
         "by": by,
+        **({"shared": shared} if shared else {}),
         "warnings": warnings,
     }
+
+
+def _shared(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
+    """`shared` of `metrics.json`: the methods on the questions that they share; empty with a single method."""
+    names, cases, codes = _membership(ledger, "method")
+    if len(names) < 2:
+        return {}
+    methods = {names[code]: places for code, places in by_label(cases, codes)}
+    scores = {}
+    for spec in specs:
+        column = ledger.overall if spec is OVERALL else ledger.scores[spec.name]
+        rates = np.where(column.passed < 0, np.nan, column.passed)
+        values = np.where(column.status == OK, column.values, np.nan)
+        scale = declared([spec], settings)[spec.name]
+        scores[spec.name] = shared_score(methods, ledger.samples, values, rates, scale, settings.level)
+    return {**asked(methods, ledger.samples), "scores": {name: one for name, one in scores.items() if one}}
 
 
 def _why_no_overall(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings) -> str:
@@ -160,24 +181,11 @@ _COUNTED = (("n_ok", OK), ("n_skipped", SKIPPED), ("n_error", ERROR), ("n_missin
 
 def _numbers(values: Any, passed: Any, samples: Any, spec: ScoreSpec, settings: ScoringSettings) -> dict[str, Any]:
     """Mean, pass rate and their intervals over the cases that have a value."""
-    level = settings.level
-    if spec.binary:
-        mean = estimate_rate(values, samples, level=level)
-    else:
-        mean = estimate_mean(values, samples, level=level, low=spec.low, high=spec.high)
     judged = passed >= 0
-    rate = estimate_rate(passed[judged].astype(np.float64), samples[judged], level=level)
-    numbers = {"mean": mean.mean, **interval_of("interval", mean)}
-    return numbers if rate.mean is None else {**numbers, "pass_rate": rate.mean, **interval_of("pass_interval", rate)}
-
-
-def interval_of(name: str, found: Estimate) -> dict[str, Any]:
-    """The interval, `too_few` where it rests on fewer than 5 questions; or null with the reason beside it."""
-    if found.interval is None:
-        return {name: None, f"{name}_reason": found.reason}
-    bounds = found.interval
-    few = {"too_few": True} if bounds.too_few else {}
-    return {name: {"low": bounds.low, "high": bounds.high, "method": bounds.method, **few}}
+    return figures_of(
+        estimate_of(values, samples, declared([spec], settings)[spec.name], settings.level),
+        estimate_rate(passed[judged].astype(np.float64), samples[judged], level=settings.level),
+    )
 
 
 def _reasons(found: ScoreLedger, places: Places) -> dict[str, int]:

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ragpipe.scoring.aggregate import interval_of
+from ragpipe.scoring.estimates import estimate_of, interval_of
 from ragpipe.scoring.final_findings import document, group_findings
 from ragpipe.scoring.repeats import Cases, Repeats, Whole, cases_of, members, repeats
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stats.intervals import Estimate, estimate_mean, estimate_rate
+from ragpipe.scoring.shared import asked, shared_score
+from ragpipe.stats.intervals import Estimate, estimate_rate
 
 FLIPS_SHOWN = 1000  # flipping cases listed by name; all are counted
 _COUNTS = ("n_ok", "n_skipped", "n_error", "n_missing", "n_judged", "n_unjudged")
@@ -41,10 +42,13 @@ def final_metrics(
         field: {name: _group([_of(metrics, field, name) for metrics in per_iteration]) for name in found}
         for field, found in first["by"].items()
     }
-    flips = _Flips(cases)
+    flips, shared = _Flips(cases), dict[str, Any]()
+    methods = groups.get("method", {})
     for name, scale in first["declared"].items():
         found = repeats(records, name, len(cases))
         flips.add(name, found)
+        if one := shared_score(methods, cases.samples, found.means, found.rates, scale, settings.level):
+            shared[name] = one
         frames: list[tuple[dict[str, Any], Whole | None]] = [(overall, everything)]
         frames += [(frame, groups.get(field, {}).get(group)) for field in by for group, frame in by[field].items()]
         for frame, places in frames:
@@ -59,6 +63,7 @@ def final_metrics(
         "declared": first["declared"],
         "overall": overall,
         "by": by,
+        **({"shared": {**asked(methods, cases.samples), "scores": shared}} if len(methods) > 1 else {}),
         **document(per_iteration),
         "flips": flips.listed(),
         "warnings": _warnings(per_iteration),
@@ -126,10 +131,7 @@ def _intervals(
     there = places[repeated.measured[places] > 0]
     voted = places[repeated.judged[places] > 0]
     means, shares = repeated.means[there], repeated.passed[voted] / repeated.judged[voted]
-    if scale["binary"]:
-        mean = estimate_rate(means, samples[there], level=level)
-    else:
-        mean = estimate_mean(means, samples[there], level=level, low=scale["low"], high=scale["high"])
+    mean = estimate_of(means, samples[there], scale, level)
     return mean, estimate_rate(shares, samples[voted], level=level)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.aggregate import interval_of, summary
+from ragpipe.scoring.aggregate import summary
 from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.estimates import interval_of
 from ragpipe.scoring.gate_settings import Gate
 from ragpipe.scoring.gates import defined, judge_gate, measure_gate
 from ragpipe.scoring.ledger import Ledger

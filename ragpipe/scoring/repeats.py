@@ -39,6 +39,11 @@ class Repeats:
     passed: Counts
 
     @property
+    def rates(self) -> Floats:
+        """Of each case the share of its verdicts that are passes; NaN without a verdict."""
+        return np.where(self.judged > 0, self.passed / np.maximum(self.judged, 1), np.nan)
+
+    @property
     def flips(self) -> NDArray[np.bool_]:
         """The cases whose verdict is not the same in all iterations."""
         return (self.passed > 0) & (self.passed < self.judged)

@@ -62,7 +62,11 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     assert figures.startswith("metrics.json")
     metrics = json.loads((run / "iteration-1" / "metrics.json").read_text())
     score = metrics["overall"]["scores"]["faithfulness"]
-    assert [key for key in (*metrics, *metrics["declared"]["faithfulness"], *score) if f"`{key}`" not in figures] == []
+    assert [
+        key
+        for key in (*metrics, *metrics["declared"]["faithfulness"], *metrics["shared"], *score)
+        if f"`{key}`" not in figures
+    ] == []
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.console import Console, Grey
-from ragpipe.reports.figures import Cell, cell
+from ragpipe.reports.console import Console
+from ragpipe.reports.figures import Cell, Grey, cell
 
 
 def score(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:
