@@ -13,7 +13,7 @@ same value has the same fence wherever it recurs, so that steps on one case shar
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -36,6 +36,8 @@ MAX_RENDERED = 4_000_000  # characters; a longer question fits no judge and is a
 LOOPS_DEEP = 2  # a loop walks over what a case holds; deeper ones could run for ever without printing a character
 _BLOCK = re.compile(r"^\[\[(system|user)\]\][ \t]*\n", re.M)
 _COMMENT = re.compile(r"[ \t]*\{#.*?#\}(?:[ \t]*\n)?", re.S)
+_FENCE = re.compile(r"<([0-9a-f]{12})>\n")
+_INSTRUCTIONS = ("examples", "anchors")  # optional variables whose texts are the user's own, not the data's
 _NAME = re.compile(r"(?P<step>[a-z][a-z0-9_]*)\.(?P<version>v\d+[a-z0-9_]*)\.jinja\Z")
 
 
@@ -44,6 +46,32 @@ def fence(value: str) -> str:
     """The value between tags that it cannot contain."""
     tag = sha256(value)[:12]
     return f"<{tag}>\n{value}\n</{tag}>"
+
+
+def fenced_values(messages: Iterable[Message]) -> list[str]:
+    """The values that stand between tags in the messages, in order; what stands between tags inside a value is part of it."""
+    values = []
+    for message in messages:
+        content, start = message["content"], 0
+        while opening := _FENCE.search(content, start):
+            closing = f"\n</{opening[1]}>"
+            start, end = opening.end(), content.find(closing, opening.end())
+            if end >= 0:
+                values.append(content[start:end])
+                start = end + len(closing)
+    return values
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts that a template can print of a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, BaseModel | Mapping):
+        for item in value.values() if isinstance(value, Mapping) else vars(value).values():
+            yield from _texts(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _texts(item)
 
 
 def _finalize(value: Any) -> Any:
@@ -143,6 +171,16 @@ class Prompt:
                 raise self._problem(str(error), f"values for {sorted(self.variables)}") from error
             messages.append({"role": role, "content": "".join(pieces).strip()})
         return tuple(m for m in messages if m["content"])
+
+    def material(self, messages: Iterable[Message], values: Mapping[str, Any]) -> list[str]:
+        """The texts under test that the rendered messages show.
+
+        These are the fenced values without the user's own instructions: worked examples, anchors of a rubric, and
+        variables of the role `rules`.
+        """
+        rules = (name for name, role in self.roles.items() if role == "rules")
+        instructions = {text for name in (*_INSTRUCTIONS, *rules) for text in _texts(values.get(name))}
+        return [text for text in fenced_values(messages) if text not in instructions]
 
     def _problem(self, found: str, expected: str) -> PromptError:
         return PromptError(

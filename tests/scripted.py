@@ -76,7 +76,7 @@ class ScriptedJudge:
             raise reply
         text = reply if isinstance(reply, str) else json.dumps(reply)
         try:
-            return read_answer(text, answer)[0]
+            return read_answer(text, answer, prompt.material(payload.messages, values))[0]
         except Unparsable as error:
             raise JudgeError("unparsable", str(error), text=text) from error
 

@@ -266,10 +266,11 @@ class CaseJudge:
         question = self._question(payload, answer, prompt)
         computed = self.door.compute(question, prompt, values)
         call = computed or await self.door.reply(question)
+        material = () if computed else prompt.material(payload.messages, values)
         try:
-            return self._read(prompt, "ask", payload, call, answer)
+            return self._read(prompt, "ask", payload, call, answer, material)
         except Unparsable as fault:
-            return await self._repair(prompt, payload, call, answer, fault)
+            return await self._repair(prompt, payload, call, answer, fault, material)
 
     async def embed(self, texts: Sequence[str], /) -> list[Floats]:
         door = self.door.embedder
@@ -309,7 +310,9 @@ class CaseJudge:
             self.cut.add(text)
         return values
 
-    async def _repair(self, prompt: Prompt, payload: Payload, bad: Call, answer: type[A], fault: Unparsable) -> A:
+    async def _repair(
+        self, prompt: Prompt, payload: Payload, bad: Call, answer: type[A], fault: Unparsable, material: Sequence[str]
+    ) -> A:
         """At temperature 0 the same question gives the same bad text: say what was wrong with it, once."""
         messages: list[Message] = [*payload.messages]
         messages.append({"role": "assistant", "content": bad.text or ""})
@@ -319,7 +322,7 @@ class CaseJudge:
         for again in (False, True) if self.door.retry_errors else (False,):
             call = await self.door.reply(question, again=again)
             try:
-                return self._read(prompt, "repair", second, call, answer)
+                return self._read(prompt, "repair", second, call, answer, material)
             except Unparsable as still:
                 fault = still
         raise JudgeError("unparsable", f"{prompt.step}: {fault} (also after one repair)", text=call.text) from fault
@@ -327,7 +330,10 @@ class CaseJudge:
     def _question(self, payload: Payload, answer: type[Answer], prompt: Prompt) -> Question:
         return self.door.question(payload, answer, self.case.iteration, f"{self.case} / {self.metric} / {prompt.step}")
 
-    def _read(self, prompt: Prompt | None, turn: str, payload: Payload, call: Call, answer: type[A]) -> A:
+    def _read(
+        self, prompt: Prompt | None, turn: str, payload: Payload, call: Call, answer: type[A],
+        material: Sequence[str] = (),
+    ) -> A:  # fmt: skip
         self.door.spent.uses += 1
         flags: tuple[str, ...] = ()
         try:
@@ -337,7 +343,7 @@ class CaseJudge:
                 raise JudgeError(call.status, call.message or "the judge gave no answer", text=call.text)  # type: ignore[arg-type]
             if call.output_mode == "computed":
                 return answer.model_validate_json(call.text or "")
-            found, flags = read_answer(call.text or "", answer)
+            found, flags = read_answer(call.text or "", answer, material)
             return found
         except Unparsable:
             flags = ("unparsable",)

@@ -9,6 +9,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.strict_json import BadJson, decoder
@@ -50,6 +52,34 @@ def loads(text: str) -> Any:
         raise _Forbidden(str(error)) from None
 
 
+def object_end(text: str, start: int) -> int | None:
+    """Where the JSON object that begins at `start` ends; None when no whole object begins there."""
+    try:
+        return _DECODER.raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return None
+
+
+def objects_in(text: str) -> Iterator[dict[str, Any]]:
+    """The well-formed JSON objects in a text, those inside others too. Braces after the first `MAX_GROUPS` are not tried."""
+    start = text.find("{")
+    for _ in range(MAX_GROUPS):
+        if start < 0:
+            return
+        end = object_end(text, start)
+        if end is not None:
+            with suppress(Unparsable):
+                yield from _objects(loads(text[start:end]))
+        start = text.find("{", end or start + 1)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects(item)
+
+
 def _depth(text: str) -> int:
     deepest = depth = 0
     for _, step in _brackets(text):
@@ -72,17 +102,28 @@ def _brackets(text: str, start: int = 0) -> Iterator[tuple[int, int]]:
             yield token.start(), -1
 
 
-def find_object(text: str) -> tuple[Any, tuple[str, ...]]:
-    """The one JSON object of a reply; (None, ()) when it holds none. Raises Unparsable when it holds two different ones."""
+@dataclass(frozen=True, slots=True)
+class ReplyObject:
+    """The JSON object of a reply: its value, its text, the prose around it, and flags (`json_repaired`)."""
+
+    value: dict[str, Any]
+    text: str
+    prose: str = ""
+    flags: tuple[str, ...] = ()
+
+
+def find_object(text: str) -> ReplyObject | None:
+    """The one JSON object of a reply, None when it holds none. Raises Unparsable when it holds two different ones."""
     try:
         whole = loads(text)
         if isinstance(whole, dict):
-            return whole, ()
+            return ReplyObject(whole, text)
     except json.JSONDecodeError:
         pass
     except RecursionError:
         raise Unparsable("the JSON is nested too deeply") from None
     groups, rest = _groups(text)
+    objects: list[str] = []
     values: list[Any] = []
     broken: list[str] = []
     for group in groups:
@@ -92,21 +133,28 @@ def find_object(text: str) -> tuple[Any, tuple[str, ...]]:
             if group.startswith("{") and ":" in group:
                 broken.append(group)
             continue
-        if (isinstance(value, dict) or any(isinstance(item, dict) for item in value)) and value not in values:
-            values.append(value)
+        if isinstance(value, dict) or any(isinstance(item, dict) for item in value):
+            objects.append(group)
+            values += [] if value in values else [value]
     if len(values) + len(broken) + (rest is not None and bool(values)) > 1:
         raise Unparsable("the reply holds more than one JSON object, and they differ: give exactly one")
     if values:
         if not isinstance(values[0], dict):
             raise Unparsable("expected a JSON object, found a list")
-        return values[0], ()
+        return ReplyObject(values[0], objects[0], _without(text, objects))
     damaged = broken[0] if broken else rest
     if damaged is None:
-        return None, ()
+        return None
     value = _repaired(damaged)
     if not broken and _is_cut(damaged):
         raise Unparsable(f"the JSON in the reply is cut off, perhaps in the middle of a value: {damaged[-40:]!r}")
-    return value, ("json_repaired",)
+    return ReplyObject(value, damaged, _without(text, [damaged]), ("json_repaired",))
+
+
+def _without(text: str, parts: list[str]) -> str:
+    for part in dict.fromkeys(parts):
+        text = text.replace(part, "\n")
+    return text
 
 
 def _is_cut(text: str) -> bool:

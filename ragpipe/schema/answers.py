@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from ragpipe.schema.text_forms import OPPOSITE, other_grades, read_grade, read_verdict
+
 _BOUNDS = {"ge": "minimum", "le": "maximum"}  # pydantic leaves these names on a type with a validator before it
-_DECIMAL = re.compile(r"[+-]?\d{1,9}(\.\d{1,9})?\Z")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?\Z")  # `float` would take the digits of other scripts too
 
 
 def _number(value: object) -> object:
@@ -58,6 +61,11 @@ class Answer(BaseModel):
     def from_text(cls, text: str) -> Self:
         """Read the plain-text form of the answer. Raises ValueError when the text does not hold one."""
         raise ValueError("this answer has no plain-text form")
+
+    @classmethod
+    def from_object(cls, value: Mapping[str, Any], prose: str) -> Self | None:
+        """A text answer that came as a JSON object with `prose` around it; None when the object does not hold one."""
+        return None
 
 
 class Claims(Answer):
@@ -144,7 +152,7 @@ class GeneratedQuestions(Answer):
 
 
 class YesNo(Answer):
-    """YES or NO by the *first word* of the reply; anything else is NEITHER.
+    """YES or NO by the *first word* of the reply, as `read_verdict` says; anything else is NEITHER.
 
     A search for "yes" would read "NO. I first thought YES" as YES.
     """
@@ -155,9 +163,17 @@ class YesNo(Answer):
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        words = re.findall(r"[^\W_]+", text[:200])
-        first = words[0].upper() if words else ""
-        return cls(verdict="YES" if first == "YES" else "NO" if first == "NO" else "NEITHER", text=text)
+        return cls(verdict=read_verdict(text) or "NEITHER", text=text)
+
+    @classmethod
+    def from_object(cls, value: Mapping[str, Any], prose: str) -> Self | None:
+        """By those texts of the object that are YES or NO and nothing else; the prose must not say the opposite."""
+        words = {item.strip().upper() for item in value.values() if isinstance(item, str)} & OPPOSITE.keys()
+        if not words:
+            return None
+        verdicts = words | ({read_verdict(prose)} - {None})
+        verdict = verdicts.pop() if len(verdicts) == 1 else "NEITHER"
+        return cls.model_validate({"verdict": verdict, "text": str(value.get("reason") or prose.strip())})
 
     @property
     def yes(self) -> bool:
@@ -167,8 +183,8 @@ class YesNo(Answer):
 class Grade15(Answer):
     """A grade from 1 to 5, halves and tenths allowed, with the reasons for it.
 
-    The plain-text form has the number alone on the first line (`4.5`, `Score: 4.5`, `**4**`, `4/5`) and the feedback
-    after it. `4,5`, a number out of range and two different numbers are refused.
+    The plain-text form has the number alone on the first line (`4.5`, `Score: 4.5`, `**4**`, `4/5`, `4 out of 5`) and the
+    feedback after it. `4,5`, a number out of range and two different numbers are refused.
     """
 
     reason: str = ""
@@ -177,15 +193,12 @@ class Grade15(Answer):
     @classmethod
     def from_text(cls, text: str) -> Self:
         head, _, rest = text.strip().partition("\n")
-        line = re.sub(r"[*_`#]", "", head).strip()
-        found = re.fullmatch(
-            r"(?:(?:overall\s+)?(?:score|grade|rating)\s*[:=]\s*)?(\d+(?:\.\d+)?)(?:\s*/\s*5(?:\.0+)?)?\s*\.?",
-            line,
-            re.I,
-        )
-        if not found:
+        score = read_grade(head)
+        if score is None:
             raise ValueError(f"expected a number from 1 to 5 alone on the first line, found {head[:80]!r}")
-        return cls(score=float(found[1]), reason=rest.strip())
+        if grades := other_grades(rest, score):
+            raise ValueError(f"two different scores, {score:g} and {grades[0]:g}")
+        return cls(score=score, reason=rest.strip())
 
 
 class Groundedness(Answer):

@@ -18,6 +18,7 @@ from pydantic import ConfigDict
 from ragpipe.errors import TRANSIENT, DataError, Problem, RagpipeError
 from ragpipe.judging.door import Door
 from ragpipe.judging.parsing import read_answer
+from ragpipe.prompts import fenced_values
 from ragpipe.schema import answers
 from ragpipe.schema.answers import Answer
 from ragpipe.schema.call import Call, Payload
@@ -243,7 +244,11 @@ def compared(stored: Stored, call: Call) -> dict[str, Any]:
     old, answer = stored.row, stored.answer
     texts = [old["reply"] if old["status"] == "ok" else None, call.text if call.status == "ok" else None]
     both = None not in texts
-    said = [_said(texts[0], answer, computed=old["output_mode"] == "computed"), _said(texts[1], answer)]
+    material = fenced_values(stored.payload.messages)
+    said = [
+        _said(texts[0], answer, material, computed=old["output_mode"] == "computed"),
+        _said(texts[1], answer, material),
+    ]
     bodies = (old["wire_hash"], call.wire_hash)
     found = {name: old[name] for name in RESENT.names if name in old}
     return found | {
@@ -257,12 +262,15 @@ def compared(stored: Stored, call: Call) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _said(text: str | None, answer: type[Answer], *, computed: bool = False) -> Any:
+def _said(text: str | None, answer: type[Answer], material: Sequence[str], *, computed: bool = False) -> Any:
     """What a reply says, without its prose; None for one that cannot be read."""
     if text is None:
         return None
     try:
-        found = answer.model_validate_json(text) if computed and answer is not AnyText else read_answer(text, answer)[0]
+        if computed and answer is not AnyText:
+            found = answer.model_validate_json(text)
+        else:
+            found = read_answer(text, answer, material)[0]
     except ValueError:  # Unparsable and pydantic's own are both
         return None
     return _without_prose(found.model_dump(mode="json"))

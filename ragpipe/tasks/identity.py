@@ -7,10 +7,8 @@ from typing import Any
 
 import ragpipe
 from ragpipe.digest import sha256
+from ragpipe.judging.parsing import PARSER
 from ragpipe.metrics.base import Metric
-
-PARSER = 1
-"""Raised whenever the same raw reply would be read otherwise."""
 
 
 def metric_identity(metric: Metric) -> dict[str, Any]:

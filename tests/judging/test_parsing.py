@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -157,19 +158,86 @@ def test_yes_and_no_by_the_first_word(text, verdict):
 
 
 _JSONISH = st.text(alphabet='{}[]":,\\/ \n\t0123456789.eE+-aNntrufls`\ufeff\ud800', max_size=300)
+_PIECES = st.lists(
+    st.sampled_from([
+        "<think>", "</think>", "<reasoning>", "[/THINK]", "<|channel|>", "final", "analysis", "<|message|>", "<|end|>",
+        '{"score": 4}', '{"score": 5, "reason": "', '"}', "Score: 4", "4", "3/5", "YES", "NO", "Answer:", "or", "/", " ", "\n", "```",
+    ]),
+    max_size=20,
+).map("".join)  # fmt: skip
+_ANY = st.one_of(st.text(max_size=300), _JSONISH, _PIECES)
+
+
+def _reading(text, answer, material):
+    """The answer and the flags of a reply, or the message of Unparsable: the only exception that may come."""
+    try:
+        found, flags = read_answer(text, answer, material)
+    except Unparsable as error:
+        return str(error)
+    assert isinstance(found, answer)
+    return found, flags
+
+
+@settings(max_examples=400, deadline=None)
+@given(_ANY, st.sampled_from(ANSWERS), st.lists(_ANY, max_size=2))
+def test_arbitrary_text_gives_an_answer_or_unparsable_and_always_the_same(text, answer, material):
+    assert _reading(text, answer, material) == _reading(text, answer, material)
+
+
+_SAID = [
+    '{"score": %s}',
+    '{"score": %s, "reason": "fine"}',
+    "Score: %s",
+    "%s/5",
+    "%s out of 5",
+    "**%s**",
+    "Overall grade: %s",
+    "%s",
+]
+_TALK = st.text(alphabet="abc ,'", max_size=12).map(lambda text: f"\n{text}\n")
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(10, 50), min_size=2, max_size=2, unique=True),
+    st.lists(st.sampled_from(_SAID), min_size=2, max_size=2), _TALK, st.booleans(),
+)  # fmt: skip
+def test_no_reply_with_two_different_scores_gives_a_value(tenths, forms, between, thought):
+    first, second = (form % (number / 10) for form, number in zip(forms, tenths, strict=True))
+    reply = f"{first}{between}{second}"
+    with pytest.raises(Unparsable):
+        read_answer(f"<think>Both?</think>{reply}" if thought else reply, Grade15)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.one_of(st.text(max_size=300), _JSONISH), st.sampled_from(ANSWERS))
-def test_arbitrary_text_gives_an_answer_or_unparsable(text, answer):
-    try:
-        found, _ = read_answer(text, answer)
-    except Unparsable:
-        return
-    assert isinstance(found, answer)
+@given(_ANY)
+def test_a_verdict_is_a_word_of_the_reply(text):
+    verdict = read_answer(text, YesNo)[0].verdict
+    assert verdict == "NEITHER" or re.search(rf"\b{verdict}\b", text.upper())
 
 
-_WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)
+_WRAPPED = ["%s", "**%s**", '"%s"', "`%s`.", "%s!", "Answer: %s", "**Verdict:** %s", "```\n%s\n```", "```text\n%s", '{"verdict": "%s"}',
+            "Here it is:\n\n%s\n\nThat is all.", "<think>YES or NO?</think>\n%s", "%s, because of the context", "> %s"]  # fmt: skip
+
+
+@pytest.mark.parametrize("verdict", ["YES", "No", "yes", "NO"])
+@pytest.mark.parametrize("wrapped", _WRAPPED)
+def test_a_word_is_read_in_every_wrapping_and_both_words_in_none(wrapped, verdict):
+    assert read_answer(wrapped % verdict, YesNo)[0].verdict == verdict.upper()
+    opposite = {"YES": "no", "NO": "yes"}[verdict.upper()]
+    for both in (
+        f"{verdict}/{opposite}",
+        f"{verdict} or {opposite}",
+        f"{verdict} and {opposite}",
+        f"{verdict}\n{opposite}",
+    ):
+        assert read_answer(wrapped % both, YesNo)[0].verdict == "NEITHER"
+
+
+_TAGGED = st.sampled_from(
+    ["it opens <think>", "it closes </think>", "<|channel|>final<|message|>4", "[THINK] <reasoning>"]
+)
+_WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40) | _TAGGED
 _GRADES = st.integers(1, 5)
 _VALID: st.SearchStrategy[Answer] = st.one_of(
     st.builds(Claims, claims=st.lists(_WORDS, max_size=5)),
@@ -197,17 +265,25 @@ _VALID: st.SearchStrategy[Answer] = st.one_of(
     ),
 )
 _PROSE = st.text(alphabet="abc .,:;!?'\n", max_size=30)
+_THOUGHTS = st.sampled_from([
+    "", "<think>{0}</think>", "<thinking>\n{0}\n</thinking>\n", "{0}</think>", "<reasoning>{0} or not</reasoning>", "[THINK]{0}[/THINK]",
+    "<|channel|>analysis<|message|>{0}<|end|><|start|>assistant<|channel|>final<|message|>",
+])  # fmt: skip
 
 
 @settings(max_examples=200, deadline=None)
-@given(_VALID, st.booleans(), _PROSE, _PROSE, st.booleans())
-def test_a_valid_answer_reads_back_equal_however_it_is_wrapped(answer, fenced, before, after, raw_newlines):
+@given(_VALID, _VALID, _THOUGHTS, st.booleans(), _PROSE, _PROSE, st.booleans())
+def test_a_valid_answer_reads_back_equal_however_it_is_wrapped(
+    answer, draft, thoughts, fenced, before, after, raw_newlines
+):
     text = json.dumps(answer.model_dump(), ensure_ascii=False)
     if raw_newlines:
         text = text.replace("\\\\", "\x00").replace("\\n", "\n").replace("\x00", "\\\\")
     if fenced:
         text = f"```json\n{text}\n```"
-    assert read_answer(before + text + after, type(answer)) == (answer, ())
+    thought = thoughts.format(json.dumps(draft.model_dump(), ensure_ascii=False)) if thoughts else ""
+    flags = ("thinking_removed",) if thoughts else ()
+    assert read_answer(thought + before + text + after, type(answer), ["A text", "{}"]) == (answer, flags)
 
 
 @settings(max_examples=150, deadline=None)

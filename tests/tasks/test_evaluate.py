@@ -7,9 +7,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.judging.parsing import PARSER
+from ragpipe.schema.answers import YesNo
 from ragpipe.store.lock import FolderLock
 from tests.openai_server import in_thread
 from tests.torture.harness import arguments, write_cases
@@ -54,3 +57,31 @@ def test_a_folder_that_another_process_is_filling_is_left_alone(here: Path) -> N
     with FolderLock(run):
         assert main(words) == 6
         assert (run / "samples.parquet").read_bytes() == b"half way"
+
+
+def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here: Path, monkeypatch: Any) -> None:
+    data = write_cases(here / "data.jsonl", 4)
+
+    def run_with(url: str, parser: int) -> tuple[Path, list[Any]]:
+        monkeypatch.setattr("ragpipe.tasks.identity.PARSER", parser)
+        assert main(arguments(data, here / "out", url, metrics="chunk_faithfulness")) == 0
+        folder = (here / "out" / "torture" / "latest").resolve()
+        return folder, pq.read_table(folder / "iteration-1" / "scores.parquet")["value"].to_pylist()
+
+    with in_thread() as server:
+        with monkeypatch.context() as older:
+            older.setattr(
+                "ragpipe.judging.door.read_answer", lambda text, answer, _: (YesNo(verdict="NO", text=text), ())
+            )
+            before, no = run_with(server.url, PARSER - 1)
+        asked = len(server.log)
+        after, values = run_with(server.url, PARSER)
+        assert len(server.log) == asked, "the second run takes every reply from the store"
+    assert asked == 4 * 3, "a reader that knows no YES goes through all chunks"
+    assert before.name != after.name
+    assert before.parent == after.parent
+    assert no == [0.0] * 4
+    assert 1.0 in values, "the replies do say YES somewhere"
+    assert [json.loads((run / "manifest.json").read_text())["identity"]["parser"] for run in (before, after)] == [
+        PARSER - 1, PARSER,
+    ]  # fmt: skip

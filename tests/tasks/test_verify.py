@@ -151,7 +151,7 @@ FLIPS = {
     "a weight in the configuration": (text("config.yaml", "faithfulness: 0.2", "faithfulness: 0.3"), "scoring.weights.faithfulness: 0.2 -> 0.3"),
     "a prompt": (text("prompts/faithfulness/verify.v1.jinja", "Task: decide", "Task: decidf"), "metrics.faithfulness.prompts.verify"),
     "a comment in a prompt": (text("prompts/faithfulness/verify.v1.jinja", "{# Faithfulness", "{# faithfulness"), "prompts/faithfulness/verify.v1.jinja: its bytes"),
-    "the data's digest": (text("manifest.json", '"parser": 1', '"parser": 2'), "manifest.json: identity.parser: 1 -> 2"),
+    "the data's digest": (text("manifest.json", '"parser": 2', '"parser": 1'), "manifest.json: identity.parser: 2 -> 1"),
     "a score": (cell("iteration-1/scores.parquet", "value", 1, lambda value: 0.123), "iteration-1/scores.parquet: row 1 (q0 / default / 1 / retrieval"),
     "a record": (cell("iteration-1/records.parquet", "answer", 1, flipped), "iteration-1/records.parquet: row 1 (q1"),
     "a mean": (text("iteration-1/metrics.json", '"n_cases": 6', '"n_cases": 7'), "iteration-1/metrics.json: n_cases: 7, expected 6"),

@@ -23,8 +23,8 @@ class Chain(Judged):
     """1 when the judge says YES for some chunk, 0 when it says NO to the end.
 
     Monotone in code, not only in the prompt: once YES it stays YES. So it stops at the first YES; `exhaustive` asks
-    about all chunks all the same (the value is equal, the calls are as many as there are chunks). A reply that begins
-    with neither YES nor NO keeps the answer so far; if no YES comes in the end, such a case is an error
+    about all chunks all the same (the value is equal, the calls are as many as there are chunks). A reply that says
+    neither YES nor NO, or both, keeps the answer so far; if no YES comes in the end, such a case is an error
     (`unparsable`), not a NO.
     """
 
@@ -63,7 +63,7 @@ class Chain(Judged):
             said_so = {"verdict": reply.verdict, "reply": one_line(reply.text)}
             verdicts.append({"chunk": chunk.id, "rank": chunk.rank, **said_so})
             if reply.verdict == "NEITHER":
-                unread = reply.text or "an empty reply"
+                unread = reply.text or "a reply without an answer"
             elif existing != "YES":
                 existing, deciding = reply.verdict, reply.text
         if existing != "YES" and unread:
