@@ -9,7 +9,7 @@ from asking import SENTINEL, VARIABLE, ask, question, settings
 
 from ragpipe.errors import ProviderUnusable
 from ragpipe.judging.parsing import Unparsable, read_answer
-from ragpipe.schema.answers import Grade15
+from ragpipe.schema.answers import Grade15, YesNo
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +173,16 @@ async def test_what_stands_in_a_reply(serve, client, fault, expected):
     else:
         with pytest.raises(Unparsable, match=expected.replace("(", r"\(")):
             read_answer(call.text, Grade15)
+
+
+@pytest.mark.parametrize("fault", ["fenced", "unclosed_fence", "prose", "bom"])
+async def test_a_word_is_read_in_the_wrappings_that_json_is_read_in(serve, fault):
+    asked = question("Is it?", YesNo, task="Reply with YES or NO.")
+    (clean,) = await ask(settings(serve().url), asked)
+    (call,) = await ask(settings(serve(fault).url), asked)
+    assert clean.text != call.text
+    assert clean.text in ("YES", "NO")
+    assert read_answer(call.text, YesNo)[0].verdict == clean.text
 
 
 @pytest.mark.parametrize("client", CLIENTS)
