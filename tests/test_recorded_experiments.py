@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_real_experiments import run
 
+import ragpipe
 from ragpipe.cli import main
 
 CLOSE = 6e-7
@@ -74,7 +75,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_data: Path) -> S
     def started(experiment: str, path: str, *words: str) -> Result:
         folder = run(tmp_path, monkeypatch, f"+experiment={experiment}", f"dataset.path={real_data / path}", *words)
         found = Result(folder, json.loads((real_data / "EXPECTED.json").read_text()))
-        assert found.metrics["warnings"] == []
+        addresses = "contexts are nothing but addresses"  # in expertqa, of the two systems that cite bare URLs
+        assert [line for line in found.metrics["warnings"] if addresses not in line] == []
         return found
 
     return started
@@ -160,6 +162,26 @@ def test_ragchecker_preferences_as_seen_from_each_answer(start: Start) -> None:
         assert pearson(human, delta) == pytest.approx(against["pearson"], abs=CLOSE)
 
 
+def test_citations_of_expertqa_name_what_the_claims_cite(
+    real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each claim with evidence is a citation of that evidence: none dangles, and as many claims are cited as people say."""
+    monkeypatch.chdir(tmp_path)
+    wanted = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["expertqa"]
+    path = real_data / "expertqa" / "rand_val.jsonl"
+    run = ragpipe.run(
+        ["+experiment=expertqa", f"dataset.path={path}", "metrics=[citation,recorded]", "report.formats=[]"]
+    )
+    scores = run.scores.set_index(["sample_id", "method", "score_name"])["value"].unstack()
+    assert (scores["citation_valid"] == (scores["human_cited"] > 0)).all(), "0 only for answers that cite nothing"
+    assert scores["citation_coverage"].mean() == pytest.approx(wanted["all"]["coverage"], abs=0.05)
+    citations = run.records["n_citations"].sum()
+    assert citations == wanted["all"]["with_evidence"]
+    bare = [warning for warning in run.metrics["warnings"] if "nothing but addresses" in warning]
+    assert [name in warning for warning in bare for name in ("bing_chat", "gpt4")] == [True, False, False, True]
+    assert not any("dangl" in warning for warning in run.metrics["warnings"])
+
+
 def test_expertqa_shares_of_claims(start: Start) -> None:
     found = start("expertqa", "expertqa/rand_val.jsonl")
     wanted = found.expected["expertqa"]
@@ -182,6 +204,8 @@ def test_expertqa_shares_of_claims(start: Start) -> None:
         assert partly.count(True) == labels.get("Complete", 0) + labels.get("Partial", 0)
         assert supported.count(None) == labels.get("N/A", 0) + labels.get("None", 0), "no label is no verdict"
         assert supported.count(True) / len(supported) == pytest.approx(block["accuracy"], abs=CLOSE)
+        of_all = found.verdicts("human_supported_of_all", system)
+        assert np.mean(of_all) == pytest.approx(block["accuracy"], abs=CLOSE), "N/A and no label are not complete"
         grades = Counter(found.verdicts("human_correctness", system))
         names = {
             "Definitely correct": 5,

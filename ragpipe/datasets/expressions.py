@@ -1,6 +1,7 @@
 """Path expressions: JMESPath, compiled once, checked when the configuration is read.
 
-One function is added to the standard ones: `parse_json(text)`, for a CSV cell that holds JSON.
+Two functions are added to the standard ones: `parse_json(text)`, for a CSV cell that holds JSON, and `split(text, separator)`,
+the list of the pieces between the separators (as in JMESPath Community).
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class _Functions(functions.Functions):  # type: ignore[misc]
             return strict_json.loads(text)
         except strict_json.BadJson as error:
             raise BadExpression(f"parse_json: {error}") from None
+
+    @functions.signature({"types": ["string"]}, {"types": ["string"]})  # type: ignore[untyped-decorator]
+    def _func_split(self, text: str, separator: str) -> list[str]:
+        return text.split(separator) if separator else list(text)
 
 
 _OPTIONS = jmespath.Options(custom_functions=_Functions())

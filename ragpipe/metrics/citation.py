@@ -10,7 +10,7 @@ from pydantic import Field
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.batches import verdicts_in_batches
-from ragpipe.metrics.shared.citing import Cited, citations_of
+from ragpipe.metrics.shared.citing import Cited, citations_of, name_no_chunk
 from ragpipe.metrics.shared.flags import answer_flags
 from ragpipe.metrics.shared.judged import Judged, both
 from ragpipe.metrics.shared.quotes import normalise, occurs
@@ -79,10 +79,13 @@ class Citation(Citing):
 
     `<name>_valid`: citations that name a retrieved chunk / all. `<name>_accuracy`: citations whose chunk supports the
     cited passage / all, so that a dangling citation counts against both. `<name>_coverage`: the answer's claims that carry
-    a citation / all (1 without a claim). `<name>_coverage_met`: 1 when coverage reaches the case's
-    `expected.min_citation_coverage`, else `min_coverage`; `scoring.passes_with` makes it a condition of passing.
+    a citation / all. `<name>_coverage_met`: 1 when coverage reaches the case's `expected.min_citation_coverage`, else
+    `min_coverage`; `scoring.passes_with` makes it a condition of passing. An answer without a claim has no coverage: both are
+    skipped (`no_factual_claims`), and the mixture is that of the other parts.
 
-    Skipped where `expected.requires_citations` is false, and where no citations are recorded (`no_citations_recorded`);
+    A citation names a chunk by its id, without one by a marker `[n]`, which is the chunk of rank n. It dangles where no such
+    chunk was retrieved. One that has neither is unresolved: it counts for neither valid nor accuracy, and where all are, the
+    case is skipped (`citations_name_no_chunk`). Also skipped where `expected.requires_citations` is false, and where no citations are recorded (`no_citations_recorded`);
     with `markers: true` the marks `[n]` of such an answer are read as citations of the chunk of rank n. An empty list
     where citations are required, or not said not to be, is 0 in all without a call; `refusals: skip` excepts answers that
     only decline, by `patterns`, where the case does not require citations in so many words. Needs an answer.
@@ -90,6 +93,7 @@ class Citation(Citing):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    version: ClassVar[int] = 2
 
     weights: Weights[Part] = Field(default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3})
     min_coverage: float = Field(default=MINIMUM, ge=0, le=1)
@@ -111,7 +115,7 @@ class Citation(Citing):
     def absent(self, case: Case) -> str | None:
         if case.output.citations is None and not self.markers:
             return "no_citations_recorded"
-        return super().absent(case)
+        return super().absent(case) or name_no_chunk(case)
 
     def asks(self, case: Case) -> Iterable[Ask]:
         cited = citations_of(case, markers=self.markers) or []
@@ -134,8 +138,9 @@ class Citation(Citing):
             return f"coverage {details['coverage']:.4f}, at least {details['minimum']:g} is needed"
         if score != self.name or "parts" not in details:
             return None
-        terms = " + ".join(f"{w:g} x {details['parts'][part]:.4f} ({part})" for part, w in self.weights.items())
-        total = sum(self.weights.values())
+        parts = details["parts"]
+        terms = " + ".join(f"{w:g} x {parts[part]:.4f} ({part})" for part, w in self.weights.items() if part in parts)
+        total = sum(w for part, w in self.weights.items() if part in parts)
         return terms if abs(total - 1) < 1e-9 else f"({terms}) / {total:g}"
 
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
@@ -144,12 +149,13 @@ class Citation(Citing):
             return await self._uncited(case)
         claims, found = await both(self.claims(case, judge, cited), self.verdicts(case, judge, cited))
         rows = [_row(one, found) for one in cited]
-        carried = sum(claim.cited for claim in claims)
+        counted = [row for row in rows if "unresolved" not in row]
         values: dict[Part, float] = {
-            "valid": sum(row["valid"] for row in rows) / len(rows),
-            "accuracy": sum(row["accurate"] for row in rows) / len(rows),
-            "coverage": carried / len(claims) if claims else 1.0,
+            "valid": sum(row["valid"] for row in counted) / len(counted),
+            "accuracy": sum(row["accurate"] for row in counted) / len(counted),
         }
+        if claims:
+            values["coverage"] = sum(claim.cited for claim in claims) / len(claims)
         return self._scores(case, values, rows, claims)
 
     async def _uncited(self, case: Case) -> Sequence[Score]:
@@ -163,28 +169,44 @@ class Citation(Citing):
     def _scores(
         self, case: Case, values: dict[Part, float], rows: list[Item], claims: list[CitedClaim]
     ) -> Sequence[Score]:
-        total = sum(w * values[part] for part, w in self.weights.items()) / sum(self.weights.values())
         own = case.sample.expected.min_citation_coverage if case.sample.expected else None
         minimum = self.min_coverage if own is None else own
-        dangling = [row["citation"] for row in rows if not row["valid"]]
+        counted = [row for row in rows if "unresolved" not in row]
+        dangling = [row["citation"] for row in counted if not row["valid"]]
         uncited = [claim.claim for claim in claims if not claim.cited]
         flags = [*answer_flags(case.answer), *(["dangling_citations"] if dangling else [])]
+        flags += ["unresolved_citations"] if len(counted) < len(rows) else []
         flags += ["evidence_not_found"] if any(row.get("evidence_found") is False for row in rows) else []
         details = {"parts": values, "citations": rows, "dangling": dangling, "uncited_claims": uncited, "flags": flags}
-        reason = (
-            f"{len(dangling)} dangling, {len(uncited)} of {len(claims)} claims uncited"
-            if claims
-            else "no_factual_claims"
+        reason = f"{len(dangling)} dangling, " + (
+            f"{len(uncited)} of {len(claims)} claims uncited" if claims else "no_factual_claims"
         )
-        counts = {"valid": {"valid": len(rows) - len(dangling), "citations": len(rows)},
-                  "accuracy": {"accurate": sum(row["accurate"] for row in rows), "citations": len(rows)},
-                  "coverage": {"cited": len(claims) - len(uncited), "claims": len(claims), "uncited_claims": uncited}}  # fmt: skip
-        met = {"coverage": values["coverage"], "minimum": minimum}
+        counts = {"valid": {"valid": len(counted) - len(dangling), "citations": len(counted)},
+                  "accuracy": {"accurate": sum(row["accurate"] for row in counted), "citations": len(counted)}}  # fmt: skip
         return (
-            Score(min(total, 1.0), self.name, reason=reason, details=details),
-            *(Score(values[part], f"{self.name}_{part}", details=counts[part]) for part in PARTS),
-            Score(float(values["coverage"] >= minimum), f"{self.name}_coverage_met", details=met),
+            self._mixed(values, reason, details),
+            *(Score(values[part], f"{self.name}_{part}", details=counts[part]) for part in PARTS[:2]),
+            *self._covered(values.get("coverage"), minimum, claims, uncited),
         )
+
+    def _mixed(self, values: dict[Part, float], reason: str, details: dict[str, Any]) -> Score:
+        """The parts that there are by their weights; skipped where only a part weighs that there is not."""
+        weights = {part: weight for part, weight in self.weights.items() if part in values}
+        if not (total := sum(weights.values())):
+            return Score(name=self.name, status="skipped", reason="no_factual_claims", details=details)
+        value = sum(weight * values[part] for part, weight in weights.items()) / total
+        return Score(min(value, 1.0), self.name, reason=reason, details=details)
+
+    def _covered(
+        self, coverage: float | None, minimum: float, claims: list[CitedClaim], uncited: list[str]
+    ) -> tuple[Score, Score]:
+        names = f"{self.name}_coverage", f"{self.name}_coverage_met"
+        if coverage is None:
+            first, second = (Score(name=name, status="skipped", reason="no_factual_claims") for name in names)
+            return first, second
+        counts = {"cited": len(claims) - len(uncited), "claims": len(claims), "uncited_claims": uncited}
+        met = {"coverage": coverage, "minimum": minimum}
+        return Score(coverage, names[0], details=counts), Score(float(coverage >= minimum), names[1], details=met)
 
 
 def _place(chunk: Chunk) -> Place:
@@ -194,8 +216,11 @@ def _place(chunk: Chunk) -> Place:
 
 def _row(one: Cited, verdicts: Mapping[tuple[Place, str], CitationVerdict]) -> Item:
     row: Item = {"citation": one.label, "chunk": one.named, "text": one.text, "valid": one.chunk is not None}
+    if one.unresolved:
+        return {**row, "accurate": False, "unresolved": True, "reason": "neither a chunk id nor a mark [n]"}
     if one.chunk is None:
-        return {**row, "accurate": False, "reason": "no retrieved chunk has this id"}
+        what = "has this id" if one.named else "has this rank"
+        return {**row, "accurate": False, "reason": f"no retrieved chunk {what}"}
     verdict = verdicts[_place(one.chunk), one.text]
     row |= {"accurate": verdict.accurate, "evidence": verdict.evidence, "reason": verdict.reason}
     if verdict.accurate:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.cited import cited_chunks
+from ragpipe.metrics.shared.citing import name_no_chunk
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
@@ -15,12 +16,14 @@ class ExpectedCitationRecall(Computed):
     """Cited expected sources / all expected sources of `expected.citations`, 0 to 1.
 
     An expected source is the id of a chunk or of a document, or a document's `rel_path`; it is cited when a recorded
-    citation names a chunk of it. A name that the label repeats counts once. Skipped without the label, where it is an
-    empty list, and where no citations are recorded; an answer that cites nothing is 0.
+    citation names a retrieved chunk of it. A name that the label repeats counts once. Skipped without the label, where it is
+    an empty list, where no citations are recorded, and where none of them names a chunk, by its id or a marker `[n]`
+    (`citations_name_no_chunk`); an answer that cites nothing is 0.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"citations"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    version: ClassVar[int] = 2
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name),)
@@ -28,6 +31,9 @@ class ExpectedCitationRecall(Computed):
     def unlabelled(self, sample: Sample) -> str | None:
         expects = sample.expected and sample.expected.citations
         return super().unlabelled(sample) if expects else "no_expected_citations"
+
+    def absent(self, case: Case) -> str | None:
+        return super().absent(case) or name_no_chunk(case)
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         found, missing = len(details.get("cited", ())), len(details.get("missing", ()))

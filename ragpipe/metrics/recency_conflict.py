@@ -9,6 +9,7 @@ from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.anchors import stands_at
 from ragpipe.metrics.shared.cited import cited_chunks
+from ragpipe.metrics.shared.citing import name_no_chunk
 from ragpipe.metrics.shared.flags import answer_flags, one_line
 from ragpipe.metrics.shared.judged import Judged, without_a_word
 from ragpipe.metrics.shared.quotes import normalise, occurs
@@ -27,11 +28,13 @@ class RecencyConflict(Judged):
     and one older. Both are computed from the citations and ask nobody. `acknowledge_both`: both are cited, and the answer
     says that they disagree, which the judge is asked in one call that shows the cited newer and older chunks; where one of
     them is not cited the value is 0 without a call. The judge's evidence is looked up in the answer; one that is not there
-    is flagged `evidence_not_found`. Needs recorded citations and anchors with the roles that the rule speaks of.
+    is flagged `evidence_not_found`. Needs recorded citations that name a chunk, and anchors with the roles that the rule
+    speaks of.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    version: ClassVar[int] = 2
 
     acknowledge: Prompt
     require_snippet: bool = False
@@ -51,6 +54,9 @@ class RecencyConflict(Judged):
     def parts(self, case: Case) -> frozenset[OutputPart]:
         asks = case.sample.recency_conflict_rule == ACKNOWLEDGE
         return super().parts(case) | (frozenset({"answer"}) if asks else frozenset())
+
+    def absent(self, case: Case) -> str | None:
+        return super().absent(case) or name_no_chunk(case)
 
     def cited(self, case: Case) -> dict[str, list[Chunk]]:
         """The cited chunks by the role of the anchors they stand at."""

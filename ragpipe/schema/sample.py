@@ -96,7 +96,8 @@ class Chunk(_Noun):
 
 
 class Citation(_Noun):
-    """A reference that the answer makes. `chunk_id` is None for a dangling one; `text` is the cited passage of the answer."""
+    """A reference that the answer makes. `chunk_id` is the cited chunk's; where it is None, a marker `[n]` names the chunk of
+    rank n, and any other names none. `text` is the cited passage of the answer."""
 
     marker: str | None = None
     chunk_id: str | None = None

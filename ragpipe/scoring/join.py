@@ -18,7 +18,7 @@ from ragpipe.errors import RagpipeError
 
 SAMPLE_COLUMNS = (
     "id", "question", "history", "references", "answerable", "category", "subcategory", "difficulty", "question_type",
-    "vault", "tags", "meta", "expected",
+    "vault", "tags", "meta", "expected", "relevant_docs", "relevant_chunks", "gains", "anchors",
 )  # fmt: skip
 OUTPUT_COLUMNS = (
     "sample_id", "method", "sample_row", "answer", "chunks", "citations", "version", "abstained", "timings", "usage", "error",
@@ -53,14 +53,20 @@ def blocks(samples: Path, outputs: Path, scores: Path, *, details: bool = False,
     Raises RagpipeError when `scores` holds a case that is not in `outputs`, or cases in another order.
     """
     found = ScoreRows(scores, (*SCORE_COLUMNS, DETAILS) if details else SCORE_COLUMNS)
+    for table, labels in aligned(samples, outputs, size):
+        keys = list(zip(table["sample_id"].to_pylist(), table["method"].to_pylist(), strict=True))
+        rows, cases = found.take(keys)
+        yield Block(table, labels, rows, cases)
+    found.close()
+
+
+def aligned(samples: Path, outputs: Path, size: int = BLOCK) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """All cases: rows of the outputs with the rows of the samples that they belong to, in the same order."""
     with pq.ParquetFile(samples) as sample_file, pq.ParquetFile(outputs) as output_file:
         reader = _SampleRows(sample_file)
         for batch in output_file.iter_batches(batch_size=size, columns=list(OUTPUT_COLUMNS)):
             table = pa.Table.from_batches([batch])
-            keys = list(zip(table["sample_id"].to_pylist(), table["method"].to_pylist(), strict=True))
-            rows, cases = found.take(keys)
-            yield Block(table, reader.take(table["sample_row"].to_numpy()), rows, cases)
-    found.close()
+            yield table, reader.take(table["sample_row"].to_numpy())
 
 
 class ScoreRows:

@@ -23,6 +23,7 @@ from ragpipe.scoring.join import BLOCK, Block, blocks
 from ragpipe.scoring.judge_times import JudgeTimes
 from ragpipe.scoring.ledger import Ledger
 from ragpipe.scoring.low_scores import LowScores
+from ragpipe.scoring.pointers import Pointers
 from ragpipe.scoring.records import records_of, records_schema
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.usage import Price
@@ -61,12 +62,14 @@ def run_score(
     low = LowScores(everything, settings.low_scores, [spec.name for spec in everything if settings.passes(spec)])
     details = settings.reads_details([spec.name for spec in specs])
     cases = blocks(samples, outputs, iteration_folder / "scores.parquet", details=details, size=block)
-    times = JudgeTimes(iteration_folder / "judge_inputs.parquet")
-    _write_records(iteration_folder / "records.parquet", cases, times, iteration, specs, settings, ledger, low)
+    times, pointers = JudgeTimes(iteration_folder / "judge_inputs.parquet"), Pointers()
+    _write_records(
+        iteration_folder / "records.parquet", cases, times, iteration, specs, settings, ledger, low, pointers
+    )
     ledger.close()
     found = aggregate(ledger, everything, settings)
     gates = gate_results(ledger, found, everything, settings, _untrusted(settings, everything, judge, iteration_folder))
-    found["warnings"] += absent_parts(settings.made_of(), specs)
+    found["warnings"] += [*absent_parts(settings.made_of(), specs), *pointers.warnings()]
     metrics = {
         "format": FORMAT,
         "signature": signature,
@@ -89,9 +92,10 @@ def run_score(
 
 def _write_records(
     path: Path, cases: Iterable[Block], times: JudgeTimes, iteration: int, specs: Sequence[ScoreSpec],
-    settings: ScoringSettings, ledger: Ledger, low: LowScores,
+    settings: ScoringSettings, ledger: Ledger, low: LowScores, pointers: Pointers,
 ) -> None:  # fmt: skip
-    """Score block after block: a row of `records.parquet` for each case, and all of it into the ledger and the low scores."""
+    """Score block after block: a row of `records.parquet` for each case, and all of it into the ledger, the low scores and
+    the pointers."""
     schema = records_schema(settings.all_specs(specs))
     with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
         for block in cases:
@@ -103,6 +107,7 @@ def _write_records(
             )
             ledger.add(block, fields, scored)
             low.add(facts)
+            pointers.add(block.outputs, block.samples)
             writer.write_table(records_of(columns, scored, ledger.findings.add(facts), schema))
 
 

@@ -20,6 +20,7 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.index import index_notes
 from ragpipe.reports.text import one_line
 from ragpipe.schema.references import ReferenceRule
+from ragpipe.scoring.pointers import pointer_warnings
 from ragpipe.stages.cases import CaseReader
 from ragpipe.stages.load import run_load
 from ragpipe.stages.plan import TOKENS_OUT, Plan, make_plan
@@ -58,9 +59,12 @@ def run(config: RunConfig, console: Console) -> int:
         reader = CaseReader(samples, outputs)
         plan = planned(config, reader)
         reader.close()
+        pointers = pointer_warnings(samples, outputs)
     console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
     if line := unknown_methods(config.system, counts.methods):
         console.warn(line)
+    for warning in pointers:
+        console.warn(warning)
     console.table(("metric", "cases", "skipped, and why"), [
         (m.name, f"{m.cases:,}", ", ".join(f"{n:,} {why}" for why, n in m.skipped.most_common()) or "-") for m in plan.metrics
     ], left=(0, 2))  # fmt: skip

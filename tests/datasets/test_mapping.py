@@ -182,6 +182,16 @@ def test_json_inside_a_csv_cell_and_numbers_from_text(read_file: Read) -> None:
         read_file({"d.csv": "id,q,found\n1,a,[\n"}, fields={**BASE, "contexts": "parse_json(found)"})
 
 
+def test_a_text_is_split_inside_an_expression(read_file: Read) -> None:
+    data = json.dumps({"id": "1", "q": "?", "urls": ["[1] https://a.b/c\nA text.", "[2]"]})
+    ids = {"each": "urls", "fields": {"id": 'split(@, `"\\n"`)[0]', "text": "@"}}
+    (found,) = read_file({"d.jsonl": data}, fields={**BASE, "contexts": ids, "category": "join('+', split(q, ''))"})
+    assert [chunk.id for chunk in found.output.chunks] == ["[1] https://a.b/c", "[2]"]
+    assert found.sample.category == "?"
+    with pytest.raises(DataError, match=r"split\(\).*invalid type"):
+        read_file({"d.jsonl": data}, fields={**BASE, "category": "split(urls, 'x')"})
+
+
 def test_several_files_are_methods_of_one_data_set(read_file: Read) -> None:
     files = {"a_gpt.json": '[{"id": "1", "q": "a", "r": "x"}]', "a_claude.json": '[{"id": "1", "q": "a", "r": "y"}]'}
     fields = {

@@ -125,7 +125,9 @@ RECALL = [
     (WANTED, ["apple-doc#1", "msft-doc#1"], 1.0),
     (WANTED, ["apple-doc#1", "x", "apple-doc#1"], 0.5),
     (WANTED, [], 0.0),
-    (WANTED, ["msft-doc"], 0.5),  # an id that was not retrieved is still that id
+    (WANTED, ["msft-doc"], 0.0),  # no retrieved chunk has this id: it dangles, as in citation
+    (WANTED, [{"marker": "[1]"}], 0.5),  # without an id the mark names the chunk of rank 1
+    (WANTED, [{"marker": "Apple's filing"}], "citations_name_no_chunk"),
     (["apple-doc#1"], ["apple-doc#1"], 1.0),
     (["a.md", "x"], ["apple-doc#1"], 0.5),
     (["x", "x"], ["x"], 1.0),

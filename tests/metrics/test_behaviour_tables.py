@@ -61,7 +61,14 @@ CITATION = [
     ("dangling lowers valid and accuracy", DANGLING, {}, [TWO, BOTH], (0.3 * 2 / 3 + 0.4 * 2 / 3 + 0.3, 2 / 3, 2 / 3, 1, 1), 2),
     ("an id that was not retrieved dangles", GHOST, {}, [TWO, accurate((1, True))], (0.65, 0.5, 0.5, 1, 1), 2),
     ("only dangling ones: no chunk to ask about", EARNINGS | {"citations": ["x"]}, {}, [TWO], (0.3, 0, 0, 1, 1), 1),
-    ("no claims", EARNINGS, {}, [claims(), BOTH], (1, 1, 1, 1, 1), 2),
+    ("no claims: no coverage", EARNINGS, {}, [claims(), BOTH], (1, 1, 1, None, None), 2),
+    ("no claims, one inaccurate", EARNINGS, {}, [claims(), accurate((1, True), (2, False))], ((0.3 + 0.4 / 2) / 0.7, 1, 0.5, None, None), 2),
+    ("no claims and only a dangling one: no credit", EARNINGS | {"citations": ["x"]}, {}, [claims()], (0, 0, 0, None, None), 1),
+    ("no claims, only coverage weighs", EARNINGS, {"weights": {"valid": 0, "accuracy": 0, "coverage": 1}}, [claims(), BOTH], (None, 1, 1, None, None), 2),
+    ("marks without ids are the chunks of their ranks", EARNINGS | {"citations": [{"marker": "[1]"}, {"marker": "2"}]}, {}, [THREE, BOTH], (0.9, 1, 1, 2 / 3, 0), 2),
+    ("one mark for both", EARNINGS | {"citations": [{"marker": "[1, 2]"}]}, {}, [TWO, accurate((1, True), (2, False))], (0.8, 1, 0.5, 1, 1), 2),
+    ("an unresolved one counts for nothing", EARNINGS | {"citations": [*EARNINGS["citations"], {"marker": "Apple 2023"}]}, {}, [TWO, BOTH], (1, 1, 1, 1, 1), 2),
+    ("none names a chunk", EARNINGS | {"citations": [{"marker": "Apple 2023"}, {"text": "strong results"}]}, {}, [], "skipped", 0),
     ("other weights", EARNINGS, {"weights": {"valid": 1, "accuracy": 1, "coverage": 2}}, [THREE, BOTH], (5 / 6, 1, 1, 2 / 3, 0), 2),
     ("none where required", UNCITED | needs(requires_citations=True), {}, [], (0, 0, 0, 0, 0), 0),
     ("none where nothing is said", UNCITED, {}, [], (0, 0, 0, 0, 0), 0),
@@ -104,7 +111,24 @@ def test_citation(fields, parameters, replies, expected, calls):
         assert {(s.status, s.value) for s in scores.values()} == {(expected, None)}
         assert all(s.reason for s in scores.values())
     else:
-        assert [s.value for s in scores.values()] == pytest.approx(expected, abs=1e-12)
+        assert [s.value for s in scores.values()] == [
+            None if e is None else pytest.approx(e, abs=1e-12) for e in expected
+        ]
+        assert {s.reason for s in scores.values() if s.value is None} <= {"no_factual_claims"}
+
+
+def test_citations_that_name_no_chunk_are_told_from_dangling_ones():
+    metric = shipped_metric("citation")
+    unnamed = make_case(**EARNINGS | {"citations": [{"marker": "Apple 2023"}]})
+    assert metric.absent(unnamed) == "citations_name_no_chunk"
+    mixed = make_case(**EARNINGS | {"citations": [*EARNINGS["citations"], {"marker": "Apple 2023"}, {"marker": "[9]"}]})
+    details = score_of(metric, mixed, ScriptedJudge([TWO, BOTH]))["citation"].details
+    assert details["dangling"] == ["[9]"]
+    assert details["flags"] == ["dangling_citations", "unresolved_citations"]
+    assert [row.get("reason") for row in details["citations"][2:]] == [
+        "neither a chunk id nor a mark [n]", "no retrieved chunk has this rank",
+    ]  # fmt: skip
+    assert details["parts"]["valid"] == pytest.approx(2 / 3)
 
 
 def test_citation_keeps_what_dangles_and_what_is_uncited():

@@ -17,7 +17,8 @@ _WIDEST = 50  # numbers that one `[1-9]` may stand for
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """One citation. `chunk` is None for a dangling one: it names no retrieved chunk.
+    """One citation. `chunk` is None for a dangling one, which names a chunk that was not retrieved, and for an unresolved
+    one, which has no chunk id and no mark `[n]` and so names nothing that could be looked up.
 
     Where several retrieved chunks have the id that it names (the id is that of their document), `chunk` is the first of
     them with the texts of all, in rank order.
@@ -27,6 +28,7 @@ class Cited:
     named: str | None
     chunk: Chunk | None
     text: str
+    unresolved: bool = False
 
     @property
     def label(self) -> str:
@@ -37,28 +39,61 @@ class Cited:
 def citations_of(case: Case, *, markers: bool) -> list[Cited] | None:
     """The recorded citations; without any record and with `markers` those of `[n]` marks in the answer, else None.
 
-    A mark `[n]` means the chunk of rank n; one that stands for several (`[1, 3]`, `[2-4]`) is several citations. The
-    passage of a citation is its recorded `text`, else the sentences of the answer that hold its marker, else the answer.
+    A mark `[n]` means the chunk of rank n; one that stands for several (`[1, 3]`, `[2-4]`) is several citations. So does the
+    recorded marker of a citation without a chunk id. The passage of a citation is its recorded `text`, else the sentences of
+    the answer that hold its marker, else the answer.
     """
     if case.output.citations is not None:
         chunks = _by_id(case.contexts)
-        return [_recorded(one, chunks, case.answer) for one in case.output.citations]
+        return [cited for one in case.output.citations for cited in _recorded(one, chunks, case)]
     return list(_marked(case)) if markers else None
+
+
+def names_of(citation: Citation) -> list[str | int]:
+    """What a recorded citation names: a chunk's id; without one the ranks of its marker `[n]`; else nothing (unresolved)."""
+    if citation.chunk_id:
+        return [citation.chunk_id]
+    mark = _mark_of((citation.marker or "").strip())
+    return list(dict.fromkeys(_numbers(mark[1]))) if mark else []
+
+
+def name_no_chunk(case: Case) -> str | None:
+    """Why the recorded citations say nothing of which chunks are cited: not one of them names a chunk. None when one does,
+    or when there are none."""
+    citations = case.output.citations or []
+    return "citations_name_no_chunk" if citations and not any(map(names_of, citations)) else None
 
 
 def _by_id(contexts: Sequence[Chunk]) -> dict[str, Chunk]:
     same: dict[str, list[Chunk]] = {}
     for chunk in contexts:
         same.setdefault(chunk.id, []).append(chunk)
-    return {
-        name: some[0] if len(some) == 1 else some[0].model_copy(update={"text": "\n\n".join(c.text for c in some)})
-        for name, some in same.items()
-    }
+    texts = {name: dict.fromkeys(chunk.text for chunk in some) for name, some in same.items()}
+    return {name: some[0].model_copy(update={"text": "\n\n".join(texts[name])}) if len(some) > 1 else some[0]
+            for name, some in same.items()}  # fmt: skip
 
 
-def _recorded(citation: Citation, chunks: dict[str, Chunk], answer: str) -> Cited:
-    text = (citation.text or "").strip() or _sentences_with(citation.marker, answer) or answer
-    return Cited(citation.marker, citation.chunk_id, chunks.get(citation.chunk_id or ""), text)
+def _recorded(citation: Citation, chunks: dict[str, Chunk], case: Case) -> Iterator[Cited]:
+    text = (citation.text or "").strip() or _sentences_with(citation.marker, case.answer) or case.answer
+    names = names_of(citation)
+    if not names:
+        yield Cited(citation.marker, None, None, text, unresolved=True)
+    for name in names:
+        if isinstance(name, int):
+            yield _ranked(name, case, text)
+        else:
+            yield Cited(citation.marker, name, chunks.get(name), text)
+
+
+def _ranked(number: int, case: Case, text: str) -> Cited:
+    """The citation `[n]` of the chunk of rank n."""
+    chunk = next((chunk for chunk in case.contexts if chunk.rank == number), None)
+    return Cited(f"[{number}]", chunk.id if chunk else None, chunk, text)
+
+
+def _mark_of(marker: str) -> re.Match[str] | None:
+    """The mark that a recorded marker is, with or without its brackets."""
+    return _MARK.fullmatch(marker) or _MARK.fullmatch(f"[{marker}]")
 
 
 def _sentences_with(marker: str | None, answer: str) -> str:
@@ -66,7 +101,7 @@ def _sentences_with(marker: str | None, answer: str) -> str:
     marker = (marker or "").strip()
     if not marker:
         return ""
-    own = _MARK.fullmatch(marker) or _MARK.fullmatch(f"[{marker}]")
+    own = _mark_of(marker)
     wanted = set(_numbers(own[1])) if own else set()
     written = as_written(marker)
     holding = (piece for piece in _joined(answer) if written.search(piece) or wanted & set(_all_numbers(piece)))
@@ -94,11 +129,9 @@ def _is_sign(character: str) -> bool:
 
 
 def _marked(case: Case) -> Iterator[Cited]:
-    ranks = {chunk.rank: chunk for chunk in case.contexts}
     for piece in _joined(case.answer):
         for number in dict.fromkeys(_all_numbers(piece)):
-            chunk = ranks.get(number)
-            yield Cited(f"[{number}]", chunk.id if chunk else None, chunk, _SPACED_MARK.sub("", piece).strip())
+            yield _ranked(number, case, _SPACED_MARK.sub("", piece).strip())
 
 
 def _all_numbers(text: str) -> Iterator[int]:
