@@ -96,6 +96,8 @@ METRICS = """
 | `overall` | the figures over all cases |
 | `by` | the same by field and group: `by.method.rerank`, `by["method*question_type"]`; only scores that apply to one of the group's cases |
 | `shared` | with several methods: each score on the questions that they share, the only ones on which methods may be compared |
+| `grades` | how many cases have each grade of a graded score, and each class of `answer_class`: `overall`, by method and question type |
+| `extremes` | by score and method the best, worst and mean case, on the `n_questions` for which all methods listed have the score |
 | `warnings` | what to know before the figures are believed |
 | `failure_items` | what is counted of a failure mode beside its cases: the word for its `n_items` |
 | `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |

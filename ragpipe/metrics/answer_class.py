@@ -31,8 +31,8 @@ def _known(given: DontKnowPhrases | str) -> DontKnowPhrases | str:
 
 class AnswerClass(Referenced, Judged):
     """`correct_answers`, `wrong_answers` (lower is better), `dont_know_answers` (diagnostic): one of them is 1 for each case,
-    the others 0. Their means are the shares, and mean x `n_ok` in metrics.json is the documents' `correct_answers_count`,
-    `wrong_answers_count` and `dont_know_answers_count`. The class stands in the details of each case.
+    the others 0. Their means are the shares; the counts (the documents' `correct_answers_count`, `wrong_answers_count` and
+    `dont_know_answers_count`) stand in metrics.json under `grades.answer_class`. The class stands in the details of each case.
 
     Phrases of not knowing come first, without a call: DON'T KNOW when one opens the answer or dominates it
     (`patterns`, see its file), and for short non-answers ("n/a") and answers without a word. "Unknown" inside a real
@@ -56,10 +56,11 @@ class AnswerClass(Referenced, Judged):
     def scores(self) -> tuple[ScoreSpec, ...]:
         right, wrong, unknown = (f"{self.prefix}{name}" for name in CLASSES.values())
         whole = self.rule != "all"  # the mean over several references may be a half
+        of = {name: (self.name, name.lower()) if whole else None for name in CLASSES}
         return (
-            ScoreSpec(right, binary=whole),
-            ScoreSpec(wrong, higher_is_better=False, binary=whole),
-            ScoreSpec(unknown, higher_is_better=False, binary=whole, diagnostic=True),
+            ScoreSpec(right, binary=whole, in_class=of["CORRECT"]),
+            ScoreSpec(wrong, higher_is_better=False, binary=whole, in_class=of["WRONG"]),
+            ScoreSpec(unknown, higher_is_better=False, binary=whole, diagnostic=True, in_class=of["DON'T KNOW"]),
         )
 
     def admission(self, case: Case) -> str | None:

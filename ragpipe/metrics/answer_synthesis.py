@@ -12,7 +12,7 @@ from ragpipe.metrics.shared.judged import Judged, without_a_word
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import AxisGrade, TwoAxes
 from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 
 FAITHFULNESS = {5: "Perfect", 4: "Mostly True", 3: "Mixed", 2: "Mostly False", 1: "Completely False"}
 COMPLETENESS = {5: "Excellent Bridging", 4: "Good Explanation", 3: "Descriptive Only", 2: "Weak", 1: "Fail"}
@@ -33,8 +33,9 @@ class AnswerSynthesis(Judged):
     prefix: str = ""
 
     def scores(self) -> tuple[ScoreSpec, ...]:
-        names = ("answer_faithfulness", "answer_completeness", "synthesis_overall")
-        return tuple(ScoreSpec(self.prefix + name, 1, 5) for name in names)
+        axes = ("answer_faithfulness", "answer_completeness")
+        graded = (ScoreSpec(self.prefix + name, 1, 5, grades=whole_grades(1, 5)) for name in axes)
+        return (*graded, ScoreSpec(f"{self.prefix}synthesis_overall", 1, 5))
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.shown(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)

@@ -12,7 +12,7 @@ from ragpipe.metrics.shared.judged import Judged, without_a_word
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Grade05
 from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 
 TOP = 5
 
@@ -31,7 +31,7 @@ class ContextualCorrectness(Judged):
     grade: Prompt
 
     def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, 0, TOP),)
+        return (ScoreSpec(self.name, 0, TOP, grades=whole_grades(0, TOP)),)
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.shown(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)

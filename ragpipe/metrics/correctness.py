@@ -13,7 +13,7 @@ from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Grade15
 from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 
 
 class Correctness(Referenced, Judged):
@@ -30,7 +30,7 @@ class Correctness(Referenced, Judged):
     grade: Prompt
 
     def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, 1, 5),)
+        return (ScoreSpec(self.name, 1, 5, grades=whole_grades(1, 5)),)
 
     def values(self, case: Case) -> dict[str, Any]:
         said = {"question": case.question, "reference": case.reference, "answer": case.answer}

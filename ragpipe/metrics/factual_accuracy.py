@@ -56,7 +56,7 @@ class FactualAccuracy(Referenced, Judged):
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         parts = (ScoreSpec(f"{self.name}_{part}", 0, TOP, diagnostic=True) for part in PARTS)
-        return (ScoreSpec(self.name, 0, TOP), *parts)
+        return (ScoreSpec(self.name, 0, TOP, grades=tuple(self.grades.items())), *parts)
 
     def letter(self, value: float) -> str:
         """The first grade whose lowest value is reached."""

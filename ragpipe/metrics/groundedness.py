@@ -16,7 +16,7 @@ from ragpipe.metrics.shared.judged import Judged
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Groundedness as Grade
 from ragpipe.schema.sample import Case, Citation
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 
 TOP = 5
 _MARK = re.compile(r"\[\s*\^?\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*\s*\](?!\()|\u3010[^\u3010\u3011\n]{1,60}\u3011")
@@ -52,7 +52,7 @@ class Groundedness(Judged):
     cap_without_citations: int | None = Field(default=3, ge=0, le=TOP)
 
     def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, 0, TOP),)
+        return (ScoreSpec(self.name, 0, TOP, grades=whole_grades(0, TOP)),)
 
     def values(self, case: Case) -> dict[str, Any]:
         parts: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from ragpipe.metrics.shared.references import Referenced, asks_by_reference, by_
 from ragpipe.prompts import Prompt
 from ragpipe.schema.gradings import RubricGrade, rubric_grade
 from ragpipe.schema.sample import Case
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 
 Shown = Literal["answer", "contexts", "reference"]
 CLARITY = (
@@ -24,6 +24,8 @@ CLARITY = (
     "plain words, explains terms that the question does not use, and has an order that can be followed."
 )
 """The criteria of conf/metrics/rubric.yaml."""
+MOST_STEPS = 10
+"""A scale with more steps has no grades that are counted one by one."""
 CLARITY_ANCHORS = {
     "1": "cannot be understood, or buries what was asked for",
     "3": "can be used after a second reading; wordy, or in a poor order",
@@ -82,7 +84,9 @@ class Rubric(Referenced, Judged):
         return self.anchors or {}
 
     def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, self.scale[0], self.scale[1]),)
+        low, high = self.scale
+        stepped = low % 1 == high % 1 == 0 and high - low <= MOST_STEPS
+        return (ScoreSpec(self.name, low, high, grades=whole_grades(low, high) if stepped else ()),)
 
     @property
     def uses_references(self) -> bool:

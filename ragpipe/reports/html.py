@@ -29,6 +29,7 @@ from ragpipe.reports.sections import (
     score_lines,
     shared_table,
     slice_tables,
+    spread_tables,
     usage_table,
 )  # fmt: skip
 from ragpipe.reports.settings import ReportSettings
@@ -65,7 +66,7 @@ def html(
         gates=gates_table(gates) if gates and gates["gates"] else None, verdict=_verdict_line(gates),
         problems=list(problem_tables(metrics, {(case.sample_id, case.method): case.row for case in cases})),
         slices=list(slice_tables(metrics, settings.percent)),
-        facts=[coverage_table(metrics), operations_table(metrics), *([usage_table(metrics)] if has_usage(metrics) else []), *([index_table(index)] if index else []), *([cost_table(cost)] if cost["used"]["uses"] else [])],
+        facts=[*spread_tables(metrics, settings.percent), coverage_table(metrics), operations_table(metrics), *([usage_table(metrics)] if has_usage(metrics) else []), *([index_table(index)] if index else []), *([cost_table(cost)] if cost["used"]["uses"] else [])],
         total=metrics["n_cases"], cases=cases, shown_note=_shown_note(metrics["n_cases"], cases),
         all_methods=list(dict.fromkeys(case.method for case in cases)),
         modes=list(dict.fromkeys(mode for case in cases for mode in case.modes)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from ragpipe.reports.distributions import distribution_tables
 from ragpipe.reports.figures import (
     SHARED_NOTE,
     cell,
@@ -48,6 +49,7 @@ def markdown(
         gates_section(gates) if gates else [],
         wrong_section(metrics),
         _slices(metrics, settings.percent),
+        _distributions(metrics, settings.percent),
         _coverage(metrics),
         _operations(metrics),
         index_section(index) if index else [],
@@ -113,6 +115,21 @@ def _slices(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
         if len(groups) > len(shown):
             found += ["", f"{len(groups) - len(shown)} more in `metrics.json`."]
     return ["## By slice", *found] if found else []
+
+
+def _distributions(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
+    found: list[str] = []
+    for one in distribution_tables(metrics, percent):
+        lines = [[*map(code, line[: one.names]), *line[one.names :]] for line in one.lines]
+        heads = [*map(code, one.heads)] if one.names == 1 else list(one.heads)  # grades are named by the user
+        found += [
+            "",
+            f"### {one.title}",
+            "",
+            *_table(heads, lines),
+            *(part for note in one.notes for part in ("", note)),
+        ]
+    return ["## Grades, best and worst", *found] if found else []
 
 
 def _coverage(metrics: Mapping[str, Any]) -> list[str]:

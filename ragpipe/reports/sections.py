@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragpipe.reports.distributions import distribution_tables
 from ragpipe.reports.figures import (
     SHARED_NOTE,
     cell,
@@ -172,6 +173,12 @@ def slice_tables(metrics: Mapping[str, Any], percent: Collection[str]) -> Iterat
         ]
         heads = [by, "cases", *(heading(name, metrics, percent) for name in names)]
         yield Table(by, heads, lines, count=len(groups), more=len(groups) - len(shown))
+
+
+def spread_tables(metrics: Mapping[str, Any], percent: Collection[str]) -> Iterator[Table]:
+    """Grades and classes with counts beside shares, then best and worst per method."""
+    for one in distribution_tables(metrics, percent):
+        yield Table(one.title, one.heads, one.lines, left=range(one.names), notes=one.notes)
 
 
 def coverage_table(metrics: Mapping[str, Any]) -> Table:

@@ -14,6 +14,9 @@ class ScoreSpec:
 
     `low` and `high` bound the native scale; both None for a count or an unbounded quantity, which is never normalised.
     `binary` says that only 0 and 1 occur (its mean is a rate). `diagnostic` scores are shown but weigh nothing.
+    `grades` are those that a judge gives, the best first, each with its lowest value; empty for a share of verdicts, a
+    computed score and a scale without steps. `in_class` says that it is 1 where a case is of one class of several: the
+    name of the classification and of the class.
     """
 
     name: str
@@ -22,6 +25,13 @@ class ScoreSpec:
     higher_is_better: bool = True
     binary: bool = False
     diagnostic: bool = False
+    grades: tuple[tuple[str, float], ...] = ()
+    in_class: tuple[str, str] | None = None
+
+
+def whole_grades(low: float, high: float) -> tuple[tuple[str, float], ...]:
+    """The steps of a scale of whole numbers as grades, the best first."""
+    return tuple((str(step), float(step)) for step in range(int(high), int(low) - 1, -1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.columns import ERROR, MISSING, OK, SKIPPED
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.declared import declared
+from ragpipe.scoring.distributions import extremes, grades, lone_grades
 from ragpipe.scoring.estimates import estimate_of, figures_of
 from ragpipe.scoring.fields import DIMENSIONS, Coded
 from ragpipe.scoring.ledger import Ledger, ScoreLedger
@@ -62,7 +63,9 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
         "overall": overall,
         "by": by,
         **({"shared": shared} if shared else {}),
-        "warnings": warnings,
+        "grades": grades(ledger, specs),
+        "extremes": extremes(ledger, specs),
+        "warnings": [*warnings, *lone_grades(ledger, specs)],
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ragpipe.scoring.distributions import add_grades, merge_extremes
 from ragpipe.scoring.estimates import estimate_of, interval_of
 from ragpipe.scoring.final_findings import document, group_findings
 from ragpipe.scoring.repeats import Cases, Repeats, Whole, cases_of, members, repeats
@@ -64,6 +65,8 @@ def final_metrics(
         "overall": overall,
         "by": by,
         **({"shared": {**asked(methods, cases.samples), "scores": shared}} if len(methods) > 1 else {}),
+        "grades": add_grades([metrics["grades"] for metrics in per_iteration]),
+        "extremes": merge_extremes([metrics["extremes"] for metrics in per_iteration], first["declared"]),
         **document(per_iteration),
         "flips": flips.listed(),
         "warnings": _warnings(per_iteration),
