@@ -14,8 +14,10 @@ from ragpipe.reports.figures import (
     cell,
     columns,
     heading,
+    hidden_overall,
     judged_times,
     paid,
+    parts_note,
     rows,
     shared_lines,
     shared_title,
@@ -113,7 +115,8 @@ class Console:
     def results(self, metrics: Mapping[str, Any], *, percent: Collection[str] = ()) -> None:
         """The final table: scores down, methods across; methods down where only that fits the width; else several."""
         groups, names = columns(metrics), rows(metrics)
-        heads = [heading(name, metrics, percent) for name in names]
+        marks = {name: parts_note(name, metrics) for name in names}
+        heads = ["\n".join(filter(None, (heading(name, metrics, percent), marks[name][0]))) for name in names]
         cells = [
             [cell(group["scores"].get(name), percent=name in percent) for group in groups.values()] for name in names
         ]
@@ -128,6 +131,11 @@ class Console:
             self.say(
                 f"mean [its {metrics['scoring']['level']:.0%} interval]; below it the share that reached its threshold, of how many cases"
             )
+        for name, (mark, measured) in marks.items():
+            if mark:
+                self.say(f"{name}: {mark}: {measured}")
+        if why := hidden_overall(metrics):
+            self.say(why)
 
     def finish(
         self,
@@ -217,7 +225,7 @@ def _width(texts: Sequence[str]) -> int:
 def _folded(head: str) -> str:
     """A heading on several lines: at blanks, and a long name at its underscores."""
     lines: list[str] = []
-    for word in head.split(" "):
+    for word in head.split():
         for place, part in enumerate(word.split("_")):
             joined = f"{lines[-1]}_{part}" if place else part
             if place and len(joined) <= _HEAD_FOLD:

@@ -87,6 +87,23 @@ def heading(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> 
     return name + scale + ("" if scale_of["higher_is_better"] else " (lower is better)")
 
 
+def parts_note(name: str, metrics: Mapping[str, Any]) -> tuple[str, str]:
+    """`2 of 4 parts` and the names of these two, of a composite or an overall score without all of its parts; else empty."""
+    parts = metrics["parts"].get(name)
+    if not parts or not parts["absent"]:
+        return "", ""
+    measured = parts["measured"]
+    return f"{len(measured)} of {len(measured) + len(parts['absent'])} parts", ", ".join(measured)
+
+
+def hidden_overall(metrics: Mapping[str, Any]) -> str:
+    """Why there is no overall score in a run with one of its parts; empty where there is one, or nothing to make it of."""
+    parts = metrics["parts"].get("overall_score")
+    if parts is None or "overall_score" in metrics["overall"]["scores"]:
+        return ""
+    return f"no overall_score: of its parts this run has {parts['measured'][0]} alone"
+
+
 def columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The groups that stand side by side: the methods, or everything when there are none."""
     return metrics["by"].get("method") or {"all": metrics["overall"]}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragpipe.reports.cases import ShownCase
-from ragpipe.reports.figures import cell, columns, iterations_text, judged_times, paid, rows, whole
+from ragpipe.reports.figures import cell, columns, hidden_overall, iterations_text, judged_times, paid, rows, whole
 from ragpipe.reports.final import final_lines, final_notes, final_title
 from ragpipe.reports.index import index_table
 from ragpipe.reports.sections import (
@@ -71,7 +71,7 @@ def html(
         all_methods=list(dict.fromkeys(case.method for case in cases)),
         modes=list(dict.fromkeys(mode for case in cases for mode in case.modes)),
         score_names=sorted(overall["scores"], key=lambda one: one != "overall_score"), case_scores=_case_scores,
-        reading=_reading(metrics),
+        reading=[*filter(None, [hidden_overall(metrics)]), *_reading(metrics)],
     ) + "\n"  # fmt: skip
 
 

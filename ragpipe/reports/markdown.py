@@ -11,9 +11,11 @@ from ragpipe.reports.figures import (
     cell,
     columns,
     heading,
+    hidden_overall,
     iterations_text,
     judged_times,
     paid,
+    parts_note,
     reasons_of,
     rows,
     shared_lines,
@@ -75,12 +77,18 @@ def _results(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
     groups, names = columns(metrics), rows(metrics)
     lines = [
         [
-            code(heading(name, metrics, percent)),
+            code(heading(name, metrics, percent)) + _parts(name, metrics),
             *(_cell(groups[g]["scores"].get(name), name in percent) for g in groups),
         ]
         for name in names
     ]
-    return ["## Results", "", *_table(["score", *map(code, groups)], lines)]
+    why = hidden_overall(metrics)
+    return ["## Results", "", *_table(["score", *map(code, groups)], lines), *(["", code(why)] if why else [])]
+
+
+def _parts(name: str, metrics: Mapping[str, Any]) -> str:
+    mark, measured = parts_note(name, metrics)
+    return f"<br>{mark}: {code(measured, 600)}" if mark else ""
 
 
 def _final(final: Mapping[str, Any], percent: Collection[str]) -> list[str]:

@@ -17,6 +17,7 @@ from ragpipe.reports.figures import (
     judged_times,
     mode_shares,
     paid,
+    parts_note,
     reasons_of,
     rows,
     shared_lines,
@@ -72,7 +73,9 @@ def score_lines(metrics: Mapping[str, Any], percent: Collection[str]) -> list[Sc
     for name in rows(metrics):
         threshold = declared[name]["threshold"]
         note = "" if threshold is None else f"passes {_bound(declared[name])} {_scaled(threshold, name in percent)}"
-        line = ScoreLine(heading(name, metrics, percent), note)
+        mark, measured = parts_note(name, metrics)
+        notes = [note, f"{mark}: {measured}"] if mark else [note]
+        line = ScoreLine(heading(name, metrics, percent), "; ".join(filter(None, notes)))
         for group in groups.values():
             score = group["scores"].get(name)
             text, plot = cell(score, percent=name in percent), _plot(score, declared[name])

@@ -50,7 +50,8 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
         warnings.append(
             f"the system under test failed on {broken} of {ledger.n} cases; their scores are skipped, see system_error in records"
         )
-    shared = _shared(ledger, (*specs, OVERALL), settings)
+    shown = [*specs, *([OVERALL] if OVERALL.name in overall["scores"] else [])]
+    shared = _shared(ledger, shown, settings)
     warnings += unlike(shared) if shared else []
     meant = not all(spec.diagnostic for spec in specs)  # a run of labels and counts alone has no overall score to miss
     if meant and "overall_score" in overall["scores"] and not overall["scores"]["overall_score"]["n_ok"]:
@@ -59,12 +60,13 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
         "n_cases": ledger.n,
         "n_samples": len(np.unique(ledger.samples)),
         "n_failed_judgements": ledger.n_failed,
-        "declared": declared((*specs, OVERALL), settings),
+        "declared": declared(shown, settings),
+        "parts": settings.parts([spec.name for spec in specs]),
         "overall": overall,
         "by": by,
         **({"shared": shared} if shared else {}),
         "grades": grades(ledger, specs),
-        "extremes": extremes(ledger, specs),
+        "extremes": extremes(ledger, shown),
         "warnings": [*warnings, *lone_grades(ledger, specs)],
     }
 
@@ -134,7 +136,8 @@ def by_label(cases: Places, codes: Places) -> Iterator[tuple[int, Places]]:
 def summary(ledger: Ledger, places: Places, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
     """What `metrics.json` says of some cases, given by their numbers."""
     scores = {spec.name: _score(ledger.scores[spec.name], ledger, places, spec, settings) for spec in specs}
-    scores[OVERALL.name] = _score(ledger.overall, ledger, places, OVERALL, settings)
+    if settings.shows_overall(ledger.scores):
+        scores[OVERALL.name] = _score(ledger.overall, ledger, places, OVERALL, settings)
     return {
         "n_cases": len(places),
         "n_samples": len(np.unique(ledger.samples[places])),

@@ -72,15 +72,19 @@ def judged_with(composites: Mapping[str, Collection[str]], judged: Collection[st
     return {*judged, *(name for name, parts in composites.items() if set(parts) & set(judged))}
 
 
-def absent_parts(composites: Mapping[str, Composite], specs: Sequence[ScoreSpec]) -> list[str]:
-    """A warning for each composite that this run has without all of its parts: it is not what its name says."""
-    names, found = {spec.name for spec in specs}, []
-    for name, composite in composites.items():
-        there = [part for part in composite.parts if part in names]
-        absent = [part for part in composite.parts if part not in names]
-        if len(there) > 1 and absent:
-            found.append(f"{name} is made of {', '.join(there)} alone: no metric of this run gives {', '.join(absent)}")
-    return found
+def parts_of(made_of: Mapping[str, Sequence[str]], names: Collection[str]) -> dict[str, dict[str, list[str]]]:
+    """Of each composite (name -> parts) of which a run with the scores `names` has a part: `measured` and `absent` parts.
+
+    One with absent parts is not quite what its name says, and one with a single part of several is not shown at all.
+    """
+    found = {
+        name: {
+            "measured": [part for part in parts if part in names],
+            "absent": [part for part in parts if part not in names],
+        }
+        for name, parts in made_of.items()
+    }
+    return {name: parts for name, parts in found.items() if parts["measured"]}
 
 
 def mean_column(

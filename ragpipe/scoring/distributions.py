@@ -36,14 +36,15 @@ def grades(ledger: Ledger, specs: Sequence[ScoreSpec]) -> dict[str, Any]:
 
 def extremes(ledger: Ledger, specs: Sequence[ScoreSpec]) -> dict[str, Any]:
     """By score that is neither 0/1 nor a count, and by method: `best`, `worst` and `mean` value of a case, in the native
-    scale, over the `n_questions` for which every method that has the score at all has a value; `n` cases."""
+    scale, over the `n_questions` for which every method that has the score at all has a value; `n` cases. `specs` are those
+    that the run shows, the overall score among them."""
     cases, codes = ledger.pairs["method"]
     names = ledger.fields["method"].names
     if len(names) > METHODS_MAX:
         return {}
-    scores = {spec.name: ledger.scores[spec.name] for spec in specs} | {OVERALL.name: ledger.overall}
+    scores = {**ledger.scores, OVERALL.name: ledger.overall}
     found: dict[str, Any] = {}
-    for spec in (*specs, OVERALL):
+    for spec in specs:
         if not spec.binary and spec.low is not None:
             one = _extremes(scores[spec.name], ledger.samples, cases, codes, names, up=spec.higher_is_better)
             found |= {spec.name: one} if one["methods"] else {}

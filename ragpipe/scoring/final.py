@@ -62,6 +62,7 @@ def final_metrics(
         "n_samples": first["n_samples"],
         "n_failed_judgements": sum(metrics["n_failed_judgements"] for metrics in per_iteration),
         "declared": first["declared"],
+        "parts": first["parts"],
         "overall": overall,
         "by": by,
         **({"shared": {**asked(methods, cases.samples), "scores": shared}} if len(methods) > 1 else {}),

@@ -71,7 +71,7 @@ def measure_gate(gate: Definition, summary: Mapping[str, Any], declared: Mapping
         return _of_mode(gate, summary)
     score = summary["scores"].get(gate["score"])
     if score is None:
-        return _nothing(summary, f"no metric of this run gives {gate['score']}")
+        return _nothing(summary, f"this run does not give {gate['score']}")
     counts = {"n_cases": summary["n_cases"], **{name: score.get(name, 0) for name in _COUNTS[1:]}}
     if gate["of"] == "pass_rate":  # a case with a value and no verdict is no case that passed or failed
         counts |= {"n_ok": score.get("n_judged", 0), "n_error": counts["n_error"] + score.get("n_unjudged", 0)}

@@ -13,7 +13,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.bands import LowScoreSettings
 from ragpipe.scoring.checks import faults
-from ragpipe.scoring.composites import OVERALL, Composite, Weight, specs_of
+from ragpipe.scoring.composites import OVERALL, Composite, Weight, parts_of, specs_of
 from ragpipe.scoring.conditions import ANY_SCORE, DetailIs, Rule, ScoreIs
 from ragpipe.scoring.defaults import merged
 from ragpipe.scoring.diagnosis import Diagnosis
@@ -103,6 +103,21 @@ class ScoringSettings(Settings):
     def made_of(self) -> dict[str, Composite]:
         """The composites that were not taken away, by name."""
         return {name: composite for name, composite in self.composites.items() if composite is not None}
+
+    def parts(self, names: Collection[str]) -> dict[str, dict[str, list[str]]]:
+        """What the composites and the overall score of a run with the scores `names` are made of (see `parts_of`)."""
+        made_of = {name: composite.parts for name, composite in self.made_of().items()}
+        weighed = [name for name, weight in self.weights.items() if weight > 0]
+        return parts_of({**made_of, OVERALL.name: weighed}, names)
+
+    def shows_overall(self, names: Collection[str]) -> bool:
+        """Whether a run with the scores `names` has an overall score to show.
+
+        A mean of a single one of its parts is that part under a name that promises more. With no part it is shown as
+        not measured.
+        """
+        parts = self.parts(names).get(OVERALL.name, {"measured": [], "absent": []})
+        return len(parts["measured"]) != 1 or not parts["absent"]
 
     def counted_items(self) -> dict[str, Items]:
         """What is counted of each failure mode, without what was taken away."""
@@ -216,9 +231,11 @@ class ScoringSettings(Settings):
         return found
 
     def _gates_without_score(self, specs: Sequence[ScoreSpec]) -> list[str]:
-        given = {OVERALL.name, *(spec.name for spec in self.all_specs(specs))}
+        given = {spec.name for spec in self.all_specs(specs)}
+        if self.shows_overall(given):
+            given.add(OVERALL.name)
         return [
-            f"scoring.gates.{name}: no metric of this run gives {gate.score}, so the gate will have no evidence: switch the "
+            f"scoring.gates.{name}: this run does not give {gate.score}, so the gate will have no evidence: switch the "
             f"metric on, or take the gate away with scoring.gates.{name}=null"
             for name, gate in self.active_gates().items()
             if gate.score is not None and gate.score not in given and gate.tier != "diagnostic"

@@ -13,7 +13,7 @@ from ragpipe.errors import ConfigError
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.aggregate import aggregate
 from ragpipe.scoring.columns import score_block
-from ragpipe.scoring.composites import OVERALL, absent_parts, judged_with
+from ragpipe.scoring.composites import OVERALL, judged_with
 from ragpipe.scoring.cost import cost
 from ragpipe.scoring.diagnosis import Findings
 from ragpipe.scoring.facts import Facts
@@ -69,7 +69,7 @@ def run_score(
     ledger.close()
     found = aggregate(ledger, everything, settings)
     gates = gate_results(ledger, found, everything, settings, _untrusted(settings, everything, judge, iteration_folder))
-    found["warnings"] += [*absent_parts(settings.made_of(), specs), *pointers.warnings()]
+    found["warnings"] += pointers.warnings()
     metrics = {
         "format": FORMAT,
         "signature": signature,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,14 @@ import pytest
 from pydantic import ValidationError
 from run_tables import Row, records, score, write_run
 
+from ragpipe.reports.console import Console
+from ragpipe.reports.figures import hidden_overall, parts_note
 from ragpipe.reports.html import _tiles
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.defaults import shipped
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.report import run_report
 
 PARTS = [
     ScoreSpec("faithfulness"),
@@ -79,9 +84,11 @@ def test_a_part_that_the_run_has_not_is_left_out_and_said(tmp_path: Path) -> Non
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 0.5})])
     metrics = score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
     assert metrics["overall"]["scores"]["ragas_score"]["mean"] == 50
-    (said,) = [warning for warning in metrics["warnings"] if "ragas_score" in warning]
-    assert "made of faithfulness, answer_relevance alone" in said
-    assert "gives context_precision, context_recall" in said
+    assert metrics["parts"]["ragas_score"] == {
+        "measured": ["faithfulness", "answer_relevance"], "absent": ["context_precision", "context_recall"],
+    }  # fmt: skip
+    assert parts_note("ragas_score", metrics) == ("2 of 4 parts", "faithfulness, answer_relevance")
+    assert parts_note("faithfulness", metrics) == ("", "")
 
 
 def test_a_single_part_is_no_composite(tmp_path: Path) -> None:
@@ -92,6 +99,45 @@ def test_a_single_part_is_no_composite(tmp_path: Path) -> None:
     assert "ragas_score" not in metrics["overall"]["scores"]
     assert not [warning for warning in metrics["warnings"] if "ragas_score" in warning]
     assert metrics["overall"]["scores"]["mine"]["mean"] == 0.5
+
+
+def test_an_overall_score_says_what_it_is_made_of(tmp_path: Path) -> None:
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 1.0})])
+    metrics = score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
+    assert metrics["overall"]["scores"]["overall_score"]["mean"] == pytest.approx((0.2 * 0.5 + 0.15 * 1.0) / 0.35)
+    assert parts_note("overall_score", metrics) == ("2 of 8 parts", "faithfulness, answer_relevance")
+    every = ScoringSettings(slices=[], weights={name: 0 for name in shipped()["weights"] if name not in NAMES})
+    assert parts_note("overall_score", score(tmp_path, [PARTS[0], PARTS[3]], every)) == ("", ""), "it has no other part"
+
+
+def test_there_is_no_overall_score_of_a_single_part(tmp_path: Path) -> None:
+    """overall_score .50 beside faithfulness .50 says that more was measured than was."""
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "mrr": 1.0})])
+    metrics = score(tmp_path, [PARTS[0], ScoreSpec("mrr")], ScoringSettings(slices=[]))
+    assert "overall_score" not in metrics["overall"]["scores"]
+    assert "overall_score" not in metrics["by"]["method"]["a"]["scores"]
+    assert "overall_score" not in metrics["declared"]
+    assert hidden_overall(metrics) == "no overall_score: of its parts this run has faithfulness alone"
+    alone = ScoringSettings(weights={name: 0 for name in shipped()["weights"] if name != "faithfulness"})
+    metrics = score(tmp_path, [PARTS[0], ScoreSpec("mrr")], alone)
+    assert metrics["overall"]["scores"]["overall_score"]["mean"] == 0.5, "who gives one score all the weight wants it"
+    assert hidden_overall(metrics) == ""
+
+
+def test_the_mark_stands_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 1.0})])
+    score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
+    out = io.StringIO()
+    console = Console(out=out, err=io.StringIO())
+    run_report(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(), console=console)
+    rows = out.getvalue().splitlines()
+    (place,) = [i for i, line in enumerate(rows) if line.strip().startswith("ragas_score 0-100")]
+    assert rows[place + 1].strip().startswith("2 of 4 parts")
+    assert "ragas_score: 2 of 4 parts: faithfulness, answer_relevance" in rows
+    page = (tmp_path / "report.md").read_text()
+    assert "| `ragas_score 0-100`<br>2 of 4 parts: `faithfulness, answer_relevance` |" in page
+    assert "2 of 4 parts: faithfulness, answer_relevance" in (tmp_path / "report.html").read_text()
 
 
 def test_a_composite_that_the_run_has_not_decides_nothing(tmp_path: Path) -> None:

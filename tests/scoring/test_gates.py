@@ -10,6 +10,7 @@ from run_tables import Chunk, Row, records, score, write_run
 from ragpipe.reports.figures import cell
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.declared import declared
+from ragpipe.scoring.defaults import shipped
 from ragpipe.scoring.gate_settings import Gate
 from ragpipe.scoring.gates import defined, exit_code, gates_document, judge_gate, measure_gate
 from ragpipe.scoring.settings import ScoringSettings
@@ -18,6 +19,7 @@ FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
 REJECT = ScoreSpec("rejection_calibration", binary=True)
 MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True)
 CLAIMS = ScoreSpec("n_claims", None, None)
+FAITHFUL_ALONE = {name: 0.0 for name in shipped()["weights"] if name != "faithfulness"}
 FAIL, SKIP = ("error", "refused: no"), ("skipped", "no_label")
 
 
@@ -160,7 +162,7 @@ def test_a_score_that_the_run_does_not_have_is_no_evidence() -> None:
     gate = definition(None, score="policy_compliance", min=0.95)
     found = judge_gate(gate, [measure_gate(gate, SUMMARY, DECLARED)])
     assert (found["verdict"], found["outcome"]) == ("no_evidence", "blocked")
-    assert found["sentence"] == "policy_compliance: no evidence, no metric of this run gives policy_compliance"
+    assert found["sentence"] == "policy_compliance: no evidence, this run does not give policy_compliance"
 
 
 ROWS = [
@@ -273,7 +275,7 @@ def test_only_judged_scores_need_a_calibrated_judge(
     write_run(tmp_path, ROWS, calls if asked else [])
     gates = {name: {"score": name, "min": 0.5} for name in ("faithfulness", "mine", "overall_score")}
     settings = ScoringSettings(
-        gates=gates, accept_uncalibrated=accept, weights={"rejection_calibration": 0},
+        gates=gates, accept_uncalibrated=accept, weights=FAITHFUL_ALONE,
         composites={"mine": {"weights": {"faithfulness": 1}}},
     )  # fmt: skip
     metrics = score(tmp_path, [FAITHFUL, REJECT], settings, judge={"uncalibrated": uncalibrated})
@@ -412,7 +414,7 @@ def test_gates_without_a_metric_are_said_before_the_run() -> None:
     }
     settings = ScoringSettings(gates=gates)
     (said,) = settings.warnings([FAITHFUL])
-    assert "scoring.gates.p: no metric of this run gives policy_compliance" in said
+    assert "scoring.gates.p: this run does not give policy_compliance" in said
     assert settings.warnings() == []
 
 
@@ -425,8 +427,7 @@ def test_a_pass_rate_is_of_the_cases_that_were_judged(tmp_path: Path) -> None:
     rows = [Row(f"q{i}", "a", {"faithfulness": 1.0, "rejection_calibration": one}) for i, one in enumerate(rejection)]
     gates = {"own": {"score": "rejection_calibration", "min": 0.0, "coverage_floor": 0}, "rate": OVERALL_RATE}
     write_run(tmp_path, rows)
-    weights = {"rejection_calibration": 0}
-    metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates=gates, weights=weights))
+    metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates=gates, weights=FAITHFUL_ALONE))
     found = metrics["overall"]["scores"]["overall_score"]
     assert (found["n_ok"], found["n_judged"], found["n_unjudged"], found["pass_rate"]) == (12, 5, 7, 0.2)
     assert cell(found).passed == "20% of 5"
@@ -443,7 +444,7 @@ def test_a_pass_rate_is_of_the_cases_that_were_judged(tmp_path: Path) -> None:
 def test_a_pass_rate_without_any_verdict_says_why(tmp_path: Path) -> None:
     rows = [Row(f"q{i}", "a", {"faithfulness": 1.0, "rejection_calibration": FAIL}) for i in range(3)]
     gates = {"own": CASE_GATE["g"], "rate": OVERALL_RATE}
-    found = gated(tmp_path, gates, rows, settings={"weights": {"rejection_calibration": 0}})["rate"]
+    found = gated(tmp_path, gates, rows, settings={"weights": FAITHFUL_ALONE})["rate"]
     assert (found["verdict"], found["n_ok"], found["n_error"]) == ("no_evidence", 0, 3)
     assert "a score that decides it failed or is not measured" in found["sentence"]
 

@@ -177,10 +177,10 @@ def test_a_group_names_only_scores_that_apply_to_it(tmp_path: Path) -> None:
     skip = ("skipped", "no_reference_answer")
     write_run(tmp_path, [Row("q1", "a", {"correctness": 3.0}), Row("q2", "b", {"correctness": skip})])
     found = score(tmp_path, [CORRECT, FAITHFUL], PLAIN)
-    assert list(found["overall"]["scores"]) == ["correctness", "faithfulness", "overall_score"]
+    assert list(found["overall"]["scores"]) == ["correctness", "faithfulness"]
     methods = {name: set(group["scores"]) for name, group in found["by"]["method"].items()}
-    assert methods["b"] == {"faithfulness", "overall_score"}, "skipped in all of its cases"
-    assert methods["a"] == {"correctness", "faithfulness", "overall_score"}, "faithfulness is not measured yet"
+    assert methods["b"] == {"faithfulness"}, "skipped in all of its cases"
+    assert methods["a"] == {"correctness", "faithfulness"}, "faithfulness is not measured yet"
     assert found["overall"]["scores"]["correctness"] == {
         "n_ok": 1, "mean": 3.0, "interval": None, "interval_reason": "one_value", "coverage": 1.0, "pass_rate": 0.0,
         "pass_interval": None, "pass_interval_reason": "one_value", "n_judged": 1, "n_skipped": 1,

@@ -58,12 +58,12 @@ def test_all_runs_stand_in_one_table(folder: Path, capsys: pytest.CaptureFixture
     head, first, second = rows(folder)
     assert head[:5] == ["run", "created", "state", "cases", "judge"]
     assert head[-3:] == ["gates", "cost", "differs in"]
-    assert head[5] == "overall_score"
+    assert head[5] == "retrieval_score"
     cells = dict(zip(head, second, strict=True))
     metrics = json.loads((folder / cells["run"] / "iteration-1" / "metrics.json").read_text())
-    mean = metrics["overall"]["scores"]["overall_score"]["mean"]
-    n = metrics["overall"]["scores"]["overall_score"]["n_ok"]
-    assert cells["overall_score"] == f"{mean:.3f} ({n})"
+    mean = metrics["overall"]["scores"]["retrieval_score"]["mean"]
+    n = metrics["overall"]["scores"]["retrieval_score"]["n_ok"]
+    assert cells["retrieval_score"] == f"{mean:.3f} ({n})"
     assert (cells["state"], cells["cases"], cells["cost"]) == ("complete", str(metrics["n_cases"]), "no call")
     assert cells["gates"] == "1 of 1 block"
     assert cells["differs in"].startswith(f"against {first[0]}: scoring.gates")
