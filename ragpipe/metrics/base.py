@@ -169,6 +169,10 @@ class Metric(BaseModel):
         the value is the judge's own or there is nothing to add up."""
         return None
 
+    def notes(self, case: Case) -> Sequence[str]:
+        """What `task=explain` says of the case once for all scores of the metric: what was found in it and what is missing."""
+        return ()
+
     async def measure(self, case: Case, judge: Judge) -> Score | Sequence[Score]:
         """Measure one case. Only called when `absent(case)` is None."""
         raise NotImplementedError(f"{type(self).__name__} must define `measure`")

@@ -33,7 +33,7 @@ class Format(Judged):
     `matches`, `never_matches`: expressions without regard to case (`(?-i:...)` minds it), each under a name of yours, which
     the answer must hold or must not; one that takes longer than a second is that case's error. `json_schema`: the answer as
     a whole, or the one fenced block that it is, is JSON of this schema; a `pattern` in it minds the case, and a `format` is
-    checked (date, date-time, email, ipv4, ipv6, regex, uuid; others are refused). `length`: [least, most] words, characters or sentences; null is no limit. `length: null`: 1 to 300 words where no other check is on, else it is not checked; {}: not checked. `language`: told
+    checked (date, date-time, email, ipv4, ipv6, regex, uuid; others are refused). `length`: [least, most] words (each Chinese character and each kana is one), characters or sentences; null is no limit. `length: null`: 1 to 300 words where no other check is on, else it is not checked; {}: not checked. `language`: told
     by function words (`conf/patterns/languages.v1.yaml`: en, de, fr, es, it, pt, nl); a short answer or a list of names is
     left undecided, which is no fault, and the case is skipped (`language_undecided`) where nothing else is checked.
     `wanted_tone`: how the answer should sound, asked of the judge in one call; without it nobody is asked. The details hold
@@ -41,6 +41,7 @@ class Format(Judged):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    version: ClassVar[int] = 2
 
     tone: Prompt | None = None
     matches: dict[str, str] = Field(default_factory=dict)

@@ -19,6 +19,8 @@ from ragpipe.schema.settings import Settings
 Combine = Literal["mean", "median", "majority", "min", "max"]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
+TOLERANCE = 1e-6  # of a verdict beyond its scale: a share that another tool computed in single precision
+
 _RULES: dict[str, Callable[[list[float]], float]] = {
     "mean": lambda values: math.fsum(values) / len(values), "median": median, "min": min, "max": max,
 }  # fmt: skip
@@ -60,7 +62,15 @@ class Taken(Settings):
         return self
 
     def off_scale(self, value: float) -> bool:
+        value = self.on_scale(value)
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
+
+    def on_scale(self, value: float) -> float:
+        """The value, put back on the scale where it is beyond it by no more than a rounding (`TOLERANCE`)."""
+        if self.low is None or self.high is None:
+            return value
+        nearest = min(max(value, self.low), self.high)
+        return nearest if abs(value - nearest) <= TOLERANCE else value
 
 
 class Recorded(Computed):
@@ -73,7 +83,8 @@ class Recorded(Computed):
     empty list (null: skipped `no_verdicts`).
 
     No verdict is skipped `not_recorded`; among several, null ones are left out. No majority is skipped `no_majority`. A
-    verdict that is unreadable or off its scale makes the score an error: it is never taken for 0, nor left out of a mean.
+    verdict that is unreadable or off its scale makes the score an error: it is never taken for 0, nor left out of a mean. Up
+    to 1e-6 beyond the scale is a rounding and counts as the end of it.
     """
 
     take: dict[str, Taken] = Field(default_factory=dict)
@@ -107,11 +118,11 @@ def _score(name: str, taken: Taken, recorded: Mapping[str, Any]) -> Score:
     for part, verdict in given.items():
         if fault := _fault(part, verdict, taken):
             return Score(name=name, status="error", reason=fault, details={"verdicts": found})
-    value = _combined([float(verdict) for verdict in given.values()], taken.combine)
+    value = _combined([taken.on_scale(float(verdict)) for verdict in given.values()], taken.combine)
     if value is None:
         return Score(name=name, status="skipped", reason="no_majority", details=details)
     if taken.binary and value not in (0, 1):
-        reason = f"not_binary: {value:g} is neither 0 nor 1"
+        reason = f"not_binary: {value!r} is neither 0 nor 1"
         return Score(name=name, status="error", reason=reason, details={"verdicts": found})
     return Score(value, name, details=details)
 
@@ -133,7 +144,7 @@ def _fault(part: str, verdict: Any, taken: Taken) -> str | None:
     if is_unreadable(verdict):
         return f"unreadable: {verdict[UNREADABLE][:100]!r}{whose}"
     if taken.off_scale(verdict):
-        return f"off_scale: {verdict:g} is not within {taken.low:g} to {taken.high:g}{whose}"
+        return f"off_scale: {verdict!r} is not within {taken.low:g} to {taken.high:g}{whose}"
     return None
 
 

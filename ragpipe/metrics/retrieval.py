@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.gold import Gold, Unit, gold_of, gold_of_groups, groups_of
-from ragpipe.metrics.shared.listing import Listing, listing_of
+from ragpipe.metrics.shared.listing import Listing, first_places, listing_of
 from ragpipe.metrics.shared.ranking import Floats, Ranking, from_ids, from_rows, rank_values
 from ragpipe.metrics.shared.weights import Weights
 from ragpipe.schema.sample import Case, OutputPart, Sample
@@ -99,6 +99,16 @@ class Retrieval(Computed):
         terms = [f"{weight:g} x {details[named[p]]:.4f} ({named[p]})" for p, weight in self.weights.items()]
         total = sum(self.weights.values())
         return " + ".join(terms) if abs(total - 1) < 1e-9 else f"({' + '.join(terms)}) / {total:g}"
+
+    def notes(self, case: Case) -> Sequence[str]:
+        gold = self._matched(case)
+        places = first_places(case, gold, self.order, self.unit, self.require_snippet)
+        found = sorted((rank, name) for name, rank in places.items() if rank is not None)
+        missing = [name for name, rank in places.items() if rank is None]
+        lines = [f"found: {', '.join(f'{name} at rank {rank}' for rank, name in found) or 'no gold item'}"]
+        return (
+            [*lines, f"missing: {len(missing)} of {len(places)} gold items: {', '.join(missing)}"] if missing else lines
+        )
 
     def _matched(self, case: Case) -> Gold:
         """The gold items, in the form in which they name what this output retrieved. Empty where there are only

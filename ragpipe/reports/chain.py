@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,8 @@ _RULE = "-" * 72
 @dataclass(frozen=True)
 class Chain:
     """One case: rows of `scores` and `judge_inputs` (`asked`, in the order in which they are shown), its row of `records`,
-    what the scores declare, and the arithmetic that led from the details to each value."""
+    what the scores declare, the arithmetic that led from the details to each value, and by metric the `notes` that stand
+    before its scores."""
 
     case: Case
     scores: Sequence[Mapping[str, Any]]
@@ -33,6 +34,7 @@ class Chain:
     arithmetic: Mapping[str, str]
     scoring: ScoringSettings
     messages: bool = True
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def explained(chain: Chain) -> Iterator[str]:
@@ -46,7 +48,12 @@ def explained(chain: Chain) -> Iterator[str]:
     references = case.references
     for number, text in enumerate(references, 1):
         yield from _text(f"reference {number}" if len(references) > 1 else "reference", text)
+    told: set[str] = set()
     for row in chain.scores:
+        metric = row["metric"]
+        if metric not in told and chain.notes.get(metric):
+            yield from ("", _RULE, f"metric {metric}", *(f"  {one_line(note, 2000)}" for note in chain.notes[metric]))
+        told.add(metric)
         yield from ("", _RULE, *_score(chain, row))
     yield from ("", _RULE, *_sums(chain))
     for number, row in enumerate(chain.asked, 1):
@@ -81,7 +88,8 @@ def _scale(spec: ScoreSpec) -> str:
 def _judged(chain: Chain, name: str, value: float, spec: ScoreSpec) -> Iterator[str]:
     record = chain.record
     score = record.get(f"{name}.score")
-    if score is not None and spec.low is not None and spec.high is not None:
+    as_it_is = (spec.low, spec.high, spec.higher_is_better) == (0, 1, True)
+    if score is not None and spec.low is not None and spec.high is not None and not as_it_is:
         share = f"({value:g} - {spec.low:g}) / ({spec.high:g} - {spec.low:g})"
         yield f"  normalised: {share if spec.higher_is_better else f'1 - {share}'} = {score:g}"
     threshold, others = chain.scoring.thresholds.get(name), chain.scoring.passes_with.get(name, [])

@@ -91,9 +91,12 @@ def explain(wanted: Wanted) -> Chain:
             metric, details = config.metrics[row["metric"]], json.loads(row["details"] or "{}")
             how = mean_of_references(details) or metric.arithmetic(row["score_name"], row["value"], details)
             arithmetic[row["score_name"]] = how or ""
+    measured = dict.fromkeys(row["metric"] for row in scores if row["status"] == "ok")
+    notes = {name: list(config.metrics[name].notes(case)) for name in measured}
     return Chain(
         case=case, scores=scores, asked=as_asked(config, case, asked), record=record, specs=specs, arithmetic=arithmetic,
         scoring=config.scoring, messages=settings.messages,
+        notes=notes,
     )  # fmt: skip
 
 

@@ -187,6 +187,9 @@ TABLES = {
     "format": [
         ("as shipped", BARE, {}, [], [1], 0),
         ("too long", BARE, {"length": {"words": [None, 6]}}, [], [0], 0),  # 7 words
+        ("Chinese characters are words", {"answer": "巴黎是法国的首都。塞纳河流经巴黎。"}, {"length": {"words": [15, 15]}}, [], [1], 0),
+        ("kana and Latin words", {"answer": "パリは France の首都です。"}, {"length": {"words": [9, 9]}}, [], [1], 0),
+        ("Korean has spaces", {"answer": "파리는 프랑스의 수도이다."}, {"length": {"words": [3, 3]}}, [], [1], 0),
         ("long enough", BARE, {"length": {"words": [7, 7], "sentences": [2, 2], "characters": [29, 29]}}, [], [1], 0),
         ("holds", BARE, {"matches": {"colour": r"\bred\b"}}, [], [1], 0),
         ("does not hold", BARE, {"matches": {"year": r"\d{4}"}}, [], [0], 0),

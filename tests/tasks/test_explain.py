@@ -39,6 +39,10 @@ def test_a_figure_is_explained_by_any_of_its_names(
     assert set(shown) <= scores
     assert not scores & set(hidden)
     assert any(line.startswith("overall_score = ") for line in lines)
+    assert sum(line.startswith("  found: ") for line in lines) == ("chunk_faithfulness" not in shown), (
+        "once for all of retrieval"
+    )
+    assert not any(line.startswith("  normalised: (0 - 0) / (1 - 0)") for line in lines)
 
 
 def test_a_wrong_name_is_told_each_right_one_once(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,13 +18,25 @@ LEAST_WORDS = 12  # under it the few function words that an answer happens to ho
 LEAST_SHARE = 0.15  # of function words; running text of these languages holds 0.3 and more, a list of names far less
 LEAD = 1.25  # times the share of the next language: related languages have words in common
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_ONE_BY_ONE = re.compile(
+    r"[\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
 _FENCED = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*\Z", re.S | re.I)
 
 
 def sizes(text: str) -> dict[str, int]:
-    """Words (runs of signs between white space that hold a letter or digit), characters, sentences."""
-    words = sum(any(c.isalnum() for c in word) for word in text.split())
-    return {"words": words, "characters": len(text.strip()), "sentences": len(sentences(text))}
+    """Words, characters, sentences.
+
+    Words are the runs of signs between white space that hold a letter or digit. Chinese and Japanese write without spaces:
+    there each Han character and each kana is a word, as in the word counts of office programs; Korean has spaces.
+    """
+    one_by_one = _ONE_BY_ONE.findall(text)
+    words = sum(any(c.isalnum() for c in word) for word in _ONE_BY_ONE.sub(" ", text).split())
+    return {
+        "words": words + sum(c.isalnum() for c in one_by_one),
+        "characters": len(text.strip()),
+        "sentences": len(sentences(text)),
+    }
 
 
 @lru_cache(maxsize=4)

@@ -61,6 +61,21 @@ def listing_of(case: Case, gold: Gold, order: Literal["given", "trec"], unit: Un
     return Listing(gold, ids, False, rows, ideal, all_met)
 
 
+def first_places(
+    case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool
+) -> dict[str, int | None]:
+    """For each gold item the rank of its first match in the order and unit that are measured, None where it has none."""
+    if gold.form != "anchors":
+        ids = listing_of(case, gold, order, unit, require_snippet).ids
+        ranks = {name: rank for rank, name in reversed(list(enumerate(ids, 1)))}
+        return {name: ranks.get(name) for name in gold.gains}
+    found: dict[int, int] = {}
+    for rank, chunk in enumerate(_ordered(case.contexts, gold, order), 1):
+        for item in gold.matched(chunk):
+            found.setdefault(item, rank)
+    return {name: found.get(item) for item, name in enumerate(gold.names())}
+
+
 def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
     if order == "given":
         return sorted(chunks, key=lambda chunk: chunk.rank)
