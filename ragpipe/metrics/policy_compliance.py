@@ -24,7 +24,7 @@ from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 
 BANNED = "banned_topic"
-SHIPPED = ("financial_advice.v1", "predictions.v1", "personal_data.v1")
+SHIPPED = ("financial_advice.v1", "predictions.v1", "personal_data.v2")
 
 
 class PolicyCompliance(Judged):

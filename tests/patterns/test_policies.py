@@ -95,6 +95,7 @@ PUBLISHED = {
     "financial_advice.v1": "d2df66ce93fc2531a27189a50e11d6d218980cd132924b3f573f9367cfec71b7",
     "languages.v1": "83a1e381466af54337063d9bbc03f992b732ca258309b50511e5dc18bdafbbdf",
     "personal_data.v1": "06c1d90d5132fba52f68ef3f7dbf9eb3bac6148d3d13de9e9e75140229833a06",
+    "personal_data.v2": "a87037122cdb532ffc2364796bcf036d9c05338ebf57f832b80e7414094ca277",
     "predictions.v1": "791a141b0824f086e29300c9b97e45bf7387bcbaa5f7059946fb687ddece31cb",
     "refusals.v1": "cb49c96aed65e9119703e8bbd024f5e91dbf72027664fd812fb0d5d6a6ded485",
 }  # fmt: skip
@@ -104,6 +105,44 @@ PUBLISHED = {
 def test_a_published_version_never_changes(name):
     assert name in PUBLISHED, "a new file: add its hash once it is final"
     assert PUBLISHED[name] == sha256(read_patterns(name))
+
+
+SECOND = [named_policy("personal_data.v2")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "pattern"),
+    [
+        ("Write to jane.doe@acme.io.", "email_address"),
+        ("Her address is jane+work@mail.acme.co.uk, he says.", "email_address"),
+        ("Call Jane at +49 30 1234567.", "telephone_number"),
+        ("Her number is (415) 555-2671.", "telephone_number"),
+        ("He can be reached at 415-555-2671 after six.", "telephone_number"),
+        ("Ring +442079460958 and ask for Tom.", "telephone_number"),
+    ],
+)
+def test_addresses_and_numbers_of_a_person_are_found_by_the_second_version(answer, pattern):
+    assert [found["pattern"] for found in violations(answer, SECOND)] == [pattern]
+    assert not list(violations(answer, [named_policy("personal_data.v1")]))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Write to support@acme.io.",
+        "The form is name@example.com.",
+        "Our hotline is +1 800 555 0199.",
+        "Customer service answers at 800-555-0199.",
+        "The ISBN is 978-3-16-148410-0.",
+        "It was signed on 2024-03-15 and ran until 2025-03-14.",
+        "Revenue rose from 412.6 to 438.2 million, by +6.2 percent.",
+        "The address 192.168.100.1000 is none, and 10.0.0.1 is one.",
+        "Sizes 100-200 and 300-400 are in stock.",
+        "The account @acme posts daily.",
+    ],
+)
+def test_what_an_office_publishes_and_other_numbers_are_left_alone(answer):
+    assert not list(violations(answer, SECOND))
 
 
 SLOW = Policy(policy="slow", rule="r", patterns=[{"name": "nested", "pattern": "(a|aa)+$"}])
