@@ -161,7 +161,7 @@ class Dataset:
                 if sample is None and (sample := native.sample_of(fields, where, faults)) is None:
                     break
                 output = native.output_of(flat, sample.id, self._settings.chunk_text, where, faults)
-                if output is not None and seen.fits(sample, output.method, where):
+                if output is not None and seen.fits(sample, output, where):
                     yield Record(sample, output, where)
 
     def _passes(self, fields: dict[str, Any], where: str, faults: Faults) -> bool:
@@ -203,19 +203,22 @@ class _Seen:
 
     def __init__(self, faults: Faults):
         self._faults = faults
-        self._cases: dict[tuple[str, str | None], str] = {}
+        self._cases: dict[tuple[str, str | None, int], str] = {}
         self._samples: dict[str, tuple[bytes, str]] = {}
         self._last: Sample | None = None
 
-    def fits(self, sample: Sample, method: str | None, where: str) -> bool:
+    def fits(self, sample: Sample, output: Output | None, where: str) -> bool:
         """False (and a fault) for a second case of the same name, or a sample id with another content."""
-        first = self._cases.get((sample.id, method))
+        key = (sample.id, output.method, output.repeat) if output else (sample.id, None, 1)
+        first = self._cases.get(key)
         if first is not None:  # it may stand in the same place: one record with two outputs of a method
-            case = f"id {sample.id!r}" + (f", method {method!r}" if method is not None else "")
-            mend = "give each case its own (id, method)"
+            case, mend = f"id {sample.id!r}", "give each question its own id"
+            if output:
+                case += f", method {output.method!r}" + (f", repeat {output.repeat}" if output.repeat != 1 else "")
+                mend = "give each output its own method, or number those of one method by `repeat: 1, 2, ...`"
             self._faults.add(where, "id", f"{case} a second time", f"once; it stands at {first}", mend)
             return False
-        self._cases[sample.id, method] = where
+        self._cases[key] = where
         if sample is self._last:
             return True
         self._last = sample

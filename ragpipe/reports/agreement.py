@@ -106,13 +106,13 @@ def _flipped(found: Mapping[str, Any]) -> Iterator[str]:
         rows = []
         for direction, said in (("to_passed", "passed"), ("to_failed", "failed")):
             rows += [
-                [code(one["sample_id"], _ID), code(one["method"], _ID), str(one["iteration"]), _number(one["old"]),
+                [code(one["sample_id"], _ID), code(one["method"], _ID), str(one["repeat"]), str(one["iteration"]), _number(one["old"]),
                  _number(one["new"]), said]
                 for one in score["flips"][direction]["examples"]
             ]  # fmt: skip
         if rows:
             yield from ("", f"## Flips of {code(name)}", "", _flips(score) + ", of which those that moved most:", "")
-            yield from table(["case", "method", "iteration", "old", "new", "now"], rows)
+            yield from table(["case", "method", "repeat", "iteration", "old", "new", "now"], rows)
 
 
 def _signatures(found: Mapping[str, Any]) -> list[str]:

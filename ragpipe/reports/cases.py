@@ -13,6 +13,7 @@ from ragpipe.reports.tables import refused, rows_at, rows_of
 from ragpipe.reports.text import reply_text
 from ragpipe.reports.worst import shown_cases
 from ragpipe.schema.references import distinct_references
+from ragpipe.schema.sample import CaseKey
 from ragpipe.store.folder import IterationFolder, RunFolder
 
 TEXT_MAX = 8000  # characters of one text; the whole stands in the tables
@@ -41,6 +42,7 @@ class ShownCase:
     drawn: bool
     sample_id: str
     method: str
+    repeat: int
     question: str
     answer: list[Part]
     record: Mapping[str, Any]
@@ -69,12 +71,12 @@ def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str],
     if missing := records.keys() - outputs.keys():
         raise refused(run.outputs, f"no row {min(missing)}", "a row for each of records.parquet")
     samples = rows_at(run.samples, {row["sample_row"] for row in outputs.values()})
-    cases = [(row["sample_id"], row["method"]) for row in records.values()]
+    cases = [CaseKey.of(row) for row in records.values()]
     scores, calls = rows_of(iteration.scores, cases), rows_of(iteration.judge_inputs, cases)
     found = []
     for row in (*worst, *drawn):
         record, output = records[row], outputs[row]
-        case = record["sample_id"], record["method"]
+        case = CaseKey.of(record)
         sample = samples.get(output["sample_row"], {})
         found.append(_case(row, row in drawn, record, output, sample, scores[case], calls[case], names))
     return found
@@ -89,7 +91,7 @@ def _case(
     claims = [(text, "against") for one in details.values() for text in unsupported(one)][:QUOTES_MAX]
     contexts = parsed(output["chunks"], list)
     return ShownCase(
-        row=row, drawn=drawn, sample_id=record["sample_id"], method=record["method"],
+        row=row, drawn=drawn, sample_id=record["sample_id"], method=record["method"], repeat=record["repeat"],
         question=cut(record["question"] or ""), answer=marked(cut(record["answer"] or ""), claims), record=record,
         labels=list(_labels(record, sample)), references=[cut(text) for text in distinct_references(sample.get("references") or ())],
         history=[{k: cut(str(v)) for k, v in turn.items()} for turn in parsed(sample.get("history"), list)],

@@ -36,6 +36,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.text import printable
 from ragpipe.reports.usage import has_usage
 from ragpipe.schema.index import IndexCoverage
+from ragpipe.schema.sample import CaseKey
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -64,7 +65,7 @@ def html(
         scores=score_lines(metrics, settings.percent), final=_final(metrics, settings) if judged_times(metrics) > 1 else None,
         shared=shared_table(metrics, settings.percent),
         gates=gates_table(gates) if gates and gates["gates"] else None, verdict=_verdict_line(gates),
-        problems=list(problem_tables(metrics, {(case.sample_id, case.method): case.row for case in cases})),
+        problems=list(problem_tables(metrics, {CaseKey(case.sample_id, case.method, case.repeat): case.row for case in cases})),
         slices=list(slice_tables(metrics, settings.percent)),
         facts=[*spread_tables(metrics, settings.percent), coverage_table(metrics), operations_table(metrics), *([usage_table(metrics)] if has_usage(metrics) else []), *([index_table(index)] if index else []), *([cost_table(cost)] if cost["used"]["uses"] else [])],
         total=metrics["n_cases"], cases=cases, shown_note=_shown_note(metrics["n_cases"], cases),

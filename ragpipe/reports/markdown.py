@@ -27,7 +27,7 @@ from ragpipe.reports.gates import gates_section
 from ragpipe.reports.index import index_section
 from ragpipe.reports.sections import OPERATIONS, asked_line, operation_lines
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.text import code, code_block
+from ragpipe.reports.text import case_name, code, code_block
 from ragpipe.reports.text import table as _table
 from ragpipe.reports.usage import TITLE, USAGE, has_usage, usage_lines, usage_notes
 from ragpipe.reports.wrong import wrong_section
@@ -207,7 +207,7 @@ def _worst(
 
 def _case(row: Mapping[str, Any], names: Sequence[str], settings: ReportSettings) -> Iterator[str]:
     overall = row["overall_score"]
-    yield from ("", f"### {code(row['sample_id'])} / {code(row['method'])}", "")
+    yield from ("", f"### {case_name(row, code)}", "")
     if overall is not None:
         yield from (f"overall_score {overall:.2f}", "")
     for name in names:

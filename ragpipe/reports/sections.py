@@ -25,7 +25,9 @@ from ragpipe.reports.figures import (
     whole,
 )
 from ragpipe.reports.missing import advice_for
+from ragpipe.reports.text import case_name
 from ragpipe.reports.usage import TITLE, USAGE, usage_lines, usage_notes
+from ragpipe.schema.sample import CaseKey
 from ragpipe.scoring.gates import limit, number
 
 GROUPS_SHOWN = 40  # groups of one breakdown; the rest stands in metrics.json
@@ -129,16 +131,15 @@ def _value(gate: Mapping[str, Any]) -> str:
     return "-" if gate["value"] is None else number(gate["value"], gate)
 
 
-def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[tuple[str, str], int]) -> Iterator[Table]:
+def problem_tables(metrics: Mapping[str, Any], on_page: Mapping[CaseKey, int]) -> Iterator[Table]:
     """The diagnoses with their advice, and the failure modes by method; nothing where there are none.
 
-    `on_page` are the rows of the cases (sample id, method) that the page holds.
+    `on_page` are the rows of the cases that the page holds.
     """
     if made := metrics.get("diagnosis"):
         lines = []
         for one in made:
-            cases = [(case["sample_id"], case["method"]) for case in one["examples"]]
-            examples = [(f"{sample} / {method}", on_page.get((sample, method))) for sample, method in cases]
+            examples = [(case_name(case), on_page.get(CaseKey.of(case))) for case in one["examples"]]
             figures = [whole(one["n"]), f"{one['n'] / (metrics['n_cases'] * judged_times(metrics)):.1%}"]
             lines.append([one["name"], *figures, one["says"], "\n".join(advice_for(one, metrics)), examples])
         heads = ["diagnosis", "cases", "share", "what is wrong", "what to try", "for example"]

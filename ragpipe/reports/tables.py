@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ragpipe.errors import DataError, Problem
+from ragpipe.schema.sample import CaseKey
 
 BATCH = 256  # rows held at once; a row of judge_inputs.parquet may be tens of kilobytes
 
@@ -58,17 +59,17 @@ def rows_at(path: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
     return found
 
 
-def rows_of(path: Path, cases: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """The rows of these cases (sample id, method) in their order. Texts are read only where such a row stands."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {case: [] for case in cases}
-    ids = pa.array(sorted({sample for sample, _ in cases}), type=pa.string())
+def rows_of(path: Path, cases: Collection[CaseKey]) -> dict[CaseKey, list[dict[str, Any]]]:
+    """The rows of these cases in their order. Texts are read only where such a row stands."""
+    found: dict[CaseKey, list[dict[str, Any]]] = {case: [] for case in cases}
+    ids = pa.array(sorted({case.sample_id for case in cases}), type=pa.string())
     with open_table(path) as file:
         for group in range(file.metadata.num_row_groups):
             names = file.read_row_group(group, columns=["sample_id"])["sample_id"]
             if pc.any(pc.is_in(names, value_set=ids)).as_py():
                 for _, batch in _numbered(file, group):
                     for row in batch.filter(pc.is_in(batch.column("sample_id"), value_set=ids)).to_pylist():
-                        if (case := (row["sample_id"], row["method"])) in found:
+                        if (case := CaseKey.of(row)) in found:
                             found[case].append(row)
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 # C0 and C1 controls, DEL, line and paragraph separators, marks that reorder text (CVE-2021-42574), lone surrogates
@@ -50,6 +50,13 @@ def code_block(text: str, limit: int = 2000) -> str:
         shown = shown[:limit].rstrip() + f"\n... ({len(shown) - limit} more characters)"
     fence = "`" * max(3, _longest_ticks(shown) + 1)
     return f"{fence}text\n{shown}\n{fence}"
+
+
+def case_name(row: Mapping[str, Any], shown: Callable[[str], str] = str, between: str = " / ") -> str:
+    """`q1 / bm25` of a row, and `q1 / bm25 repeat 2` where it is not the first output of that method for that sample.
+    `shown` makes the texts of the data harmless."""
+    name = between.join(shown(row[part]) for part in ("sample_id", "method"))
+    return name if row["repeat"] == 1 else f"{name} repeat {row['repeat']}"
 
 
 def reply_text(call: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ragpipe.digest import sha256
 from ragpipe.reports.tables import open_table, rows_at
+from ragpipe.schema.sample import OUTPUT_KEY
 
 _NO_SCORE = 2.0  # sorts after every overall score
 
@@ -47,9 +48,9 @@ def shown_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
 
 def _keys(file: pq.ParquetFile) -> Iterator[tuple[int, str]]:
     row = 0
-    for batch in file.iter_batches(batch_size=8192, columns=["sample_id", "method"]):
-        for sample, method in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield row, sha256([sample, method])
+    for batch in file.iter_batches(batch_size=8192, columns=list(OUTPUT_KEY)):
+        for key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield row, sha256(list(key))
             row += 1
 
 

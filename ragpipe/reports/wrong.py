@@ -8,7 +8,7 @@ from typing import Any
 
 from ragpipe.reports.figures import each_iteration, items_of, mode_shares, share_of_cases, whole
 from ragpipe.reports.missing import advice_for
-from ragpipe.reports.text import code, escaped, one_line, table
+from ragpipe.reports.text import case_name, code, escaped, one_line, table
 
 TOLD = 5  # diagnoses on the terminal
 
@@ -21,7 +21,7 @@ def told(metrics: Mapping[str, Any], width: int) -> list[str]:
         count = share_of_cases(one["n"], metrics)
         lines += _wrapped(f"{one_line(one['name'])}: {count}: {one_line(one['says'], 300)}", width, "")
         advice = " ".join(one_line(text, 300) for text in advice_for(one, metrics)[:1])
-        cases = ", ".join(f"{one_line(case['sample_id'], 60)}/{one_line(case['method'], 40)}" for case in _some(one, 3))
+        cases = ", ".join(case_name(case, lambda text: one_line(text, 60), "/") for case in _some(one, 3))
         lines += _wrapped(f"try: {advice} See {cases}." if advice else f"see {cases}", width, "  ")
     if len(made) > TOLD:
         lines.append(f"and {len(made) - TOLD} more under `What is wrong` in the report")
@@ -47,7 +47,7 @@ def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[str]:
     if made:
         yield ""
     for one in made:
-        cases = ", ".join(f"{code(case['sample_id'])} / {code(case['method'])}" for case in one["examples"])
+        cases = ", ".join(case_name(case, code) for case in one["examples"])
         advice = " ".join(escaped(text) for text in advice_for(one, metrics))
         yield (
             f"- {code(one['name'])}: {share_of_cases(one['n'], metrics, ' cases')}. {escaped(one['says'])}"
@@ -96,5 +96,5 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return textwrap.wrap(text, max(width, 40), initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _some(one: Mapping[str, Any], count: int) -> list[Mapping[str, str]]:
+def _some(one: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
     return list(one["examples"][:count])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -110,6 +111,7 @@ class Output(_Noun):
 
     `answer` and `chunks` are None where the data set does not record them: that says nothing about the method. An empty
     text and an empty list are findings: nothing was answered, nothing was retrieved.
+    `repeat` counts, from 1, the outputs that one method gave for one sample when it was asked several times.
     `recorded` holds what people or other judges said of it, by name: see `schema/recorded.py`.
     `retrieves` is false where the method retrieves nothing by design (closed book): what measures retrieval or contexts is
     then skipped, while an empty list of chunks from a method that does retrieve is a finding.
@@ -117,6 +119,7 @@ class Output(_Noun):
 
     sample_id: str = Field(min_length=1)
     method: str = Field(default="default", min_length=1)
+    repeat: int = Field(default=1, ge=1)
     answer: str | None = None
     chunks: list[Chunk] | None = None
     citations: list[Citation] | None = None
@@ -131,15 +134,26 @@ class Output(_Noun):
     recorded: dict[str, Recorded] = Field(default_factory=dict)
 
 
+OUTPUT_KEY = ("sample_id", "method", "repeat")
+"""The columns that name an output, and within one iteration a case."""
+
+
 class CaseKey(NamedTuple):
     """What names a case everywhere: files, progress, shuffles, `explain`."""
 
     sample_id: str
     method: str
+    repeat: int = 1
     iteration: int = 1
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> CaseKey:
+        """The case of a row of a table; one without an iteration is of the first."""
+        return cls(row["sample_id"], row["method"], row["repeat"], row.get("iteration", 1))
+
     def __str__(self) -> str:
-        return f"{self.sample_id}/{self.method}" + (f"#{self.iteration}" if self.iteration != 1 else "")
+        repeat = f" repeat {self.repeat}" if self.repeat != 1 else ""
+        return f"{self.sample_id}/{self.method}{repeat}" + (f"#{self.iteration}" if self.iteration != 1 else "")
 
 
 @dataclass(frozen=True)
@@ -152,7 +166,7 @@ class Case:
 
     @property
     def key(self) -> CaseKey:
-        return CaseKey(self.sample.id, self.output.method, self.iteration)
+        return CaseKey(self.sample.id, self.output.method, self.output.repeat, self.iteration)
 
     @property
     def question(self) -> str:

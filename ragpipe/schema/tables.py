@@ -26,6 +26,7 @@ def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
 _IDENTITY = (
     ("sample_id", TEXT, "the sample's id"),
     ("method", TEXT, "the RAG variant that gave the output"),
+    ("repeat", WHOLE, "which output of this method for this sample, from 1"),
     ("iteration", WHOLE, "repetition of the judging, from 1"),
 )
 
@@ -54,6 +55,7 @@ SAMPLES = _schema(
 OUTPUTS = _schema(
     ("sample_id", TEXT, "the sample's id"),
     ("method", TEXT, "the RAG variant"),
+    ("repeat", WHOLE, "which output of this method for this sample, from 1"),
     ("sample_row", WHOLE, "row of the sample in samples.parquet"),
     ("answer", TEXT, "the answer; null = not recorded"),
     ("chunks", TEXT, "JSON list of retrieved chunks in rank order; null = not recorded"),

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
+from ragpipe.scoring.join import keys_of
 from ragpipe.scoring.settings import OVERALL
 from ragpipe.stats.agreement import Coefficient, cohen_kappa, equal_share, pearson, quadratic_kappa, spearman
 from ragpipe.stats.intervals import estimate_mean
@@ -27,16 +29,16 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Matched:
-    """The cases that both runs have, by sample id, method and iteration, in the old run's order.
+    """The cases that both runs have, by sample id, method, repeat and iteration, in the old run's order.
 
     `old` and `new` are their row numbers over the run's tables one after another; `samples` numbers the question of
-    each, because several methods and iterations of one question are not independent.
+    each, because several methods, repeats and iterations of one question are not independent.
     """
 
     old: Whole
     new: Whole
     samples: Whole
-    ids: Sequence[tuple[str, str, int]]
+    keys: Sequence[CaseKey]
     only_old: int
     only_new: int
 
@@ -50,10 +52,10 @@ def matched(old: Mapping[int, Path], new: Mapping[int, Path]) -> Matched:
     places = {case: row for row, case in enumerate(after)}
     pairs = [(row, places[case]) for row, case in enumerate(before) if case in places]
     both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    ids = [before[row] for row, _ in pairs]
+    keys = [before[row] for row, _ in pairs]
     numbers: dict[str, int] = {}
-    samples = np.array([numbers.setdefault(sample, len(numbers)) for sample, _, _ in ids], dtype=np.int64)
-    return Matched(both[:, 0], both[:, 1], samples, ids, len(before) - len(pairs), len(after) - len(pairs))
+    samples = np.array([numbers.setdefault(key.sample_id, len(numbers)) for key in keys], dtype=np.int64)
+    return Matched(both[:, 0], both[:, 1], samples, keys, len(before) - len(pairs), len(after) - len(pairs))
 
 
 def agreement(
@@ -159,10 +161,7 @@ def _flips(columns: _Columns, where: NDArray[np.bool_]) -> dict[str, Any]:
     moved = np.nan_to_num(np.abs(new[rows] - old[rows]), nan=0.0)
     examples = []
     for row in rows[np.argsort(-moved, kind="stable")[:EXAMPLES]].tolist():
-        sample, method, iteration = columns.cases.ids[row]
-        examples.append({
-            "sample_id": sample, "method": method, "iteration": iteration, "old": _plain(old[row]), "new": _plain(new[row])
-        })  # fmt: skip
+        examples.append({**columns.cases.keys[row]._asdict(), "old": _plain(old[row]), "new": _plain(new[row])})
     return {"n": len(rows), "examples": examples}
 
 
@@ -193,11 +192,10 @@ def _asked(paths: Sequence[Path]) -> tuple[set[bytes], set[bytes]]:
     return payloads, keys
 
 
-def _identities(tables: Mapping[int, Path]) -> Iterator[tuple[str, str, int]]:
+def _identities(tables: Mapping[int, Path]) -> Iterator[CaseKey]:
     for iteration, path in tables.items():
-        for batch in _batches(path, ["sample_id", "method"]):
-            for sample, method in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                yield sample, method, iteration
+        for batch in _batches(path, list(OUTPUT_KEY)):
+            yield from (CaseKey(*key, iteration) for key in keys_of(batch))
 
 
 def _numbers(tables: Mapping[int, Path], column: str) -> Floats:

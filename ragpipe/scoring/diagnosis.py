@@ -47,7 +47,7 @@ class Findings:
         self._modes, self._found = TruthLedger(self._rules), TruthLedger(self._diagnoses)
         self._items = ItemLedger({mode: one for mode, one in (items or {}).items() if mode in self._rules})
         self._failed: list[NDArray[np.bool_]] = []
-        self._examples: dict[str, list[dict[str, str]]] = {name: [] for name in self._diagnoses}
+        self._examples: dict[str, list[dict[str, str | int]]] = {name: [] for name in self._diagnoses}
 
     def add(self, facts: Facts) -> dict[str, pa.Array]:
         """Judge a block; returns the two columns of `records.parquet`."""

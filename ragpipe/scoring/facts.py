@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from ragpipe.schema.sample import Expected
+from ragpipe.schema.sample import OUTPUT_KEY, Expected
 from ragpipe.scoring.fields import KNOWN, LISTS, META, nearest, within
 from ragpipe.scoring.join import Block
 from ragpipe.scoring.normalise import OK, Column
@@ -86,9 +86,9 @@ class Facts:
         kept = pa.array(np.flatnonzero(pc.fill_null(wanted, False).to_numpy()), type=pa.int64())
         return self._block.cases[rows[kept.to_numpy()]], texts.take(kept).to_pylist()
 
-    def key(self, place: int) -> dict[str, str]:
-        """What names a case: `sample_id` and `method`."""
-        return {name: self._block.outputs[name][place].as_py() for name in ("sample_id", "method")}
+    def key(self, place: int) -> dict[str, str | int]:
+        """What names a case: `sample_id`, `method` and `repeat`."""
+        return {name: self._block.outputs[name][place].as_py() for name in OUTPUT_KEY}
 
     def _field(self, name: str) -> Valued:
         for whole in (META, EXPECTED):

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.join import Block
 
 TEXT, WHOLE, REAL, FLAG, TEXTS = pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string())
@@ -22,6 +23,7 @@ Whole = NDArray[np.int64]
 CASE = (
     ("sample_id", TEXT, "the sample's id"),
     ("method", TEXT, "the RAG variant that gave the output"),
+    ("repeat", WHOLE, "which output of this method for this sample, from 1"),
     ("iteration", WHOLE, "repetition of the judging, from 1"),
     ("question", TEXT, "the question"),
     ("answer", TEXT, "the answer; null = not recorded"),
@@ -61,7 +63,7 @@ LISTS = {"tag": "tags", "doc_type": "doc_types"}  # a case can stand in several 
 _NO_FIELDS = {"tags", "doc_types", "meta", "timings", "usage", "judge_duration_ms", "citations"}
 KNOWN = (*DIMENSIONS, *(name for name, _, _ in CASE if name not in DIMENSIONS and name not in _NO_FIELDS))
 META = "meta."
-_OF_OUTPUTS = ("sample_id", "method", "answer", "version", "abstained", "timings", "usage", "citations")
+_OF_OUTPUTS = (*OUTPUT_KEY, "answer", "version", "abstained", "timings", "usage", "citations", "retrieves")
 _RANK, _DOC_TYPE_KEY = '"rank":', '"doc_type":'
 _DOC_TYPE = re.compile(_DOC_TYPE_KEY + r'("(?:[^"\\]|\\.)*")')
 
@@ -116,10 +118,6 @@ def case_columns(block: Block, iteration: int, judge_ms: NDArray[np.float64]) ->
     found["iteration"] = pa.array(np.full(len(block), iteration, dtype=np.int64))
     found["system_error"] = outputs["error"]
     found["judge_duration_ms"] = pa.array(judge_ms, mask=np.isnan(judge_ms))
-    if "retrieves" in outputs.column_names:  # not in the tables of an older version
-        found["retrieves"] = outputs["retrieves"]
-    else:
-        found["retrieves"] = pa.array([True] * len(block), type=FLAG)
     found["n_chunks"], found["doc_types"] = _chunks(outputs["chunks"].to_pylist())
     found["n_citations"] = _lengths(outputs["citations"])
     found["n_references"] = pc.fill_null(pc.list_value_length(samples["references"]), 0).cast(WHOLE)

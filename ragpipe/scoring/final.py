@@ -217,12 +217,9 @@ class _Flips:
 
     def listed(self) -> dict[str, Any]:
         shown = [
-            {
-                "sample_id": self._cases.ids[place].as_py(), "method": self._cases.methods[place].as_py(),
-                "score": name, "passed": passed, "of": of,
-            }
+            {**self._cases.key(place), "score": name, "passed": passed, "of": of}
             for place, _, name, passed, of in self._found
-        ]  # fmt: skip
+        ]
         return {"count": self._count, "shown": len(shown), "cases": shown}
 
 

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,23 +14,25 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.errors import RagpipeError
+from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
 
 SAMPLE_COLUMNS = (
     "id", "question", "history", "references", "answerable", "category", "subcategory", "difficulty", "question_type",
     "vault", "tags", "meta", "expected", "relevant_docs", "relevant_chunks", "gains", "anchors",
 )  # fmt: skip
 OUTPUT_COLUMNS = (
-    "sample_id", "method", "sample_row", "answer", "chunks", "citations", "version", "abstained", "timings", "usage", "error",
+    *OUTPUT_KEY, "sample_row", "answer", "chunks", "citations", "version", "abstained", "timings", "usage", "error",
     "retrieves",
 )  # fmt: skip
 DETAILS = "details"  # read only where something asks for it: it is most of the table
-SCORE_COLUMNS = ("sample_id", "method", "iteration", "metric", "score_name", "value", "status", "reason")
+SCORE_COLUMNS = (*OUTPUT_KEY, "iteration", "metric", "score_name", "value", "status", "reason")
 
 BLOCK = 2048  # cases; with ten 1 kB chunks each that is 20 MB of text held at once
 _BATCH = 32768  # rows of scores read at once
 _GROUPS_KEPT = 2  # row groups of samples held
 
 Whole = NDArray[np.int64]
+Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ def blocks(samples: Path, outputs: Path, scores: Path, *, details: bool = False,
     """
     found = ScoreRows(scores, (*SCORE_COLUMNS, DETAILS) if details else SCORE_COLUMNS)
     for table, labels in aligned(samples, outputs, size):
-        keys = list(zip(table["sample_id"].to_pylist(), table["method"].to_pylist(), strict=True))
-        rows, cases = found.take(keys)
+        rows, cases = found.take(keys_of(table))
         yield Block(table, labels, rows, cases)
     found.close()
 
@@ -80,10 +80,10 @@ class ScoreRows:
         self._carried: pa.Table = self._schema.empty_table()
         self._table: pa.Table = self._carried
         self._starts: Whole = np.zeros(1, dtype=np.int64)
-        self._keys: list[tuple[Any, Any]] = []
+        self._keys: list[Key] = []
         self._group = 0
 
-    def take(self, keys: Sequence[tuple[Any, Any]]) -> tuple[pa.Table, Whole]:
+    def take(self, keys: Sequence[Key]) -> tuple[pa.Table, Whole]:
         """The rows of these cases (in this order, consecutive in the file) and the place of each row's case in `keys`."""
         tables: list[pa.Table] = [self._schema.empty_table()]
         cases: list[Whole] = []
@@ -105,9 +105,8 @@ class ScoreRows:
         left = self._group < len(self._keys) or self._fill()
         self._file.close()
         if left:
-            sample, method = self._keys[self._group]
             raise RagpipeError(
-                f"{self._path}: found scores of case {sample}/{method} where outputs.parquet has no such case; expected "
+                f"{self._path}: found scores of case {CaseKey(*self._keys[self._group])} where outputs.parquet has no such case; expected "
                 "the same cases in the same order. To mend: evaluate again, the stored replies are used."
             )
 
@@ -132,12 +131,14 @@ class ScoreRows:
                 self._carried = table.slice(int(starts[-2]))
                 starts = starts[:-1]
             self._table, self._starts = table, starts
-            heads = pa.array(starts[:-1])
-            self._keys = list(
-                zip(table["sample_id"].take(heads).to_pylist(), table["method"].take(heads).to_pylist(), strict=True)
-            )
+            self._keys = keys_of(table.select(OUTPUT_KEY).take(pa.array(starts[:-1])))
             if self._keys or batch is None:
                 return bool(self._keys)
+
+
+def keys_of(table: pa.Table | pa.RecordBatch) -> list[Key]:
+    """What names the case of each row: sample id, method, repeat."""
+    return list(zip(*(table[name].to_pylist() for name in OUTPUT_KEY), strict=True))
 
 
 def case_starts(table: pa.Table) -> Whole:
@@ -146,7 +147,7 @@ def case_starts(table: pa.Table) -> Whole:
         return np.zeros(1, dtype=np.int64)
     changed = np.zeros(table.num_rows, dtype=bool)
     changed[0] = True
-    for name in ("sample_id", "method"):
+    for name in OUTPUT_KEY:
         column = table[name].combine_chunks()
         changed[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
     return np.append(np.flatnonzero(changed), table.num_rows).astype(np.int64)

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.scoring.join import Block, ScoreRows
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.scoring.join import Block, ScoreRows, keys_of
 
 Floats = NDArray[np.float64]
 
@@ -20,16 +21,14 @@ class JudgeTimes:
     """
 
     def __init__(self, judge_inputs: Path):
-        self._rows = ScoreRows(judge_inputs, ("sample_id", "method", "latency_ms"))
+        self._rows = ScoreRows(judge_inputs, (*OUTPUT_KEY, "latency_ms"))
         self.measured = array("d")
 
     def take(self, block: Block) -> Floats:
         """Milliseconds for each case of the next block, a call that several cases share counted with each; NaN for a case
         without a measured call (none was asked, or what answered keeps no time)."""
-        outputs, n = block.outputs, len(block)
-        rows, cases = self._rows.take(
-            list(zip(outputs["sample_id"].to_pylist(), outputs["method"].to_pylist(), strict=True))
-        )
+        n = len(block)
+        rows, cases = self._rows.take(keys_of(block.outputs))
         times = rows["latency_ms"].to_numpy().astype(np.float64)
         timed = ~np.isnan(times)
         sums = np.bincount(cases[timed], weights=times[timed], minlength=n)

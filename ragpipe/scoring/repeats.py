@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.errors import DataError, Problem
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.aggregate import by_label, crossed
 from ragpipe.scoring.fields import LISTS, META, Fields
 from ragpipe.scoring.settings import OVERALL
@@ -73,14 +74,17 @@ def repeats(records: Sequence[Path], name: str, n: int) -> Repeats:
 
 @dataclass(frozen=True)
 class Cases:
-    """Who the cases are. `samples` numbers the question of each; the ids stand in data order."""
+    """Who the cases are, in data order. `samples` numbers the question of each."""
 
-    ids: pa.ChunkedArray
-    methods: pa.ChunkedArray
+    names: pa.Table
     samples: Whole
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return int(self.names.num_rows)
+
+    def key(self, place: int) -> dict[str, Any]:
+        """What names a case: `sample_id`, `method` and `repeat`."""
+        return {name: self.names[name][place].as_py() for name in OUTPUT_KEY}
 
 
 def cases_of(records: Sequence[Path]) -> Cases:
@@ -90,7 +94,7 @@ def cases_of(records: Sequence[Path]) -> Cases:
         if not _identities(path).equals(first):
             raise _other_cases(path, "other cases, or another order", f"those of {records[0]}")
     codes = first["sample_id"].combine_chunks().dictionary_encode().indices
-    return Cases(first["sample_id"], first["method"], codes.to_numpy(zero_copy_only=False).astype(np.int64))
+    return Cases(first, codes.to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def members(records: Path, by: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Whole]]:
@@ -128,7 +132,7 @@ def _column(path: Path, name: str) -> Iterator[Floats]:
 
 def _identities(path: Path) -> pa.Table:
     with pq.ParquetFile(path) as file:
-        return file.read(columns=["sample_id", "method"]).combine_chunks()
+        return file.read(columns=list(OUTPUT_KEY)).combine_chunks()
 
 
 def _other_cases(path: Path, found: str, expected: str) -> DataError:

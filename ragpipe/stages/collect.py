@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,19 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ragpipe.errors import ConfigError, Incomplete, Interrupted, Problem, RagpipeError
+from ragpipe.errors import ConfigError, DataError, Incomplete, Interrupted, Problem, RagpipeError
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.store.journal import Journal
 from ragpipe.systems.live import System
 from ragpipe.systems.settings import LiveSystem
 
 ReadOutput = Callable[[Mapping[str, Any], Sample], Output]
-_FORM = {"sample_id": str, "failed": bool, "output": str}
+_FORM = {"sample_id": str, "repeat": int, "failed": bool, "output": str}
 """What every line of the journal has; `output` is an Output as JSON."""
 
 
 class CollectStage:
-    """Collects one output a sample. `read` turns the system's raw mapping into an Output and raises on a wrong one.
+    """Collects `repeats` outputs per sample. `read` turns the system's raw mapping into an Output and raises on a wrong one.
 
     A system that fails, times out or answers in the wrong shape gives an output with `error` set: its cases are counted
     as system errors, never as zeros, and a later collection asks for them again. A system that fails `concurrency` + 5
@@ -53,21 +52,21 @@ class CollectStage:
             task.cancel()
 
     async def run(self, samples: Iterator[Sample]) -> int:
-        """Ask for every sample of which the journal holds no answer. Returns how many have an output at the end.
+        """Ask for every repeat of every sample of which the journal holds no answer. Returns how many outputs there are.
 
         Raises Incomplete when the system is down.
         """
         journal = Journal.open(self._path, form=_FORM)
-        known = {sample_id for sample_id, output in _last(journal).items() if output.error is None}
+        known = {asked for asked, output in _last(journal).items() if output.error is None}
         slots = asyncio.Semaphore(self._settings.concurrency)
         done = len(known)
 
-        async def one(sample: Sample) -> None:
+        async def collect_one(sample: Sample, repeat: int) -> None:
             nonlocal done
             try:
-                output = await self._ask(sample)
-                failed = output.error is not None
-                journal.append({"sample_id": sample.id, "failed": failed, "output": output.model_dump_json()})
+                output = await self._ask(sample, repeat)
+                failed, text = output.error is not None, output.model_dump_json()
+                journal.append({"sample_id": sample.id, "repeat": repeat, "failed": failed, "output": text})
                 self._count(output.error)
                 done += 1
                 self._on_change(done)
@@ -83,13 +82,13 @@ class CollectStage:
                 slots.release()
 
         try:
-            for sample in samples:
-                if sample.id in known:
+            for sample, repeat in ((s, n) for s in samples for n in range(1, self._settings.repeats + 1)):
+                if (sample.id, repeat) in known:
                     continue
                 await slots.acquire()
                 if self._stopped:
                     break
-                task = asyncio.create_task(one(sample))
+                task = asyncio.create_task(collect_one(sample, repeat))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             while self._tasks:
@@ -109,21 +108,21 @@ class CollectStage:
                 "what it answered before is kept; when it is up again, the same command goes on"
             ))  # fmt: skip
 
-    async def _ask(self, sample: Sample) -> Output:
+    async def _ask(self, sample: Sample, repeat: int) -> Output:
         started = time.monotonic()
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 raw = dict(await self._system.answer(sample))
-            raw["method"] = self._settings.method
+            raw |= {"method": self._settings.method, "repeat": repeat}
             if self._settings.version:
                 raw.setdefault("version", self._settings.version)
             output = self._declared(self._read(raw, sample))
         except TimeoutError:
-            return self._failed(sample, f"timeout after {self._settings.timeout_s:g} s", started)
+            return self._failed(sample, repeat, f"timeout after {self._settings.timeout_s:g} s", started)
         except (asyncio.CancelledError, ConfigError):
             raise
         except Exception as error:
-            return self._failed(sample, f"{type(error).__name__}: {error}"[:500], started)
+            return self._failed(sample, repeat, f"{type(error).__name__}: {error}"[:500], started)
         if "total" in output.timings:
             return output
         return output.model_copy(update={"timings": {**output.timings, "total": _since(started)}})
@@ -145,35 +144,44 @@ class CollectStage:
             )])  # fmt: skip
         return output.model_copy(update={"retrieves": False})
 
-    def _failed(self, sample: Sample, error: str, started: float) -> Output:
+    def _failed(self, sample: Sample, repeat: int, error: str, started: float) -> Output:
         return Output(
-            sample_id=sample.id, method=self._settings.method, error=error, timings={"total": _since(started)},
-            version=self._settings.version or None, retrieves=self._retrieves,
+            sample_id=sample.id, method=self._settings.method, repeat=repeat, error=error,
+            timings={"total": _since(started)}, version=self._settings.version or None, retrieves=self._retrieves,
         )  # fmt: skip
 
 
-def collected(journal: Path) -> dict[str, Output]:
-    """The outputs of a finished collection by sample id; the last word on each sample counts. Raises DataError."""
+def collected(journal: Path) -> dict[str, list[Output]]:
+    """The outputs of a finished collection by sample id, in the order of their repeats; the last word on each counts.
+    Raises DataError."""
     opened = Journal.open(journal, form=_FORM)
     try:
-        return _last(opened)
+        outputs = _last(opened)
     finally:
         opened.close()
+    by_sample: dict[str, list[Output]] = {}
+    for (sample_id, _), output in sorted(outputs.items()):
+        by_sample.setdefault(sample_id, []).append(output)
+    return by_sample
 
 
-def _last(journal: Journal) -> dict[str, Output]:
-    """The last word on each sample. A line whose output is none (an older ragpipe wrote NaN as null) says nothing: its
-    sample is asked again."""
-    found: dict[str, Output] = {}
+def _last(journal: Journal) -> dict[tuple[str, int], Output]:
+    """The last word on each repeat of each sample. Raises DataError for a line whose output is none."""
+    found: dict[tuple[str, int], Output] = {}
     for entry in journal.entries:
-        with suppress(ValueError):
-            found[entry["sample_id"]] = Output.model_validate_json(entry["output"])
+        try:
+            found[entry["sample_id"], entry["repeat"]] = Output.model_validate_json(entry["output"])
+        except ValueError as error:
+            raise DataError(f"the journal {journal.path} cannot be continued", [Problem(
+                f"sample {entry['sample_id']!r}, repeat {entry['repeat']}", "output", str(error)[:200], "an output as JSON",
+                "take the line out: this sample is asked again",
+            )]) from error  # fmt: skip
     return found
 
 
 def has_failures(journal: Path) -> bool:
     """Whether the last word on some sample is that the system failed. False where nothing was collected."""
-    return journal.exists() and any(output.error for output in collected(journal).values())
+    return journal.exists() and any(output.error for outputs in collected(journal).values() for output in outputs)
 
 
 class Unanswered(NamedTuple):

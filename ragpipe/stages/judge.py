@@ -43,7 +43,9 @@ OPEN_BLOCKS = 3
 """Blocks that may be unfinished at once: bounds memory when one slow case holds its block open. One when nobody is asked."""
 
 
-_FORM = {"sample_id": str, "method": str, "question": str, "completed_at": str, "transient": bool, "result": dict}
+_FORM = {
+    "sample_id": str, "method": str, "repeat": int, "question": str, "completed_at": str, "transient": bool, "result": dict,
+}  # fmt: skip
 """What every line of the journal has: see `result_of`."""
 _ENDING = (DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
 
@@ -107,7 +109,7 @@ class JudgeStage:
         self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: RagpipeError | None = None
-        self._known: dict[tuple[str, str], _Mark] = {}
+        self._known: dict[CaseKey, _Mark] = {}
         self.state = State(cases.count)
 
     def stop(self, why: RagpipeError) -> None:
@@ -167,12 +169,13 @@ class JudgeStage:
         again = {name for name, mark in self._known.items() if mark.transient or (self._retry and mark.failed)}
         if not again:
             return set()
-        return {i for i in finished if any((c.sample.id, c.output.method) in again for c in self._cases.block(i))}
+        return {i for i in finished if any(case.key in again for case in self._cases.block(i))}
 
     def _remember(self, entry: dict[str, Any]) -> bool:
         """Note what the journal says of a case, and keep no more of it: 100,000 lines would take 140 MB."""
-        self._known[entry["sample_id"], entry["method"]] = _mark(entry)
-        self._show(CaseKey(entry["sample_id"], entry["method"], self._cases.iteration), entry)
+        case = CaseKey(entry["sample_id"], entry["method"], entry["repeat"], self._cases.iteration)
+        self._known[case] = _mark(entry)
+        self._show(case, entry)
         return False
 
     def _show(self, case: CaseKey, entry: dict[str, Any]) -> None:
@@ -237,7 +240,7 @@ class JudgeStage:
         block.measured[place] = measured
         block.left -= 1
         entry = {**result_of(case, measured), "completed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        before = self._known.get((case.sample.id, case.output.method))
+        before = self._known.get(case.key)
         if before is None or before != _mark(entry):
             self._journal.append(entry)
             self._show(case.key, entry)

@@ -104,11 +104,12 @@ def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
     return table.count
 
 
-def load_outputs(found: Iterable[Output], *, outputs: Path) -> int:
-    """Write `outputs.parquet` from one output a sample, in the order of `samples.parquet`."""
+def load_outputs(found: Iterable[Iterable[Output]], *, outputs: Path) -> int:
+    """Write `outputs.parquet` from the outputs of each sample, in the order of `samples.parquet`."""
     with _open(outputs, OUTPUTS) as table:
-        for row, output in enumerate(found):
-            table.add(output_row(output, row))
+        for row, of_sample in enumerate(found):
+            for output in of_sample:
+                table.add(output_row(output, row))
     return table.count
 
 

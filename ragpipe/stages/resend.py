@@ -31,7 +31,7 @@ BLOCK = 512  # questions asked and written together
 _PROSE = frozenset({"reason", "evidence", "text"})
 """Parts of an answer that say why: two judges never word them alike."""
 _COLUMNS = (
-    "sample_id", "method", "iteration", "metric", "step", "turn", "payload_id", "judge", "messages", "schema", "answer",
+    "sample_id", "method", "repeat", "iteration", "metric", "step", "turn", "payload_id", "judge", "messages", "schema", "answer",
     "reply", "status", "tokens_in", "tokens_out", "cost_usd", "output_mode", "wire_hash", "template",
 )  # fmt: skip
 
@@ -42,6 +42,7 @@ RESENT = pa.schema([
         ("key_new", TEXT, "key of the new reply in the call store"),
         ("sample_id", TEXT, "the sample's id of the case that asked it first"),
         ("method", TEXT, "that case's RAG variant"),
+        ("repeat", WHOLE, "which output of this method for this sample it was"),
         ("iteration", WHOLE, "the iteration in which it was asked first"),
         ("metric", TEXT, "who asked it first"),
         ("step", TEXT, "the prompt step"),
@@ -98,8 +99,11 @@ class Stored:
 
     @property
     def asker(self) -> str:
-        case = CaseKey(self.row["sample_id"], self.row["method"], self.row["iteration"])
-        return f"{case} / {self.row['metric']} / {self.row['step']}"
+        return _asker(self.row)
+
+
+def _asker(row: Mapping[str, Any]) -> str:
+    return f"{CaseKey.of(row)} / {row['metric']} / {row['step']}"
 
 
 def stored_questions(files: Sequence[Path]) -> Iterator[list[Stored]]:
@@ -152,7 +156,7 @@ def _stored(row: dict[str, Any], path: Path) -> Stored:
         payload, found = None, f"no question ({type(error).__name__})"
     if payload is None or found != row["payload_id"]:
         raise DataError("a stored question is not what it was", [Problem(
-            str(path), f"{row['sample_id']}/{row['method']} / {row['metric']} / {row['step']}", found, row["payload_id"],
+            str(path), _asker(row), found, row["payload_id"],
             "messages or schema were changed: task=verify says what else was",
         )])  # fmt: skip
     return Stored(row, payload, _answer_type(str(row["answer"]), payload.schema))

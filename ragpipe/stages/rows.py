@@ -55,6 +55,7 @@ def add_scores(columns: dict[str, list[Any]], case: CaseKey, measured: Measured)
     keys, count = sorted({use.call.key for use in measured.uses}), len(names)
     columns["sample_id"] += [case.sample_id] * count
     columns["method"] += [case.method] * count
+    columns["repeat"] += [case.repeat] * count
     columns["iteration"] += [case.iteration] * count
     columns["metric"] += [measured.metric.name] * count
     columns["score_name"] += names
@@ -75,7 +76,7 @@ def input_rows(case: CaseKey, measured: Measured, *, store_inputs: bool) -> list
 def _input_row(case: CaseKey, use: Use, store_inputs: bool) -> dict[str, Any]:
     call, prompt = use.call, use.prompt
     return {
-        "sample_id": case.sample_id, "method": case.method, "iteration": case.iteration,
+        "sample_id": case.sample_id, "method": case.method, "repeat": case.repeat, "iteration": case.iteration,
         "metric": use.metric, "step": use.step, "turn": use.turn,
         "payload_id": use.payload.id, "key": call.key, "judge": call.judge,
         "template": prompt.name if prompt else None, "template_version": prompt.version if prompt else None,
@@ -94,7 +95,7 @@ def _input_row(case: CaseKey, use: Use, store_inputs: bool) -> dict[str, Any]:
 def result_of(case: Case, measured: Sequence[Measured]) -> dict[str, Any]:
     """A finished case as its journal line: who it is, whether its result may change by asking again, its values."""
     return {
-        "sample_id": case.sample.id, "method": case.output.method, "question": case.question,
+        "sample_id": case.sample.id, "method": case.output.method, "repeat": case.output.repeat, "question": case.question,
         "transient": any(m.transient for m in measured),
         "result": {
             name: score.value if score.status == "ok" else score.status

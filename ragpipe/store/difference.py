@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _SHOWN = 80  # characters of a value
-IDENTITY = ("id", "sample_id", "method", "iteration", "metric", "score_name", "step")
+IDENTITY = ("id", "sample_id", "method", "repeat", "iteration", "metric", "score_name", "step")
 """Columns that name a row to a person, as far as a table has them."""
 
 
@@ -32,8 +32,10 @@ def named_row(path: Path, row: int) -> str:
         names = [name for name in IDENTITY if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=4096, columns=names):
             if row < batch.num_rows:
-                cells = [str(v) for v in batch.slice(row, 1).to_pylist()[0].values() if v is not None]
-                return f"row {row} ({' / '.join(cells)})"
+                cells = batch.slice(row, 1).to_pylist()[0]
+                if (repeat := cells.pop("repeat", 1)) != 1:
+                    cells["method"] = f"{cells['method']} repeat {repeat}"
+                return f"row {row} ({' / '.join(str(cell) for cell in cells.values() if cell is not None)})"
             row -= batch.num_rows
     return f"row {row} (after the end)"
 

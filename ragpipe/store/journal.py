@@ -25,7 +25,7 @@ SYNC_S = 1.0
 
 Entry = dict[str, Any]
 _NONE: Mapping[str, type] = {}
-_KINDS = {str: "text", bool: "true or false", dict: "object"}
+_KINDS = {str: "text", bool: "true or false", int: "whole number", dict: "object"}
 _MEND = (
     "put the line right, or move the file away: its cases are then done again, from the call store where it has them"
 )

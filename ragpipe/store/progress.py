@@ -42,7 +42,7 @@ class ProgressView:
 
         Writes the file when it is due: at most once a second, and never more than 5 % of the time.
         """
-        name = sha256([case.sample_id, case.method, case.iteration])
+        name = sha256(list(case))
         short = bytes.fromhex(name[:32])
         if short in self._known:
             self._entries = deque(entry for entry in self._entries if entry["hash"] != name)
@@ -50,8 +50,8 @@ class ProgressView:
         self._updated = completed_at.replace("+00:00", "Z") if completed_at else _now()
         self._entries.append(
             {
-                "hash": name, "queryLogId": case.sample_id, "method": case.method, "question": question,
-                "completedAt": self._updated, "result": result,
+                "hash": name, "queryLogId": case.sample_id, "method": case.method, "repeat": case.repeat,
+                "question": question, "completedAt": self._updated, "result": result,
             }
         )  # fmt: skip
         if len(self._known) > ALL_UP_TO:

@@ -56,11 +56,13 @@ class RecordedSystem(_System):
 class _Live(_System):
     """What every system that is called has.
 
-    `method` names it in the tables. `version` is free text: raise it when the system behind the same address has changed,
+    `method` names it in the tables. It is asked `repeats` times for each sample: a system that does not always answer the
+    same gives outputs that differ, and each of them is a case. `version` is free text: raise it when the system behind the same address has changed,
     so that its outputs are collected anew. `timeout_s` bounds one answer, `concurrency` the answers under way.
     """
 
     method: str = Field(default="default", min_length=1)
+    repeats: int = Field(default=1, ge=1, le=1000)
     version: str = ""
     concurrency: Annotated[int, Operational, Field(ge=1, le=1000)] = 4
     timeout_s: Annotated[float, Operational, Field(gt=0, le=3600)] = 120.0
@@ -102,7 +104,7 @@ class HttpSystem(_Live):
     @field_validator("fields")
     @classmethod
     def _known_fields(cls, fields: dict[str, str]) -> dict[str, str]:
-        known = sorted(OUTPUT_FIELDS - {"method"})  # `system.method` names it
+        known = sorted(OUTPUT_FIELDS - {"method", "repeat"})  # `system.method` and `system.repeats` give them
         for name in fields:
             if name not in known:
                 mend = did_you_mean(name, known) or f"there are {', '.join(known)}"

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.errors import DataError, Problem
-from ragpipe.reports.text import one_line
+from ragpipe.reports.text import case_name, one_line
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.nearest import Nearest, Stored, nearest, stored_as
 from ragpipe.store.rows import rows_where
 
 SHOWN = 12  # lines of a difference between two texts
 QUESTIONS = 20  # of a case that are explained at once
-_CASE, _STEP = ("sample_id", "method"), ("metric", "step")
+_STEP = ("metric", "step")
 
 Row = dict[str, Any]
 
@@ -42,7 +43,7 @@ def explained(
 def _question(
     store: Path, runs: Sequence[RunFolder], asked: Stored, row: Row | None, folder: RunFolder | None
 ) -> Iterator[str]:
-    where = f"{row['sample_id']} / {row['method']} / {row['metric']} / {row['step']}: " if row else ""
+    where = f"{case_name(row)} / {row['metric']} / {row['step']}: " if row else ""
     yield one_line(
         f"{where}{asked.key[:12]} was asked by run {asked.run_id}, judge {asked.judge}, {asked.created_at}", 400
     )
@@ -111,7 +112,7 @@ def _same_place(runs: Sequence[RunFolder], row: Row) -> dict[str, Row]:
     What a run asks beside this very question (the other ranks of a chain, the other parts of a fan-out) is no earlier
     form of it, wherever else it was asked.
     """
-    case = {name: row[name] for name in _CASE}
+    case = {name: row[name] for name in OUTPUT_KEY}
     there, beside = dict[str, Row](), set[str]()
     for path in _tables(runs):
         found = {one["key"]: one for one in rows_where(path, **case) if _same_question(one, row)}

@@ -20,7 +20,7 @@ from ragpipe.systems.settings import RecordedSystem
 from ragpipe.tasks.loop import Signals, run_async
 
 
-def collect(config: RunConfig, folder: RunFolder, console: Console) -> dict[str, Output]:
+def collect(config: RunConfig, folder: RunFolder, console: Console) -> dict[str, list[Output]]:
     """The outputs of the configured live system by sample id. A second start asks only for what is missing or failed."""
     run_async(_collect(config, folder, console))
     return collected(folder.outputs_journal)

@@ -14,7 +14,7 @@ from ragpipe.errors import ConfigError, DataError, Problem
 from ragpipe.metrics.shared.references import mean_of_references
 from ragpipe.reports.chain import Chain, explained
 from ragpipe.reports.console import Console
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.settings import ScoringSettings
@@ -24,15 +24,16 @@ from ragpipe.tasks.asked import as_asked
 from ragpipe.tasks.finished import Finished, open_finished
 from ragpipe.validation import Origins, Unknown, validated
 
-KEYS = ("case", "method", "metric", "iteration", "messages")
+KEYS = ("case", "method", "repeat", "metric", "iteration", "messages")
 
 
 class ExplainSettings(Settings):
     """Which figure. `metric` is the name of a metric, of one of its scores or of a composite, null for all; `method` may be left out where
-    the case has one. `messages` prints the prompts as they were sent."""
+    the case has one; `repeat` is the output that is meant where the method gave several. `messages` prints the prompts as they were sent."""
 
     case: str = Field(min_length=1)
     method: str | None = None
+    repeat: int = Field(default=1, ge=1)
     metric: str | None = None
     iteration: int = Field(default=1, ge=1)
     messages: bool = True
@@ -80,7 +81,7 @@ def explain(wanted: Wanted) -> Chain:
     case = _case(wanted)
     metrics = _metrics(wanted)
     iteration = folder.iteration(settings.iteration)
-    key = {"sample_id": case.sample.id, "method": case.output.method}
+    key = {name: getattr(case.output, name) for name in OUTPUT_KEY}
     scores = [row for row in rows_where(iteration.scores, **key) if row["metric"] in metrics]
     asked = [row for row in rows_where(iteration.judge_inputs, **key) if row["metric"] in metrics]
     record = next(iter(rows_where(iteration.records, **key)), {})
@@ -104,21 +105,22 @@ def _case(wanted: Wanted) -> Case:
     folder, settings = wanted.finished.folder, wanted.settings
     reader = CaseReader(folder.samples, folder.outputs, settings.iteration)
     try:
-        ids: dict[str, list[str]] = {}
+        ids: dict[str, None] = {}
+        methods: dict[str, dict[int, Case]] = {}
         for case in reader:
-            ids.setdefault(case.sample.id, []).append(case.output.method)
-            if case.sample.id == settings.case and settings.method in (None, case.output.method):
-                found = case
+            ids[case.sample.id] = None
+            if case.sample.id == settings.case:
+                methods.setdefault(case.output.method, {})[case.output.repeat] = case
     finally:
         reader.close()
     if settings.case not in ids:
         raise _absent("case", settings.case, list(ids))
-    methods = ids[settings.case]
-    if settings.method is None and len(methods) > 1:
-        raise _absent("method", "none", methods)
-    if settings.method is not None and settings.method not in methods:
-        raise _absent("method", settings.method, methods)
-    return found
+    method = settings.method or (next(iter(methods)) if len(methods) == 1 else "none")
+    if method not in methods:
+        raise _absent("method", method, list(methods))
+    if settings.repeat not in methods[method]:
+        raise _absent("repeat", str(settings.repeat), list(map(str, methods[method])))
+    return methods[method][settings.repeat]
 
 
 def _metrics(wanted: Wanted) -> set[str]:

@@ -50,7 +50,8 @@ def run(config: RunConfig, console: Console) -> int:
     console.table(("field", "from", "value"), mapped, left=(0, 1, 2))
     if not isinstance(config.system, RecordedSystem):
         found = len({record.sample.id for record in dataset})
-        console.say(f"{found:,} samples; the {config.system.kind} system is asked once for each when the run starts")
+        times = "once" if config.system.repeats == 1 else f"{config.system.repeats:,} times"
+        console.say(f"{found:,} samples; the {config.system.kind} system is asked {times} for each when the run starts")
         console.say("questions to the judge depend on its outputs: the run prints their number before the first one")
         return 0
     with tempfile.TemporaryDirectory() as scratch:

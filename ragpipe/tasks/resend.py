@@ -15,6 +15,7 @@ from ragpipe.errors import Incomplete
 from ragpipe.judging.question import judge_parts, key_of, key_parts
 from ragpipe.reports.console import Console
 from ragpipe.reports.missing import MEND, MISSING
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.stages.plan import Plan, StepPlan
 from ragpipe.stages.resend import ResendStage, Tally, stored_questions
 from ragpipe.store.calls import read_calls
@@ -70,14 +71,14 @@ def _plan(finished: Finished, run: str) -> Plan:
     retry = finished.config.retry_errors
     judge = judge_parts(finished.config.judge.identity_of_judge())
     questions = stored = characters = 0
-    cases: set[tuple[str, str]] = set()
+    cases: set[tuple[str | int, ...]] = set()
     for block in stored_questions(finished.judge_inputs()):
         keys = [key_of(key_parts(one.payload, judge, one.row["iteration"], 1)) for one in block]
         found = read_calls(store_path(finished.config), keys, run_id=run).values()
         stored += sum(call.status == "ok" or not retry for call in found)
         questions += len(block)
         characters += sum(len(message["content"]) for one in block for message in one.payload.messages)
-        cases |= {(one.row["sample_id"], one.row["method"]) for one in block}
+        cases |= {tuple(one.row[name] for name in OUTPUT_KEY) for one in block}
     step = StepPlan("", "", "", calls=questions, rendered=questions, tokens_rendered=characters // 4)
     return Plan(len(cases), 1, [], [step], stored=stored, missing=questions - stored)
 

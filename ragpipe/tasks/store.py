@@ -39,6 +39,7 @@ class StoreTaskSettings(Settings):
     source: Text | None = Field(default=None, alias="from")
     case: Text | None = None
     method: Text | None = None
+    repeat: int | None = Field(default=None, ge=1)
     metric: Text | None = None
     step: Text | None = None
     iteration: int = Field(default=1, ge=1)
@@ -180,7 +181,10 @@ def _import(task: StoreTask, console: Console) -> None:
 
 def _why(task: StoreTask, console: Console) -> None:
     settings = task.settings
-    place = {"sample_id": settings.case, "method": settings.method, "metric": settings.metric, "step": settings.step}
+    place = {
+        "sample_id": settings.case, "method": settings.method, "repeat": settings.repeat, "metric": settings.metric,
+        "step": settings.step,
+    }  # fmt: skip
     folder = RunFolder.find(Path(settings.run)) if settings.run and Path(settings.run).exists() else None
     if settings.key is None and folder is None:
         raise DataError("there is no run", [

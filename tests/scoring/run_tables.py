@@ -30,6 +30,7 @@ class Row:
     labels: Mapping[str, Any] = field(default_factory=dict)
     output: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    repeat: int = 1
 
 
 def write_run(root: Path, rows: Sequence[Row], calls: Sequence[Mapping[str, Any]] = (), group: int = 3) -> Path:
@@ -43,7 +44,9 @@ def write_run(root: Path, rows: Sequence[Row], calls: Sequence[Mapping[str, Any]
             places[row.sample] = len(samples)
             samples.append(sample_row(Sample(id=row.sample, **{"question": f"What is {row.sample}?", **row.labels})))
         given = {"answer": "An answer.", "chunks": [Chunk(id="c1", rank=1)], **row.output}
-        outputs.append(output_row(Output(sample_id=row.sample, method=row.method, **given), places[row.sample]))
+        outputs.append(
+            output_row(Output(sample_id=row.sample, method=row.method, repeat=row.repeat, **given), places[row.sample])
+        )
         scores += [_score(row, name, result) for name, result in row.results.items()]
     inputs = [{**dict.fromkeys(JUDGE_INPUTS.names), "flags": [], **call} for call in calls]
     for path, given_rows, schema in (
@@ -61,8 +64,8 @@ def _score(row: Row, name: str, result: Result) -> dict[str, Any]:
     status, reason = ("ok", "fine") if ok else result
     details = canonical_json(row.details[name]) if name in row.details else None
     return {
-        "sample_id": row.sample, "method": row.method, "iteration": 1, "metric": name, "score_name": name,
-        "value": float(result) if ok else None, "status": status, "reason": reason, "details": details, "calls": [],
+        "sample_id": row.sample, "method": row.method, "repeat": row.repeat, "iteration": 1, "metric": name,
+        "score_name": name, "value": float(result) if ok else None, "status": status, "reason": reason, "details": details, "calls": [],
     }  # fmt: skip
 
 
