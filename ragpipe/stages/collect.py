@@ -40,7 +40,7 @@ class CollectStage:
     ):  # fmt: skip
         self._system, self._settings, self._read, self._on_change = system, settings, read, on_change
         self._path = journal
-        self._failures = 0
+        self._failures = self._done = 0
         self._stopped: RagpipeError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -56,49 +56,50 @@ class CollectStage:
 
         Raises Incomplete when the system is down.
         """
-        journal = Journal.open(self._path, form=_FORM)
-        known = {asked for asked, output in _last(journal).items() if output.error is None}
-        slots = asyncio.Semaphore(self._settings.concurrency)
-        done = len(known)
-
-        async def collect_one(sample: Sample, repeat: int) -> None:
-            nonlocal done
+        with Journal.open(self._path, form=_FORM) as journal:
+            known = {asked for asked, output in _last(journal).items() if output.error is None}
+            self._done = len(known)
             try:
-                output = await self._ask(sample, repeat)
-                failed, text = output.error is not None, output.model_dump_json()
-                journal.append({"sample_id": sample.id, "repeat": repeat, "failed": failed, "output": text})
-                self._count(output.error)
-                done += 1
-                self._on_change(done)
-            except RagpipeError as error:
-                self.stop(error)
-            except asyncio.CancelledError:
-                self.stop(Interrupted("the run was cancelled"))
-            except Exception as error:  # a task's exception would be lost, and its sample with it
-                why = RagpipeError(f"the output of sample {sample.id!r} could not be kept: {error}")
-                why.__cause__ = error
-                self.stop(why)
+                await self._collect(samples, known, journal)
             finally:
-                slots.release()
-
-        try:
-            for sample, repeat in ((s, n) for s in samples for n in range(1, self._settings.repeats + 1)):
-                if (sample.id, repeat) in known:
-                    continue
-                await slots.acquire()
-                if self._stopped:
-                    break
-                task = asyncio.create_task(collect_one(sample, repeat))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            while self._tasks:
-                await asyncio.wait(tuple(self._tasks))
-        finally:
-            journal.close()
-            await self._system.close()
+                await self._system.close()
         if self._stopped:
             raise self._stopped
-        return done
+        return self._done
+
+    async def _collect(self, samples: Iterator[Sample], known: set[tuple[str, int]], journal: Journal) -> None:
+        slots = asyncio.Semaphore(self._settings.concurrency)
+        repeats = range(1, self._settings.repeats + 1)
+        for sample, repeat in ((sample, repeat) for sample in samples for repeat in repeats):
+            if (sample.id, repeat) in known:
+                continue
+            await slots.acquire()
+            if self._stopped:
+                break
+            task = asyncio.create_task(self._collect_one(sample, repeat, journal, slots))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    async def _collect_one(self, sample: Sample, repeat: int, journal: Journal, slots: asyncio.Semaphore) -> None:
+        try:
+            output = await self._ask(sample, repeat)
+            failed, text = output.error is not None, output.model_dump_json()
+            journal.append({"sample_id": sample.id, "repeat": repeat, "failed": failed, "output": text})
+            self._count(output.error)
+            self._done += 1
+            self._on_change(self._done)
+        except RagpipeError as error:
+            self.stop(error)
+        except asyncio.CancelledError:
+            self.stop(Interrupted("the run was cancelled"))
+        except Exception as error:  # a task's exception would be lost, and its sample with it
+            why = RagpipeError(f"the output of sample {sample.id!r} could not be kept: {error}")
+            why.__cause__ = error
+            self.stop(why)
+        finally:
+            slots.release()
 
     def _count(self, error: str | None) -> None:
         self._failures = self._failures + 1 if error else 0

@@ -178,7 +178,7 @@ def _entry(path: Path, number: int, line: bytes, problems: list[Problem], *, str
 def _has_form(path: Path, number: int, entry: Entry, form: Mapping[str, type], problems: list[Problem]) -> bool:
     """Whether an entry has what each one has; a problem for the first name that is absent or of another type."""
     for name, kind in form.items():
-        if not isinstance(entry.get(name), kind):
+        if type(entry.get(name)) is not kind:  # true is an int, too
             found = f"{entry[name]!r:.60}" if name in entry else "it is absent"
             problems.append(Problem(f"{path}:{number}", name, found, f"a JSON {_KINDS[kind]}", _MEND))
             return False

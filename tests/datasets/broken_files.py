@@ -144,7 +144,10 @@ BROKEN = [
     Broken("D18", "xlsx.csv", _xlsx(), ("xlsx.csv", "zip", "not loaded")),
     Broken("D18", "noname", GOOD, ("noname", "suffix", "dataset.format")),
     Broken("D7", "method.jsonl", '{"id": "q1", "question": "a", "outputs": [{"method": "m", "answer": "b"}, {"method": "m", "answer": "c"}]}\n',
-           ("method.jsonl:1", "'q1', method 'm' a second time")),
+           ("method.jsonl:1", "'q1', method 'm' a second time", "repeat: 1, 2")),
+    Broken("D7", "repeat.jsonl", '{"id": "q1", "question": "a", "outputs": [{"repeat": 2, "answer": "b"}, {"repeat": 2, "answer": "c"}]}\n',
+           ("repeat.jsonl:1", "'q1', method 'default', repeat 2 a second time")),
+    Broken("D7", "zero.jsonl", '{"id": "q1", "question": "a", "answer": "b", "repeat": 0}\n', ("zero.jsonl:1", "repeat", "0", "greater than or equal to 1")),
     # what the mapping does not find
     Broken("mapping", "map.jsonl", '{"i": "q1", "q": "a", "label": "MAYBE"}\n', ("map.jsonl:1", "fields.answerable.map", "'MAYBE'", "YES"),
            {"fields": {"id": "i", "question": "q", "answerable": {"path": "label", "map": {"YES": True}}}}),

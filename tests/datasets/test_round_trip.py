@@ -75,6 +75,7 @@ outputs = st.builds(
     Output,
     sample_id=st.just("replaced"),
     method=names,
+    repeat=st.integers(1, 3),
     answer=texts,
     chunks=some(chunks).map(lambda found: sorted(found, key=lambda chunk: chunk.rank)),
     citations=maybe(some(st.builds(Citation, marker=maybe(texts), chunk_id=maybe(texts), text=maybe(texts)))),
@@ -95,7 +96,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.lists(st.tuples(samples, st.lists(outputs, max_size=2, unique_by=lambda o: o.method)), min_size=1, max_size=2,
+    st.lists(st.tuples(samples, st.lists(outputs, max_size=2, unique_by=lambda o: (o.method, o.repeat))), min_size=1, max_size=2,
              unique_by=lambda pair: pair[0].id),
     st.booleans(), st.booleans(),
 )  # fmt: skip

@@ -20,6 +20,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.tables import rows_at, rows_of
 from ragpipe.reports.text import printable
 from ragpipe.reports.worst import shown_cases
+from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.tables import SCORES
 from ragpipe.scoring.settings import ScoringSettings
@@ -200,8 +201,10 @@ def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:
         3: ("q1", "b"),
         9: ("q4", "b"),
     }
-    found = rows_of(tmp_path / "iteration-1" / "scores.parquet", [("q1", "b"), ("q4", "a"), ("q9", "a")])
-    assert {case: len(rows) for case, rows in found.items()} == {("q1", "b"): 1, ("q4", "a"): 1, ("q9", "a"): 0}
+    found = rows_of(
+        tmp_path / "iteration-1" / "scores.parquet", [CaseKey("q1", "b"), CaseKey("q4", "a"), CaseKey("q9", "a")]
+    )
+    assert {case[:2]: len(rows) for case, rows in found.items()} == {("q1", "b"): 1, ("q4", "a"): 1, ("q9", "a"): 0}
 
 
 @pytest.mark.parametrize(

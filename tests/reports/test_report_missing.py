@@ -16,7 +16,7 @@ def metrics(*errors: dict[str, int]) -> dict[str, Any]:
     """What metrics.json says of scores that failed for these reasons, with the shipped words of the diagnosis."""
     shipped = yaml.safe_load((conf_dir() / "scoring" / "default.yaml").read_text(encoding="utf-8"))["diagnosis"]
     one = {"name": "not_judged", "n": 4, "share_of_cases": 1.0, "says": shipped["not_judged"]["says"],
-           "advice": shipped["not_judged"]["advice"], "examples": [{"sample_id": "q", "method": "m"}]}  # fmt: skip
+           "advice": shipped["not_judged"]["advice"], "examples": [{"sample_id": "q", "method": "m", "repeat": 1}]}  # fmt: skip
     scores = {f"s{place}": {"errors": kinds} for place, kinds in enumerate(errors)}
     return {"n_cases": 4, "overall": {"scores": scores, "failure_modes": {}}, "diagnosis": [one], "by": {}}
 

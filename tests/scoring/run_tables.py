@@ -48,7 +48,7 @@ def write_run(root: Path, rows: Sequence[Row], calls: Sequence[Mapping[str, Any]
             output_row(Output(sample_id=row.sample, method=row.method, repeat=row.repeat, **given), places[row.sample])
         )
         scores += [_score(row, name, result) for name, result in row.results.items()]
-    inputs = [{**dict.fromkeys(JUDGE_INPUTS.names), "flags": [], **call} for call in calls]
+    inputs = [{**dict.fromkeys(JUDGE_INPUTS.names), "repeat": 1, "flags": [], **call} for call in calls]
     for path, given_rows, schema in (
         (root / "samples.parquet", samples, SAMPLES),
         (root / "outputs.parquet", outputs, OUTPUTS),

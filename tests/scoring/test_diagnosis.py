@@ -76,7 +76,7 @@ def test_counts_order_and_examples(tmp_path: Path) -> None:
     assert [one["name"] for one in metrics["diagnosis"]] == ["retrieval_failure", "hallucination"]
     missed, made_up = metrics["diagnosis"]
     assert {key: made_up[key] for key in ("n", "n_first", "n_judged")} == {"n": 7, "n_first": 5, "n_judged": 8}
-    assert made_up["examples"] == [{"sample_id": f"q{n}", "method": "ab"[n % 2]} for n in range(5)]
+    assert made_up["examples"] == [{"sample_id": f"q{n}", "method": "ab"[n % 2], "repeat": 1} for n in range(5)]
     assert (missed["n"], missed["n_first"]) == (2, 2)
     assert "only facts of the contexts" in made_up["advice"][0]
     assert {m: g["diagnosis"]["hallucination"]["n"] for m, g in metrics["by"]["method"].items()} == {"a": 4, "b": 3}

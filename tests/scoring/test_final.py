@@ -80,7 +80,7 @@ def test_a_small_table_worked_by_hand(tmp_path: Path) -> None:
     assert one["within_sd"] == pytest.approx((0.26 / 5) ** 0.5)
     assert found["flips"]["count"] == 1  # faithfulness of q1; of a single part there is no overall score
     assert found["flips"]["cases"][0] == {
-        "sample_id": "q1", "method": "a", "score": "faithfulness", "passed": 2, "of": 3,
+        "sample_id": "q1", "method": "a", "repeat": 1, "score": "faithfulness", "passed": 2, "of": 3,
     }  # fmt: skip
     assert (found["iterations"], found["signature"]) == ([1, 2, 3], "ragpipe 0 | test | iterations 1-3")
     assert (found["n_cases"], found["n_samples"]) == (4, 4)

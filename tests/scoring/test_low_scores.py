@@ -110,7 +110,7 @@ def test_examples_are_the_first_and_bounded(tmp_path: Path) -> None:
     rows = of("faithfulness", [0.0] * 7)
     found = low(tmp_path, [FAITHFUL], rows, low_scores={"examples": 4})["faithfulness"]["bands"][0]
     assert [example["sample_id"] for example in found["examples"]] == ["q0", "q1", "q2", "q3"]
-    assert found["examples"][0] == {"sample_id": "q0", "method": "a", "value": 0.0, "reason": "fine"}
+    assert found["examples"][0] == {"sample_id": "q0", "method": "a", "repeat": 1, "value": 0.0, "reason": "fine"}
     assert found["advice"]
     assert low(tmp_path, [FAITHFUL], rows, low_scores={"examples": 0})["faithfulness"]["bands"][0]["examples"] == []
 

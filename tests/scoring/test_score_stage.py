@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from run_tables import Chunk, Citation, Row, records, score, stored, write_run
 
@@ -88,14 +87,6 @@ def test_weights_change_the_overall_score(tmp_path: Path) -> None:
     assert row["overall_score"] == pytest.approx((0.2 * 1.0 + 0.6 * 0.5) / 0.8)
 
 
-def test_outputs_of_before_a_column_was_added_are_those_of_methods_that_retrieve(tmp_path: Path) -> None:
-    write_run(tmp_path, [Row("q1", "a", {"correctness": 3.0})])
-    path = tmp_path / "outputs.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["retrieves"]), path)
-    score(tmp_path, [CORRECT], PLAIN)
-    assert [row["retrieves"] for row in records(tmp_path)] == [True]
-
-
 def test_records_say_everything_of_a_case(tmp_path: Path) -> None:
     row = Row(
         "q1", "a", {"faithfulness": ("error", "refused: I cannot"), "correctness": ("skipped", "no_reference_answer")},
@@ -107,7 +98,7 @@ def test_records_say_everything_of_a_case(tmp_path: Path) -> None:
     score(tmp_path, [FAITHFUL, CORRECT], PLAIN)
     (found,) = records(tmp_path)
     assert found == {
-        "sample_id": "q1", "method": "a", "iteration": 1, "question": "Why?", "answer": "né", "category": "c",
+        "sample_id": "q1", "method": "a", "repeat": 1, "iteration": 1, "question": "Why?", "answer": "né", "category": "c",
         "subcategory": None, "difficulty": None, "question_type": None, "vault": None, "answerable": False, "tags": ["x"],
         "doc_types": [], "meta": '{"k":null}', "abstained": True, "system_error": "late", "timings": '{"total":12.5}', "n_chunks": 2,
         "version": None, "usage": "{}", "judge_duration_ms": None, "citations": '[{"marker":"[1]"}]',

@@ -28,6 +28,7 @@ from ragpipe.stages.cases import CaseReader
 from ragpipe.stages.judge import JudgeStage, MetricBug
 from ragpipe.store.calls import CallStore
 from ragpipe.store.folder import RunFolder
+from ragpipe.store.journal import HEADER
 
 TEMPLATE = "---\nroles: {text: text}\noptional: {turn: 1}\n---\n[[user]]\n{{ text }}\n{{ turn }}\n"
 
@@ -305,12 +306,27 @@ async def test_a_finished_block_with_a_lasting_failure_is_done_again_when_errors
     assert rows == {f"s{i}": "ok" for i in range(20)}
 
 
-LINE = {"sample_id": "s0", "method": "default", "question": "q", "transient": False, "result": {"two": 1.0}}
+LINE = {
+    "sample_id": "s0",
+    "method": "default",
+    "repeat": 1,
+    "question": "q",
+    "transient": False,
+    "result": {"two": 1.0},
+}
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("result", None), ("result", [1]), ("sample_id", 7), ("method", None), ("question", None), ("transient", "no")],
+    [
+        ("result", None),
+        ("result", [1]),
+        ("sample_id", 7),
+        ("method", None),
+        ("question", None),
+        ("transient", "no"),
+        ("repeat", True),
+    ],
 )
 async def test_a_journal_edited_by_hand_is_refused_with_its_line(
     bench: SimpleNamespace, name: str, value: object
@@ -319,7 +335,7 @@ async def test_a_journal_edited_by_hand_is_refused_with_its_line(
     good = {**LINE, "completed_at": "2026-01-01T00:00:00+00:00"}
     bad = {key: found for key, found in {**good, name: value}.items() if found is not None}
     journal = bench.folder.iteration(1).create().journal
-    journal.write_text("".join(json.dumps(line) + "\n" for line in ({"journal": 1}, good, bad)))
+    journal.write_bytes(HEADER + "".join(json.dumps(line) + "\n" for line in (good, bad)).encode())
     with pytest.raises(DataError) as found:
         await judge(bench, untouched := Scripted())
     assert [(p.where, p.key) for p in found.value.problems] == [(f"{journal}:3", name)]

@@ -27,7 +27,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def test_the_documented_form(tmp_path: Path) -> None:
-    """Field for field what the answer-synthesis document shows, at 47 of 100, with the method beside the id."""
+    """Field for field what the answer-synthesis document shows, at 47 of 100, with method and repeat beside the id."""
     progress = view(tmp_path)
     for n in range(46):
         progress.add(CaseKey(f"ql-{n}", "default"), "?", RESULT)
@@ -50,6 +50,7 @@ def test_the_documented_form(tmp_path: Path) -> None:
     assert entry == {
         "queryLogId": "ql-123",
         "method": "default",
+        "repeat": 1,
         "question": "What courses teach Python?",
         "completedAt": "2026-01-24T14:30:00.000Z",
         "result": RESULT,
@@ -57,14 +58,14 @@ def test_the_documented_form(tmp_path: Path) -> None:
     assert datetime.fromisoformat(found["entries"][0]["completedAt"]).tzinfo
 
 
-def test_a_case_is_named_by_id_method_and_iteration(tmp_path: Path) -> None:
+def test_a_case_is_named_by_id_method_repeat_and_iteration(tmp_path: Path) -> None:
     progress = view(tmp_path)
-    for key in [CaseKey("a", "x"), CaseKey("a", "y"), CaseKey("a", "x", 2), CaseKey("a", "x")]:
+    for key in [CaseKey("a", "x"), CaseKey("a", "y"), CaseKey("a", "x", 2), CaseKey("a", "x", 1, 2), CaseKey("a", "x")]:
         progress.add(key, "?", {"key": str(key)})
     found = progress.content()
-    assert found["statistics"]["completedQuestions"] == 3
-    assert [e["result"]["key"] for e in found["entries"]] == ["a/y", "a/x#2", "a/x"]
-    assert len({e["hash"] for e in found["entries"]}) == 3
+    assert found["statistics"]["completedQuestions"] == 4
+    assert [e["result"]["key"] for e in found["entries"]] == ["a/y", "a/x repeat 2", "a/x#2", "a/x"]
+    assert len({e["hash"] for e in found["entries"]}) == 4
 
 
 @pytest.mark.parametrize(("cases", "shown"), [(0, 0), (1000, 1000), (1001, 100), (2500, 100)])

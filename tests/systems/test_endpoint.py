@@ -40,7 +40,7 @@ async def asked(journal: Path, url: str, **settings: Any) -> tuple[Output, list[
     http = HttpSystem(kind="http", url=url, **settings)
     system = open_system(http, ())
     await CollectStage(system, http, journal, read_output).run(iter([SAMPLE]))
-    return collected(journal)["s1"], list(system.notes)
+    return collected(journal)["s1"][0], list(system.notes)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ async def test_as_many_requests_are_under_way_as_asked_for(tmp_path: Path) -> No
         system = open_system(http, ())
         stage = CollectStage(system, http, tmp_path / "j.jsonl", read_output)
         await stage.run(Sample(id=f"s{i}", question="q") for i in range(wanted))
-    assert {output.answer for output in collected(tmp_path / "j.jsonl").values()} == {"met"}
+    assert {output.answer for (output,) in collected(tmp_path / "j.jsonl").values()} == {"met"}
     assert isinstance(system, _Http)
     limits = system._session.timeout
     assert (limits.total, limits.connect, limits.sock_read, limits.sock_connect) == (None, None, None, None)

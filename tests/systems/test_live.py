@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from aiohttp import web
 from ragpipe.errors import ConfigError, DataError, Incomplete, Interrupted, RagpipeError
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collect import CollectStage, collected, has_failures
+from ragpipe.store.journal import HEADER
 from ragpipe.systems.live import open_system
 from ragpipe.systems.settings import HttpSystem, PythonSystem
 from ragpipe.tasks.collecting import read_output
@@ -41,8 +41,9 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 async def collect(settings: Any, journal: Path, plugins: tuple[str, ...] = ("myrag",)) -> dict[str, Output]:
+    """The one output of each sample."""
     await CollectStage(open_system(settings, plugins), settings, journal, read_output).run(iter(SAMPLES))
-    return collected(journal)
+    return {name: output for name, (output,) in collected(journal).items()}
 
 
 async def test_a_callable_may_return_a_text(plugin: str, tmp_path: Path) -> None:
@@ -112,24 +113,18 @@ def test_an_output_holds_no_number_that_json_has_not() -> None:
         Output(sample_id="a", timings={"total": float("nan")})
 
 
-async def test_a_line_that_holds_no_output_is_asked_again(tmp_path: Path) -> None:
-    """As versions before wrote a NaN: as null."""
-    journal = tmp_path / "j.jsonl"
-    output = json.dumps({"sample_id": "s1", "answer": "a", "timings": {"total": None}})
-    lines = ({"journal": 1}, {"sample_id": "s1", "failed": False, "output": output})
-    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
-    await CollectStage(asked := Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
-    assert asked.asked == [s.id for s in SAMPLES]
-    assert {k: v.answer for k, v in collected(journal).items()} == {s.id: s.id for s in SAMPLES}
-
-
 @pytest.mark.parametrize(
-    "bad", ['{"sample_id": "s1"}', '{"failed": false, "output": "{}"}', '{"sample_id": 1, "failed": 0, "output": ""}']
+    "bad",
+    [
+        '{"sample_id": "s1"}',
+        '{"failed": false, "output": "{}"}',
+        '{"sample_id": 1, "repeat": 1, "failed": 0, "output": ""}',
+        '{"sample_id": "s1", "repeat": true, "failed": false, "output": "{}"}',
+    ],
 )
 async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path, bad: str) -> None:
     journal = tmp_path / "j.jsonl"
-    journal.write_text(f'{{"journal":1}}\n{bad}\n')
+    journal.write_bytes(HEADER + f"{bad}\n".encode())
     settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
     with pytest.raises(DataError, match=r"j\.jsonl:2"):
         await CollectStage(Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
@@ -155,7 +150,7 @@ async def test_as_many_answers_are_under_way_as_asked_for(tmp_path: Path, monkey
     settings = PythonSystem(kind="python", callable="wide:answer", concurrency=40)
     stage = CollectStage(open_system(settings, ["wide"]), settings, tmp_path / "j.jsonl", read_output)
     await stage.run(Sample(id=f"s{i}", question="q") for i in range(40))
-    assert {output.answer for output in collected(tmp_path / "j.jsonl").values()} == {"met"}
+    assert {output.answer for (output,) in collected(tmp_path / "j.jsonl").values()} == {"met"}
 
 
 def test_a_callable_outside_the_listed_plugins_is_not_imported() -> None:
@@ -312,7 +307,7 @@ async def test_what_failed_is_asked_again_by_the_next_collection(tmp_path: Path)
     await CollectStage(second := Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
     assert second.asked == ["s1", "s3"]
     assert not has_failures(journal)
-    assert {k: v.answer for k, v in collected(journal).items()} == {s.id: s.id for s in SAMPLES}
+    assert {k: v.answer for k, (v,) in collected(journal).items()} == {s.id: s.id for s in SAMPLES}
 
 
 async def test_a_system_that_is_down_ends_the_collection(tmp_path: Path) -> None:
