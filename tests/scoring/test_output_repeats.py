@@ -83,7 +83,7 @@ def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
         {"sample_id": "q1", "method": "a", "repeat": 2, "score": "faithfulness", "passed": 1, "of": 2}
     ]
     tables = [{1: tmp_path / f"iteration-{number}" / "records.parquet"} for number in (1, 2)]
-    scores = found["overall"]["scores"]
+    scores = {name: {**found["declared"][name], **one} for name, one in found["overall"]["scores"].items()}
     compared = agreement(*tables, old_scores=scores, new_scores=scores)
     assert compared["cases"] == {"both": 10, "only_old": 0, "only_new": 0}
     flips = compared["scores"]["faithfulness"]["flips"]
