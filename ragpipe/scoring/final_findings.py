@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.diagnosis import EXAMPLES
 
 _COUNTED = ("n_with_failure_mode", "n_failure_modes", "n_failed_without_mode", "failure_modes", "diagnosis")
@@ -46,8 +47,8 @@ def _merged(made: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One diagnosis as several iterations made it; empty where none did."""
     if not made:
         return {}
-    cases = Counter((case["sample_id"], case["method"]) for one in made for case in one["examples"])
-    examples = [{"sample_id": sample, "method": method} for (sample, method), _ in cases.most_common(EXAMPLES)]
+    cases = Counter(tuple(case[name] for name in OUTPUT_KEY) for one in made for case in one["examples"])
+    examples = [dict(zip(OUTPUT_KEY, key, strict=True)) for key, _ in cases.most_common(EXAMPLES)]
     counts = {key: sum(one[key] for one in made) for key in ("n", "n_first", "n_judged")}
     return {**made[0], **counts, "examples": examples}
 
