@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from run_tables import Row, records, score, stored, write_run
-from scipy import stats
 
 from ragpipe.reports.sections import problem_tables
 from ragpipe.reports.wrong import told
@@ -39,15 +38,24 @@ def test_each_repeat_keeps_its_own_scores(tmp_path: Path) -> None:
 
 
 def test_repeats_are_no_more_questions(tmp_path: Path) -> None:
-    """With as many repeats everywhere, the interval is that of the five questions' own means: scipy's t, df = 4."""
-    write_run(tmp_path, ROWS)
-    found = score(tmp_path, [FAITHFUL], SETTINGS)
-    means = [sum(values) / 2 for values in VALUES.values()]
-    low, high = stats.t.interval(0.95, 4, loc=sum(means) / 5, scale=stats.sem(means))
-    shown = found["overall"]["scores"]["faithfulness"]
-    assert (found["n_cases"], found["n_samples"]) == (10, 5)
-    assert shown["mean"] == pytest.approx(0.56)
-    assert (shown["interval"]["low"], shown["interval"]["high"]) == pytest.approx((max(low, 0), min(high, 1)))
+    """Two answers with the same score to each of five questions say as much as one: mean and interval are the same, and the
+    interval of the share that passed is no narrower."""
+    found = {}
+    for times in (1, 2):
+        rows = [
+            Row(sample, "a", {"faithfulness": first}, repeat=repeat)
+            for sample, (first, _) in VALUES.items()
+            for repeat in range(1, times + 1)
+        ]
+        write_run(tmp_path / str(times), rows)
+        found[times] = score(tmp_path / str(times), [FAITHFUL], SETTINGS)
+    assert [(one["n_cases"], one["n_samples"]) for one in found.values()] == [(5, 5), (10, 5)]
+    once, twice = (one["overall"]["scores"]["faithfulness"] for one in found.values())
+    assert once["mean"] == twice["mean"] == pytest.approx(0.66)
+    for bound in ("low", "high"):
+        assert once["interval"][bound] == pytest.approx(twice["interval"][bound])
+    width_once, width_twice = (one["pass_interval"]["high"] - one["pass_interval"]["low"] for one in (once, twice))
+    assert width_twice >= width_once
 
 
 def test_a_case_is_named_with_its_repeat_where_it_is_not_the_first(tmp_path: Path) -> None:
