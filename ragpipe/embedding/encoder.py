@@ -69,15 +69,20 @@ class EncoderSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Hidden states (tokens x size), which of them are special tokens, and whether the text was cut."""
+    """Token ids, hidden states (tokens x size), which of them are special tokens, and whether the text was cut."""
 
+    ids: list[int]
     states: Floats
     special: Any
     cut: bool
 
 
 class Encoder(Protocol):
+    """What encodes texts. `ids` are a text's tokens alone, as it encodes them: cut, with the special ones."""
+
     def __call__(self, texts: Sequence[str]) -> list[Encoded]: ...
+
+    def ids(self, text: str) -> list[int]: ...
 
 
 def make_encoder(settings: EncoderSettings) -> Encoder:
@@ -103,8 +108,11 @@ class BertEncoder:
         for text in texts:
             ids, cut = self._bert.tokens(text, self._settings.max_tokens)
             special = np.isin(ids, [ids[0], ids[-1]])  # [CLS] and [SEP], also where a text spells them out
-            found.append(Encoded(self._bert.states([ids], self._settings.layer)[0], special, cut))
+            found.append(Encoded(ids, self._bert.states([ids], self._settings.layer)[0], special, cut))
         return found
+
+    def ids(self, text: str) -> list[int]:
+        return self._bert.tokens(text, self._settings.max_tokens)[0]
 
 
 class TransformersEncoder:
@@ -131,11 +139,15 @@ class TransformersEncoder:
         found = []
         for text in texts:
             whole = self._tokenizer(text.strip(), truncation=False, verbose=False)["input_ids"]
-            limit = self._settings.max_tokens  # named, because some tokenizers (DeBERTa's) know none
-            ids = self._tokenizer(text.strip(), truncation=True, max_length=limit)["input_ids"]
+            ids = self.ids(text)
             with self._torch.no_grad():
                 output = self._model(self._torch.tensor([ids]), output_hidden_states=True)
             states = output.hidden_states[self._settings.layer][0].float().numpy()
             special = np.isin(ids, [self._tokenizer.cls_token_id, self._tokenizer.sep_token_id])
-            found.append(Encoded(states, special, len(whole) > len(ids)))
+            found.append(Encoded(ids, states, special, len(whole) > len(ids)))
+        return found
+
+    def ids(self, text: str) -> list[int]:
+        limit = self._settings.max_tokens  # named, because some tokenizers (DeBERTa's) know none
+        found: list[int] = self._tokenizer(text.strip(), truncation=True, max_length=limit)["input_ids"]
         return found

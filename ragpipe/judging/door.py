@@ -22,6 +22,7 @@ from ragpipe.judging.vectors import MATCH, STEP, Floats, TokenMatch, Vector, pai
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Answer, answer_schema
 from ragpipe.schema.call import Call, Message, Payload
+from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.calls import Fresh
 
@@ -110,7 +111,8 @@ class Door:
 
     `identity` is what goes into the key; `label` the judge's printable name. With `retry_errors` stored failures and
     unreadable replies are asked again. `embedder` is the door to what makes vectors, None where nothing does; `prefix` is
-    what such a door puts before every text; `matching` opens the door to an encoder that compares texts token by token.
+    what such a door puts before every text; `matching` opens the door to an encoder that compares texts token by token,
+    `corpus` are the references of the run's data set, by which such a door weighs tokens where it is asked to.
     """
 
     def __init__(
@@ -122,7 +124,8 @@ class Door:
             raise ValueError("a door needs either a transport or an embedded judge")
         self.label, self.repeat = label, repeat
         self.embedder, self.prefix = embedder, prefix
-        self.matching: Callable[[Any], Door] | None = None
+        self.matching: Callable[[Any, Corpus | None], Door] | None = None
+        self.corpus: Corpus | None = None
         self._matchers: dict[str, Door] = {}
         self._judge = judge_parts(identity)
         self.spent = Spent()
@@ -238,13 +241,14 @@ class Door:
         for door in self._beside():
             await door.close()
 
-    def matcher(self, encoder: Any) -> Door:
-        """The door to an encoder (its settings), opened once. Raises Skipped (`no_encoder`) where none can be."""
+    def matcher(self, encoder: Any, corpus: Corpus | None) -> Door:
+        """The door to an encoder (its settings) that weighs tokens by a corpus or all alike, opened once. Raises Skipped
+        (`no_encoder`) where none can be."""
         if self.matching is None:
             raise Skipped("no_encoder")
-        name = sha256(encoder.identity_of_embedder())
+        name = sha256([encoder.identity_of_embedder(), corpus.digest if corpus else None])
         if name not in self._matchers:
-            self._matchers[name] = self.matching(encoder)
+            self._matchers[name] = self.matching(encoder, corpus)
         return self._matchers[name]
 
     def _beside(self) -> list[Door]:
@@ -287,9 +291,13 @@ class CaseJudge:
     def was_cut(self, text: str, /) -> bool:
         return text in self.cut
 
-    async def match(self, encoder: Any, candidate: str, reference: str, /) -> TokenMatch:
-        door = self.door.matcher(encoder)
-        payload = pair_payload(storable(candidate)[0], storable(reference)[0])
+    async def match(self, encoder: Any, candidate: str, reference: str, /, *, idf: bool = False) -> TokenMatch:
+        corpus = self.door.corpus if idf else None
+        if idf and corpus is None:
+            raise Skipped("no_corpus")
+        door = self.door.matcher(encoder, corpus)
+        weighted_by = corpus.digest if corpus else None
+        payload = pair_payload(storable(candidate)[0], storable(reference)[0], weighted_by)
         question = door.question(payload, TokenMatch, 1, f"{self.case} / {self.metric} / {MATCH}")
         call = await door.reply(question)
         try:

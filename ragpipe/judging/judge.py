@@ -32,6 +32,7 @@ class Judge(Protocol):
         where the embedder does not know."""
         ...
 
-    async def match(self, encoder: Any, candidate: str, reference: str, /) -> TokenMatch:
-        """Both texts compared token by token, by the encoder of these settings (the metric's `encoder_settings`)."""
+    async def match(self, encoder: Any, candidate: str, reference: str, /, *, idf: bool = False) -> TokenMatch:
+        """Both texts compared token by token, by the encoder of these settings (the metric's `encoder_settings`). `idf`: a
+        token weighs by its rarity in the references of the run's whole data set."""
         ...

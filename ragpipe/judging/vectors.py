@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from ragpipe.schema.answers import Answer, Integer, Number
 from ragpipe.schema.call import Payload
@@ -29,19 +30,24 @@ class Vector(Answer):
 
 
 class TokenMatch(Answer):
-    """Two texts compared token by token: precision, recall and F1 (-1 to 1), how many tokens each has, which was cut."""
+    """Two texts compared token by token: precision, recall and F1 (-1 to 1), how many tokens each has, which was cut.
+
+    `weightless` names the text of which no token has a weight: each of them stands in every reference of the data set.
+    """
 
     precision: Number
     recall: Number
     f1: Number
     tokens: list[Integer]
     cut: list[str]
+    weightless: list[str] = Field(default_factory=list)
 
 
-def pair_payload(candidate: str, reference: str) -> Payload:
-    """The question for a pair's token match."""
+def pair_payload(candidate: str, reference: str, corpus: str | None = None) -> Payload:
+    """The question for a pair's token match; `corpus` is the digest of the references by which tokens are weighted."""
     said = ({"role": "candidate", "content": candidate}, {"role": "reference", "content": reference})
-    return Payload(said, {"form": "json", "type": "token_match"})
+    weighted = ({"role": "idf", "content": corpus},) if corpus is not None else ()
+    return Payload((*said, *weighted), {"form": "json", "type": "token_match"})
 
 
 def text_payload(text: str) -> Payload:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ragpipe.embedding.encoder import EncoderSettings
 from ragpipe.embedding.settings import MINILM_WEIGHTS
+from ragpipe.errors import Skipped
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.references import Referenced, by_reference
@@ -27,9 +28,15 @@ class BertScore(Referenced):
 
     Two unrelated texts do not score 0: `_f1_raw` is the plain F1, `_f1` is rescaled by what unrelated texts score with
     the encoder, (F1 - baseline) / (1 - baseline), and never under 0. `baseline` null takes the known one of model and layer
-    (MiniLM 6: 0.1252, deberta-xlarge-mnli 40: 0.5150192); where none is known it is skipped (`no_baseline`). Scores of two encoders or layers are not comparable: model, layer and baseline stand in the details. A text that was
-    cut at `encoder.max_tokens` is flagged. An answer without a character is a 0. The first reference answer is used;
-    needs a reference. Equal to the package bert-score for single pairs without idf. Source: arXiv 1904.09675.
+    (MiniLM 6: 0.1252, deberta-xlarge-mnli 40: 0.5150192); where none is known it is skipped (`no_baseline`). Scores of two encoders
+    or layers are not comparable: model, layer and baseline stand in the details.
+
+    With `idf` a token weighs log((N + 1) / (n + 1)), where n of the N references of the whole data set hold it: words that stand
+    everywhere count little. The weights belong to the data set, so no baseline is known, and scores over two data sets are not
+    comparable. A text whose every token stands in every reference has no weight: skipped, `no_idf_weight`.
+
+    A text that was cut at `encoder.max_tokens` is flagged. An answer without a character is a 0. Needs a reference. Equal to the
+    package bert-score for single pairs. Source: arXiv 1904.09675.
     """
 
     version: ClassVar[int] = 2
@@ -38,6 +45,7 @@ class BertScore(Referenced):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     encoder: EncoderSettings = EncoderSettings()
+    idf: bool = False
     baseline: Annotated[float, Field(ge=-1, lt=1, allow_inf_nan=False)] | None = None
 
     @property
@@ -46,8 +54,9 @@ class BertScore(Referenced):
 
     @property
     def rescaled_by(self) -> float | None:
-        """What unrelated texts score: as given, else as known of the model and layer; None when nobody knows."""
-        if self.baseline is not None:
+        """What unrelated texts score: as given, else as known of the model and layer; None when nobody knows. With weights it
+        depends on the data set's references, too."""
+        if self.baseline is not None or self.idf:
             return self.baseline
         return _KNOWN.get((self.encoder.model or str(self.encoder.files().weights), self.encoder.layer))
 
@@ -72,8 +81,10 @@ class BertScore(Referenced):
         names = [spec.name for spec in self.scores()]
         if not case.answer.strip():
             return [Score(0.0, name, reason="no_answer") for name in names]
-        found = await judge.match(self.encoder, case.answer, case.reference or "")
-        details = found.model_dump(exclude={"cut"}) | {
+        found = await judge.match(self.encoder, case.answer, case.reference or "", idf=self.idf)
+        if found.weightless:
+            raise Skipped("no_idf_weight")
+        details = found.model_dump(exclude={"cut", "weightless"}) | ({"idf": True} if self.idf else {}) | {
             "encoder": self.encoder.label, "baseline": self.rescaled_by,
             "flags": [f"{name}_cut" for name in found.cut],
         }  # fmt: skip

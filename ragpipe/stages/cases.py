@@ -17,9 +17,11 @@ _KEPT = 8  # row groups of samples held; data in method order touches each sampl
 
 
 class CaseReader:
-    """The cases of `samples.parquet` and `outputs.parquet` for one iteration. `blocks` are row groups of the outputs."""
+    """The cases of `samples.parquet` and `outputs.parquet` for one iteration. `blocks` are row groups of the outputs;
+    `samples` is the path of the first."""
 
     def __init__(self, samples: Path, outputs: Path, iteration: int = 1):
+        self.samples = samples
         self._samples, self._outputs = pq.ParquetFile(samples), pq.ParquetFile(outputs)
         self.iteration = iteration
         self._groups: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ragpipe.errors import DataError, Problem
+from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.references import distinct_references
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.schema.tables import OUTPUTS, SAMPLES, output_row, sample_row, samples_from, table_of
 from ragpipe.store.files import atomic_open
@@ -118,6 +120,18 @@ def read_samples(samples: Path) -> Iterator[Sample]:
     with pq.ParquetFile(samples) as file:
         for batch in file.iter_batches(BLOCK):
             yield from samples_from(batch.to_pylist())
+
+
+def references_of(samples: Path) -> Corpus:
+    """The references of a run's data set: of all its samples, whichever cases are measured now."""
+
+    def texts() -> Iterator[str]:
+        with pq.ParquetFile(samples) as file:
+            for batch in file.iter_batches(BLOCK, columns=["references"]):
+                for references in batch["references"].to_pylist():
+                    yield from distinct_references(references or ())
+
+    return Corpus(texts)
 
 
 def count_of(table: Path) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from ragpipe.config import RunConfig
+from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.sample import Case
 from ragpipe.store.replies import RowReplies
 from ragpipe.tasks.doors import replaying
@@ -17,27 +18,26 @@ _QUESTION = ("metric", "step", "turn", "payload_id")
 Row = Mapping[str, Any]
 
 
-def as_asked(config: RunConfig, case: Case, rows: Sequence[Row]) -> list[Row]:
+def as_asked(config: RunConfig, case: Case, rows: Sequence[Row], corpus: Corpus) -> list[Row]:
     """The rows of `judge_inputs` about one case and iteration, metric by metric, each metric's as it asks them: a chain by
-    rank, a fan-out by index.
+    rank, a fan-out by index. `corpus` are the references of the run.
 
     No row says when it was asked, and when is not the order anyway: questions that fan out are answered as it happens. So
     the metrics run once more over these replies. What they do not ask then (the replies were not kept, or a
     metric stops at an error) stands after the others, in the order of the table.
     """
     metrics = {name: place for place, name in enumerate(config.metrics)}
-    places = run_async(_places(config, case, rows, {row["metric"] for row in rows}))
+    places = run_async(_places(config, case, rows, corpus))
     last = len(places)
     return sorted(rows, key=lambda row: (metrics[row["metric"]], places.get(_name(row), last)))
 
 
-async def _places(
-    config: RunConfig, case: Case, rows: Sequence[Row], metrics: Collection[str]
-) -> dict[tuple[str, ...], int]:
+async def _places(config: RunConfig, case: Case, rows: Sequence[Row], corpus: Corpus) -> dict[tuple[str, ...], int]:
     """When each question is asked for the first time, by its name."""
     found: dict[tuple[str, ...], int] = {}
     async with replaying(config, RowReplies(rows)) as door:
-        for name in metrics:
+        door.corpus = corpus
+        for name in {row["metric"] for row in rows}:
             judge = door.for_case(case.key, name)
             with suppress(Exception):  # whatever ended the metric here ended it in the run, and stands with its score
                 await config.metrics[name].measure(case, judge)

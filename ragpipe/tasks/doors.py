@@ -17,6 +17,7 @@ from ragpipe.judging.door import Door, Transport
 from ragpipe.judging.evidence.settings import EvidenceSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.stored import StoredTransport
+from ragpipe.schema.corpus import Corpus
 from ragpipe.store.calls import CallStore, StoredCalls
 from ragpipe.store.replies import Layered, RunReplies
 
@@ -126,12 +127,12 @@ def _keeps(config: RunConfig) -> bool:
     return not isinstance(config.embedder, NoEmbedder) or any(m.encoder_settings for m in config.metrics.values())
 
 
-def _matcher(replies: Opened, transport: Transport | None, settings: EncoderSettings) -> Door:
+def _matcher(replies: Opened, transport: Transport | None, settings: EncoderSettings, corpus: Corpus | None) -> Door:
     """The door to what compares the tokens of two texts; `transport` None: it is computed here."""
     if transport is None:
         from ragpipe.embedding.bert_score import PairScores
 
-        transport = LocalTransport(PairScores(settings))
+        transport = LocalTransport(PairScores(settings, corpus))
     return Door(identity=settings.identity_of_embedder(), label=settings.label, transport=transport, store=replies)
 
 

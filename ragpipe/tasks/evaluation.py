@@ -27,7 +27,7 @@ from ragpipe.stages.cases import CaseReader
 from ragpipe.stages.collect import unanswered, versions
 from ragpipe.stages.final import is_final, run_final, scored_iterations
 from ragpipe.stages.judge import JudgeStage, State
-from ragpipe.stages.load import count_of
+from ragpipe.stages.load import count_of, references_of
 from ragpipe.stages.report import run_report
 from ragpipe.stages.score import run_score
 from ragpipe.stages.seal import run_seal, unseal
@@ -270,6 +270,7 @@ class Evaluation:
         try:
             async with opened as door:
                 door.count_on(self._calls)
+                door.corpus = references_of(self.folder.samples)
                 with self.console.progress(cases=reader.count) as shown:
 
                     def update(state: State) -> None:

@@ -19,6 +19,7 @@ from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.cases import CaseReader
+from ragpipe.stages.load import references_of
 from ragpipe.store.rows import rows_where
 from ragpipe.tasks.asked import as_asked
 from ragpipe.tasks.finished import Finished, open_finished
@@ -95,7 +96,7 @@ def explain(wanted: Wanted) -> Chain:
     measured = dict.fromkeys(row["metric"] for row in scores if row["status"] == "ok")
     notes = {name: list(config.metrics[name].notes(case)) for name in measured}
     return Chain(
-        case=case, scores=scores, asked=as_asked(config, case, asked), record=record, specs=specs, arithmetic=arithmetic,
+        case=case, scores=scores, asked=as_asked(config, case, asked, references_of(folder.samples)), record=record, specs=specs, arithmetic=arithmetic,
         scoring=config.scoring, messages=settings.messages,
         notes=notes,
     )  # fmt: skip

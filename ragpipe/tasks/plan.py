@@ -22,7 +22,7 @@ from ragpipe.reports.text import one_line
 from ragpipe.schema.references import ReferenceRule
 from ragpipe.scoring.pointers import pointer_warnings
 from ragpipe.stages.cases import CaseReader
-from ragpipe.stages.load import run_load
+from ragpipe.stages.load import references_of, run_load
 from ragpipe.stages.plan import TOKENS_OUT, Plan, make_plan
 from ragpipe.stages.replay import Remaining, remaining
 from ragpipe.stages.retrieving import declared, unknown_methods
@@ -119,6 +119,7 @@ async def _remaining(config: RunConfig, reader: CaseReader, run_id: str | None, 
     replies = Layered(RunReplies(known, failures="permanent"), stored) if known else stored
     whole, metrics = Remaining(), list(config.metrics.values())
     async with replaying(config, replies) as door:
+        door.corpus = references_of(reader.samples)
         for iteration in range(1, config.iterations + 1):
             found = await remaining(reader.of(iteration), metrics, door)
             whole.stored += found.stored

@@ -13,6 +13,7 @@ from ragpipe.cli import main
 from ragpipe.embedding import files, local, minilm
 from ragpipe.embedding import settings as embedder_settings
 from ragpipe.embedding.files import packaged_folder
+from ragpipe.schema.corpus import Corpus
 from tests.openai_server import in_thread
 from tests.torture.harness import arguments
 
@@ -90,6 +91,43 @@ def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
     raw = values(rescored, "bert_score_f1_raw")
     assert raw == values(here / "elsewhere" / "run", "bert_score_f1_raw")
     assert values(rescored, "bert_score_f1")["near"] == pytest.approx(100 * (raw["near"] / 100 - 0.2) / 0.8, abs=1e-9)
+
+
+@needs_files
+@pytest.mark.slow
+def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, capsys):
+    words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[bert_score]",
+             "metrics.bert_score.encoder.layer=1", "metrics.bert_score.idf=true"]  # fmt: skip
+    with (here / "d.jsonl").open("a", encoding="utf-8") as file:  # its words are in every reference but these
+        file.write(json.dumps({"id": "other", "question": "?", "answer": "Bees.", "references": ["Bees make honey.", "By bees."], "contexts": []}))  # fmt: skip
+    assert main(words) == 0
+    run = (here / "outputs" / "run" / "latest").resolve()
+    weighted = values(run, "bert_score_f1_raw")
+    assert weighted["the same"] == 100.0
+    assert set(values(run, "bert_score_f1").values()) == {None, 0.0}  # no baseline is known; silence is 0 by any
+    messages = [
+        json.loads(row["messages"]) for row in pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()
+    ]
+    corpus = [
+        *["Paris is the capital."] * 4,
+        "Bees make honey.",
+        "By bees.",
+    ]  # every sample's own, also the silent one's
+    assert {one[-1]["content"] for one in messages} == {Corpus(lambda: iter(corpus)).digest}
+
+    monkeypatch.setattr(
+        "ragpipe.stages.load.BLOCK", 2
+    )  # other blocks, one pair at a time, nothing stored: the same weights
+    monkeypatch.setattr(local, "TOGETHER", 1)
+    assert main([*words, "name=again", "store.path=elsewhere"]) == 0
+    assert values(here / "outputs" / "again" / "latest", "bert_score_f1_raw") == weighted
+    (here / "d.jsonl").unlink()
+    uninstall(monkeypatch)
+    assert main(["task=verify", f"run={run}"]) == 0
+    assert main(["task=explain", f"run={run}", "case=near"]) == 0
+    capsys.readouterr()
+    assert main(["task=rescore", f"run={run}", "metrics.bert_score.idf=false"]) != 0
+    assert "this parameter decides what is asked" in capsys.readouterr().err
 
 
 @needs_files
