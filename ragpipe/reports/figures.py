@@ -177,7 +177,7 @@ def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
     """`n` cases with a failure mode as a share of all cases, of those with any mode, and of all modes together."""
     overall = metrics["overall"]
     of = (metrics["n_cases"] * judged_times(metrics), overall["n_with_failure_mode"], overall["n_failure_modes"])
-    all_cases, with_mode, modes = (f"{n / whole_count:.1%}" for whole_count in of)
+    all_cases, with_mode, modes = (f"{n / whole_count:.1%}" if whole_count else "-" for whole_count in of)
     return all_cases, with_mode, modes
 
 
