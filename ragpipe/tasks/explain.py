@@ -14,6 +14,8 @@ from ragpipe.errors import ConfigError, DataError, Problem
 from ragpipe.metrics.shared.references import mean_of_references
 from ragpipe.reports.chain import Chain, explained
 from ragpipe.reports.console import Console
+from ragpipe.reports.question_table import question_table
+from ragpipe.reports.text import one_line
 from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL
@@ -29,8 +31,9 @@ KEYS = ("case", "method", "repeat", "metric", "iteration", "messages")
 
 
 class ExplainSettings(Settings):
-    """Which figure. `metric` is the name of a metric, of one of its scores or of a composite, null for all; `method` may be left out where
-    the case has one; `repeat` is the output that is meant where the method gave several. `messages` prints the prompts as they were sent."""
+    """Which figure. `metric` is the name of a metric, of one of its scores or of a composite, null for all; without a `method`
+    a question that several answered is shown as a table of all of them; `repeat` is the output that is meant where the method
+    gave several. `messages` prints the prompts as they were sent."""
 
     case: str = Field(min_length=1)
     method: str | None = None
@@ -67,7 +70,14 @@ def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Wanted
 
 
 def run(wanted: Wanted, console: Console) -> int:
-    """Print the chain. Returns 0. Raises DataError for a case or a metric that the run does not have."""
+    """Print the chain; of a question that several methods answered, and no method named, a table of all of them. Returns 0.
+    Raises DataError for a case or a metric that the run does not have."""
+    if records := _methods(wanted):
+        heads, lines = question_table(records, _scores(wanted))
+        console.say(f"question {wanted.settings.case}: {one_line(records[0]['question'], 2000)}")
+        console.folded(heads, lines)
+        console.say("the chain behind the figures of one of them: add method=NAME")
+        return 0
     for line in explained(explain(wanted)):
         console.say(line)
     return 0
@@ -100,6 +110,22 @@ def explain(wanted: Wanted) -> Chain:
         scoring=config.scoring, messages=settings.messages,
         notes=notes,
     )  # fmt: skip
+
+
+def _methods(wanted: Wanted) -> list[dict[str, Any]]:
+    """The records of the question where none of its several methods is named; empty otherwise."""
+    folder, settings = wanted.finished.folder, wanted.settings
+    if settings.method is not None or settings.iteration not in folder.iterations():
+        return []
+    found = list(rows_where(folder.iteration(settings.iteration).records, sample_id=settings.case))
+    return found if len({row["method"] for row in found}) > 1 else []
+
+
+def _scores(wanted: Wanted) -> list[str]:
+    """The scores of the table: those of the metrics that are asked for, and what is made of them."""
+    config, chosen = wanted.finished.config, _metrics(wanted)
+    specs = [spec for name, metric in config.metrics.items() if name in chosen for spec in metric.scores()]
+    return [*(spec.name for spec in config.scoring.all_specs(specs)), OVERALL.name]
 
 
 def _case(wanted: Wanted) -> Case:

@@ -119,3 +119,43 @@ def test_questions_without_their_replies_are_all_shown(
         "faithfulness / extract", *["faithfulness / verify"] * SENTENCES,
         "chunk_faithfulness / first", *["chunk_faithfulness / refine"] * (RANKS - 1),
     ]  # fmt: skip
+
+
+def test_a_question_of_several_methods_is_a_table_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """a says what its context says, b something else, c failed; q2 was asked of a alone, which is a chain."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    context = "The plant erica vagans is called Cornish heath."
+    rows = [
+        {"id": "q1", "question": "What is erica vagans called?", "outputs": [
+            {"method": "a", "answer": "The plant erica vagans is called Cornish heath.", "contexts": [context]},
+            {"method": "b", "answer": "The plant grows on Mount Everest since 1953.", "contexts": [context]},
+            {"method": "c", "error": "HTTP 500 from the index", "contexts": []},
+        ]},
+        {"id": "q2", "question": "And?", "method": "a", "answer": "The plant erica vagans is called Cornish heath.", "contexts": [context]},
+    ]  # fmt: skip
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    words = ["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[faithfulness,chunk_faithfulness]", "name=x"]
+    assert main([*words, "report.formats=[]"]) in (0, 4)
+    capsys.readouterr()
+    explained = ["task=explain", "run=outputs/x/latest"]
+    assert main([*explained, "case=q1"]) == 0
+    out = capsys.readouterr().out
+    lines = {line.split()[0]: re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.strip()}
+    assert lines["score"] == ["score", "a", "b", "c"]
+    assert lines["faithfulness"][:3] == ["faithfulness", "1 passed", "0 failed"]
+    assert lines["faithfulness"][3].startswith("skipped: ")
+    assert lines["overall_score"][1:3] == ["1 passed", "0 failed"]
+    assert "Cornish heath" in out
+    assert "HTTP 500 from the index" in out
+    assert "What is erica vagans called?" in out
+    assert main([*explained, "case=q1", "metric=faithfulness"]) == 0
+    assert "chunk_faithfulness" not in capsys.readouterr().out
+    assert main([*explained, "case=q1", "method=b"]) == 0
+    assert "score faithfulness = 0" in capsys.readouterr().out
+    assert main([*explained, "case=q2"]) == 0
+    assert "score faithfulness = 1" in capsys.readouterr().out
+    assert main([*explained, "case=q9"]) == 2
+    assert "q1" in capsys.readouterr().err

@@ -1,0 +1,42 @@
+"""One question, every method beside the others: what `task=explain` shows where it is asked for no method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragpipe.reports.text import one_line
+
+_ANSWER_CHARS = 160
+_REASON_CHARS = 60
+
+
+def question_table(records: Sequence[Mapping[str, Any]], scores: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: the answer, then scores down and methods across, from the question's rows of `records.parquet`.
+
+    A cell holds the value in the native scale and whether it passed, or why there is none. Scores that no method has are
+    left out.
+    """
+    heads = ["score", *(_head(record) for record in records)]
+    answers = [one_line(record["system_error"] or record["answer"] or "", _ANSWER_CHARS) for record in records]
+    there = [name for name in scores if any(_has(record, name) for record in records)]
+    return heads, [["answer", *answers], *([name, *(_cell(record, name) for record in records)] for name in there)]
+
+
+def _head(record: Mapping[str, Any]) -> str:
+    method = one_line(record["method"], 60)
+    return method if record["repeat"] == 1 else f"{method} repeat {record['repeat']}"
+
+
+def _has(record: Mapping[str, Any], name: str) -> bool:
+    return record.get(name) is not None or record.get(f"{name}.status") in ("ok", "error")
+
+
+def _cell(record: Mapping[str, Any], name: str) -> str:
+    value, overall = record.get(name), name == "overall_score"
+    if value is None:
+        status = "none" if overall else record.get(f"{name}.status") or "not measured"
+        reason = record.get("overall_reason" if overall else f"{name}.reason")
+        return f"{status}: {one_line(reason, _REASON_CHARS)}" if reason else status
+    passed = record.get("overall_passed" if overall else f"{name}.passed")
+    return f"{value:.4g}" + {True: " passed", False: " failed", None: ""}[passed]
