@@ -63,6 +63,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `index.json` | with `system.index_manifest`: how far the documents are in the index ([operations](operations.md)) |
 | `outputs.journal.jsonl` | the outputs of a live system, one line each as they arrived |
 | `iteration-N/.progress.json` | how far the iteration is; a view of the journal |
+| `iteration-N/.wall.json` | `judging_s`: seconds by the clock on the wall for which it was judged, all starts together; in no seal |
 | `iteration-N/journal.jsonl` | one line a finished case; append-only |
 | `iteration-N/scores.parquet` | one row a case and score, as the metrics gave them |
 | `iteration-N/judge_inputs.parquet` | one row a use of a reply |

@@ -26,7 +26,7 @@ from ragpipe.reports.figures import (
 from ragpipe.reports.final import HEADS as FINAL_HEADS
 from ragpipe.reports.final import final_lines, final_notes, final_title
 from ragpipe.reports.gates import HEADS, gate_notes, gate_rows
-from ragpipe.reports.progress import Progress
+from ragpipe.reports.progress import Progress, duration
 from ragpipe.reports.stream import SafeStream
 from ragpipe.reports.text import one_line, printable
 from ragpipe.reports.usage import usage_line
@@ -146,10 +146,12 @@ class Console:
         next_command: str = "",
         percent: Collection[str] = (),
         gates: Mapping[str, Any] | None = None,
+        judging: Mapping[int, float] | None = None,
     ) -> None:
         """All that a run says at its end: tables, warnings, cost, signature, folder and the next useful command.
 
-        `metrics` and `cost` are what `results_of` gives: of all iterations where there are several.
+        `metrics` and `cost` are what `results_of` gives: of all iterations where there are several. `judging` are the
+        seconds for which each iteration was judged, all its starts together.
         """
         self.results(metrics, percent=percent)
         self._shared(metrics, percent)
@@ -169,6 +171,8 @@ class Console:
         if line := operations_line(metrics):
             self.say(line)
         self.say(cost_line(cost))
+        if judging:
+            self.say(wall_line(judging))
         self.say(metrics["signature"])
         self.say(f"results: {folder}")
         if next_command:
@@ -260,6 +264,12 @@ def operations_line(metrics: Mapping[str, Any]) -> str:
     told.append(usage_line(metrics))
     text = "; ".join(part for part in told if part)
     return f"system: {text}" if text else ""
+
+
+def wall_line(judging: Mapping[int, float]) -> str:
+    """`time: 12:34 of judging`; of several iterations also each one's: `time: 12:34 of judging (6:10, 6:24)`."""
+    each = f" ({', '.join(duration(seconds) for seconds in judging.values())})" if len(judging) > 1 else ""
+    return f"time: {duration(sum(judging.values()))} of judging{each}"
 
 
 def cost_line(cost: Mapping[str, Any]) -> str:

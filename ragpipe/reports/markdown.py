@@ -25,7 +25,7 @@ from ragpipe.reports.figures import (
 from ragpipe.reports.final import HEADS, final_lines, final_notes, final_title
 from ragpipe.reports.gates import gates_section
 from ragpipe.reports.index import index_section
-from ragpipe.reports.sections import OPERATIONS, asked_line, operation_lines
+from ragpipe.reports.sections import OPERATIONS, asked_line, case_line, operation_lines
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.text import case_name, code, code_block
 from ragpipe.reports.text import table as _table
@@ -188,7 +188,7 @@ def _cost(cost: Mapping[str, Any]) -> list[str]:
     prices = ", ".join(f"{key} {code(str(value))}" for key, value in cost["prices"].items() if value is not None)
     own = f"{whole(spent.get('calls') or 0)} calls, {paid(spent.get('usd'), spent.get('calls_without_price', 0))}"
     found = ["## Cost", "", *_table(heads, lines), "", f"Paid by this folder's own processes: {own}."]
-    found += ["", asked_line(used, code)]
+    found += ["", asked_line(used, code), "", case_line(used)]
     if used["usd_unknown"]:
         unknown = ", ".join(f"{code(reason)} {whole(n)}" for reason, n in used["usd_unknown"].items())
         found += ["", f"Calls without a known price: {unknown}."]

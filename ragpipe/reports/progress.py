@@ -71,9 +71,9 @@ class Progress:
         parts.append(f"{whole(self._errors)} error{'' if self._errors == 1 else 's'}")
         fresh = self._cases - self._first
         if fresh > 0 and self._cases < self._total:
-            parts.append(f"{_duration(elapsed / fresh * (self._total - self._cases))} left")
+            parts.append(f"{duration(elapsed / fresh * (self._total - self._cases))} left")
         elif self._cases >= self._total:
-            parts.append(_duration(elapsed))
+            parts.append(duration(elapsed))
         return " | ".join(parts)
 
     def __enter__(self) -> Self:
@@ -112,7 +112,7 @@ class Progress:
         return Text(f"{done * full}{rest * (_BAR - full)} {self.line()}", no_wrap=True, overflow="ellipsis")
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     minutes, left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"

@@ -16,6 +16,7 @@ from ragpipe.reports.figures import (
     items_of,
     judged_times,
     mode_shares,
+    money,
     paid,
     parts_note,
     reasons_of,
@@ -247,11 +248,20 @@ def cost_table(cost: Mapping[str, Any]) -> Table:
         notes.append(
             "Without a known price: " + ", ".join(f"{why} {whole(n)}" for why, n in used["usd_unknown"].items())
         )
-    notes += [asked_line(used)]
+    notes += [asked_line(used), case_line(used)]
     source = ", ".join(f"{key} {value}" for key, value in cost["prices"].items() if value is not None)
     notes += [f"Prices: {source}."] if source else []
     heads = ["metric", "calls", "failed", "tokens in", "tokens out", "cached", "price"]
     return Table("Cost of the judge", heads, lines, notes=notes)
+
+
+def case_line(used: Mapping[str, Any]) -> str:
+    """`A case on average: 3.2 calls, 1,234.0 tokens in, 56.0 out, 820 ms, $0.0012.`, over all iterations together."""
+    each, times = used["per_case"], used["case_latency_ms"]
+    parts = [f"{each['calls']:,.1f} calls"] if each["calls"] is not None else []
+    parts += [f"{each['tokens_in']:,.1f} tokens in, {each['tokens_out']:,.1f} out"] if each["tokens_in"] else []
+    parts += [f"{times['sum'] / times['n']:,.0f} ms (of the cases with a measured time)"] if times else []
+    return f"A case on average: {', '.join([*parts, money(each['usd'])])}."
 
 
 def asked_line(used: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:

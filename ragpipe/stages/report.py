@@ -21,6 +21,7 @@ from ragpipe.scoring.gates import gates_document
 from ragpipe.stages.final import scored_iterations
 from ragpipe.store.folder import IterationFolder, RunFolder
 from ragpipe.store.unchanged import write_unless_same
+from ragpipe.store.wall import judged_seconds
 
 
 def run_report(
@@ -51,8 +52,17 @@ def run_report(
         folder = shown_folder or str(target)
         for warning in index_warnings(index) if index else ():
             console.warn(warning)
-        console.finish(metrics, cost, folder=folder, next_command=next_command, percent=settings.percent, gates=gates)
+        console.finish(
+            metrics, cost, folder=folder, next_command=next_command, percent=settings.percent, gates=gates,
+            judging=judging_times(run),
+        )  # fmt: skip
     return written
+
+
+def judging_times(run: RunFolder) -> dict[int, float]:
+    """The seconds for which each scored iteration was judged; those that this machine did not judge are left out."""
+    found = {number: judged_seconds(run.iteration(number).wall) for number in scored_iterations(run)}
+    return {number: seconds for number, seconds in found.items() if seconds is not None}
 
 
 def write_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> list[Path]:

@@ -41,6 +41,10 @@ class IterationFolder:
         return self.root / ".progress.json"
 
     @property
+    def wall(self) -> Path:
+        return self.root / ".wall.json"
+
+    @property
     def journal(self) -> Path:
         return self.root / "journal.jsonl"
 

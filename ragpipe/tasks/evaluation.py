@@ -35,6 +35,7 @@ from ragpipe.store.folder import RunFolder
 from ragpipe.store.lock import FolderLock
 from ragpipe.store.paid import paid_by
 from ragpipe.store.progress import ProgressView
+from ragpipe.store.wall import WallClock
 from ragpipe.systems.settings import RecordedSystem
 from ragpipe.tasks.doors import asking, judge_line, store_path, window
 from ragpipe.tasks.identity import differences, run_id
@@ -266,6 +267,7 @@ class Evaluation:
         reader = CaseReader(self.folder.samples, self.folder.outputs, iteration)
         folder = self.folder.iteration(iteration)
         view = ProgressView(folder.progress, name=self.inputs.name, iteration=iteration, total=reader.count)
+        clock = WallClock(folder.wall)
         opened = self._door() if self._door else asking(self.config, self.run_id, warn=self.console.warn)
         try:
             async with opened as door:
@@ -274,6 +276,7 @@ class Evaluation:
                 with self.console.progress(cases=reader.count) as shown:
 
                     def update(state: State) -> None:
+                        clock.tick()
                         spent = door.spent
                         shown.update(
                             cases=state.done, calls=spent.asked, tokens=spent.tokens_in + spent.tokens_out,
@@ -292,6 +295,7 @@ class Evaluation:
                 self.asked += door.spent.asked
                 return state
         finally:
+            clock.write()
             reader.close()
 
     def _ending(self, states: Mapping[str, str]) -> int:

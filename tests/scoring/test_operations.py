@@ -11,7 +11,7 @@ from run_tables import Chunk, Citation, Row, records, score, stored, write_run
 from ragpipe.judging.settings import Price
 from ragpipe.reports.console import operations_line
 from ragpipe.reports.markdown import markdown
-from ragpipe.reports.sections import asked_line, usage_table
+from ragpipe.reports.sections import asked_line, case_line, usage_table
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.final_cost import final_cost
@@ -92,6 +92,22 @@ def test_a_case_that_goes_on_in_the_next_batch_is_one(tmp_path: Path, monkeypatc
     score(tmp_path, [FAITHFUL])
     assert stored(tmp_path, "cost.json")["used"]["case_latency_ms"]["sum"] == 1500.0
     assert stored(tmp_path, "cost.json")["used"]["case_latency_ms"]["n"] == 3
+
+
+def test_what_a_case_costs_on_average(tmp_path: Path) -> None:
+    """Two calls of 1,000 and 500 tokens in and 100 out each at $0.25 and $0.15, over the five cases; two cases took
+    100 and 300 ms."""
+    calls = [
+        {**call("k1", "q1"), "tokens_in": 1000, "tokens_out": 100, "cost_usd": 0.25},
+        {**call("k2", "q2", ms=300.0), "tokens_in": 500, "tokens_out": 100, "cost_usd": 0.15},
+    ]
+    write_run(tmp_path, ROWS, calls)
+    found = score(tmp_path, [FAITHFUL])
+    expected = (
+        "A case on average: 0.4 calls, 300.0 tokens in, 40.0 out, 200 ms (of the cases with a measured time), $0.0800."
+    )
+    assert case_line(stored(tmp_path, "cost.json")["used"]) == expected
+    assert expected in markdown(found, stored(tmp_path, "cost.json"), [], ReportSettings())
 
 
 def test_the_time_of_a_case_and_its_citations_stand_in_its_record(tmp_path: Path) -> None:

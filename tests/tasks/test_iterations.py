@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def content(run: Path, iterations: range) -> dict[str, bytes]:
 
 def test_the_planted_noise_comes_out(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     assert start("iterations=3") == 3 * len(GRADES)
+    assert ".wall.json" not in (start.run / "seal.json").read_text(), "how long it took is no finding"
     final = ragpipe.load(start.run).final
     found = final["overall"]["scores"]["correctness"]
     assert found["means"] == pytest.approx(means_of(3))
@@ -95,6 +97,7 @@ def test_the_planted_noise_comes_out(start: Start, capfd: pytest.CaptureFixture[
     assert found["pass_rates"] == pytest.approx([5 / 8, 5 / 8, 4 / 8])
     text = capfd.readouterr().out
     assert "Over 3 iterations" in text
+    assert re.search(r"^time: \d+:\d\d of judging \(\d+:\d\d, \d+:\d\d, \d+:\d\d\)$", text, re.M)
     assert "37.5% (3 of 8)" in text
     assert "cost: 24 calls" in text, "the bill is that of all iterations, as the figures are"
     assert "## Over 3 iterations" in (start.run / "report.md").read_text()
