@@ -50,7 +50,7 @@ from ragpipe.stages.score import run_score
 root, specs, settings = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
 run_score(root / "iteration-1", samples=root / "samples.parquet", outputs=root / "outputs.parquet",
           specs=[ScoreSpec(name, **scale) for name, scale in specs.items()], settings=ScoringSettings(**settings),
-          signature="benchmark", judge={"label": "none", "uncalibrated": False}, spent={}, prices={})
+          signature="benchmark", judge={"label": "none", "calibrated": None}, spent={}, prices={})
 """
 READ = """
 import sys

@@ -60,7 +60,7 @@ def html(
     return _template().render(
         style=style, script=script, style_hash=_source(style), script_hash=_source(script),
         name=name, counts=_counts(metrics), signature=metrics["signature"].split(" | "),
-        uncalibrated=bool(metrics["judge"].get("uncalibrated")), warnings=metrics["warnings"],
+        uncalibrated=cost["used"]["uses"] > 0 and not metrics["judge"]["calibrated"], warnings=metrics["warnings"],
         tiles=_tiles(metrics, cost, settings), methods=list(columns(metrics)),
         scores=score_lines(metrics, settings.percent), final=_final(metrics, settings) if judged_times(metrics) > 1 else None,
         shared=shared_table(metrics, settings.percent),

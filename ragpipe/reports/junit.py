@@ -21,8 +21,9 @@ def junit(metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | None,
     """The file for the run called `name`: `metrics` are its iterations' metrics.json, `gates` its gates.json.
 
     A critical gate that did not pass is a failure whose type is the verdict (`failed`, `no_evidence`, ...); a quality gate
-    that did not is passed, with the warning in its output; a diagnostic one is skipped, for it decides nothing. A run
-    without gates has one test case an iteration: whether every case was measured.
+    that did not, or an inconclusive one that only warns, is passed, with the warning in its output; one that is diagnostic
+    or not applicable is skipped, for it decides nothing. A run without gates has one test case an iteration: whether every
+    case was measured.
     """
     declared = gates["gates"] if gates else ()
     cases = [_gate(gate) for gate in declared] or [_iteration(one) for one in metrics]
@@ -43,7 +44,7 @@ def _gate(gate: Mapping[str, Any]) -> Xml.Element:
     case = _case(f"gates.{gate['tier']}", str(gate["name"]))
     if outcome == "blocked":
         Xml.SubElement(case, "failure", {"type": _text(gate["verdict"]), "message": said}).text = said
-    elif gate["tier"] == "diagnostic":
+    elif gate["tier"] == "diagnostic" or gate["verdict"] == "not_applicable":
         Xml.SubElement(case, "skipped", {"message": said})
     else:
         Xml.SubElement(case, "system-out").text = f"warning: {said}" if outcome == "warned" else said

@@ -44,7 +44,7 @@ def markdown(
     """The page. `metrics` and `cost` are what `results_of` gives, `worst` are rows of the last iteration's
     `records.parquet`, `gates` is gates.json."""
     sections = (
-        _head(metrics),
+        _head(metrics, judged=cost["used"]["uses"] > 0),
         _results(metrics, settings.percent),
         _final(metrics, settings.percent) if judged_times(metrics) > 1 else [],
         _shared(metrics, settings.percent),
@@ -62,12 +62,15 @@ def markdown(
     return "\n".join("\n".join(section) + "\n" for section in sections if section)
 
 
-def _head(metrics: Mapping[str, Any]) -> list[str]:
+def _head(metrics: Mapping[str, Any], *, judged: bool) -> list[str]:
     lines = ["# Evaluation report", "", code(metrics["signature"], 4000), ""]
     cases, samples = whole(metrics["n_cases"]), whole(metrics["n_samples"])
     lines.append(f"{cases} cases on {samples} questions, {iterations_text(metrics)}.")
-    if metrics["judge"].get("uncalibrated"):
-        lines += ["", "**Uncalibrated judge:** its verdicts were not compared with human labels on this data."]
+    if judged and not metrics["judge"]["calibrated"]:
+        lines += [
+            "",
+            "**The judge is not calibrated against human labels:** how often its verdicts are right is not known.",
+        ]
     for warning in metrics["warnings"]:
         lines += ["", f"**Warning:** {code(warning, 600)}"]
     return lines

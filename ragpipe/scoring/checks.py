@@ -106,6 +106,12 @@ def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
     known = {*_shipped_names(), *specs}
     for name, gate in settings.active_gates().items():
         key = f"scoring.gates.{name}"
+        scale = specs.get(gate.score or "")
+        if gate.by == "interval" and gate.at_the_end(
+            scaled=gate.of == "pass_rate" or (scale is not None and scale.low is not None)
+        ):
+            expected = "a limit that an interval can stay within: it never ends at 0 or 1 exactly"
+            yield Problem(where, f"{key}.by", "interval", expected, f"scoring.gates.{name}.by=point")
         if gate.failure_mode is not None:
             modes = [mode for mode, rule in settings.failure_modes.items() if rule is not None]
             if gate.failure_mode not in modes:

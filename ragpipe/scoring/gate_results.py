@@ -9,6 +9,7 @@ import numpy as np
 
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.aggregate import summary
+from ragpipe.scoring.calibration import rests_on_judge
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.estimates import interval_of
 from ragpipe.scoring.gate_settings import Gate
@@ -41,14 +42,11 @@ def gate_results(
     for name, gate in settings.active_gates().items():
         spec = declared.get(gate.score or "")
         rests_on = settings.told_from(gate.failure_mode or "", declared)
-        needs = {gate.score, *rests_on}
         definition = defined(
             name, gate, spec, judged=spec is not None and settings.passes(spec), rests_on=rests_on,
             coverage_floor=settings.coverage_floor, inconclusive=settings.inconclusive,
-            untrusted=bool(needs & set(untrusted)),
+            untrusted=rests_on_judge(gate, settings, declared, untrusted),
         )  # fmt: skip
-        if definition["of"] == "pass_rate" and definition["tier"] == "critical":
-            definition["untrusted"] |= bool({*settings.decides(gate.score or "")} & set(untrusted))
         needed = [declared[one] for one in rests_on] if spec is None else [spec]
         chosen = _summary(ledger, name, gate, metrics, [one for one in needed if one is not OVERALL], settings)
         measured = measure_gate(definition, chosen, metrics["declared"])

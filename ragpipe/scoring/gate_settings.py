@@ -22,8 +22,10 @@ class Gate(Settings):
     or the mean of `score`, 0 (worst) to 1 (best) whatever the native scale (`mean`, otherwise; a count's mean is that of
     its values). `max_rate` is the largest share of cases that may have `failure_mode`. `where` maps a field to a value or
     several: a case is meant when every field has one of its values. `tier`: `critical` blocks (exit code 3), `quality`
-    warns, `diagnostic` is only shown. `by: interval` passes (fails) only when the whole interval does. `coverage_floor`:
-    under this share of judgements that came out the gate fails; null = `scoring.coverage_floor`.
+    warns, `diagnostic` is only shown. `by: interval` (the default) passes or fails only when the whole interval does, `by:
+    point` goes by the value alone; a limit at the end of the scale is by point, for no interval stays within it.
+    `coverage_floor`: under this share of judgements that came out the gate fails; null = `scoring.coverage_floor`.
+    `without_cases`: what the gate is where its metric is not in the run, or applies to no case.
     """
 
     score: Annotated[str, Field(min_length=1)] | None = None
@@ -34,8 +36,9 @@ class Gate(Settings):
     max_rate: Share | None = None
     where: dict[str, Label | Annotated[list[Label], Field(min_length=1)]] = Field(default_factory=dict)
     tier: Tier = "critical"
-    by: Literal["point", "interval"] = "point"
+    by: Literal["interval", "point"] | None = None
     coverage_floor: Share | None = None
+    without_cases: Literal["fail", "not_applicable"] = "fail"
 
     @field_validator("where")
     @classmethod
@@ -66,6 +69,10 @@ class Gate(Settings):
     def identity(self) -> dict[str, Any]:
         """What was given: a key that is added to gates later changes no run that does not use it."""
         return {name: value for name, value in super().identity().items() if value not in (None, {})}
+
+    def at_the_end(self, *, scaled: bool) -> bool:
+        """Whether a limit is one that no interval stays within: at least 1 or at most 0 of what is `scaled` to 0..1."""
+        return self.max_rate == 0 or (scaled and (self.min == 1 or self.max == 0))
 
     def labels(self) -> dict[str, list[str]]:
         """`where` with every value as the label that breakdowns show: `answerable: false` is `false`."""

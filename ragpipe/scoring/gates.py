@@ -3,7 +3,8 @@
     a gate's definition (`defined`)  +  a summary of `metrics.json`  ->  `measure_gate`  ->  `judge_gate`  ->  `gates.json`
 
 Verdicts: `passed`, `failed`; `inconclusive` (the interval holds the limit); `not_enough_evidence` (too many judgements
-did not come out); `no_evidence` (nothing to measure); `uncalibrated` (it would pass, but nobody has checked the judge).
+did not come out); `no_evidence` (nothing to measure); `not_applicable` (likewise, where the gate allows it);
+`uncalibrated` (it did not fail, but nobody has compared the judge with people).
 """
 
 from __future__ import annotations
@@ -43,22 +44,29 @@ def defined(
     `rests_on` are the scores of the run that its failure mode is told from. `coverage_floor` and `inconclusive` are those
     of the scoring section; `untrusted` says that it rests on a judge nobody has checked, where that matters.
     """
+    of = limited(gate, spec, judged=judged)
+    scaled = of == "pass_rate" or (spec is not None and spec.low is not None)
     shared = {
         "where": gate.labels(),
         "tier": gate.tier,
-        "by": gate.by,
+        "by": gate.by or ("point" if gate.at_the_end(scaled=scaled) else "interval"),
         "coverage_floor": coverage_floor if gate.coverage_floor is None else gate.coverage_floor,
         "inconclusive": inconclusive,
+        "without_cases": gate.without_cases,
         "untrusted": untrusted and gate.tier == "critical",
     }
     if gate.failure_mode is not None:
         limits = {"of": "share", "min": None, "max": gate.max_rate}
         return {"name": name, "failure_mode": gate.failure_mode, "rests_on": list(rests_on), **limits, **shared}
-    of = gate.of
-    if of is None and spec is not None:
-        # the mean `score` of a 0/1 score without a threshold is the share of its good value
-        of = "pass_rate" if spec.binary and judged else "mean"
     return {"name": name, "score": gate.score, "of": of, "min": gate.min, "max": gate.max, **shared}
+
+
+def limited(gate: Gate, spec: ScoreSpec | None, *, judged: bool) -> str | None:
+    """What the gate holds against its limits: `of`, by default as its score is; None where the run does not have it."""
+    if gate.of is not None or spec is None:
+        return gate.of
+    # the mean `score` of a 0/1 score without a threshold is the share of its good value
+    return "pass_rate" if spec.binary and judged else "mean"
 
 
 def measure_gate(gate: Definition, summary: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]) -> Measured:
@@ -76,7 +84,8 @@ def measure_gate(gate: Definition, summary: Mapping[str, Any], declared: Mapping
     if gate["of"] == "pass_rate":  # a case with a value and no verdict is no case that passed or failed
         counts |= {"n_ok": score.get("n_judged", 0), "n_error": counts["n_error"] + score.get("n_unjudged", 0)}
     # a case that the system failed on is skipped, no zero; but a gate must not pass on the answers that did come
-    counts["n_error"] += score.get("skipped", {}).get("system_error", 0)
+    if counts["n_ok"] + counts["n_error"] + counts["n_missing"]:
+        counts["n_error"] += score.get("skipped", {}).get("system_error", 0)
     value, interval = _value(score, gate["of"], declared[gate["score"]])
     absent = None
     if value is None:
@@ -90,7 +99,7 @@ def judge_gate(gate: Definition, measured: Sequence[Mapping[str, Any]]) -> dict[
     `value` is the mean over the iterations that have one, `values` are the single ones, counts are summed. The interval
     is the mean of theirs: it says how the cases vary, which judging the same cases again does not narrow. `outcome` is
     what becomes of it: `passed`, `blocked` (critical), `warned` (quality, and inconclusive where that only warns) or
-    `shown` (diagnostic, whatever the verdict).
+    `shown` (not applicable, and diagnostic whatever the verdict).
     """
     values = [one["value"] for one in measured if one["value"] is not None]
     counts = {name: sum(one[name] for one in measured) for name in _COUNTS}
@@ -138,7 +147,7 @@ def exit_code(document: Mapping[str, Any]) -> int:
 
 _DEFINITION = (
     "name", "score", "failure_mode", "rests_on", "of", "min", "max", "where", "tier", "by", "coverage_floor",
-    "inconclusive", "untrusted",
+    "inconclusive", "without_cases", "untrusted",
 )  # fmt: skip
 
 
@@ -198,7 +207,8 @@ def _mean_interval(intervals: Sequence[Mapping[str, Any] | None]) -> dict[str, A
 
 def _verdict(gate: Definition, found: Mapping[str, Any]) -> str:
     if found["value"] is None:
-        return "no_evidence"
+        applies = found["n_ok"] or found["n_error"] or found["n_missing"]
+        return "no_evidence" if applies or gate["without_cases"] == "fail" else "not_applicable"
     if found["n_missing"] or (found["coverage"] is not None and found["coverage"] < gate["coverage_floor"] - HAIR):
         return "not_enough_evidence"
     verdict = _by_interval(gate, found["interval"]) if gate["by"] == "interval" else _by_point(gate, found["value"])
@@ -225,7 +235,7 @@ def _by_interval(gate: Definition, interval: Mapping[str, Any] | None) -> str:
 def _outcome(gate: Definition, verdict: str) -> str:
     if verdict == "passed":
         return "passed"
-    if gate["tier"] == "diagnostic":
+    if gate["tier"] == "diagnostic" or verdict == "not_applicable":
         return "shown"
     softened = verdict == "inconclusive" and gate["inconclusive"] == "warn"
     return "blocked" if gate["tier"] == "critical" and not softened else "warned"
@@ -233,8 +243,8 @@ def _outcome(gate: Definition, verdict: str) -> str:
 
 def _sentence(gate: Definition, found: Mapping[str, Any], verdict: str) -> str:
     subject = _what(gate) + where_text(gate["where"], " where ")
-    if verdict == "no_evidence":
-        return f"{subject}: no evidence, {found['absent']}"
+    if verdict in ("no_evidence", "not_applicable"):
+        return f"{subject}: {verdict.replace('_', ' ')}, {found['absent']}"
     floor = gate["coverage_floor"]
     if verdict == "not_enough_evidence" and found["n_missing"]:
         return f"{subject}: not enough evidence, {found['n_missing']} cases are not measured yet"
@@ -263,7 +273,7 @@ def _sentence(gate: Definition, found: Mapping[str, Any], verdict: str) -> str:
         return f"{said}: inconclusive, {held}"
     if verdict == "uncalibrated":
         return (
-            f"{said}, but its judge was not compared with people: it passes no critical gate unless "
+            f"{said}, but its judge is not calibrated against human labels: it passes no critical gate unless "
             "scoring.accept_uncalibrated=true"
         )
     return f"{said}: {verdict}"

@@ -40,7 +40,7 @@ class ScoringSettings(Settings):
     `passes_with` are merged with the shipped defaults, so that an override names only what it changes. `passes_with`
     names scores that pass exactly when all of the others listed do. `slices` are breakdowns beside the usual ones: a
     field, `meta.<key>`, or several joined by `*`. Under `coverage_floor` (ok / (ok + error)) a score is warned about and
-    a gate fails. `inconclusive` says what an inconclusive gate does; with `accept_uncalibrated` a judge that nobody
+    a gate fails. `inconclusive` says what an inconclusive critical gate does; with `accept_uncalibrated` a judge that nobody
     compared with people may pass a critical gate. `level` is that of every interval. `failure_modes` and `diagnosis` are
     rules on cases (`conditions.py`), merged likewise, each taken away by null; `low_scores` is what `low_scores.json` says.
     `failure_items` says what is counted of a failure mode beside its cases.
@@ -53,7 +53,7 @@ class ScoringSettings(Settings):
     )
     composites: dict[str, Composite | None] = Field(default_factory=dict, validate_default=True)
     gates: dict[str, Gate | None] = Field(default_factory=dict)
-    inconclusive: Literal["fail", "warn"] = "fail"
+    inconclusive: Literal["warn", "fail"] = "warn"
     accept_uncalibrated: bool = False
     slices: list[str] = Field(default_factory=list)
     coverage_floor: float = Field(default=0.95, ge=0, le=1)
@@ -238,7 +238,7 @@ class ScoringSettings(Settings):
             f"scoring.gates.{name}: this run does not give {gate.score}, so the gate will have no evidence: switch the "
             f"metric on, or take the gate away with scoring.gates.{name}=null"
             for name, gate in self.active_gates().items()
-            if gate.score is not None and gate.score not in given and gate.tier != "diagnostic"
+            if gate.score not in {None, *given} and gate.tier != "diagnostic" and gate.without_cases == "fail"
         ]
 
     def problems(self, specs: Sequence[ScoreSpec], where: str = "scoring") -> list[Problem]:

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from ragpipe.errors import ConfigError
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.aggregate import aggregate
+from ragpipe.scoring.calibration import judged_scores
 from ragpipe.scoring.columns import score_block
-from ragpipe.scoring.composites import OVERALL, judged_with
+from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.cost import cost
 from ragpipe.scoring.diagnosis import Findings
 from ragpipe.scoring.facts import Facts
@@ -50,7 +51,7 @@ def run_score(
     """Score one iteration and return what `metrics.json` holds.
 
     Reads `scores.parquet` and `judge_inputs.parquet` of `iteration_folder` and the run's `samples` and `outputs`. `specs`
-    are the declared scores in config order. `judge` (`label`, `uncalibrated`) goes into the metrics as it is; `system_price`
+    are the declared scores in config order. `judge` (`label`, `calibrated`) goes into the metrics as it is; `system_price`
     prices the tokens of the system under test. Files that would not change are left alone. Raises ConfigError when the settings do not fit the scores.
     """
     if problems := settings.problems(specs):
@@ -121,21 +122,20 @@ def _fields(settings: ScoringSettings) -> list[str]:
 def _untrusted(
     settings: ScoringSettings, specs: Sequence[ScoreSpec], judge: Mapping[str, Any], folder: Path
 ) -> set[str]:
-    """The scores that may pass no critical gate: those of a judge that nobody compared with people."""
-    if not settings.active_gates() or settings.accept_uncalibrated or not judge.get("uncalibrated"):
+    """The scores that may pass no critical gate: those of a judge that is not calibrated."""
+    if not settings.active_gates() or settings.accept_uncalibrated or judge["calibrated"]:
         return set()
-    names = {spec.name for spec in specs}
-    parts = {name: composite.parts for name, composite in settings.made_of().items()}
-    found = judged_with(parts, _judged(folder)) & names
-    weighed = [name for name, weight in settings.weights.items() if weight > 0 and name in names]
-    return judged_with({OVERALL.name: weighed}, found)
+    return judged_scores(settings, [spec.name for spec in specs], _judged(folder))
 
 
 def _judged(folder: Path) -> set[str]:
-    """The scores of the metrics that asked the judge in this iteration, as its tables say."""
+    """The scores of the metrics that asked the judge in this iteration, as its tables say. A text for an embedder is no
+    question: it has no template."""
     with pq.ParquetFile(folder / "judge_inputs.parquet", read_dictionary=["metric"]) as file:
         asked = {
-            name for batch in file.iter_batches(columns=["metric"]) for name in batch["metric"].unique().to_pylist()
+            name
+            for batch in file.iter_batches(columns=["metric", "template"])
+            for name in batch["metric"].filter(batch["template"].is_valid()).unique().to_pylist()
         }
     with pq.ParquetFile(folder / "scores.parquet") as file:
         if not file.num_row_groups:

@@ -70,7 +70,7 @@ def _run(folder: RunFolder) -> dict[str, Any]:
     metrics = read_json(folder.final.metrics)
     judge = metrics["judge"]
     return {
-        "run_id": _run_id(folder), "judge": judge["label"], "uncalibrated": bool(judge.get("uncalibrated")),
+        "run_id": _run_id(folder), "judge": judge["label"], "calibrated": judge["calibrated"],
         "n_cases": metrics["n_cases"], "signature": metrics["signature"],
     }  # fmt: skip
 

@@ -18,6 +18,7 @@ from ragpipe.judging.evidence.settings import EvidenceSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.stored import StoredTransport
 from ragpipe.schema.corpus import Corpus
+from ragpipe.scoring.calibration import uncalibrated_gates
 from ragpipe.store.calls import CallStore, StoredCalls
 from ragpipe.store.replies import Layered, RunReplies
 
@@ -32,8 +33,17 @@ def store_path(config: RunConfig) -> Path:
 
 
 def judge_line(config: RunConfig) -> dict[str, Any]:
-    """What reports say of the judge: its label, and whether nobody has checked it against people."""
-    return {"label": config.judge.label, "uncalibrated": isinstance(config.judge, EvidenceSettings)}
+    """What reports say of the judge: its label, and its calibration against human labels; `calibrated` null: none, which
+    holds for every judge whatever its kind."""
+    return {"label": config.judge.label, "calibrated": None}
+
+
+def scoring_warnings(config: RunConfig) -> list[str]:
+    """What to know of the scoring section before anything is asked."""
+    metrics = config.metrics.values()
+    specs = [spec for metric in metrics for spec in metric.scores()]
+    asked = {name for metric in metrics if metric.prompts() for name in metric.score_names}
+    return [*config.scoring.warnings(specs), *uncalibrated_gates(config.scoring, specs, asked)]
 
 
 def window(config: RunConfig) -> int:

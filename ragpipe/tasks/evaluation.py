@@ -37,7 +37,7 @@ from ragpipe.store.paid import paid_by
 from ragpipe.store.progress import ProgressView
 from ragpipe.store.wall import WallClock
 from ragpipe.systems.settings import RecordedSystem
-from ragpipe.tasks.doors import asking, judge_line, store_path, window
+from ragpipe.tasks.doors import asking, judge_line, scoring_warnings, store_path, window
 from ragpipe.tasks.identity import differences, run_id
 from ragpipe.tasks.inputs import Inputs
 from ragpipe.tasks.loop import Signals, run_async
@@ -99,7 +99,7 @@ class Evaluation:
     def evaluate(self) -> int:
         """Do what is still to be done, under the folder's lock. Returns the exit code: 0, 3 when a gate blocks, 4 when
         judgements failed beyond the coverage floor. Raises what stopped the run."""
-        for warning in self.config.scoring.warnings(self.specs):
+        for warning in scoring_warnings(self.config):
             self.console.warn(warning)
         if line := without_embedder(self.config):
             self.console.warn(line)
@@ -259,7 +259,7 @@ class Evaluation:
         }  # fmt: skip
         return signature(
             version=ragpipe.__version__, dataset=self.inputs.name, dataset_digest=self.inputs.digest,
-            judge=judge["label"], uncalibrated=judge["uncalibrated"], metrics=own, scoring=self.config.scoring.identity(),
+            judge=judge["label"], calibrated=judge["calibrated"], metrics=own, scoring=self.config.scoring.identity(),
             n=count_of(self.folder.outputs), iteration=iteration, versions=versions(self.folder.outputs),
         )  # fmt: skip
 

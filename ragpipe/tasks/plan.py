@@ -29,7 +29,7 @@ from ragpipe.stages.retrieving import declared, unknown_methods
 from ragpipe.store.calls import StoredCalls
 from ragpipe.store.replies import Layered, RunReplies
 from ragpipe.systems.settings import RecordedSystem
-from ragpipe.tasks.doors import replaying, store_path
+from ragpipe.tasks.doors import replaying, scoring_warnings, store_path
 from ragpipe.tasks.inputs import open_index
 from ragpipe.tasks.loop import run_async
 
@@ -38,7 +38,7 @@ SHOWN = 50  # characters of a mapped value
 
 def run(config: RunConfig, console: Console) -> int:
     """Print the plan. Returns 0."""
-    for warning in config.scoring.warnings([spec for metric in config.metrics.values() for spec in metric.scores()]):
+    for warning in scoring_warnings(config):
         console.warn(warning)
     dataset = open_dataset(config.dataset, Path.cwd())
     first = dataset.first()  # raises where the data is at fault, before anything is said of it

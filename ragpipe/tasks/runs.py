@@ -139,7 +139,7 @@ def _judge(metrics: list[dict[str, Any]]) -> str:
     if not metrics:
         return "-"
     judge = metrics[-1]["judge"]
-    return str(judge["label"]) + (" (uncalibrated)" if judge.get("uncalibrated") else "")
+    return str(judge["label"]) + ("" if judge["calibrated"] else " (uncalibrated)")
 
 
 def _scores(metrics: list[dict[str, Any]]) -> dict[str, str]:
@@ -168,8 +168,11 @@ def _gates(folder: RunFolder) -> str:
     if not folder.gates.is_file():
         return "-"
     outcomes = [gate["outcome"] for gate in read_json(folder.gates)["gates"]]
-    blocked, warned = outcomes.count("blocked"), outcomes.count("warned")
-    said = f"{blocked} of {len(outcomes)} block" if blocked else f"{len(outcomes)} pass" if outcomes else "none"
+    if not outcomes:
+        return "none"
+    blocked, warned, passed = (outcomes.count(one) for one in ("blocked", "warned", "passed"))
+    of = "" if passed == len(outcomes) else f" of {len(outcomes)}"
+    said = f"{blocked} of {len(outcomes)} block" if blocked else f"{passed}{of} pass"
     return said + (f", {warned} warn" if warned else "")
 
 

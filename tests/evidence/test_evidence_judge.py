@@ -265,7 +265,6 @@ def test_identity_holds_the_version_and_every_setting():
     expected = settings.model_dump(exclude={"kind"})  # which class of judge it is, is in its version already
     assert settings.identity_of_judge() == {**expected, "rules": "evidence-v1", "threshold": 0.5}
     assert settings.label == Evidence(settings).version == "evidence-v1"
-    assert EvidenceSettings.uncalibrated is True
     assert canonical_json(settings.identity_of_judge()) != canonical_json(EvidenceSettings().identity_of_judge())
 
 

@@ -114,7 +114,6 @@ def test_rules_and_weights_are_its_identity():
     )  # fmt: skip
     assert set(found) == set(EvidenceSettings().identity_of_judge()) | {"weights", "tokenizer"}
     assert SETTINGS.label == "evidence-minilm-v1"
-    assert SETTINGS.uncalibrated
 
 
 @pytest.mark.parametrize("task", ["evaluate", "plan"])
@@ -156,7 +155,7 @@ def test_a_copied_run_says_the_same_without_the_package(run, capsys):
     assert values == {"q0": 1.0, "q1": 0.5}
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     assert (config["judge"]["kind"], config["judge"]["threshold"]) == ("evidence_minilm", SETTINGS.threshold)
-    assert "uncalibrated" in (run / "report.md").read_text(encoding="utf-8").lower()
+    assert "not calibrated against human labels" in (run / "report.md").read_text(encoding="utf-8")
     assert main(["task=verify", f"run={run}"]) == 0
     assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.4"]) == 0
     capsys.readouterr()

@@ -160,7 +160,7 @@ def test_the_page_says_what_the_files_say(tmp_path: Path) -> None:
     """faithfulness 0, .3, .6: mean .30; correctness: three errors; the gate asks for .9."""
     text = "".join(Elements(page(write(tmp_path, details=CLAIMS), percent=["faithfulness"])).texts)
     for said in (
-        "3 cases on 3 questions, iteration 1", "30.0", "too few", "0% of 3", "coverage 0.0%", "Uncalibrated judge",
+        "3 cases on 3 questions, iteration 1", "30.0", "too few", "0% of 3", "coverage 0.0%", "The judge is not calibrated against human labels",
         "Blocked: 1 of 1 gates (plain)", "passes from 85", "All 3 cases, the worst first.", "812 tokens in, 93 out",
         "It opened in 1901.", "another colour", "judgements failed", "Skipped: n_claims (plain)",
     ):  # fmt: skip

@@ -67,20 +67,24 @@ def suite(root: Path, gates: dict[str, Any], **results: Any) -> dict[str, Xml.El
 def test_one_case_a_gate(tmp_path: Path) -> None:
     """Ten cases of .5; nine of ten judgements of context_relevance came out, which is under the floor of .95."""
     cases = suite(tmp_path, {
-        "good": {"score": "faithfulness", "min": 0.4, "tier": "quality"},
-        "bad": {"score": "faithfulness", "min": 0.6},
-        "poor": {"score": "faithfulness", "min": 0.6, "tier": "quality"},
+        "good": {"score": "faithfulness", "min": 0.4, "by": "point", "tier": "quality"},
+        "bad": {"score": "faithfulness", "min": 0.6, "by": "point"},
+        "poor": {"score": "faithfulness", "min": 0.6, "by": "point", "tier": "quality"},
+        "open": {"score": "faithfulness", "min": 0.6},
+        "free": {"score": "citation", "min": 1, "without_cases": "not_applicable"},
         "shown": {"score": "faithfulness", "min": 0.6, "tier": "diagnostic"},
         "absent": {"score": "citation", "min": 0.1},
         "thin": {"score": "context_relevance", "min": 0.1},
     }, citation=("skipped", "no_reference"), context_relevance=[1.0] * 9 + [("error", "refused: no")])  # fmt: skip
     assert [list(map(lambda e: e.tag, case)) for case in cases.values()] == [
-        ["system-out"], ["failure"], ["system-out"], ["skipped"], ["failure"], ["failure"]
+        ["system-out"], ["failure"], ["system-out"], ["system-out"], ["skipped"], ["skipped"], ["failure"], ["failure"]
     ]  # fmt: skip
     kinds = {name: case.find("failure").attrib["type"] for name, case in cases.items() if case.find("failure") is not None}  # type: ignore[union-attr]  # fmt: skip
     assert kinds == {"bad": "failed", "absent": "no_evidence", "thin": "not_enough_evidence"}
     assert "warning" not in (cases["good"][0].text or "")
     assert (cases["poor"][0].text or "").startswith("warning: mean of faithfulness is 0.5 of 10 (at least 0.6)")
+    assert "inconclusive, its interval" in (cases["open"][0].text or "")
+    assert (cases["open"][0].text or "").startswith("warning: ")
     assert cases["bad"].attrib["classname"] == "gates.critical"
 
 

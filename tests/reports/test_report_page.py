@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -82,7 +83,7 @@ def test_the_page(tmp_path: Path) -> None:
     score(tmp_path, SPECS)
     text = page(tmp_path, ReportSettings(formats=["markdown"], percent=["faithfulness"], worst_cases=2))
     assert text.startswith("# Evaluation report\n\n`ragpipe 0 | test`\n\n5 cases on 5 questions, iteration 1.\n")
-    assert "**Uncalibrated judge:**" in text
+    assert "calibrated" not in text, "no judge was asked"
     assert "| `faithfulness` | 3 | 1 | 1 | 0 | 75.0% | `refused` 1, `no_answer` 1 |" in text
     assert "| `faithfulness x100` | 43.3 [" in text
     assert "### By `category`" in text
@@ -92,6 +93,16 @@ def test_the_page(tmp_path: Path) -> None:
     assert "- `faithfulness` 0.2: `fine`" in text
     assert "```text\nWrong.\n```" in text
     assert "## How to read it" in text
+
+
+@pytest.mark.parametrize("calibrated", [None, {"kappa": 0.9}])
+@pytest.mark.parametrize("judge", ["evidence-v1", "openai/gpt-4o-mini-2024-07-18"])
+def test_a_judge_that_is_not_calibrated_says_so_whatever_it_is(tmp_path: Path, judge: str, calibrated: Any) -> None:
+    asked = {"sample_id": "q1", "method": "a", "iteration": 1, "metric": "faithfulness", "key": "k", "judge": judge}
+    write_run(tmp_path, ROWS, [{**asked, "template": "faithfulness/verify", "status": "ok", "attempts": 0}])
+    score(tmp_path, SPECS, judge={"label": judge, "calibrated": calibrated})
+    said = "**The judge is not calibrated against human labels:** how often its verdicts are right is not known."
+    assert (said in page(tmp_path)) is (calibrated is None)
 
 
 def test_worst_cases_are_those_with_the_lowest_overall_score(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def score(
         settings=settings or ScoringSettings(),
         **{
             "signature": "ragpipe 0 | test",
-            "judge": {"label": "scripted", "uncalibrated": True},
+            "judge": {"label": "scripted", "calibrated": None},
             "spent": {},
             "prices": {},
             **more,

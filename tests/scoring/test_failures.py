@@ -261,8 +261,8 @@ def test_details_are_read_only_where_a_rule_asks(tmp_path: Path) -> None:
 def test_a_gate_on_a_mode_blocks_and_one_without_evidence_too(tmp_path: Path) -> None:
     write_run(tmp_path, [Row("q", "a", {"mrr": 0.0}), Row("r", "a", {"mrr": 1.0})])
     gates = {
-        "misses": {"failure_mode": "retrieval_miss", "max_rate": 0.4},
-        "few": {"failure_mode": "retrieval_miss", "max_rate": 0.5},
+        "misses": {"failure_mode": "retrieval_miss", "max_rate": 0.4, "by": "point"},
+        "few": {"failure_mode": "retrieval_miss", "max_rate": 0.5, "by": "point"},
         "policy": {"failure_mode": "policy_violation", "max_rate": 0.0},
     }
     metrics = score(tmp_path, [MRR], ScoringSettings(gates=gates))

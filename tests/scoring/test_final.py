@@ -47,7 +47,7 @@ def final(
             shutil.copy(root / f"of {number}" / file, root / file)
         run_score(
             target, samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=specs, settings=settings,
-            signature=f"ragpipe 0 | test | iteration {number}", judge={"label": "scripted", "uncalibrated": False},
+            signature=f"ragpipe 0 | test | iteration {number}", judge={"label": "scripted", "calibrated": {"kappa": 0.9}},
             spent={"calls": number}, prices={"source": "none"},
         )  # fmt: skip
     return run_final(RunFolder(root), range(1, count + 1), settings)

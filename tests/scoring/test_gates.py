@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 from run_tables import Chunk, Row, records, score, write_run
+from scipy import stats
 
 from ragpipe.reports.figures import cell
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.calibration import uncalibrated_gates
 from ragpipe.scoring.declared import declared
 from ragpipe.scoring.defaults import shipped
 from ragpipe.scoring.gate_settings import Gate
 from ragpipe.scoring.gates import defined, exit_code, gates_document, judge_gate, measure_gate
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stats.intervals import estimate_rate
 
 FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
 REJECT = ScoreSpec("rejection_calibration", binary=True)
@@ -24,7 +29,8 @@ FAIL, SKIP = ("error", "refused: no"), ("skipped", "no_label")
 
 
 def definition(spec: ScoreSpec | None = FAITHFUL, **gate: Any) -> dict[str, Any]:
-    given = {"score": "faithfulness", **gate} if "failure_mode" not in gate else gate
+    """A gate as it is judged; by the value alone unless it says otherwise."""
+    given = {"by": "point", **({"score": "faithfulness"} if "failure_mode" not in gate else {}), **gate}
     more = {"judged": True, "rests_on": [], "coverage_floor": 0.95, "inconclusive": "fail", "untrusted": False}
     return defined("g", Gate(**given), spec, **more)
 
@@ -69,7 +75,14 @@ def measured(value: float | None, low: float | None = None, high: float | None =
         ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.2), "inconclusive", "blocked"),
         ({"max": 0.1, "by": "interval"}, measured(0.2, 0.11, 0.3), "failed", "blocked"),
         ({"min": 0.2, "max": 0.4, "by": "interval"}, measured(0.3, 0.1, 0.5), "inconclusive", "blocked"),
-        ({"min": 0.8, "by": "interval"}, measured(1.0), "inconclusive", "blocked"),  # no spread: no interval
+        ({"min": 0.8, "by": "interval"}, measured(1.0), "inconclusive", "blocked"),  # one question: no interval
+        ({"min": 0.8, "by": "interval", "tier": "quality"}, measured(0.9, 0.79, 1.0), "inconclusive", "warned"),
+        ({"min": 0.8, "by": "interval", "tier": "diagnostic"}, measured(0.9, 0.79, 1.0), "inconclusive", "shown"),
+        # without a case that it applies to; a failure, or a case that is not measured yet, is one
+        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_skipped=9), "not_applicable", "shown"),
+        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_error=1), "no_evidence", "blocked"),
+        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_missing=1), "no_evidence", "blocked"),
+        ({"min": 1, "without_cases": "not_applicable"}, measured(0.9), "failed", "blocked"),
     ],
 )  # fmt: skip
 def test_verdicts(gate: dict[str, Any], one: dict[str, Any], verdict: str, outcome: str) -> None:
@@ -85,6 +98,61 @@ def test_what_an_inconclusive_gate_does_is_configured(policy: str, outcome: str)
     assert "its interval 0.7 to 1 holds the limit" in found["sentence"]
 
 
+def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_path: Path) -> None:
+    """18 of 20 questions pass; Wilson's interval of .9 holds .85 (Newcombe's formula: .699 to .972)."""
+    rows = [Row(f"q{i}", "a", {"rejection_calibration": int(i > 1)}) for i in range(20)]
+    gates = {"g": {"score": "rejection_calibration", "min": 0.85}}
+    for settings, outcome, code in (({}, "warned", 0), ({"inconclusive": "fail"}, "blocked", 3)):
+        write_run(tmp_path, rows)
+        metrics = score(tmp_path, [REJECT], ScoringSettings(gates=gates, **settings))
+        document = gates_document([metrics])
+        (gate,) = document["gates"]
+        assert (gate["by"], gate["verdict"], gate["outcome"]) == ("interval", "inconclusive", outcome)
+        assert "its interval 0.699 to 0.9721 holds the limit" in gate["sentence"]
+        assert exit_code(document) == code
+
+
+@pytest.mark.parametrize(
+    ("gate", "spec", "by"),
+    [
+        ({"score": "faithfulness", "min": 0.8}, FAITHFUL, "interval"),
+        ({"score": "faithfulness", "min": 0, "max": 1}, FAITHFUL, "interval"),  # any interval is within
+        ({"score": "faithfulness", "min": 1}, FAITHFUL, "point"),  # no interval ever is
+        ({"score": "faithfulness", "max": 0}, FAITHFUL, "point"),
+        ({"score": "faithfulness", "min": 0.8, "by": "point"}, FAITHFUL, "point"),
+        ({"score": "n_claims", "min": 1}, CLAIMS, "interval"),  # 1 is no end of a count
+        ({"score": "n_claims", "min": 1, "of": "pass_rate"}, CLAIMS, "point"),
+        ({"failure_mode": "m", "max_rate": 0}, None, "point"),
+        ({"failure_mode": "m", "max_rate": 0.1}, None, "interval"),
+    ],
+)
+def test_a_gate_goes_by_the_interval_where_one_can_be_within(
+    gate: dict[str, Any], spec: ScoreSpec | None, by: str
+) -> None:
+    assert definition(spec, **{"by": None, **gate})["by"] == by
+
+
+@pytest.mark.parametrize(
+    "gate", [{"score": "faithfulness", "min": 1}, {"score": "scope_miss", "max": 0}, {"failure_mode": "empty_answer", "max_rate": 0}]
+)  # fmt: skip
+def test_a_gate_that_no_interval_could_pass_is_refused(gate: dict[str, Any]) -> None:
+    settings = ScoringSettings(gates={"g": {**gate, "by": "interval"}})
+    (problem,) = settings.problems([FAITHFUL, MISS])
+    assert (problem.key, problem.mend) == ("scoring.gates.g.by", "scoring.gates.g.by=point")
+
+
+def test_two_questions_whose_sums_are_equal_pass_no_gate(tmp_path: Path) -> None:
+    """0 1 1 and 1 1 0: between the questions there is no variance at all, which is no certainty that the mean is 2/3."""
+    values = {"q1": (0.0, 1.0, 1.0), "q2": (1.0, 1.0, 0.0)}
+    rows = [
+        Row(q, method, {"faithfulness": v}) for q, of in values.items() for method, v in zip("abc", of, strict=True)
+    ]
+    write_run(tmp_path, rows)
+    settings = ScoringSettings(gates={"g": {"score": "faithfulness", "of": "mean", "min": 0.66}})
+    (gate,) = score(tmp_path, [FAITHFUL], settings)["gates"]
+    assert (gate["value"], gate["verdict"], gate["interval"]["too_few"]) == (pytest.approx(2 / 3), "inconclusive", True)
+
+
 @pytest.mark.parametrize(
     ("value", "tier", "verdict"),
     [
@@ -94,7 +162,7 @@ def test_what_an_inconclusive_gate_does_is_configured(policy: str, outcome: str)
     ],
 )
 def test_an_uncalibrated_judge_passes_no_critical_gate(value: float, tier: Any, verdict: str) -> None:
-    gate = Gate(score="faithfulness", min=0.8, tier=tier)
+    gate = Gate(score="faithfulness", min=0.8, tier=tier, by="point")
     given = defined(
         "g", gate, FAITHFUL, judged=True, rests_on=[], coverage_floor=0.95, inconclusive="warn", untrusted=True
     )
@@ -175,9 +243,11 @@ ROWS = [
 
 
 def gated(root: Path, gates: dict[str, Any], rows: list[Row] = ROWS, **more: Any) -> dict[str, dict[str, Any]]:
+    """By the value alone, for the gates that do not say otherwise."""
     write_run(root, rows)
+    gates = {name: {"by": "point", **gate} for name, gate in gates.items()}
     settings = ScoringSettings(slices=[], gates=gates, **more.pop("settings", {}))
-    metrics = score(root, [FAITHFUL, REJECT], settings, judge={"label": "m", "uncalibrated": False}, **more)
+    metrics = score(root, [FAITHFUL, REJECT], settings, judge={"label": "m", "calibrated": {"kappa": 0.9}}, **more)
     return {gate["name"]: gate for gate in metrics["gates"]}
 
 
@@ -202,10 +272,15 @@ def test_a_gate_over_a_slice(tmp_path: Path, where: dict[str, Any], n: int, valu
 
 
 def test_the_documents_slice_gate_blocks(tmp_path: Path) -> None:
-    gate = {"score": "rejection_calibration", "where": {"category": "partial", "method": "a"}, "min": 0.85}
+    gate = {
+        "score": "rejection_calibration",
+        "where": {"category": "partial", "method": "a"},
+        "min": 0.85,
+        "by": "point",
+    }
     write_run(tmp_path, ROWS)
     metrics = score(
-        tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"partial": gate}), judge={"uncalibrated": False}
+        tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"partial": gate}), judge={"calibrated": {"kappa": 0.9}}
     )
     document = gates_document([metrics])
     assert (document["passed"], exit_code(document)) == (False, 3)
@@ -256,21 +331,36 @@ def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "uncalibrated", "accept", "verdict"),
+    ("asked", "template", "calibrated", "accept", "verdict"),
     [
-        ("faithfulness", True, False, "uncalibrated"),
-        ("faithfulness", True, True, "passed"),
-        ("faithfulness", False, False, "passed"),
-        ("rejection_calibration", True, False, "passed"),  # not the metric of these scores
-        (None, True, False, "passed"),  # computed scores need no calibration
+        ("faithfulness", "faithfulness/verify", None, False, "uncalibrated"),
+        ("faithfulness", "faithfulness/verify", None, True, "passed"),
+        ("faithfulness", "faithfulness/verify", {"kappa": 0.9}, False, "passed"),
+        ("faithfulness", None, None, False, "passed"),  # a text for an embedder
+        ("rejection_calibration", "x", None, False, "passed"),  # not the metric of these scores
+        (None, None, None, False, "passed"),  # computed scores need no calibration
     ],
 )
 def test_only_judged_scores_need_a_calibrated_judge(
-    tmp_path: Path, asked: str | None, uncalibrated: bool, accept: bool, verdict: str
+    tmp_path: Path,
+    asked: str | None,
+    template: str | None,
+    calibrated: dict[str, float] | None,
+    accept: bool,
+    verdict: str,
 ) -> None:
     """A composite is judged when one of its parts is; the overall score has no other weight here."""
     calls = [
-        {"sample_id": "q0", "method": "a", "iteration": 1, "metric": asked, "key": "k", "judge": "m", "status": "ok"}
+        {
+            "sample_id": "q0",
+            "method": "a",
+            "iteration": 1,
+            "metric": asked,
+            "template": template,
+            "key": "k",
+            "judge": "m",
+            "status": "ok",
+        }
     ]
     write_run(tmp_path, ROWS, calls if asked else [])
     gates = {name: {"score": name, "min": 0.5} for name in ("faithfulness", "mine", "overall_score")}
@@ -278,7 +368,7 @@ def test_only_judged_scores_need_a_calibrated_judge(
         gates=gates, accept_uncalibrated=accept, weights=FAITHFUL_ALONE,
         composites={"mine": {"weights": {"faithfulness": 1}}},
     )  # fmt: skip
-    metrics = score(tmp_path, [FAITHFUL, REJECT], settings, judge={"uncalibrated": uncalibrated})
+    metrics = score(tmp_path, [FAITHFUL, REJECT], settings, judge={"calibrated": calibrated})
     assert [gate["verdict"] for gate in metrics["gates"]] == [verdict] * 3
 
 
@@ -382,12 +472,12 @@ def test_a_run_without_gates_is_not_blocked(tmp_path: Path) -> None:
 
 
 def test_gates_of_two_iterations_are_judged_together(tmp_path: Path) -> None:
-    gates = {"g": {"score": "faithfulness", "min": 0.85}}
+    gates = {"g": {"score": "faithfulness", "min": 0.85, "by": "point"}}
     settings = ScoringSettings(gates=gates)
     found = []
     for name, value in (("one", 0.9), ("two", 0.75)):
         write_run(tmp_path / name, [Row(f"q{i}", "a", {"faithfulness": value}) for i in range(4)])
-        found.append(score(tmp_path / name, [FAITHFUL], settings, judge={"uncalibrated": False}, signature=name))
+        found.append(score(tmp_path / name, [FAITHFUL], settings, judge={"calibrated": {"kappa": 0.9}}, signature=name))
     document = gates_document(found)
     (gate,) = document["gates"]
     assert [metrics["gates"][0]["verdict"] for metrics in found] == ["passed", "failed"]
@@ -472,7 +562,7 @@ def test_the_worst_of_the_scores_that_a_mode_is_told_from_counts(tmp_path: Path)
     assert found["verdict"] == "not_enough_evidence"
 
 
-ASKED = [{"sample_id": "q0", "method": "a", "iteration": 1, "metric": "faithfulness", "key": "k", "judge": "m", "status": "ok"}]  # fmt: skip
+ASKED = [{"sample_id": "q0", "method": "a", "iteration": 1, "metric": "faithfulness", "template": "faithfulness/verify", "key": "k", "judge": "m", "status": "ok"}]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -498,6 +588,66 @@ def test_what_rests_on_an_uncalibrated_judge_passes_no_critical_gate(
     metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"g": gate}, **settings))
     assert [one["verdict"] for one in metrics["gates"]] == ["uncalibrated"]
     calibrated = score(
-        tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"g": gate}, **settings), judge={"uncalibrated": False}
+        tmp_path,
+        [FAITHFUL, REJECT],
+        ScoringSettings(gates={"g": gate}, **settings),
+        judge={"calibrated": {"kappa": 0.9}},
     )
     assert [one["verdict"] for one in calibrated["gates"]] == ["passed"]
+
+
+ACCEPT = {"accept_uncalibrated": True}
+
+
+@pytest.mark.parametrize(
+    ("gates", "settings", "named"),
+    [
+        ({"a": {"score": "faithfulness", "min": 0.5}}, {}, ["a"]),
+        ({"a": {"score": "faithfulness", "min": 0.5, "tier": "quality"}}, {}, []),
+        ({"a": {"score": "rejection_calibration", "min": 0.5}}, {}, []),  # asks nobody
+        ({"a": {"score": "faithfulness", "min": 0.5}}, ACCEPT, []),
+        ({"a": {"score": "overall_score", "min": 0.5}}, {}, ["a"]),  # a part is judged
+        ({"a": {"failure_mode": "unsupported_claim", "max_rate": 0}}, {}, ["a"]),
+        ({"a": {"failure_mode": "system_error", "max_rate": 0}}, {}, []),
+        ({"a": {"score": "faithfulness", "min": 0.5}, "b": {"score": "overall_score", "max": 1}}, {}, ["a", "b"]),
+    ],
+)
+def test_gates_that_an_uncalibrated_judge_cannot_pass_are_named_before_the_run(
+    gates: dict[str, Any], settings: dict[str, Any], named: list[str]
+) -> None:
+    said = uncalibrated_gates(ScoringSettings(gates=gates, **settings), [FAITHFUL, REJECT], ["faithfulness"])
+    assert len(said) == bool(named)
+    for line in said:
+        assert [name for name in "ab" if f"scoring.gates.{name}" in line] == named
+        assert "not calibrated against human labels" in line
+        assert "scoring.accept_uncalibrated=true" in line
+
+
+def shares(text: str) -> list[float]:
+    return [float(share) for share in re.findall(r"(?<![\d.])[01]?\.\d\d(?!\d)", text)]
+
+
+def test_the_page_says_how_often_a_gate_is_right() -> None:
+    """docs/scoring.md, a gate `min: 0.85`: every outcome of n single draws, weighed by the binomial distribution."""
+    page = (Path(__file__).parents[2] / "docs/scoring.md").read_text(encoding="utf-8")
+    gate = definition(REJECT, score="rejection_calibration", min=0.85, by="interval")
+
+    def chances(n: int, rate: float, verdict: str, by: str) -> float:
+        found = 0.0
+        for hits in range(n + 1):
+            bounds = estimate_rate(np.repeat([1.0, 0.0], [hits, n - hits])).interval
+            assert bounds is not None
+            one = measured(hits / n, bounds.low, bounds.high)
+            if judge_gate({**gate, "by": by}, [one])["verdict"] == verdict:
+                found += stats.binom.pmf(hits, n, rate)
+        return found
+
+    for n in (30, 100, 300):
+        (line,) = re.findall(rf"^\| {n} \|(.*)$", page, re.MULTILINE)
+        blocks = chances(n, 0.88, "failed", "point")
+        expected = [blocks, 2 * blocks * (1 - blocks), *(chances(n, 0.88, v, "interval") for v in ("failed", "passed"))]
+        assert shares(line) == [round(one, 2) for one in expected], n
+    (below, above) = re.findall(r"At a true \.75 (.*?); at a true \.95 (.*?\))", page, re.DOTALL)[0]
+    assert shares(below) == [round(chances(n, 0.75, "failed", "interval"), 2) for n in (30, 100, 300)]
+    assert shares(above) == [round(chances(n, 0.95, "passed", "interval"), 2) for n in (30, 100, 300)]
+    assert shares(page.partition("n / (n + 3.84)")[2].partition("100")[0]) == [0.89, 0.96]

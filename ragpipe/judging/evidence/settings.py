@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,8 +18,6 @@ class EvidenceSettings(Settings):
     not only as unsupported (apart from the threshold, so that a stricter one never raises a grade); `require_*`: a claim with a number, name or quotation that no source has, or with the opposite
     negation of its twin sentence, is not supported whatever the overlap.
     """
-
-    uncalibrated: ClassVar[bool] = True
 
     kind: Annotated[Literal["evidence"], Operational] = "evidence"
     rules: Literal["evidence-v1"] = "evidence-v1"
