@@ -90,7 +90,7 @@ METRICS = """
 
 | key | meaning |
 |---|---|
-| `format`, `signature`, `iteration`, `judge`, `scoring` | what the figures rest on; `scoring.level` is the level of every interval |
+| `format`, `signature`, `iteration`, `judge`, `scoring` | what the figures rest on; `scoring.level` is the level of every interval; `judge.calibrated` null: the judge, whatever its kind, was not calibrated against human labels |
 | `n_cases`, `n_samples` | cases (a question answered by a method) and questions |
 | `n_failed_judgements` | pairs of case and metric where the metric failed |
 | `declared` | by score its scale (`low`, `high`; null for a count), `higher_is_better`, `binary`, `diagnostic` and `threshold`, stated once |

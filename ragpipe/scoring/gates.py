@@ -202,7 +202,7 @@ def _mean_interval(intervals: Sequence[Mapping[str, Any] | None]) -> dict[str, A
     if not there or len(there) < len(intervals):
         return None
     ends = {end: math.fsum(one[end] for one in there) / len(there) for end in ("low", "high")}
-    return {**there[0], **ends}
+    return {key: end for one in there for key, end in one.items()} | ends  # `too_few` where any of them is
 
 
 def _verdict(gate: Definition, found: Mapping[str, Any]) -> str:

@@ -181,6 +181,14 @@ def test_over_iterations_the_values_are_averaged_and_the_counts_summed() -> None
     assert "only 188 of 200 judgements came out (coverage 94.0%, floor 95%)" in found["sentence"]
 
 
+def test_over_iterations_the_interval_is_too_few_where_one_of_them_is() -> None:
+    few = measured(0.5, 0.1, 0.9)
+    few["interval"]["too_few"] = True
+    for pair in ([few, measured(0.5, 0.3, 0.7)], [measured(0.5, 0.3, 0.7), few]):
+        bounds = judge_gate(definition(min=0.8), pair)["interval"]
+        assert bounds == {"level": 0.95, "low": 0.2, "high": pytest.approx(0.8), "method": "t", "too_few": True}
+
+
 def test_a_value_is_never_rounded_into_its_limit() -> None:
     found = judge_gate(definition(min=0.8), [measured(0.79999)])
     assert found["sentence"] == "mean of faithfulness is 0.79999 of 100 (at least 0.8): failed"
