@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ragpipe.reports.shared_jobs import Key, Shared
 from ragpipe.scoring.declared import unit_value
 
 TEXT, WHOLE, REAL, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -34,10 +35,14 @@ _SCORE = (
     ("mean", REAL, "mean over the iterations of their means, in the native scale"),
     ("interval_low", REAL, "lower end of the mean's interval"),
     ("interval_high", REAL, "upper end of the mean's interval"),
+    ("n_shared", WHOLE, "questions for which every job has a value; null where fewer than two jobs have one"),
+    ("shared_mean", REAL, "mean over these questions alone, of the cases' means over the iterations"),
+    ("shared_low", REAL, "lower end of its interval"),
+    ("shared_high", REAL, "upper end of its interval"),
     (
         "standing",
         TEXT,
-        "best, not_separable (from the highest), behind, or equal (all jobs); null where nothing can be said",
+        "on the shared questions: best, not_separable (from the highest), behind, or equal (all jobs); null where nothing can be said",
     ),
     ("mean_score", REAL, "the mean brought to 0..1, 1 = best"),
     ("pass_rate", REAL, "share of judged cases that reached the threshold"),
@@ -56,6 +61,10 @@ _SCORE = (
 SCHEMA = pa.schema(
     [pa.field(name, kind, metadata={"description": text}) for name, kind, text in (*_JOB, *_SCORE)]
 )  # of comparison.parquet
+
+
+_Group = tuple[str | None, str, Mapping[str, Any], Mapping[str, Any]]
+_NOTHING: Mapping[Key, Shared] = {}
 
 
 @dataclass(frozen=True)
@@ -81,18 +90,29 @@ def labels(jobs: Sequence[Job]) -> list[list[str]]:
     return [[word for word in job.words if word not in shared] for job in jobs]
 
 
-def comparison(jobs: Sequence[Job]) -> list[dict[str, Any]]:
+def comparison(jobs: Sequence[Job], shared: Mapping[Key, Shared] = _NOTHING) -> list[dict[str, Any]]:
     """The rows of the table, job by job; over all cases, then by method where there are several.
 
-    A job without results has one row, with its reason and no score.
+    A job without results has one row, with its reason and no score. `shared` is what `shared_between` says of the jobs
+    with results; a score that is not in it is compared by its figures over all cases.
     """
     rows: list[dict[str, Any]] = []
     for job, label in zip(jobs, labels(jobs), strict=True):
         head = _head(job, " ".join(label))
-        found = [{**head, **_score(*group)} for group in _scores(job)]
+        found = [_row(head, group, shared) for group in _scores(job)]
         rows += found or [dict.fromkeys(SCHEMA.names) | head]
     _place(rows, {job.number: _floor(job) for job in jobs})
     return rows
+
+
+def _row(head: Mapping[str, Any], group: _Group, shared: Mapping[Key, Shared]) -> dict[str, Any]:
+    one = shared.get((head["job"], group[0], group[1]))
+    bounds = one.estimate.interval if one else None
+    figures = {
+        "n_shared": one.n if one else None, "shared_mean": one.estimate.mean if one else None,
+        "shared_low": bounds.low if bounds else None, "shared_high": bounds.high if bounds else None,
+    }  # fmt: skip
+    return {**head, **_score(*group), **figures}
 
 
 def _floor(job: Job) -> float:
@@ -110,7 +130,7 @@ def _head(job: Job, label: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _scores(job: Job) -> Iterator[tuple[str | None, str, Mapping[str, Any], Mapping[str, Any]]]:
+def _scores(job: Job) -> Iterator[_Group]:
     """Each method (None: all cases) and score, with the group and what is declared of the score."""
     if job.metrics is None:
         return
@@ -141,7 +161,8 @@ def _place(rows: Sequence[dict[str, Any]], floors: Mapping[int, float]) -> None:
     `equal` where all jobs have the very same figures: what was varied has no part in this score. `best` only where its
     interval overlaps no other job's; else it and all that overlap with it are `not_separable`. Scores without a scale
     (counts), jobs without an interval and those whose coverage is under the floor are not placed: nothing says how sure
-    they are. Where one of those may be as good as the highest that is placed, none is the best.
+    they are. Where one of those may be as good as the highest that is placed, none is the best. What is compared are the
+    figures on the questions that the jobs share, where they are known; without a shared question nothing is.
     """
     groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
     for row in rows:
@@ -152,10 +173,23 @@ def _place(rows: Sequence[dict[str, Any]], floors: Mapping[int, float]) -> None:
             for row in found:
                 row["standing"] = "equal"
             continue
-        scaled = [row for row in found if row["mean_score"] is not None]
-        placed = [row for row in scaled if row["interval_low"] is not None and _covered(row, floors)]
+        compared = [_on_shared(row) for row in found if row["mean_score"] is not None and row["n_shared"] != 0]
+        placed = [row for row in compared if row["interval_low"] is not None and _covered(row, floors)]
         if len(placed) > 1:
-            _place_among(placed, [row for row in scaled if row not in placed])
+            _place_among(placed, [row for row in compared if row not in placed])
+        for one in placed:
+            one["row"]["standing"] = one["standing"]
+
+
+def _on_shared(row: dict[str, Any]) -> dict[str, Any]:
+    """What of a row is compared: its figures on the shared questions, where these are known. `row` is the row itself."""
+    keys = ("job", "mean", "mean_score", "interval_low", "interval_high", "coverage", "standing")
+    compared = {"row": row, **{key: row[key] for key in keys}}
+    if row["shared_mean"] is None:
+        return compared
+    sign = 1 if row["higher_is_better"] else -1  # places jobs as the mean brought to 0..1 does
+    bounds = {"interval_low": row["shared_low"], "interval_high": row["shared_high"]}
+    return {**compared, "mean": row["shared_mean"], "mean_score": sign * row["shared_mean"], **bounds}
 
 
 def _covered(row: Mapping[str, Any], floors: Mapping[int, float]) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from ragpipe.reports.comparison import SCHEMA, Job, comparison
 from ragpipe.reports.comparison_page import chosen_scores, comparison_lines, comparison_markdown, comparison_notes
 from ragpipe.reports.console import Console
 from ragpipe.reports.frames import read_json
+from ragpipe.reports.shared_jobs import shared_between
 from ragpipe.store.files import sweep_temporaries
 from ragpipe.store.folder import SWEEPS, RunFolder, make_folder
 from ragpipe.store.parquet import parquet_writer
@@ -47,7 +49,7 @@ def compare(jobs: Sequence[Job], words: Sequence[str], console: Console) -> Path
     home = next((one.folder.parent for one in found if one.folder), None)
     if home is None:
         return None
-    rows = comparison(found)
+    rows = comparison(found, shared_between(_with_records(found)))
     folder = home / SWEEPS / sha256({"words": list(words), "name": home.name})[:12]
     make_folder(folder)
     sweep_temporaries(folder)
@@ -65,6 +67,17 @@ def compare(jobs: Sequence[Job], words: Sequence[str], console: Console) -> Path
             console.say(note)
     console.say(f"comparison: {folder / 'comparison.md'}")
     return folder
+
+
+def _with_records(jobs: Sequence[Job]) -> dict[int, tuple[Path, Mapping[str, Any]]]:
+    """The jobs with results whose tables are there, by number: folder and metrics."""
+    found = {}
+    for one in jobs:
+        if one.folder and one.metrics:
+            run = RunFolder(one.folder)
+            if all(run.iteration(number).records.is_file() for number in one.metrics["iterations"]):
+                found[one.number] = (one.folder, one.metrics)
+    return found
 
 
 def _read(one: Job) -> Job:
