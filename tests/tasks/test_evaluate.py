@@ -43,7 +43,7 @@ def test_each_iteration_pays_for_itself_and_a_second_start_rewrites_nothing(here
         assert main(words) == 0
         assert len(server.log) == asked
     assert written(run) == before
-    assert "iteration 2" in (run / "report.md").read_text()
+    assert "iterations 1-2" in (run / "report.md").read_text()
 
 
 def test_a_folder_that_another_process_is_filling_is_left_alone(here: Path) -> None:

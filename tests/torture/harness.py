@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = ROOT / "tests" / "openai_server.py"
-VOLATILE = ("latency_ms", "attempts")
+VOLATILE = ("latency_ms", "attempts", "judge_duration_ms")
 
 
 @dataclass
