@@ -46,7 +46,7 @@ class AnswerClass(Referenced, Judged):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     classify: Prompt
-    patterns: Annotated[DontKnowPhrases | str, AfterValidator(_known)] = "dont_know.v1"
+    patterns: Annotated[DontKnowPhrases | str, AfterValidator(_known)] = "dont_know.v2"
     literal: bool = False
     prefix: str = ""
 

@@ -99,7 +99,7 @@ class Citation(Citing):
     min_coverage: float = Field(default=MINIMUM, ge=0, le=1)
     markers: bool = False
     refusals: Literal["skip", "zero"] = "skip"
-    patterns: Refusals = "refusals.v1"
+    patterns: Refusals = "refusals.v2"
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([self.patterns])

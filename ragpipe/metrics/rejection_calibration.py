@@ -38,7 +38,7 @@ class RejectionCalibration(Judged):
 
     detect: Prompt | None = None
     detector: Literal["patterns", "judge"] = "patterns"
-    patterns: Refusals = "refusals.v1"
+    patterns: Refusals = "refusals.v2"
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:

@@ -32,7 +32,18 @@ def read_patterns(name: str) -> dict[str, Any]:
         there = pattern_files()
         raise ValueError(f"one of {', '.join(there)} or patterns written out; {did_you_mean(name, there)}".rstrip("; "))
     found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for other in found.pop("include", ()):
+        found = _joined(read_patterns(other), found)
     return found
+
+
+def _joined(included: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """The included keys with the file's own: lists one after the other, each item once; of other values its own."""
+    both = {**included, **own}
+    for key in included.keys() & own.keys():
+        if isinstance(own[key], list):
+            both[key] = [*included[key], *(item for item in own[key] if item not in included[key])]
+    return both
 
 
 def pattern_hashes(given: Iterable[Any]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from ragpipe.schema.settings import Settings
 
 Kind = Literal["declines", "training_cutoff", "aside", "content"]
 
+_WORD = re.compile(r"[^\W_]+(?:['/][^\W_]+)*")
 _PIECE = re.compile(r"\{([a-z_]+)\}")
 _QUOTED = re.compile(r"“[^“”]{0,400}”|\"[^\"\n]{0,400}\"")
 _MARK = re.compile(r"\[[^\[\]\n]{1,20}\]|【[^】]{1,40}】")
@@ -40,7 +41,7 @@ class RefusalPatterns(Settings):
     """What declines, by lists of expressions without regard to case. `pieces` are texts that `{name}` stands for in all.
 
     `leads` are openings that say nothing by themselves and are cut off a clause before it is read; `opens` the words
-    with which a clause may begin at length before it declines, `answers` clauses that are content whatever follows; `reasons` expressions by the reason of a refusal.
+    with which a clause may begin at length before it declines, `answers` clauses that are content whatever follows; `reasons` expressions by the reason of a refusal. `non_answers` are whole answers that decline ("n/a"), punctuation aside.
     """
 
     version: str = "own"
@@ -53,6 +54,7 @@ class RefusalPatterns(Settings):
     training_cutoff: list[str] = Field(default_factory=list)
     asides: list[str] = Field(default_factory=list)
     reasons: dict[str, list[str]] = Field(default_factory=dict)
+    non_answers: list[str] = Field(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
@@ -123,6 +125,8 @@ def read_refusal(answer: str, patterns: RefusalPatterns) -> Reading:
     if text[:1] in '"“' and text[-1:] in '"”' and not any(c in text[1:-1] for c in '"“”'):
         text = text[1:-1]
     text = _BLANKS.sub(" ", _MARK.sub("", _QUOTED.sub('""', text.replace("’", "'"))))
+    if words_of(text) in {words_of(whole) for whole in patterns.non_answers}:
+        return Reading(True, False, (("declines", text),), ())
     cutoff, search = False, Search()
     clauses: list[tuple[Kind, str]] = []
     for clause in (part for sentence in sentences(text) for part in _clauses(sentence)):
@@ -137,6 +141,11 @@ def read_refusal(answer: str, patterns: RefusalPatterns) -> Reading:
         tuple(n for n, some in patterns.reasons.items() if _any(some, text, f"reasons.{n}", search)) if refused else ()
     )
     return Reading(refused, cutoff, tuple(clauses), reasons)
+
+
+def words_of(text: str) -> str:
+    """The words of a short text in one form: what two whole answers have in common when they say the same."""
+    return " ".join(_WORD.findall(text.replace("\u2019", "'").casefold()))
 
 
 def _clauses(sentence: str) -> list[str]:

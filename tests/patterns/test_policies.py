@@ -92,12 +92,15 @@ def test_own_policies_are_checked(given):
 # the next version instead.
 PUBLISHED = {
     "dont_know.v1": "4729b3e912ce78986948f3428cd87e415c0697fa6819e86699831ab1019de95f",
+    "dont_know.v2": "e708577a7108ea097ee6692c53b0d480bbc44d0951ee1a4d0ee9b9a35dac365f",
     "financial_advice.v1": "d2df66ce93fc2531a27189a50e11d6d218980cd132924b3f573f9367cfec71b7",
     "languages.v1": "83a1e381466af54337063d9bbc03f992b732ca258309b50511e5dc18bdafbbdf",
+    "non_answers.v1": "17785dfbb4585f15a786ecc9244ce54f364d2347ea8e79d04d44b207c712ff1e",
     "personal_data.v1": "06c1d90d5132fba52f68ef3f7dbf9eb3bac6148d3d13de9e9e75140229833a06",
     "personal_data.v2": "a87037122cdb532ffc2364796bcf036d9c05338ebf57f832b80e7414094ca277",
     "predictions.v1": "791a141b0824f086e29300c9b97e45bf7387bcbaa5f7059946fb687ddece31cb",
     "refusals.v1": "cb49c96aed65e9119703e8bbd024f5e91dbf72027664fd812fb0d5d6a6ded485",
+    "refusals.v2": "fab95c6be8a0dd75cffac6eb2366922a51bd4fb3074893f7a5d1e8b152f2d2ca",
 }  # fmt: skip
 
 

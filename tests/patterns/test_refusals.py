@@ -17,7 +17,7 @@ from ragpipe.patterns.policies import named_policy, violations
 from ragpipe.patterns.refusals import RefusalPatterns, read_refusal
 from ragpipe.patterns.sentences import sentences
 
-SHIPPED = RefusalPatterns.model_validate(read_patterns("refusals.v1"))
+SHIPPED = RefusalPatterns.model_validate(read_patterns("refusals.v2"))
 READERS = [
     lambda answer: read_refusal(answer, SHIPPED),
     lambda answer: admits(answer, named_phrases("dont_know.v1")),
@@ -221,3 +221,43 @@ def test_every_expression_is_compiled_before_anything_runs(wrong):
     long = "x" * (limited.MAX_PATTERN - 1)  # with what stands around it in use it is too long
     with pytest.raises(ValueError, match="a pattern of at most 2,000 characters"):
         RefusalPatterns(declines=["cannot"], opens=long)
+
+
+BOTH = [
+    "N/A",
+    "No idea.",
+    "Not mentioned.",
+    "Unknown.",
+    "That information isn't available to me.",
+    "I'd need more information to answer that.",
+    "The given sources say nothing about it.",
+]
+NEITHER = [
+    "The Unknown Soldier lies under the arch.",
+    "N/A stands for not applicable.",
+    "No idea is too small for the fair.",
+    "Not mentioned in the first edition, the tale came in 1850.",
+    "I'd need more information to answer that for 2024; in 2023 it was 5 million.",
+    "The sources say nothing but praise about it.",
+    "That information isn't available to minors.",
+    "NA",  # also sodium, and Namibia
+    "",
+]
+
+
+@pytest.mark.parametrize(("answer", "declines"), [*((a, True) for a in BOTH), *((a, False) for a in NEITHER)])
+def test_refusals_and_phrases_of_not_knowing_find_the_same_non_answers(answer, declines):
+    assert read_refusal(answer, SHIPPED).refused == declines
+    if answer != "NA":  # the source document of dont_know counts it
+        assert (admits(answer, named_phrases("dont_know.v2")) is not None) == declines
+
+
+def test_an_included_file_is_joined_and_part_of_the_hash():
+    joined = read_patterns("refusals.v2")
+    assert joined["version"] == "v2"
+    assert "include" not in joined
+    first, shared = read_patterns("refusals.v1"), read_patterns("non_answers.v1")
+    assert joined["declines"][: len(first["declines"])] == first["declines"]
+    assert len(joined["declines"]) == len(first["declines"]) + 3
+    assert joined["non_answers"] == shared["non_answers"]
+    assert set(shared["non_answers"]) <= set(read_patterns("dont_know.v2")["non_answers"])

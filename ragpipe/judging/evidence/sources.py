@@ -89,11 +89,11 @@ def _quotes(claim: str, words: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _patterns() -> RefusalPatterns:
-    return named_refusals("refusals.v1")
+    return named_refusals("refusals.v2")
 
 
 def declines(answer: str) -> Refusal:
-    """By the rules of `refusals.v1`, which read the whole answer."""
+    """By the rules of `refusals.v2`, which read the whole answer."""
     found = read_refusal(answer, _patterns())
     said = ", ".join(dict.fromkeys(kind for kind, _ in found.clauses)) or "nothing"
     return Refusal(declines=found.refused, training_cutoff=found.training_cutoff, reason=f"its clauses: {said}")
