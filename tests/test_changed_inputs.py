@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import ragpipe
 from ragpipe.cli import main
 from ragpipe.resources import prompts_dir
 
@@ -83,13 +84,15 @@ def test_a_changed_data_file_opens_its_own_folder(capsys: pytest.CaptureFixture[
 
 
 def test_empty_answers_and_contexts_are_counted_not_refused() -> None:
-    """[D10]"""
+    """[D10] An empty answer states nothing; contexts that are empty support nothing of what is stated."""
     write(CASE, {**CASE, "id": "q2", "answer": ""}, {**CASE, "id": "q3", "contexts": []})
     assert main(WORDS) == 0
     overall = metrics()["overall"]
     assert overall["operations"]["n_empty"] == 1
-    assert overall["scores"]["faithfulness"]["skipped"] == {"no_answer": 1, "no_context_retrieved": 1}
-    assert overall["scores"]["faithfulness"]["n_ok"] == 1
+    assert overall["scores"]["faithfulness"]["skipped"] == {"no_answer": 1}
+    assert overall["scores"]["faithfulness"]["n_ok"] == 2
+    found = ragpipe.load("outputs/x/latest").records.set_index("sample_id")
+    assert found.loc["q3", "faithfulness"] == 0
 
 
 def test_labels_that_fit_nothing_give_null_with_a_reason() -> None:

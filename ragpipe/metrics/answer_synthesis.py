@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask, Need
 from ragpipe.metrics.shared.flags import answer_flags, one_line
-from ragpipe.metrics.shared.judged import Judged, without_a_word
+from ragpipe.metrics.shared.judged import without_a_word
+from ragpipe.metrics.shared.on_contexts import NO_CLAIMS, NOTHING_RETRIEVED, OnContexts
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import AxisGrade, TwoAxes
 from ragpipe.schema.sample import Case, OutputPart
@@ -18,16 +19,21 @@ FAITHFULNESS = {5: "Perfect", 4: "Mostly True", 3: "Mixed", 2: "Mostly False", 1
 COMPLETENESS = {5: "Excellent Bridging", 4: "Good Explanation", 3: "Descriptive Only", 2: "Weak", 1: "Fail"}
 
 
-class AnswerSynthesis(Judged):
+class AnswerSynthesis(OnContexts):
     """`answer_faithfulness` and `answer_completeness`, 1 to 5 each, and their mean `synthesis_overall`.
 
     The axes are judged in one call and independently: an answer can be persuasive and invented, or true and useless.
     The details carry the rubric's label. An answer without a word is not shown to the judge: it explains nothing
-    (completeness 1), and claims nothing (faithfulness skipped). Needs contexts. `prefix` is put before the three names.
+    (completeness 1), and claims nothing (faithfulness skipped). `prefix` is put before the three names.
+
+    Nothing retrieved: faithfulness is 1 without a call, for nothing bears what the answer states; completeness, and with it
+    the mean, is skipped (`no_context_retrieved`). An answer that only declines, by `patterns`, is skipped (`no_claims`), and
+    so is one without a word.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"contexts"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts", "answer"})
 
     grade: Prompt
     prefix: str = ""
@@ -41,7 +47,7 @@ class AnswerSynthesis(Judged):
         return self.shown(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
 
     def asks(self, case: Case) -> Iterable[Ask]:
-        if not without_a_word(case.answer):
+        if case.contexts and not without_a_word(case.answer):
             yield Ask(self.grade, TwoAxes, self.values(case))
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
@@ -50,6 +56,8 @@ class AnswerSynthesis(Judged):
 
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         true, complete, overall = (spec.name for spec in self.scores())
+        if not case.contexts:
+            return await self._nothing_to_bear(case)
         if why := without_a_word(case.answer):
             label = {"label": COMPLETENESS[1], "flags": [why]}
             return (
@@ -64,6 +72,16 @@ class AnswerSynthesis(Judged):
             _axis(complete, reply.completeness, COMPLETENESS, flags),
             Score((reply.faithfulness.score + reply.completeness.score) / 2, overall, details={"flags": flags}),
         )
+
+    async def _nothing_to_bear(self, case: Case) -> Sequence[Score]:
+        """Nothing was retrieved: what the answer states is made up, and there is nothing whose fit it could explain."""
+        names = [spec.name for spec in self.scores()]
+        why = without_a_word(case.answer) or (NO_CLAIMS if await self.declines(case) else None)
+        if why:
+            return [Score(name=name, status="skipped", reason=why) for name in names]
+        details = {"label": FAITHFULNESS[1], "flags": [*answer_flags(case.answer), NOTHING_RETRIEVED]}
+        made_up = Score(1.0, names[0], reason=NOTHING_RETRIEVED, details=details)
+        return [made_up, *(Score(name=name, status="skipped", reason=NOTHING_RETRIEVED) for name in names[1:])]
 
 
 def _axis(name: str, grade: AxisGrade, labels: dict[int, str], flags: list[str]) -> Score:

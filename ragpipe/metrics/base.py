@@ -18,7 +18,7 @@ from ragpipe.judging.judge import Judge
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Answer
 from ragpipe.schema.references import distinct_references
-from ragpipe.schema.sample import Case, OutputPart, Sample
+from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 Need = Literal["answer", "contexts", "reference", "labels", "citations"]
@@ -31,9 +31,6 @@ _ABSENT: dict[str, str] = {
     "labels": "no_relevance_labels",
     "citations": "no_citations_recorded",
 }
-PARTS: tuple[OutputPart, ...] = ("contexts", "answer")
-NOT_RECORDED = "not_recorded: "
-"""How the reason begins of a score that is skipped because the data set does not record a part of the output."""
 
 
 @dataclass(frozen=True, slots=True)

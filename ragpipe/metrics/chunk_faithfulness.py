@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.chain import Chain
 from ragpipe.schema.sample import Case
 
@@ -14,10 +13,9 @@ class ChunkFaithfulness(Chain):
 
     The question is not shown, so this only asks whether something was made up. It asks whether *some* chunk supports
     the *whole* answer: an answer whose parts stand in different chunks can fail; `faithfulness` judges claim by claim.
-    Needs answer and contexts. At most one call a chunk.
+    At most one call a chunk. Nothing retrieved: 0 (`no_context_retrieved`) without a call, or skipped (`no_claims`) where
+    the answer only declines, by `patterns`. Needs an answer.
     """
-
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
 
     def information(self, case: Case) -> dict[str, Any]:
         return {"answer": case.answer}

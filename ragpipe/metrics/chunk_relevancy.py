@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.chain import Chain
 from ragpipe.schema.sample import Case
 
@@ -13,10 +12,9 @@ class ChunkRelevancy(Chain):
     """1 / 0: are question and answer together in line with at least one chunk?
 
     The same chain as `chunk_faithfulness`, but the judge sees the question too: an answer that is true to the chunks
-    and speaks of something else is a NO. Needs answer and contexts. At most one call a chunk.
+    and speaks of something else is a NO. At most one call a chunk. Nothing retrieved: 0 (`no_context_retrieved`) without a
+    call, or skipped (`no_claims`) where the answer only declines, by `patterns`. Needs an answer.
     """
-
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
 
     def information(self, case: Case) -> dict[str, Any]:
         return {"question": case.question, "answer": case.answer}

@@ -22,9 +22,9 @@ class ContextRecall(Referenced, ClaimCheck):
     statements a call; `steps: combined` does both in one call. The details name the chunks in which the evidence of each
     attributed statement occurs; evidence that occurs nowhere is flagged `evidence_not_found`, counted, and changes
     nothing. The generated answer plays no part. A reference without a statement ("not in the documents") is 100,
-    `no_statements`; no contexts is 0, `no_context_retrieved`, without a call. Of several references the one counts
-    whose statements are held best (one without a statement only where none has any); with `references: all` the statements of
-    all of them, each once. Needs a reference. Source: RAGAS context recall.
+    `no_statements`; no contexts is 0, `no_context_retrieved`, without a call: whether there is a statement is then not
+    asked. Of several references the one counts whose statements are held best (one without a statement only where none has
+    any); with `references: all` the statements of all of them, each once. Needs a reference. Source: RAGAS context recall.
     """
 
     version: ClassVar[int] = 2

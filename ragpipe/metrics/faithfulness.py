@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from ragpipe.judging.judge import Judge
-from ragpipe.metrics.base import Need
+from ragpipe.metrics.base import Ask
 from ragpipe.metrics.shared.claims import ClaimCheck, claim_details, share_of_claims
 from ragpipe.metrics.shared.flags import answer_flags
+from ragpipe.metrics.shared.on_contexts import NOTHING_RETRIEVED, OnContexts
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score
 
 
-class Faithfulness(ClaimCheck):
+class Faithfulness(OnContexts, ClaimCheck):
     """Supported claims / claims, 0 to 1.
 
     An answer without a factual claim (a refusal) has the reason `no_factual_claims`, and counts as `without_claims` says:
@@ -23,23 +24,32 @@ class Faithfulness(ClaimCheck):
     `extract` lists the atomic claims of the answer, `verify` gives each a verdict against all contexts, `batch` claims
     a call (1 = one call a claim); `steps: combined` does both in one call. Evidence quotes are checked to occur in the
     contexts; a supported claim whose quote does not is flagged `evidence_not_found` and counted in the details, and
-    stays supported. Needs answer and contexts: without contexts it is skipped, for then there is nothing to be faithful
-    to.
+    stays supported.
+
+    Nothing retrieved (`contexts: []`): the claims are listed, without a verifying call, and none of N is supported: 0,
+    flagged `no_context_retrieved`. `steps: combined` asks its one question, whose verdicts are passed over. An answer that
+    only declines, by `patterns`, has no claim and costs no call. `without_contexts: skip` leaves such cases out
+    (`no_context_retrieved`). An empty answer is skipped (`no_answer`): a system must not gain by saying nothing.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
+    version: ClassVar[int] = 2
 
     without_claims: Literal["one", "skip", "zero"] = "one"
 
     def texts_of(self, case: Case) -> list[dict[str, str]]:
         return [{"answer": case.answer}]
 
+    def asks(self, case: Case) -> Iterable[Ask]:
+        return super().asks(case) if case.contexts or self.is_listed(case) else ()
+
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return share_of_claims(details)
 
     async def measure(self, case: Case, judge: Judge) -> Score:
-        found = await self.checked(case, judge)
-        details = claim_details(found, case, answer_flags(case.answer))
+        nothing = not case.contexts
+        found = [] if nothing and await self.declines(case) else await self.checked(case, judge)
+        flags = [*answer_flags(case.answer), *([NOTHING_RETRIEVED] if nothing else [])]
+        details = claim_details(found, case, flags)
         if not found:
             if self.without_claims == "skip":
                 return Score(status="skipped", reason="no_factual_claims", details=details)

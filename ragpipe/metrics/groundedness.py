@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ragpipe.judging.judge import Judge
-from ragpipe.metrics.base import Ask, Need
+from ragpipe.metrics.base import Ask
 from ragpipe.metrics.shared.citing import as_written
 from ragpipe.metrics.shared.flags import answer_flags, one_line
-from ragpipe.metrics.shared.judged import Judged
+from ragpipe.metrics.shared.on_contexts import OnContexts
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Groundedness as Grade
 from ragpipe.schema.sample import Case, Citation
@@ -31,7 +31,7 @@ _NAMED = re.compile(
 )
 
 
-class Groundedness(Judged):
+class Groundedness(OnContexts):
     """0 to 5: 5 all claims supported, 3 some supported and some not, 1 contradicts, 0 unrelated.
 
     Citations count only where the case requires them (`expected.requires_citations: true`); elsewhere the judge is not told
@@ -41,11 +41,11 @@ class Groundedness(Judged):
     marker). Where the judge says that the claims are cited, a link, a year in brackets or "according to" counts as a mark
     too. Recorded citations are shown to the judge unless the text shows them itself, by `[n]` or by one of their markers.
     The value never falls when the judge's grade rises. `top_k` shows only the first k contexts (it changes the questions).
-    Needs answer and contexts.
+    Nothing retrieved: 0 (`no_context_retrieved`) without a call, or skipped (`no_claims`) where the answer only declines, by
+    `patterns`. Needs an answer.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     grade: Prompt
     top_k: int | None = Field(default=None, ge=1)
@@ -63,7 +63,8 @@ class Groundedness(Judged):
         return self.shown(self.grade, case, parts, contexts=case.contexts[: self.top_k], answer=case.answer)
 
     def asks(self, case: Case) -> Iterable[Ask]:
-        yield Ask(self.grade, Grade, self.values(case))
+        if case.contexts:
+            yield Ask(self.grade, Grade, self.values(case))
 
     def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if value < details.get("judge_score", value):
@@ -71,6 +72,8 @@ class Groundedness(Judged):
         return None
 
     async def measure(self, case: Case, judge: Judge) -> Score:
+        if not case.contexts:
+            return await self.unsupported(case)
         reply = await judge(self.grade, Grade, **self.values(case))
         value, flags = reply.score, answer_flags(case.answer)
         if _requires_citations(case) and not _cites(case, reply.major_claims_cited):

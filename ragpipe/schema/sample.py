@@ -16,6 +16,9 @@ ConflictRule = Literal["cite_newer", "cite_both", "acknowledge_both"]
 FolderMode = Literal["off", "on", "on_with_fallback"]
 OutputPart = Literal["answer", "contexts"]
 """What of an output a data set may leave unrecorded, by the name that metrics and messages use."""
+PARTS: tuple[OutputPart, ...] = ("contexts", "answer")
+NOT_RECORDED = "not_recorded: "
+"""How the reason begins of a score that is skipped because the data set does not record a part of the output."""
 
 
 class _Noun(BaseModel):

@@ -286,7 +286,7 @@ def test_the_files_of_patterns_are_part_of_a_runs_identity():
     found = metric_identity(shipped_metric("policy_compliance"))["files"]
     assert list(found) == ["financial_advice.v1", "predictions.v1", "personal_data.v2"]
     assert all(len(digest) == 64 for digest in found.values())
-    assert "files" not in metric_identity(shipped_metric("faithfulness"))
+    assert "files" not in metric_identity(shipped_metric("correctness"))
 
 
 MARKS = [

@@ -177,7 +177,6 @@ COMBINED = [
     ("a verdict that is no bool", HEATH, [checked(("a", 1))], "error", "error", 1),
     ("prose", HEATH, ["a is supported"], "error", "error", 1),
     ("refusal of the judge", HEATH, [REFUSED], "error", "error", 1),
-    ("no contexts", HEATH | {"chunks": []}, [], "skipped", 0.0, 0),
 ]  # fmt: skip
 
 

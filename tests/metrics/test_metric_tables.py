@@ -45,7 +45,7 @@ CHAIN = [
     ("neither and no YES in the end", STIP, {}, ["NO", "Hm", "NO"], "error", 3),
     ("neither after YES does no harm", STIP, {"exhaustive": True}, ["YES", "Hm", "NO"], 1.0, 3),
     ("an empty reply", STIP | {"chunks": ["x"]}, {}, [""], "error", 1),
-    ("no chunks", STIP | {"chunks": []}, {}, [], "skipped", 0),
+    ("no chunks", STIP | {"chunks": []}, {}, [], 0, 0),
     ("no answer", STIP | {"answer": ""}, {}, [], "skipped", 0),
     ("an answer without a word", STIP | {"answer": " : "}, {}, [], "skipped", 0),
     ("a refusing judge", STIP, {}, ["NO", REFUSED], "error", 2),
@@ -134,7 +134,7 @@ FAITHFULNESS = [
     ),
     ("refusal of the judge", ABC, {}, [REFUSED], "error", 1),
     ("refusal in one batch", ABC, {"batch": 1}, [claims("a", "b"), REFUSED, verdicts((1, True))], "error", 3),
-    ("no contexts", ABC | {"chunks": []}, {}, [], "skipped", 0),
+    ("no contexts: listed, none supported", ABC | {"chunks": []}, {}, [claims("a", "b")], 0, 1),
     ("no answer", ABC | {"answer": "\n"}, {}, [], "skipped", 0),
     ("an answer without a word", ABC | {"answer": "..."}, {}, [], "skipped", 0),
 ]
@@ -179,7 +179,7 @@ GROUNDEDNESS = [
     ("a digit in quotes is one", UNCITED, {}, [grade("4")], 4, 1),
     ("lists missing", UNCITED, {}, [{"score": 5}], "error", 1),
     ("refusal of the judge", UNCITED, {}, [REFUSED], "error", 1),
-    ("no contexts", UNCITED | {"chunks": []}, {}, [], "skipped", 0),
+    ("no contexts", UNCITED | {"chunks": []}, {}, [], 0, 0),
     ("no answer", UNCITED | {"answer": ""}, {}, [], "skipped", 0),
 ]
 
@@ -255,7 +255,7 @@ SYNTHESIS = [
     ("out of range", STIP, [axes(4, 0)], ("error",) * 3, None),
     ("prose", STIP, ["Faithfulness 5, completeness 4"], ("error",) * 3, None),
     ("refusal of the judge", STIP, [REFUSED], ("error",) * 3, None),
-    ("no contexts", STIP | {"chunks": []}, [], ("skipped",) * 3, None),
+    ("no contexts", STIP | {"chunks": []}, [], (1, "skipped", "skipped"), ("Completely False", None)),
     ("no answer explains nothing", STIP | {"answer": ""}, [], ("skipped", 1, 1.0), (None, "Fail")),
     ("an answer without a word too", STIP | {"answer": "-"}, [], ("skipped", 1, 1.0), (None, "Fail")),
 ]

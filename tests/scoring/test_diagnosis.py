@@ -133,7 +133,7 @@ SEEN = {
 }  # fmt: skip
 # What the quickstart's computed scores and its embedded judge can see of the rest: planted cases found, of how many.
 PARTLY = {
-    "unsupported_claim": (14, 20), "false_rejection": (6, 7),
+    "unsupported_claim": (15, 20), "false_rejection": (6, 7),
 }  # fmt: skip
 NOT_TOLD = {
     "irrelevant_context",

@@ -6,27 +6,29 @@ Source: the faithfulness and relevancy evaluators of LlamaIndex, whose summary i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ragpipe.errors import JudgeError
 from ragpipe.judging.judge import Judge
 from ragpipe.metrics.base import Ask
 from ragpipe.metrics.shared.flags import answer_flags, one_line
-from ragpipe.metrics.shared.judged import Judged
+from ragpipe.metrics.shared.on_contexts import OnContexts
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import YesNo
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 
 
-class Chain(Judged):
+class Chain(OnContexts):
     """1 when the judge says YES for some chunk, 0 when it says NO to the end.
 
     Monotone in code, not only in the prompt: once YES it stays YES. So it stops at the first YES; `exhaustive` asks
     about all chunks all the same (the value is equal, the calls are as many as there are chunks). A reply that says
     neither YES nor NO, or both, keeps the answer so far; if no YES comes in the end, such a case is an error
-    (`unparsable`), not a NO.
+    (`unparsable`), not a NO. Nothing retrieved: 0 (`no_context_retrieved`) without a call.
     """
+
+    version: ClassVar[int] = 2
 
     first: Prompt
     refine: Prompt
@@ -40,6 +42,8 @@ class Chain(Judged):
         raise NotImplementedError
 
     def asks(self, case: Case) -> Iterable[Ask]:
+        if not case.contexts:
+            return
         head, *tail = case.contexts
         said = self.information(case)
         yield Ask(self.first, YesNo, self.shown(self.first, case, contexts=[head], **said))
@@ -52,6 +56,8 @@ class Chain(Judged):
         return f"1 with the first YES, 0 without one: {', '.join(said)}" if said else None
 
     async def measure(self, case: Case, judge: Judge) -> Score:
+        if not case.contexts:
+            return await self.unsupported(case)
         said = self.information(case)
         existing, deciding, unread = "", "", ""
         verdicts: list[dict[str, Any]] = []

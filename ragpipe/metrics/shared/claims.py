@@ -50,20 +50,28 @@ class ClaimCheck(Judged):
         extract, verify = prompts["extract"], prompts["verify"]
         for text in texts:
             yield Ask(extract, Claims, self._extract_values(extract, case, text))
+        if not case.contexts:
+            return
         claims = [claim for text in texts for claim in likely_claims(*text.values())]
         values = self.shown(verify, case, contexts=case.contexts, claims=claims[: self.batch])
         yield Ask(verify, Verdicts, values, times=math.ceil(len(claims) / self.batch))
 
     async def checked(self, case: Case, judge: Judge) -> list[CheckedClaim]:
-        """The claims of the texts in order, each once, with their verdicts. Empty when they make none."""
+        """The claims of the texts in order, each once, with their verdicts. Empty when they make none.
+
+        Where nothing was retrieved the claims are listed and none is supported, whatever the judge of `combined` says.
+        """
         texts = self.texts_of(case)
         if self.steps == "combined":
             prompt = self.prompts()["combined"]
             both = (judge(prompt, CheckedClaims, **self._combined_values(prompt, case, text)) for text in texts)
-            return _once(claim for reply in await together(*both) for claim in reply.claims)
+            found = _once(claim for reply in await together(*both) for claim in reply.claims)
+            return found if case.contexts else _unsupported(claim.claim for claim in found)
         extract, verify = (self.prompts()[step] for step in ("extract", "verify"))
         listed = (judge(extract, Claims, **self._extract_values(extract, case, text)) for text in texts)
         claims = clean_claims(claim for reply in await together(*listed) for claim in reply.claims)
+        if not case.contexts:
+            return _unsupported(claims)
 
         async def ask(part: list[str], again: bool) -> list[Verdict]:
             parts = {"again": True} if again else {}
@@ -135,6 +143,10 @@ def _once(claims: Iterable[CheckedClaim]) -> list[CheckedClaim]:
         if _has_a_word(name) and (name not in found or not claim.supported):
             found[name] = claim.model_copy(update={"claim": name})
     return list(found.values())
+
+
+def _unsupported(claims: Iterable[str]) -> list[CheckedClaim]:
+    return [CheckedClaim(claim=claim, supported=False, reason="nothing was retrieved") for claim in claims]
 
 
 def _has_a_word(text: str) -> bool:
