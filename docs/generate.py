@@ -115,8 +115,9 @@ modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be de
 | `mean`, `interval` | in the native scale: `low`, `high`, `method` and, under five questions, `too_few: true` ([intervals](statistics.md)); a mean without an interval has null and `interval_reason` |
 | `pass_rate`, `pass_interval`, `n_judged` | share of the judged cases that reached the threshold; of how many |
 | `n_unjudged` | cases with a value and no verdict, because another score decides it and is not known |
-| `coverage` | `n_ok` / (`n_ok` + `n_error`) |
-| `n_skipped`, `n_error`, `n_missing` | cases that it does not apply to, that could not be judged, that are not measured yet |
+| `coverage` | `n_ok` / (`n_ok` + `n_error` + `n_system_error` + `n_not_recorded`); null where no judgement was due |
+| `n_skipped`, `n_error`, `n_missing` | cases that were not judged, that could not be judged, that are not measured yet |
+| `n_system_error`, `n_not_recorded` | of the skipped ones those that were due: the system failed on a question to which the metric applies; the answer or the contexts are not recorded, though the same method records them in other cases |
 | `skipped`, `errors` | how often each reason occurs |
 
 `shared` has `n_questions` that every method was asked, `of` how many any was, and `scores`: of each score the `n_questions` on which

@@ -53,7 +53,7 @@ _SCORE = (
     ("n_ok", WHOLE, "judgements with a value, over all iterations"),
     ("n_judged", WHOLE, "cases with a verdict, over all iterations: what pass_rate is of"),
     ("n_error", WHOLE, "judgements that failed, over all iterations"),
-    ("coverage", REAL, "n_ok / (n_ok + n_error)"),
+    ("coverage", REAL, "n_ok / (n_ok + n_error + n_system_error + n_not_recorded)"),
     ("spread_sd", REAL, "standard deviation of the iterations' means; null with one iteration"),
     ("flip_share", REAL, "share of cases whose verdict is not the same in all iterations; null with one iteration"),
     ("higher_is_better", FLAG, "direction of the score"),

@@ -87,7 +87,7 @@ def _tiles(metrics: Mapping[str, Any], cost: Mapping[str, Any], settings: Report
     found = []
     if "overall_score" in rows(metrics):
         for method, group in list(columns(metrics).items())[:6]:
-            text = cell(group["scores"]["overall_score"])
+            text = cell(group["scores"].get("overall_score"))
             note = ", ".join(part for part in (text.interval, text.passed, "too few" if text.few else "") if part)
             found.append({"head": f"overall_score, {method}", "value": text.mean, "note": note})
     errors = metrics["n_failed_judgements"]
@@ -156,7 +156,8 @@ def _reading(metrics: Mapping[str, Any]) -> list[str]:
         f"0.85 [0.82, 0.88]: the mean and its {level:.0%} interval: so often such an interval holds the true mean. Cases that "
         "share a question are counted as one cluster. Too few: fewer than five questions, shown grey. In the drawing the bar is this interval, the dot the mean, the upright line the threshold.",
         "x100: a score of 0 to 1, printed times 100. Below it the share of the cases that reached the threshold.",
-        "skipped: does not apply to the case and counts nowhere. error: could not be judged, lowers the coverage, and is no 0.",
+        "skipped: does not apply to the case, or the system or the data gave nothing to judge. error: could not be judged. Neither is a 0.",
+        "coverage: of the judgements that were due, those that came out.",
         "Marks in the contexts are the quotes that verdicts rest on: green supports a claim, red stands beside one that is "
         "not supported. Marks in the answer are claims that nothing supports.",
         "overall_score: the weighted mean of what a case has, each score brought to 0..1. Filters and order use this scale.",

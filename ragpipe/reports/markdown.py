@@ -230,11 +230,11 @@ def _reading(metrics: Mapping[str, Any]) -> list[str]:
         "",
         f"- `0.85 [0.82, 0.88]`: the mean and its {level:.0%} interval: so often such an interval holds the true mean. Rows "
         "that share a question are counted as one cluster. `too few`: fewer than five questions, read it with care.",
-        "- `coverage`: the share of judgements that came out; shown where it is not 100 %.",
+        "- `coverage`: of the judgements that were due the share that came out; shown where it is not 100 %.",
         "- `x100`: a score of 0 to 1, printed times 100.",
         "- `78% of 412`: the share of 412 cases that reached the score's threshold (`scoring.thresholds`).",
-        "- `skipped` does not apply to the case and counts nowhere; `error` could not be judged, lowers the coverage and "
-        "is no 0.",
+        "- `skipped` does not apply to the case, or the system or the data gave nothing to judge; `error` could not be "
+        "judged. Neither is a 0.",
         "- `overall_score`: the weighted mean of what a case has, each score brought to 0..1.",
         "- The cost of a reply that several metrics share stands with the first of them.",
     ]

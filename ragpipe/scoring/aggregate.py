@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ragpipe.schema.sample import NOT_RECORDED
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.columns import ERROR, MISSING, OK, SKIPPED
 from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.coverage import LOST, coverage, coverage_warnings, lost
 from ragpipe.scoring.declared import declared
 from ragpipe.scoring.distributions import extremes, grades, lone_grades
 from ragpipe.scoring.estimates import estimate_of, figures_of
@@ -36,7 +38,11 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
     everything = np.arange(ledger.n, dtype=np.int64)
     overall = summary(ledger, everything, specs, settings)
     by: dict[str, Any] = {}
-    warnings = [*settings.warnings(), *settings.unjudged(ledger.scores), *_coverage_warnings(overall, settings)]
+    warnings = [
+        *settings.warnings(),
+        *settings.unjudged(ledger.scores),
+        *_evidence_warnings(overall["scores"], settings),
+    ]
     for field in dict.fromkeys((*DIMENSIONS, *settings.slices)):
         names, cases, codes = _membership(ledger, field)
         if len(names) > VALUES_MAX:
@@ -46,6 +52,8 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
                 names[code]: _applicable(summary(ledger, places, specs, settings))
                 for code, places in by_label(cases, codes)
             }
+    parts = {part for one in overall["scores"].values() if "n_not_recorded" in one for part in _parts_lost(one)}
+    warnings += [str(gap) for gap in ledger.recording.gaps() if gap.part in parts and not gap.is_whole]
     if broken := overall["operations"]["n_error"]:
         warnings.append(
             f"the system under test failed on {broken} of {ledger.n} cases; their scores are skipped, see system_error in records"
@@ -85,6 +93,10 @@ def _shared(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetting
         scale = declared([spec], settings)[spec.name]
         scores[spec.name] = shared_score(methods, ledger.samples, values, rates, scale, settings.level)
     return {**asked(methods, ledger.samples), "scores": {name: one for name, one in scores.items() if one}}
+
+
+def _parts_lost(score: Mapping[str, Any]) -> list[str]:
+    return [why.removeprefix(NOT_RECORDED) for why in score.get("skipped", {}) if why.startswith(NOT_RECORDED)]
 
 
 def _why_no_overall(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings) -> str:
@@ -148,8 +160,8 @@ def summary(ledger: Ledger, places: Places, specs: Sequence[ScoreSpec], settings
 
 
 def _applicable(group: dict[str, Any]) -> dict[str, Any]:
-    """A group without the scores that every one of its cases skipped."""
-    tried = ("n_ok", "n_error", "n_missing")
+    """A group without the scores that no case of it was due."""
+    tried = ("n_ok", "n_missing", *LOST)
     scores = {name: score for name, score in group["scores"].items() if any(score.get(key) for key in tried)}
     return {**group, "scores": scores}
 
@@ -163,7 +175,9 @@ def _score(
     counted = {name: int(np.count_nonzero(status == code)) for name, code in _COUNTED}
     there = places[status == OK]
     numbers = _numbers(found.values[there], found.passed[there], ledger.samples[there], spec, settings)
-    tried = counted["n_ok"] + counted["n_error"]
+    gone = lost(ledger, spec.name, settings)
+    counted["n_system_error"] = int(np.count_nonzero(gone.system_error[places]))
+    counted["n_not_recorded"] = int(np.count_nonzero(gone.not_recorded[places]))
     n_judged = int(np.count_nonzero(found.passed[there] >= 0))
     # a value without a verdict although cases pass or fail by this score: another one that decides it is not known
     due = settings.passes(spec) and spec.name not in settings.lacking(ledger.scores)
@@ -177,7 +191,7 @@ def _score(
     return {
         "n_ok": counted["n_ok"],
         **numbers,
-        "coverage": counted["n_ok"] / tried if tried else None,
+        "coverage": coverage(counted),
         **{name: count for name, count in more.items() if count},
     }
 
@@ -203,16 +217,9 @@ def _reasons(found: ScoreLedger, places: Places) -> dict[str, int]:
     return {**shown, "(other)": shown.get("(other)", 0) + rest} if rest else shown
 
 
-def _coverage_warnings(overall: dict[str, Any], settings: ScoringSettings) -> list[str]:
-    found = []
-    for name, score in overall["scores"].items():
-        coverage = score.get("coverage")
-        if coverage is not None and coverage < settings.coverage_floor:
-            kinds = ", ".join(f"{kind} {count}" for kind, count in score.get("errors", {}).items())
-            found.append(
-                f"{name}: only {score['n_ok']} of {score['n_ok'] + score.get('n_error', 0)} judgements came out "
-                f"({coverage:.1%}, floor {settings.coverage_floor:.0%}): {kinds}"
-            )
+def _evidence_warnings(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings) -> list[str]:
+    found = coverage_warnings(scores, settings.coverage_floor)
+    for name, score in scores.items():
         judged, unjudged = score.get("n_judged", 0), score.get("n_unjudged", 0)
         due = judged + unjudged
         if unjudged and judged < due * settings.coverage_floor:

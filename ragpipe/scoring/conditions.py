@@ -164,7 +164,8 @@ class DetailIs(_Labelled):
 
 class FieldIs(_Labelled):
     """On a field of the case: what it can be broken down by, `meta.<key>` or `expected.<key>`. A field that the case does
-    not have is unknown; `blank` asks for just that, or for a text without a character to see."""
+    not have is unknown; `blank` asks for just that, or for a text without a character to see. An answer that is not
+    recorded is unknown to `blank` too."""
 
     field: str
 
@@ -178,7 +179,12 @@ class FieldIs(_Labelled):
         return field
 
     def holds(self, facts: Facts) -> Truth | None:
-        return self._of(facts.field(self.field), np.zeros(facts.n, dtype=np.bool_))
+        values = facts.field(self.field)
+        found = self._of(values, np.zeros(facts.n, dtype=np.bool_))
+        if found is None or self.field != "answer":
+            return found
+        recorded = np.array([value is not None for value in values.values], dtype=np.bool_)[values.numbers]
+        return known(found == 1, recorded & (found >= 0))
 
 
 class ModeIs(_Condition):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ragpipe.scoring.coverage import LOST, coverage
 from ragpipe.scoring.distributions import add_grades, merge_extremes
 from ragpipe.scoring.estimates import estimate_of, interval_of
 from ragpipe.scoring.final_findings import document, group_findings
@@ -23,7 +24,7 @@ from ragpipe.scoring.shared import asked, shared_score
 from ragpipe.stats.intervals import Estimate, estimate_rate
 
 FLIPS_SHOWN = 1000  # flipping cases listed by name; all are counted
-_COUNTS = ("n_ok", "n_skipped", "n_error", "n_missing", "n_judged", "n_unjudged")
+_COUNTS = ("n_ok", "n_skipped", *LOST, "n_missing", "n_judged", "n_unjudged")
 
 
 def final_metrics(
@@ -102,7 +103,6 @@ def _score(
     `places` are the group's cases, None where the tables do not say which they are; `scale` is what is declared of it.
     """
     counts = {name: sum(one.get(name, 0) for one in found) for name in _COUNTS}
-    tried = counts["n_ok"] + counts["n_error"]
     more = {
         **{name: count for name, count in counts.items() if name != "n_ok"},
         "skipped": _counted([one.get("skipped", {}) for one in found]),
@@ -115,7 +115,7 @@ def _score(
         "mean": _mean([one.get("mean") for one in found]),
         **interval_of("interval", mean),
         **({} if rate is None else {"pass_rate": rate, **interval_of("pass_interval", passing)}),
-        "coverage": counts["n_ok"] / tried if tried else None,
+        "coverage": coverage(counts),
         **{name: count for name, count in more.items() if count},
         **(_differences(found, repeated, places) if len(found) > 1 else {}),
     }

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.coverage import LOST, coverage, due
 from ragpipe.scoring.declared import unit_value
 from ragpipe.scoring.gate_settings import Gate
 from ragpipe.scoring.normalise import HAIR
@@ -21,7 +22,7 @@ from ragpipe.scoring.normalise import HAIR
 FORMAT = 1  # of gates.json; raised when a key changes its meaning
 BLOCKED = 3  # the exit code of a run that a critical gate blocks
 
-_COUNTS = ("n_cases", "n_ok", "n_skipped", "n_error", "n_missing")
+_COUNTS = ("n_cases", "n_ok", "n_skipped", *LOST, "n_missing")
 
 Definition = dict[str, Any]
 Measured = dict[str, Any]
@@ -83,9 +84,6 @@ def measure_gate(gate: Definition, summary: Mapping[str, Any], declared: Mapping
     counts = {"n_cases": summary["n_cases"], **{name: score.get(name, 0) for name in _COUNTS[1:]}}
     if gate["of"] == "pass_rate":  # a case with a value and no verdict is no case that passed or failed
         counts |= {"n_ok": score.get("n_judged", 0), "n_error": counts["n_error"] + score.get("n_unjudged", 0)}
-    # a case that the system failed on is skipped, no zero; but a gate must not pass on the answers that did come
-    if counts["n_ok"] + counts["n_error"] + counts["n_missing"]:
-        counts["n_error"] += score.get("skipped", {}).get("system_error", 0)
     value, interval = _value(score, gate["of"], declared[gate["score"]])
     absent = None
     if value is None:
@@ -103,13 +101,12 @@ def judge_gate(gate: Definition, measured: Sequence[Mapping[str, Any]]) -> dict[
     """
     values = [one["value"] for one in measured if one["value"] is not None]
     counts = {name: sum(one[name] for one in measured) for name in _COUNTS}
-    judged = counts["n_ok"] + counts["n_error"]
     found = {
         "value": math.fsum(values) / len(values) if values else None,
         "values": [one["value"] for one in measured],
         "interval": _mean_interval([one["interval"] for one in measured if one["value"] is not None]),
         **counts,
-        "coverage": counts["n_ok"] / judged if judged else None,
+        "coverage": coverage(counts),
         "absent": next((one["absent"] for one in measured if one["absent"]), None),
     }
     verdict = _verdict(gate, found)
@@ -175,7 +172,7 @@ def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
     scores = [summary["scores"][name] for name in gate["rests_on"] if name in summary["scores"]]
     worst = {key: max((score.get(key, 0) for score in scores), default=0) for key in ("n_error", "n_missing")}
     worst["n_error"] = max(worst["n_error"], n - found["n_judged"])
-    counts = {"n_cases": n, "n_ok": found["n_judged"], "n_skipped": 0, **worst}
+    counts = {**dict.fromkeys(_COUNTS, 0), "n_cases": n, "n_ok": found["n_judged"], **worst}
     if not found["n_judged"]:
         return {"value": None, "interval": None, **counts, "absent": "its rule could be decided for no case"}
     return {"value": found["n"] / n, "interval": found.get("interval"), **counts, "absent": None}
@@ -207,7 +204,7 @@ def _mean_interval(intervals: Sequence[Mapping[str, Any] | None]) -> dict[str, A
 
 def _verdict(gate: Definition, found: Mapping[str, Any]) -> str:
     if found["value"] is None:
-        applies = found["n_ok"] or found["n_error"] or found["n_missing"]
+        applies = due(found) or found["n_missing"]
         return "no_evidence" if applies or gate["without_cases"] == "fail" else "not_applicable"
     if found["n_missing"] or (found["coverage"] is not None and found["coverage"] < gate["coverage_floor"] - HAIR):
         return "not_enough_evidence"
@@ -255,9 +252,8 @@ def _sentence(gate: Definition, found: Mapping[str, Any], verdict: str) -> str:
             f"{found['coverage']:.1%}, floor {floor:.0%}); `where` chooses the cases that the gate is about"
         )
     if verdict == "not_enough_evidence":
-        judged = found["n_ok"] + found["n_error"]
         return (
-            f"{subject}: not enough evidence, only {found['n_ok']} of {judged} judgements came out "
+            f"{subject}: not enough evidence, only {found['n_ok']} of {due(found)} judgements came out "
             f"(coverage {found['coverage']:.1%}, floor {floor:.0%})"
         )
     cases = found["n_cases" if "failure_mode" in gate else "n_ok"]  # a share is one of all cases, decided or not

@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
+from ragpipe.schema.sample import PARTS
 from ragpipe.scoring.columns import ERROR, SKIPPED, Column, Scored
 from ragpipe.scoring.diagnosis import Findings
 from ragpipe.scoring.fields import Coded, Fields
 from ragpipe.scoring.join import Block
+from ragpipe.scoring.recording import Recording
 from ragpipe.scoring.usage import Price, UsageLedger
 
 Whole = NDArray[np.int64]
@@ -87,6 +89,12 @@ class ScoreLedger:
         self.passed, self.status = _joined(self._passed, np.int8), _joined(self._status, np.int8)
         self.why = _joined(self._why, np.int32)
 
+    def has_reason(self, reason: str) -> NDArray[np.bool_]:
+        """The cases that were skipped, or failed, with exactly this reason."""
+        if reason not in self.reasons.names:
+            return np.zeros(len(self.why), dtype=np.bool_)
+        return np.asarray(self.why == self.reasons.names.index(reason))
+
 
 class Ledger:
     """All cases so far: their scores, the fields to break down by, and what is known of the system under test.
@@ -107,11 +115,17 @@ class Ledger:
         self.n_failed = 0  # judgements: a metric that fails on a case is one, however many scores it gives
         self.usage = UsageLedger(price)
         self.timings: dict[str, tuple[Whole, NDArray[np.float64]]] = {}
+        self.recording = Recording()
+        self.lost: dict[str, Any] = {}  # of each score, filled by `coverage.lost`
+        self._methods = Codes()
+        self._method_codes: list[Any] = []
         self._chosen = chosen
         self._in_chosen: dict[str, list[Any]] = {name: [] for name in chosen}
         self._timings: dict[str, tuple[list[Any], list[Any]]] = {}
         self._samples: list[Any] = []
-        self._marks: dict[str, list[Any]] = {"empty": [], "error": [], "timeout": [], "abstained": []}
+        self._marks: dict[str, list[Any]] = {
+            "empty": [], "unrecorded": [], "error": [], "timeout": [], "abstained": [],
+        }  # fmt: skip
         self._pairs: dict[str, tuple[list[Any], list[Any]]] = {field: ([], []) for field in self.fields}
 
     def add(self, block: Block, fields: Fields, scored: Scored) -> None:
@@ -133,6 +147,12 @@ class Ledger:
         self.findings.close()
         self.usage.close()
         self.samples: Whole = _joined(self._samples, np.int64)
+        self.methods: Whole = _joined(self._method_codes, np.int64)
+        self.method_names = self._methods.names
+        self.recorded = {
+            part: np.array([self.recording.is_recorded(name, part) for name in self.method_names], dtype=np.bool_)
+            for part in PARTS
+        }
         self.chosen = {name: np.flatnonzero(_joined(parts, np.bool_)) for name, parts in self._in_chosen.items()}
         self.marks = {name: _joined(parts, np.bool_) for name, parts in self._marks.items()}
         self.pairs = {
@@ -151,8 +171,12 @@ class Ledger:
 
     def _add_system(self, outputs: pa.Table) -> None:
         answers = outputs["answer"].to_pylist()
-        self._marks["empty"].append(np.array([not text or not text.strip() for text in answers], dtype=np.bool_))
-        self._marks["error"].append(outputs["error"].is_valid().to_numpy())
+        empty = [text is not None and not text.strip() for text in answers]
+        self._marks["empty"].append(np.array(empty, dtype=np.bool_))
+        failed = outputs["error"].is_valid().to_numpy()
+        self._marks["error"].append(failed)
+        self._marks["unrecorded"].append(~failed & outputs["answer"].is_null().to_numpy())
+        self._add_recording(outputs, failed)
         timeouts = [is_timeout(error) for error in outputs["error"].to_pylist()]
         self._marks["timeout"].append(np.array(timeouts, dtype=np.bool_))
         abstained = outputs["abstained"].fill_null(False).combine_chunks()
@@ -161,6 +185,20 @@ class Ledger:
         for stage, times in _by_stage(outputs["timings"].to_pylist(), self.n).items():
             for parts, numbers in zip(self._timings.setdefault(stage, ([], [])), zip(*times, strict=True), strict=True):
                 parts.append(np.array(numbers))
+
+    def _add_recording(self, outputs: pa.Table, failed: NDArray[np.bool_]) -> None:
+        codes = np.array([self._methods.of(method) for method in outputs["method"].to_pylist()], dtype=np.int64)
+        self._method_codes.append(codes)
+        retrieves = outputs["retrieves"].to_numpy()
+        for part in PARTS:
+            column, could = ("chunks", ~failed & retrieves) if part == "contexts" else ("answer", ~failed)
+            missing = could & outputs[column].is_null().to_numpy()
+            for code in np.unique(codes[could]).tolist():
+                here = codes == code
+                places = np.flatnonzero(missing & here)
+                first = outputs["sample_id"][places[0]].as_py() if len(places) else ""
+                name = self._methods.names[code]
+                self.recording.add(name, part, int(np.count_nonzero(could & here)), len(places), first)
 
 
 def _failed_judgements(block: Block) -> int:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from ragpipe.metrics.base import Ask, Metric
 from ragpipe.metrics.shared.references import Referenced
 from ragpipe.schema.references import ReferenceRule
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import NOT_RECORDED, Case
+from ragpipe.scoring.recording import Gap, Recording
 from ragpipe.stages.applies import why_skipped
 
 RENDERED = 50
@@ -59,7 +60,8 @@ class Plan:
 
     `stored` of the questions already have a reply, `missing` (at most) have none; None where nobody looked. `embeddings`
     are texts to the embedder, stored or not; a text counts once a case and metric, whatever the iteration. `several` are the
-    cases with several references, by which of them count.
+    cases with several references, by which of them count. `gaps` are the parts of the outputs that are not recorded, each
+    with the metrics that are skipped for it.
     """
 
     cases: int
@@ -70,6 +72,7 @@ class Plan:
     missing: int | None = None
     embeddings: int = 0
     several: dict[ReferenceRule, Several] = field(default_factory=dict)
+    gaps: list[tuple[Gap, list[str]]] = field(default_factory=list)
 
     @property
     def calls(self) -> int:
@@ -109,13 +112,16 @@ def make_plan(
     steps: dict[tuple[str, str], StepPlan] = {}
     several: dict[ReferenceRule, Several] = {}
     total = embeddings = 0
+    gaps = _Gaps()
     for case in cases:
         total += 1
+        gaps.recording.add_case(case)
         asked: dict[str, list[Ask]] = {}
         applying: list[Metric] = []
         for metric in metrics:
             if reason := why_skipped(metric, case, embedder=embedder):
                 plans[metric.name].skipped[reason] += 1
+                gaps.skipped(case.output.method, metric.name, reason)
                 continue
             applying.append(metric)
             plans[metric.name].cases += 1
@@ -131,7 +137,25 @@ def make_plan(
                     step.rendered += 1
                     step.tokens_rendered += _tokens(ask, count_tokens)
         _count_several(case, applying, several)
-    return Plan(total, iterations, list(plans.values()), list(steps.values()), embeddings=embeddings, several=several)
+    found = (list(plans.values()), list(steps.values()))
+    return Plan(total, iterations, *found, embeddings=embeddings, several=several, gaps=gaps.named())
+
+
+class _Gaps:
+    """What the outputs do not record, and which metrics are skipped for it."""
+
+    def __init__(self) -> None:
+        self.recording = Recording()
+        self._metrics: dict[tuple[str, str], dict[str, None]] = {}
+
+    def skipped(self, method: str, metric: str, reason: str) -> None:
+        if reason.startswith(NOT_RECORDED):
+            self._metrics.setdefault((method, reason.removeprefix(NOT_RECORDED)), {})[metric] = None
+
+    def named(self) -> list[tuple[Gap, list[str]]]:
+        """The gaps that a metric is skipped for."""
+        named = ((gap, list(self._metrics.get((gap.method, gap.part), ()))) for gap in self.recording.gaps())
+        return [(gap, names) for gap, names in named if names]
 
 
 def _count_several(case: Case, metrics: Sequence[Metric], several: dict[ReferenceRule, Several]) -> None:

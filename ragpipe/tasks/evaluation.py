@@ -50,7 +50,15 @@ from ragpipe.tasks.manifest import (
     write_config,
     write_manifest,
 )  # fmt: skip
-from ragpipe.tasks.plan import plan_line, planned, price_table, reference_lines, refuse_too_many, without_embedder
+from ragpipe.tasks.plan import (
+    plan_line,
+    planned,
+    price_table,
+    reference_lines,
+    refuse_too_many,
+    say_gaps,
+    without_embedder,
+)
 from ragpipe.tasks.runs import write as write_runs
 from ragpipe.tasks.spent import Spent
 
@@ -198,6 +206,7 @@ class Evaluation:
         reader = CaseReader(self.folder.samples, self.folder.outputs)
         plan = planned(self.config, reader, self.run_id, rough=True, known=self._known)
         reader.close()
+        say_gaps(plan, self.console)
         for line in reference_lines(plan):
             self.console.say(line)
         self.console.say(plan_line(plan, self.config, self.prices))
@@ -351,10 +360,11 @@ class Evaluation:
         return found
 
     def _low(self, iteration: int) -> bool:
-        """Whether some score's judgements came out too rarely. What is made of several scores adds no failure of its own."""
-        scores = self._figures(iteration)["overall"]["scores"]
-        coverages = [scores[spec.name]["coverage"] for spec in self.specs]
-        return any(coverage is not None and coverage < self.config.scoring.coverage_floor for coverage in coverages)
+        """Whether too many judgements of some score failed. What is made of several scores adds no failure of its own; what
+        the system or the data set lacks is in the coverage, but no start of this run can change it."""
+        scores, floor = self._figures(iteration)["overall"]["scores"], self.config.scoring.coverage_floor
+        measured = [scores[spec.name] for spec in self.specs]
+        return any(score["n_ok"] < floor * (score["n_ok"] + score.get("n_error", 0)) for score in measured)
 
 
 def _remove_unborn(folder: RunFolder) -> None:

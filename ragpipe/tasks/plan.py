@@ -69,6 +69,7 @@ def run(config: RunConfig, console: Console) -> int:
     console.table(("metric", "cases", "skipped, and why"), [
         (m.name, f"{m.cases:,}", ", ".join(f"{n:,} {why}" for why, n in m.skipped.most_common()) or "-") for m in plan.metrics
     ], left=(0, 2))  # fmt: skip
+    say_gaps(plan, console)
     if line := without_embedder(config):
         console.warn(line)
     for line in reference_lines(plan):
@@ -168,6 +169,16 @@ def refuse_too_many(plan: Plan, config: RunConfig) -> None:
             "the plan", "judge.max_calls", f"up to {plan.new_calls:,} new calls", f"at most {judge.max_calls:,}",
             f"judge.max_calls={plan.new_calls} to allow it, dataset.limit=N for fewer cases, task=plan for the parts",
         )])  # fmt: skip
+
+
+def say_gaps(plan: Plan, console: Console) -> None:
+    """What the data set does not record of the outputs, and what is skipped for it: a warning where it is only some cases of
+    a method; where it is all of them, the metrics are not applicable to the method."""
+    for gap, names in plan.gaps:
+        if gap.is_whole:
+            console.say(f"{gap.part}: not recorded in method {gap.method}: {', '.join(names)} not applicable there")
+        else:
+            console.warn(f"{gap}: {', '.join(names)} skipped there")
 
 
 def plan_line(plan: Plan, config: RunConfig, prices: PriceTable) -> str:

@@ -15,6 +15,7 @@ from ragpipe.reports.figures import paid, share_below_one, whole
 from ragpipe.reports.frames import read_json
 from ragpipe.reports.runs import RunLine, cells, differs, heads, runs_markdown, score_names
 from ragpipe.schema.settings import Settings
+from ragpipe.scoring.coverage import LOST, coverage
 from ragpipe.stages.final import scored_iterations
 from ragpipe.store.folder import RUNS, SWEEPS, RunFolder
 from ragpipe.store.unchanged import write_unless_same
@@ -160,8 +161,9 @@ def _scores(metrics: list[dict[str, Any]]) -> dict[str, str]:
 
 def _evidence(scores: Sequence[Mapping[str, Any]]) -> str:
     """How many judgements a mean rests on, and which share of them came out where not all did."""
-    n, failed = (sum(score.get(key, 0) for score in scores) for key in ("n_ok", "n_error"))
-    return whole(n) + (f", coverage {share_below_one(n / (n + failed))}" if failed else "")
+    share = coverage({name: sum(score.get(name, 0) for score in scores) for name in ("n_ok", *LOST)})
+    n = sum(score["n_ok"] for score in scores)
+    return whole(n) + (f", coverage {share_below_one(share)}" if share is not None and share < 1 else "")
 
 
 def _gates(folder: RunFolder) -> str:

@@ -37,7 +37,8 @@ def definition(spec: ScoreSpec | None = FAITHFUL, **gate: Any) -> dict[str, Any]
 
 def measured(value: float | None, low: float | None = None, high: float | None = None, **counts: int) -> dict[str, Any]:
     interval = None if low is None else {"level": 0.95, "low": low, "high": high, "method": "t"}
-    found = {"n_ok": 100, "n_skipped": 0, "n_error": 0, "n_missing": 0, **counts}
+    none = ("n_skipped", "n_error", "n_system_error", "n_not_recorded", "n_missing")
+    found = {"n_ok": 100, **dict.fromkeys(none, 0), **counts}
     absent = None if value is not None else "no case has a value"
     return {"value": value, "interval": interval, "n_cases": sum(found.values()), **found, "absent": absent}
 
