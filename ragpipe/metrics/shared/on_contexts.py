@@ -28,7 +28,7 @@ class OnContexts(Judged):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
     without_contexts: Literal["zero", "skip"] = "zero"
-    patterns: Refusals = "refusals.v1"
+    patterns: Refusals = "refusals.v2"
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([self.patterns])
