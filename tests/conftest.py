@@ -8,10 +8,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 from scripted import ScriptedJudge, make_case
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+# the time of one example says more of the machine than of the code
+hypothesis.settings.register_profile("ragpipe", deadline=None)
+hypothesis.settings.load_profile("ragpipe")
 
 DATA = Path(os.environ.get("RAGPIPE_DATA", Path(__file__).resolve().parents[1].parent / "shared" / "data"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _BULLET = re.compile(r"\s*(?:[-*•‣◦·>#]+\s+|\(?\d{1,3}[.)]\s+)+")
+_ITEM = re.compile(r"^([ \t]*)(?:[-*•‣◦·]|\(?\d{1,3}[.)])[ \t]+(?=\S)", re.MULTILINE)
 _MARKUP = re.compile(r"\*\*|__|`")
 _STOP = re.compile(r"(?<=[.!?])(?:[\"'”’)\]]|\[[^\[\]\n]{1,12}\]){0,3}\s+(?=[^\s\da-z])|(?<=[。！？؟])")
 _SHORT = re.compile(
@@ -28,3 +29,15 @@ def sentences(text: str) -> list[str]:
                 start = stop.end()
         found.append(body[start:].strip())
     return [piece for piece in found if any(c.isalnum() for c in piece)]
+
+
+def list_items(text: str) -> list[str]:
+    """The list items of the outermost level, in order, each with its own line only and without its mark."""
+    marks = list(_ITEM.finditer(text))
+    least = min((_width(mark[1]) for mark in marks), default=0)
+    lines = (text[mark.end() :].partition("\n")[0].strip() for mark in marks if _width(mark[1]) == least)
+    return [_MARKUP.sub("", line) for line in lines]
+
+
+def _width(indent: str) -> int:
+    return len(indent.expandtabs(4))

@@ -46,7 +46,8 @@ class Anchor(_Noun):
 
 
 class Expected(_Noun):
-    """What a right answer does, apart from its content."""
+    """What a right answer does, apart from its content. `context_has` is how many of the items that the question asks for the
+    contexts hold: "10 highlights" where only 5 are known."""
 
     behavior: Literal["answer", "reject"] | None = None
     rejection_reason: str | None = None
@@ -54,6 +55,7 @@ class Expected(_Noun):
     min_citation_coverage: float | None = Field(default=None, ge=0, le=1)
     citations: list[str] | None = None
     must_quote: bool | None = None
+    context_has: int | None = Field(default=None, ge=0)
 
 
 class Sample(_Noun):

@@ -29,7 +29,7 @@ ROWS = {
     "must_quote": "must_quote", "policy_compliance": "policy_compliance", "rejection_calibration": "rejection_calibration",
     "abstention": "abstention", "hallucination_on_unanswerable": "abstention",
     "context_sufficiency": "context_sufficiency", "nuggets": "nuggets", "relevance_grade": "relevance_grade",
-    "rubric": "rubric", "format": "format",
+    "rubric": "rubric", "format": "format", "list_completeness": "list_completeness",
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ RESTS_ON: dict[str, set[str]] = {
     "citation": BOTH, "context_precision": CONTEXTS, "context_recall": CONTEXTS, "context_relevance": CONTEXTS,
     "context_sufficiency": CONTEXTS, "context_utilization": BOTH, "contextual_correctness": BOTH, "correctness": ANSWER,
     "expected_citation_recall": CONTEXTS, "factual_accuracy": ANSWER, "faithfulness": BOTH, "format": ANSWER,
-    "groundedness": BOTH, "must_quote": BOTH, "noise_sensitivity": BOTH, "nuggets": ANSWER, "policy_compliance": ANSWER,
+    "groundedness": BOTH, "list_completeness": ANSWER, "must_quote": BOTH, "noise_sensitivity": BOTH, "nuggets": ANSWER, "policy_compliance": ANSWER,
     "recency_conflict": CONTEXTS, "recorded": NEITHER, "rejection_calibration": ANSWER, "relevance_grade": CONTEXTS, "retrieval": CONTEXTS,
     "rubric": ANSWER, "scope_miss": NEITHER, "semantic_similarity": ANSWER, "source_policy": BOTH,
 }  # fmt: skip
@@ -31,7 +31,7 @@ FULL: dict[str, Any] = {
     "answer": "The warranty lasts two years.", "chunks": [CHUNK], "references": ["Two years."], "relevant_chunks": ["c1"],
     "anchors": [{"rel_path": "a.md", "role": "newer"}, {"rel_path": "b.md", "role": "older"}],
     "recency_conflict_rule": "cite_newer", "citations": ["c1"], "folder_mode": "on", "selected_folders": ["x"], "recorded": {"helpful": 1},
-    "expected": {"behavior": "answer", "requires_citations": True, "citations": ["a.md"], "must_quote": True},
+    "expected": {"behavior": "answer", "requires_citations": True, "citations": ["a.md"], "must_quote": True, "context_has": 5},
 }  # fmt: skip
 
 
