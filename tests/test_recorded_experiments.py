@@ -75,8 +75,9 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_data: Path) -> S
     def started(experiment: str, path: str, *words: str) -> Result:
         folder = run(tmp_path, monkeypatch, f"+experiment={experiment}", f"dataset.path={real_data / path}", *words)
         found = Result(folder, json.loads((real_data / "EXPECTED.json").read_text()))
-        addresses = "contexts are nothing but addresses"  # in expertqa, of the two systems that cite bare URLs
-        assert [line for line in found.metrics["warnings"] if addresses not in line] == []
+        # True of these sets: two systems of expertqa cite bare URLs; there and in pandalm each question is another system's.
+        known = ("contexts are nothing but addresses", "methods were not asked the same questions")
+        assert [line for line in found.metrics["warnings"] if not any(part in line for part in known)] == []
         return found
 
     return started
