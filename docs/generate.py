@@ -21,6 +21,7 @@ from ragpipe.prompts import PromptLibrary
 from ragpipe.reports import comparison
 from ragpipe.resources import conf_dir, prompts_dir
 from ragpipe.schema import tables
+from ragpipe.schema.format import FORMAT
 from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.records import records_schema
@@ -83,6 +84,18 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 `outputs/<name>/sweeps/<id>/` holds what compares the runs of a [sweep](sweeps.md).
 `outputs/<name>/latest` points to the newest run, `outputs/<name>/runs.md` lists all of them. `outputs/.store/calls.sqlite` holds every reply under the hash of its
 question, shared by all runs. Made from the code by `python docs/generate.py`.
+
+## The format number
+
+{number} is the number of the format of everything on this page, of the call store and of exported calls. It stands as `format` in
+`manifest.json` and every other JSON document, in the first line of every journal, in the identity of a run (so that a run of another number has
+another folder) and in the [call store](call-store.md). `.progress.json` alone is as its design paper shows it. There is no reader for another
+number, and nothing is converted: a folder or a store that has an older one, a newer one or none is refused by name, with the ragpipe that made
+it and what to do (exit 2). Nothing in it is read further or changed, and nobody is asked.
+
+A new run of the same name stands beside such a folder and takes nothing from it. `task=runs` lists the runs that it can read, names the
+others in a line each and ends with 0; with no run that it can read it is refused (exit 2). `task=store action=prune unused=true` is refused as
+long as such a folder stands under `output_dir`: what it rests on cannot be known. `task=store action=why` passes it over, and says so.
 """
 
 METRICS = """
@@ -139,7 +152,7 @@ _KINDS = {
 
 
 def formats() -> str:
-    pages = [FORMATS]
+    pages = [FORMATS.replace("{number}", str(FORMAT))]
     for name in ("samples", "outputs", "scores", "judge_inputs"):
         pages.append(f"\n## {name}.parquet\n\n{_columns(getattr(tables, name.upper()))}")
     pages.append(

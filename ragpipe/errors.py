@@ -3,6 +3,7 @@
     RagpipeError                 1   (a plain one is a bug of ours)
     ├── ConfigError              2   the composition is wrong; nothing was spent
     ├── DataError                2   an input file is wrong; nothing was spent
+    │   └── OtherFormat          2   a run folder or a call store of another format; nothing of it was touched
     ├── PromptError              2   a template is wrong; nothing was spent
     ├── Incomplete               4   the run stopped early and can be resumed (budget used up, too many failures)
     ├── ProviderUnusable         5   the provider cannot be used at all (key, model, quota, dead)
@@ -88,6 +89,10 @@ class ConfigError(_Problems):
 
 class DataError(_Problems):
     """An input file is wrong. Lists every fault with file, line or row, field, found, expected."""
+
+
+class OtherFormat(DataError):
+    """A run folder, a call store or an exported file has another format number: it is neither read nor changed."""
 
 
 class PromptError(_Problems):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ragpipe.reports.tables import check_plain, open_table, refused
 from ragpipe.store.folder import LATEST, RunFolder
+from ragpipe.store.format import manifest_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,8 @@ class Run:
 
 
 def load(path: str | Path, *, iteration: int | None = None) -> Run:
-    """Open a run folder (`outputs/x/latest`), by default its newest iteration. Raises DataError when it is none."""
+    """Open a run folder (`outputs/x/latest`), by default its newest iteration. Raises DataError when it is none, OtherFormat
+    when it has another format."""
     root = Path(path).resolve()
     if root.is_file() and root.name == LATEST:  # a file system without links holds the run's name as a text
         root = RunFolder.find(root).root.resolve()
@@ -81,6 +83,7 @@ def load(path: str | Path, *, iteration: int | None = None) -> Run:
     if found.folder.is_symlink() or not found.folder.is_dir():
         expected = "a run folder with iteration-<n>/ in it, such as outputs/<name>/latest"
         raise refused(found.folder, "no such folder", expected)
+    manifest_of(root / "manifest.json")
     return found
 
 

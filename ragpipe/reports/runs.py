@@ -14,7 +14,8 @@ _DIFFERENCE = 90  # characters of one difference
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run, in words. A folder that cannot be read has `broken`, which says why, and nothing else.
+    """One run, in words. A folder that cannot be read has `broken`, and one of another format `refused`, which says why, and
+    nothing else.
 
     `scores` are its figures by name, the main ones first; `differences` say what it changes against `before`, the run it
     was made from or the one before it.
@@ -22,6 +23,7 @@ class RunLine:
 
     run_id: str
     broken: str = ""
+    refused: str = ""
     created: str = ""
     state: str = ""
     cases: str = ""
@@ -31,6 +33,11 @@ class RunLine:
     cost: str = ""
     before: str = ""
     differences: Sequence[str] = ()
+
+    @property
+    def unread(self) -> str:
+        """Why nothing of it is shown; empty for a run that is."""
+        return f"broken: {self.broken}" if self.broken else f"refused: {self.refused}" if self.refused else ""
 
 
 def score_names(lines: Sequence[RunLine]) -> list[str]:
@@ -45,9 +52,9 @@ def heads(lines: Sequence[RunLine]) -> list[str]:
 
 
 def cells(line: RunLine, names: Sequence[str]) -> list[str]:
-    """A run's row; of a broken one what is wrong."""
-    if line.broken:
-        return [line.run_id, "", f"broken: {one_line(line.broken, 160)}", *[""] * (len(names) + 5)]
+    """A run's row; of one that is not read why."""
+    if line.unread:
+        return [line.run_id, "", one_line(line.unread, 160), *[""] * (len(names) + 5)]
     figures = [line.scores.get(name, "-") for name in names]
     return [
         line.run_id, line.created, line.state, line.cases, line.judge, *figures, line.gates, line.cost, differs(line)
@@ -75,7 +82,7 @@ def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str
 def _coded(row: Sequence[str], line: RunLine) -> list[str]:
     """The cells before the figures: what a folder or its manifest says stands in code."""
     run_id, created, state, cases, judge = row
-    return [code(run_id), code(created), code(state) if line.broken else state, cases, code(judge)]
+    return [code(run_id), code(created), code(state) if line.unread else state, cases, code(judge)]
 
 
 def differs(line: RunLine) -> str:

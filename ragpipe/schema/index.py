@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragpipe.schema.format import FORMAT
+
 Count = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 
@@ -52,7 +54,7 @@ class IndexCoverage(_Frozen):
     """The whole of `index.json`. `gold_documents` is how many documents the samples' labels name (`relevant_docs`, and
     the paths of `anchors`); `gold_missing` lists the first of the `gold_missing_count` that cannot be retrieved."""
 
-    format: Literal[1] = 1
+    format: Annotated[int, Field(ge=FORMAT, le=FORMAT)] = FORMAT
     chunkers: list[str]
     embeddings: list[str]
     index_versions: list[str]

@@ -164,11 +164,8 @@ def _cell(name: str, value: Any, schema: pa.Schema) -> Any:
 
 
 def _json(row: dict[str, Any], schema: pa.Schema, leave_out: str = "") -> bytes:
-    """A row as the JSON object of its noun: plain cells are encoded, JSON cells stand as they are.
-
-    A column that the table of an older version has not is an absent field.
-    """
+    """A row as the JSON object of its noun: plain cells are encoded, JSON cells stand as they are."""
     as_json = _JSON_COLUMNS[id(schema)]
     plain = {k: v for k, v in row.items() if v is not None and k not in as_json and k != leave_out}
-    pieces = [f',"{name}":{row[name]}' for name in as_json if row.get(name) is not None]
+    pieces = [f',"{name}":{row[name]}' for name in as_json if row[name] is not None]
     return to_json(plain)[:-1] + "".join(pieces).encode() + b"}"

@@ -13,13 +13,13 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ragpipe.schema.format import FORMAT
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.coverage import LOST, coverage, due
 from ragpipe.scoring.declared import unit_value
 from ragpipe.scoring.gate_settings import Gate
 from ragpipe.scoring.normalise import HAIR
 
-FORMAT = 1  # of gates.json; raised when a key changes its meaning
 BLOCKED = 3  # the exit code of a run that a critical gate blocks
 
 _COUNTS = ("n_cases", "n_ok", "n_skipped", *LOST, "n_missing")

@@ -8,14 +8,13 @@ from typing import Any
 
 from ragpipe.digest import sha256_file
 from ragpipe.reports.frames import read_json
+from ragpipe.schema.format import FORMAT
 from ragpipe.scoring.final import final_metrics
 from ragpipe.scoring.final_cost import final_cost
 from ragpipe.scoring.gates import gates_document
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.unchanged import json_unless_same
-
-FORMAT = 1  # of final/metrics.json and final/cost.json; raised when a key changes its meaning
 
 
 def scored_iterations(folder: RunFolder) -> list[int]:

@@ -133,7 +133,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             raise OSError("a symbolic link")
         with pq.ParquetFile(path) as file:
             if missing := set(_COLUMNS) - set(file.schema_arrow.names):
-                raise OSError(f"no column {', '.join(sorted(missing))}: it was made by an older ragpipe")
+                raise OSError(f"no column {', '.join(sorted(missing))}")
             for batch in file.iter_batches(batch_size=BLOCK, columns=list(_COLUMNS)):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ragpipe.errors import ConfigError
+from ragpipe.schema.format import FORMAT
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.aggregate import aggregate
 from ragpipe.scoring.calibration import judged_scores
@@ -30,8 +31,6 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.usage import Price
 from ragpipe.store.parquet import parquet_writer
 from ragpipe.store.unchanged import json_unless_same, open_unless_same
-
-FORMAT = 1  # of the JSON files; raised when a key changes its meaning
 
 
 def run_score(

@@ -8,26 +8,28 @@ a reply is `ok`; `replaced` holds what was paid for rows that went. `claims` say
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ragpipe.errors import DataError, Problem
+from ragpipe import __version__
 from ragpipe.schema.call import Call
+from ragpipe.schema.format import FORMAT
 from ragpipe.store.call_errors import BUSY_S, not_a_store, transaction, translated
+from ragpipe.store.files import sync_folder, temporary_name
+from ragpipe.store.format import check_store
 from ragpipe.store.mounts import is_network_folder
 from ragpipe.store.process import Process, is_alive, this_process
 from ragpipe.store.replaced import TABLE as REPLACED
 from ragpipe.store.replaced import keep_payment, keep_payments
 
-VERSION = 2
-_READABLE = ("1", str(VERSION))
-"""Version 1 had no table `replaced`; it is added when a store is opened for writing."""
 _TYPES = {"int": "INTEGER", "float": "REAL"}
 _JSON = ("sent", "fields")
 _NAMES = tuple(field.name for field in fields(Call))
@@ -45,7 +47,8 @@ _SCHEMA = (
     "beat INTEGER NOT NULL)",
     "CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL) WITHOUT ROWID",
     REPLACED,
-    f"INSERT INTO meta VALUES ('version', '{VERSION}')",
+    f"INSERT INTO meta VALUES ('format', '{FORMAT}'), ('ragpipe', '{__version__}')",
+    f"PRAGMA user_version = {FORMAT}",  # in the file's header, where it is read without opening the file
 )
 _FIND = f"SELECT {_COLUMNS} FROM calls WHERE key = ? AND (status = 'ok' OR run_id = ?)"  # one row: `ok` ends the others
 _STORE = f"INSERT INTO calls ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
@@ -61,8 +64,8 @@ class CallTable:
     """One connection to the store's file, used by one thread. Every method is one transaction.
 
     `silent_after_s` is how long the beat of an owner may stand still before its claims are taken over; an owner on this
-    host whose process is gone is dead at once. Raises OutputError when the file cannot be used, DataError when it is not
-    a store of this version.
+    host whose process is gone is dead at once. Raises OutputError when the file cannot be used, DataError when it is no
+    store, OtherFormat when it is one of another format.
     """
 
     def __init__(self, path: Path, *, run_id: str, silent_after_s: float = 30.0):
@@ -71,7 +74,10 @@ class CallTable:
         self.notices: list[str] = []
         self._seen: dict[str, tuple[int, float]] = {}  # owner -> its beat, and when it was first seen so
         self._changed = False
+        check_store(path)
         with translated(path):
+            if not path.exists():
+                _publish_new(path)
             self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         try:
             with translated(path):
@@ -81,10 +87,9 @@ class CallTable:
             raise
 
     def _prepare(self) -> None:
-        check_version(self.path, self._db, new_is_fine=True)
-        wanted = "delete" if is_network_folder(self.path.parent) else "wal"
-        mode = str(self._db.execute(f"PRAGMA journal_mode={wanted}").fetchone()[0]).lower()
-        if mode == "wal":
+        check_tables(self.path, self._db, new_is_fine=True)
+        _create_tables(self._db)
+        if _set_journal(self._db, self.path.parent) == "wal":
             # A killed process loses nothing so; a power cut loses what came after the last `sync`.
             self._db.execute("PRAGMA synchronous=NORMAL")
         else:
@@ -96,17 +101,11 @@ class CallTable:
         self._db.execute("PRAGMA cache_size=-32768")  # KiB; keys are hashes, so look-ups jump all over the file
         me = this_process()
         with self._transaction():
-            if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-                for statement in _SCHEMA:
-                    self._db.execute(statement)
-            elif self._db.execute("SELECT value FROM meta WHERE name = 'version'").fetchone()[0] == "1":
-                self._db.execute(REPLACED)
-                self._db.execute("UPDATE meta SET value = ? WHERE name = 'version'", (str(VERSION),))
             self._forget_dead_owners()
             self._db.execute(
                 "INSERT INTO owners VALUES (?, ?, ?, ?, 0)", (self.owner, me.host, me.pid, me.mark)
             )  # fmt: skip
-        check_version(self.path, self._db, new_is_fine=False)
+        check_tables(self.path, self._db, new_is_fine=False)
 
     def find(self, wanted: Sequence[tuple[str, bool]]) -> list[Call | None]:
         """The stored call of each (key, failures_too) that this run may use. One consistent read, no write."""
@@ -215,27 +214,46 @@ class CallTable:
         return transaction(self.path, self._db)
 
 
-def check_version(path: Path, db: sqlite3.Connection, *, new_is_fine: bool) -> None:
-    """Refuse a file that is no call store, or one of a newer version. Raises DataError.
+def _publish_new(path: Path) -> None:
+    """A new store, whole from its first moment: made under another name, then linked to its own unless another process was
+    quicker. Where the file system has no links it is made in its place."""
+    temporary = temporary_name(path.parent)
+    try:
+        with closing(sqlite3.connect(temporary, isolation_level=None)) as db:
+            _create_tables(db)
+            _set_journal(db, path.parent)
+        with suppress(OSError):
+            os.link(temporary, path)
+            sync_folder(path.parent)
+    finally:
+        for left in path.parent.glob(f"{temporary.name}*"):
+            left.unlink(missing_ok=True)
 
-    `new_is_fine`: an empty file and an older version pass too, as long as one only reads or is about to make them whole.
-    """
+
+def _create_tables(db: sqlite3.Connection) -> None:
+    """The tables, where there are none. Still without a write-ahead log: the format number stands in the file itself."""
+    empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)"
+    if db.execute(empty).fetchone()[0]:
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute(empty).fetchone()[0]:  # another process may have been quicker
+            for statement in _SCHEMA:
+                db.execute(statement)
+        db.execute("COMMIT")
+
+
+def _set_journal(db: sqlite3.Connection, folder: Path) -> str:
+    """A write-ahead log where the file system can have one; the journal that the file has then."""
+    wanted = "delete" if is_network_folder(folder) else "wal"
+    return str(db.execute(f"PRAGMA journal_mode={wanted}").fetchone()[0]).lower()
+
+
+def check_tables(path: Path, db: sqlite3.Connection, *, new_is_fine: bool) -> None:
+    """Refuse a file that is no call store. Raises DataError. `new_is_fine`: an empty one passes, too."""
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables and new_is_fine:
         return
-    if not {"meta", "calls", "owners", "claims"} <= tables:
+    if not {"meta", "calls", "owners", "claims", "replaced"} <= tables:
         raise not_a_store(path, f"an SQLite file with the tables {sorted(tables)}")
-    row = db.execute("SELECT value FROM meta WHERE name = 'version'").fetchone()
-    if not row or row[0] not in (_READABLE if new_is_fine else (str(VERSION),)):
-        found = row[0] if row else "none"
-        problem = Problem(
-            str(path),
-            "version",
-            found,
-            str(VERSION),
-            "use the ragpipe that wrote it, or set `store.path` to another file",
-        )
-        raise DataError("the call store has another version", [problem])
 
 
 def select_calls(db: sqlite3.Connection, keys: Iterable[str], run_id: str | None) -> Iterator[tuple[Any, ...]]:

@@ -16,9 +16,10 @@ from typing import Any, Literal, Self
 from ragpipe.errors import FATAL, TRANSIENT, RagpipeError
 from ragpipe.schema.call import Call
 from ragpipe.store.call_errors import translated
-from ragpipe.store.call_table import CallTable, as_stored, call_of, check_version, row_of, select_calls
+from ragpipe.store.call_table import CallTable, as_stored, call_of, check_tables, row_of, select_calls
 from ragpipe.store.call_worker import Operation, Worker
 from ragpipe.store.files import output_error
+from ragpipe.store.format import check_store
 
 Fresh = Literal[True, False, "all"]
 
@@ -28,7 +29,7 @@ class CallStore:
 
     `run_id` is the run whose permanent failures are served. A store belongs to no event loop: it may be used from one
     loop after another. `notices` says what the user should know (no write-ahead log on this file system). Raises
-    OutputError when the file cannot be used, DataError when it is damaged, foreign or of another version; it is
+    OutputError when the file cannot be used, DataError when it is damaged, foreign or of another format; it is
     never replaced by itself.
     """
 
@@ -125,9 +126,7 @@ class StoredCalls:
         self.path, self.run_id = Path(path).absolute(), run_id
         self._db: sqlite3.Connection | None = None
         if self.path.exists():
-            with translated(self.path):
-                self._db = connect_to_read(self.path)
-                check_version(self.path, self._db, new_is_fine=True)
+            self._db = open_to_read(self.path)
 
     def read(self, keys: Iterable[str]) -> dict[str, Call]:
         """The stored calls among `keys`."""
@@ -162,7 +161,20 @@ def read_calls(path: Path, keys: Iterable[str], *, run_id: str | None = None) ->
         return stored.read(keys)
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing. Raises OutputError and DataError as `CallStore`."""
+    check_store(path)
+    with translated(path):
+        db = _connected(path)
+        try:
+            check_tables(path, db, new_is_fine=True)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def _connected(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20)
     try:
         db.execute("SELECT 1 FROM sqlite_master").fetchone()

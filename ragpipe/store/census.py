@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from ragpipe.schema.format import FORMAT
 from ragpipe.store.file import claims, reading
-from ragpipe.store.replaced import NAMES, SUMS, has_table
+from ragpipe.store.replaced import NAMES, SUMS
 
 _NAMES = ("calls", "attempts", "tokens_in", "tokens_out", "tokens_cached", "usd_known", "calls_without_price",
           "calls_without_usage")  # fmt: skip
@@ -26,8 +27,8 @@ def census(path: Path, runs: Collection[str]) -> dict[str, Any]:
         oldest, newest = db.execute(
             "SELECT MIN(NULLIF(created_at, '')), MAX(NULLIF(created_at, '')) FROM calls"
         ).fetchone()
-        gone = f"SELECT {_summed()} FROM replaced" if has_table(db) else ""
         return {
+            "format": FORMAT,
             "file": str(path),
             "bytes": sum(f.stat().st_size for f in (path, path.with_name(path.name + "-wal")) if f.exists()),
             "oldest": oldest,
@@ -37,7 +38,7 @@ def census(path: Path, runs: Collection[str]) -> dict[str, Any]:
             "by_status": _by(db, "status"),
             "by_judge": _by(db, "judge"),
             "by_run": {run: {**found, "folder": run in runs} for run, found in _by(db, "run_id").items()},
-            "replaced": _bill(db.execute(gone).fetchone() if gone else (0, 0, 0, 0, 0, 0.0, 0, 0)),
+            "replaced": _bill(db.execute(f"SELECT {_summed()} FROM replaced").fetchone()),
             "claims": claims(db),
         }
 

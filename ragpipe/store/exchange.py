@@ -1,4 +1,4 @@
-"""Calls on their way from one store to another: a file of rows, each with a digest of its own.
+"""Calls on their way from one store to another: a file of rows, each with the format number and a digest of its own.
 
 A row is taken in only when its key is that of its parts and its digest that of its cells; a reply that stands already
 is never overwritten. A row holds no request header and no key of a provider.
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from ragpipe.digest import sha256
 from ragpipe.errors import DataError, Problem
 from ragpipe.schema.call import Call
+from ragpipe.schema.format import FORMAT, other_format
 from ragpipe.store.call_errors import transaction
 from ragpipe.store.file import changing, reading
 from ragpipe.store.folder import make_folder
@@ -28,9 +29,10 @@ from ragpipe.store.replaced import keep_payments
 from ragpipe.store.unchanged import open_unless_same
 
 NAMES = tuple(field.name for field in fields(Call))
-DIGEST = "row_sha256"
+NUMBER, DIGEST = "format", "row_sha256"
 _KINDS = {"int": pa.int64(), "float": pa.float64()}
 SCHEMA = pa.schema([
+    pa.field(NUMBER, pa.int64()),
     *(pa.field(f.name, _KINDS.get(str(f.type).split(" ")[0], pa.string())) for f in fields(Call)),
     pa.field(DIGEST, pa.string()),
 ])  # fmt: skip
@@ -85,7 +87,7 @@ def _take(db: sqlite3.Connection, row: tuple[Any, ...]) -> bool:
 
 
 def _sealed(row: tuple[Any, ...]) -> dict[str, Any]:
-    cells = dict(zip(NAMES, row, strict=True))
+    cells = {NUMBER: FORMAT, **dict(zip(NAMES, row, strict=True))}
     return {**cells, DIGEST: sha256(cells)}
 
 
@@ -114,9 +116,12 @@ def _batches(source: Path) -> Iterator[list[tuple[Any, ...]]]:
 
 def _check(source: Path, number: int, row: Mapping[str, Any]) -> None:
     place = f"row {number}"
-    if set(row) != {*NAMES, DIGEST}:
+    if row.get(NUMBER) != FORMAT:
+        mend = "import it with the ragpipe that exported it; nothing was taken in"
+        raise other_format("calls of another format are not taken in", source, row.get(NUMBER), None, mend)
+    if set(row) != {NUMBER, *NAMES, DIGEST}:
         raise _refused(source, place, f"the columns {sorted(row)}")
-    cells = {name: row[name] for name in NAMES}
+    cells = {name: row[name] for name in (NUMBER, *NAMES)}
     if not all(isinstance(row[name], str) for name in (DIGEST, "key", "payload_id")):
         raise _refused(source, place, "a digest that is no text")
     if row[DIGEST] != _digest(cells):

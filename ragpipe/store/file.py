@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ragpipe.errors import DataError, Locked, Problem
 from ragpipe.store.call_errors import translated
-from ragpipe.store.call_table import CallTable, check_version
-from ragpipe.store.calls import connect_to_read
+from ragpipe.store.call_table import CallTable
+from ragpipe.store.calls import open_to_read
 from ragpipe.store.process import Process, is_alive
 
 SILENT_AFTER_S = 30.0  # as in the call table: an owner whose beat stands still so long is dead
@@ -29,16 +29,14 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise DataError("there is no call store", [Problem(
             str(path), "file", "no such file", "the call store of some run", "set output_dir=... or store.path=...",
         )])  # fmt: skip
-    with translated(path), closing(connect_to_read(path)) as db:
-        check_version(path, db, new_is_fine=True)
+    with closing(open_to_read(path)) as db, translated(path):
         db.execute("BEGIN")
         yield db
 
 
 @contextmanager
 def changing(path: Path, *, silent_after_s: float = SILENT_AFTER_S) -> Iterator[sqlite3.Connection]:
-    """A store that is about to be changed; of an older version it is brought up to date first. Raises Locked while
-    another process asks questions over it."""
+    """A store that is about to be changed. Raises Locked while another process asks questions over it."""
     path = Path(path).absolute()
     with translated(path):
         CallTable(path, run_id="").close()

@@ -19,6 +19,7 @@ from typing import Self
 
 from ragpipe.errors import ConfigError, DataError, OutputError, Problem
 from ragpipe.store.files import DISK_FULL, atomic_write, output_error, sweep_temporaries, sync_folder, temporary_name
+from ragpipe.store.format import manifest_of
 from ragpipe.store.parts import PARTS
 
 LATEST = "latest"
@@ -248,7 +249,8 @@ class RunFolder:
     def find(cls, path: Path) -> RunFolder:
         """The run that `path` names: a run folder, a `latest`, or a folder that holds a `latest`.
 
-        The pointer is read as a plain name beside it, so that a stranger's folder leads nowhere else. Raises DataError.
+        The pointer is read as a plain name beside it, so that a stranger's folder leads nowhere else. Raises DataError;
+        OtherFormat for a run of another format.
         """
         path = Path(path)
         if path.name != LATEST and not (path / "manifest.json").is_file() and _is_there(path / LATEST):
@@ -258,6 +260,7 @@ class RunFolder:
         if not (path / "manifest.json").is_file():
             found = "no manifest.json in it" if path.is_dir() else "nothing there"
             raise _no_run(path, found)
+        manifest_of(path / "manifest.json")
         return cls(path)
 
 

@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+from ragpipe import __version__
 from ragpipe.errors import DataError, Problem
+from ragpipe.schema.format import FORMAT, other_format
 from ragpipe.store.files import atomic_write, json_bytes, output_error, sync
 from ragpipe.strict_json import check
 
-VERSION = 1
-HEADER = json_bytes({"journal": VERSION}) + b"\n"
+HEADER = json_bytes({"format": FORMAT, "ragpipe": __version__}) + b"\n"
 SYNC_S = 1.0
 
 Entry = dict[str, Any]
@@ -55,7 +56,7 @@ class Journal:
         has: names with the types of their values; an entry without them, or with half characters, is a bad line.
 
         A torn last line is dropped with a notice, after its bytes were kept in `<name>.torn`. Raises DataError, naming
-        file and line, for a newer version and for every other bad line; OutputError when it cannot be opened.
+        file and line, for every bad line; OtherFormat for a journal of another format; OutputError when it cannot be opened.
         """
         path = Path(path)
         notices: list[str] = []
@@ -153,7 +154,7 @@ def _read(path: Path, keep: Callable[[Entry], bool] | None, form: Mapping[str, t
             good += len(line)
             entry = _entry(path, number, line, problems, strict=bool(form))
             if number == 1:
-                _check_header(path, entry, problems)
+                _check_header(path, entry)
             elif entry is not None and _has_form(path, number, entry, form, problems) and (keep is None or keep(entry)):
                 entries.append(entry)
     if problems:
@@ -185,12 +186,12 @@ def _has_form(path: Path, number: int, entry: Entry, form: Mapping[str, type], p
     return True
 
 
-def _check_header(path: Path, header: Entry | None, problems: list[Problem]) -> None:
-    version = (header or {}).get("journal")
-    if header is not None and (type(version) is not int or version != VERSION):
-        newer = type(version) is int and version > VERSION
-        mend = "use the ragpipe that wrote it, or a new `output_dir`" if newer else _MEND
-        problems.append(Problem(f"{path}:1", "journal", f"{version!r}", f"version {VERSION}", mend))
+def _check_header(path: Path, header: Entry | None) -> None:
+    if header is not None and (type(header.get("format")) is not int or header["format"] != FORMAT):
+        raise other_format(
+            "a journal of another format is not continued", f"{path}:1", header.get("format"), header.get("ragpipe"),
+            "use the ragpipe that wrote it, or move the file away: its cases are then done again",
+        )  # fmt: skip
 
 
 def _refuse(word: str) -> NoReturn:

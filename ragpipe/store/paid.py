@@ -8,9 +8,8 @@ from typing import Any
 
 from ragpipe.digest import sha256
 from ragpipe.store.call_errors import translated
-from ragpipe.store.call_table import check_version
-from ragpipe.store.calls import connect_to_read
-from ragpipe.store.replaced import NAMES, SUMS, has_table
+from ragpipe.store.calls import open_to_read
+from ragpipe.store.replaced import NAMES, SUMS
 
 _STANDING = f"SELECT {SUMS} FROM calls WHERE run_id = ? AND json_extract(fields, '$.iteration') = ? AND attempts > 0"
 """Without attempts a reply was computed in the process itself (a vector): nobody was asked or paid."""
@@ -29,12 +28,10 @@ def paid_by(path: Path, run_id: str, iteration: int) -> dict[str, Any]:
     gone: tuple[Any, ...] = _NOTHING
     path = Path(path).absolute()
     if path.exists():
-        with translated(path), closing(connect_to_read(path)) as db:
-            check_version(path, db, new_is_fine=True)
+        with closing(open_to_read(path)) as db, translated(path):
             wanted = (run_id, sha256(iteration))  # hashed as in the key
             standing = db.execute(_STANDING, wanted).fetchone()
-            if has_table(db):
-                gone = db.execute(_REPLACED, wanted).fetchone() or _NOTHING
+            gone = db.execute(_REPLACED, wanted).fetchone() or _NOTHING
     whole = _named([a + b for a, b in zip(standing, gone, strict=True)])
     return {**whole, "replaced": _named(gone)} if gone[0] else whole
 

@@ -38,8 +38,3 @@ def keep_payments(db: sqlite3.Connection, where: str, values: Sequence[Any]) -> 
 def keep_payment(db: sqlite3.Connection, run_id: str, iteration: str, sums: Sequence[float]) -> None:
     """Add one call that was paid and is not stored, as another's reply stands there already."""
     db.execute(f"INSERT INTO replaced VALUES ({', '.join('?' * (2 + len(NAMES)))}) {_ADD}", (run_id, iteration, *sums))
-
-
-def has_table(db: sqlite3.Connection) -> bool:
-    """False in a store of version 1 that nobody has written to since."""
-    return bool(db.execute("SELECT 1 FROM sqlite_master WHERE name = 'replaced'").fetchone())

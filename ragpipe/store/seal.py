@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.digest import sha256, sha256_file
+from ragpipe.schema.format import FORMAT
 
-FORMAT = 1
 Hashes = NDArray[np.uint64]
 _BATCH = 4096
 _NULL = np.uint64(0x9E3779B97F4A7C15)

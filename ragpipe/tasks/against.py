@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.reports.frames import read_json
+from ragpipe.schema.format import FORMAT
 from ragpipe.scoring.agreement import agreement, changes, questions
 from ragpipe.stages.final import scored_iterations
 from ragpipe.store.folder import RunFolder
 
-FORMAT = 1  # of agreement.json
 _BILL = ("calls", "calls_computed", "calls_failed", "tokens_in", "tokens_out", "usd", "usd_known")
 
 

@@ -42,11 +42,13 @@ from ragpipe.tasks.identity import differences, run_id
 from ragpipe.tasks.inputs import Inputs
 from ragpipe.tasks.loop import Signals, run_async
 from ragpipe.tasks.manifest import (
+    check_formats,
     copy_prompts,
     new_manifest,
     previous,
     read_manifest,
     rewritten_prompts,
+    unread,
     write_config,
     write_manifest,
 )  # fmt: skip
@@ -107,6 +109,7 @@ class Evaluation:
     def evaluate(self) -> int:
         """Do what is still to be done, under the folder's lock. Returns the exit code: 0, 3 when a gate blocks, 4 when
         judgements failed beyond the coverage floor. Raises what stopped the run."""
+        self._check_formats()
         for warning in scoring_warnings(self.config):
             self.console.warn(warning)
         if line := without_embedder(self.config):
@@ -123,6 +126,13 @@ class Evaluation:
                 return self._run()
             finally:
                 _remove_unborn(self.folder)  # under the lock: without it, the folder may be another process's
+
+    def _check_formats(self) -> None:
+        """Before anything is made or asked: what has another format is not even locked."""
+        if self._spent is None:
+            check_formats(self.folder, store_path(self.config))
+        else:  # in a scratch folder, with a bill of its own: the call store is not looked at
+            read_manifest(self.folder)
 
     @property
     def _over_itself(self) -> bool:
@@ -192,6 +202,8 @@ class Evaluation:
             before = self._made_from or previous(self.folder)
             for line in differences(before["identity"], self.identity) if before else ():
                 self.console.say(f"differs from run {before['run_id']}: {line}")
+            if other := unread(self.folder):
+                self.console.say(other)
             for line in rewritten_prompts(before, manifest):
                 self.console.warn(line)
         write_manifest(self.folder, manifest)

@@ -9,6 +9,7 @@ import ragpipe
 from ragpipe.digest import sha256
 from ragpipe.judging.parsing import PARSER
 from ragpipe.metrics.base import Metric
+from ragpipe.schema.format import FORMAT
 
 
 def metric_identity(metric: Metric) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def run_identity(
     return {
         **sections,
         "ragpipe": ragpipe.__version__,
+        "format": FORMAT,
         "parser": PARSER,
         "data": data,
         "judge_identity": dict(judge),

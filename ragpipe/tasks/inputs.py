@@ -67,7 +67,7 @@ class DataInputs:
 
     def tables(self, identity: dict[str, Any]) -> str:
         system = {key: value for key, value in identity["system"].items() if key != "prices"}  # they change no answer
-        return sha256([identity["dataset"], system, identity["data"], identity["ragpipe"]])
+        return sha256([identity["dataset"], system, identity["data"], identity["ragpipe"], identity["format"]])
 
     def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
         before = previous(folder)

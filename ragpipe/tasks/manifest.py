@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,31 +11,21 @@ from typing import Any
 
 import ragpipe
 from ragpipe.config import RunConfig
-from ragpipe.errors import DataError, Problem, RagpipeError
+from ragpipe.errors import OtherFormat, RagpipeError
 from ragpipe.resources import code_digest
+from ragpipe.schema.format import FORMAT
 from ragpipe.stages.seal import unseal
 from ragpipe.store.folder import RunFolder
+from ragpipe.store.format import check_store, manifest_of
 from ragpipe.store.unchanged import json_unless_same, write_unless_same
 from ragpipe.yaml_lines import FastDumper
 
-FORMAT = 1
 _PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic", "scipy")
 
 
 def read_manifest(folder: RunFolder) -> dict[str, Any]:
-    """The manifest of a run folder, empty when there is none. Raises DataError for a broken or newer one."""
-    if not folder.manifest.is_file():
-        return {}
-    try:
-        found = json.loads(folder.manifest.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or int(found["format"]) > FORMAT:
-            raise ValueError(f"format {found.get('format') if isinstance(found, dict) else '?'}")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        mend = "use the ragpipe that wrote it, or remove the folder: its replies stay in the call store"
-        raise DataError("a run folder cannot be read", [
-            Problem(str(folder.manifest), "manifest", str(error), f"a manifest of format {FORMAT} or older", mend)
-        ]) from error  # fmt: skip
-    return found
+    """The manifest of a run folder, empty when there is none. Raises DataError for a broken one, or one of another format."""
+    return manifest_of(folder.manifest) if folder.manifest.is_file() else {}
 
 
 def new_manifest(
@@ -74,6 +63,12 @@ def write_config(folder: RunFolder, config: RunConfig) -> None:
     write_unless_same(folder.config, text)
 
 
+def check_formats(folder: RunFolder, store: Path) -> None:
+    """Raises OtherFormat when the folder of a run or the call store has another format: before either is touched."""
+    read_manifest(folder)
+    check_store(store)
+
+
 def previous(folder: RunFolder) -> dict[str, Any]:
     """The manifest of the newest other run of the same name, empty when there is none that can be read."""
     try:
@@ -81,6 +76,18 @@ def previous(folder: RunFolder) -> dict[str, Any]:
         return {} if other.root.name == folder.root.name else read_manifest(other)
     except RagpipeError:
         return {}
+
+
+def unread(folder: RunFolder) -> str | None:
+    """What to say of a newest other run of the same name that has another format; None when there is nothing to say."""
+    try:
+        RunFolder.find(folder.latest)
+    except OtherFormat as error:
+        problem = error.problems[0]
+        return f"not compared with the run before: {problem.where} has {problem.found}, expected {problem.expected}"
+    except RagpipeError:
+        pass
+    return None
 
 
 def rewritten_prompts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

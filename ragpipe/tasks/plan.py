@@ -27,6 +27,7 @@ from ragpipe.stages.plan import TOKENS_OUT, Plan, make_plan
 from ragpipe.stages.replay import Remaining, remaining
 from ragpipe.stages.retrieving import declared, unknown_methods
 from ragpipe.store.calls import StoredCalls
+from ragpipe.store.format import check_store
 from ragpipe.store.replies import Layered, RunReplies
 from ragpipe.systems.settings import RecordedSystem
 from ragpipe.tasks.doors import replaying, scoring_warnings, store_path
@@ -37,7 +38,8 @@ SHOWN = 50  # characters of a mapped value
 
 
 def run(config: RunConfig, console: Console) -> int:
-    """Print the plan. Returns 0."""
+    """Print the plan. Returns 0. Raises OtherFormat for a call store that the run could not use."""
+    check_store(store_path(config))
     for warning in scoring_warnings(config):
         console.warn(warning)
     dataset = open_dataset(config.dataset, Path.cwd())

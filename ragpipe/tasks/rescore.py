@@ -42,7 +42,7 @@ def rescore(finished: Finished, console: Console) -> tuple[int, Path]:
     identity = finished.identity()
     before = finished.manifest["identity"]
     same_questions = identity["metrics"] == before["metrics"]
-    in_order = identity["metric_order"] == before.get("metric_order", identity["metric_order"])  # it orders the rows
+    in_order = identity["metric_order"] == before["metric_order"]  # it orders the rows
     target = finished.sibling(run_id(identity))
     known = target.manifest.exists()
     evaluation = Evaluation(

@@ -15,6 +15,7 @@ from ragpipe.errors import Incomplete
 from ragpipe.judging.question import judge_parts, key_of, key_parts
 from ragpipe.reports.console import Console
 from ragpipe.reports.missing import MEND, MISSING
+from ragpipe.schema.format import FORMAT
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.stages.plan import Plan, StepPlan
 from ragpipe.stages.resend import ResendStage, Tally, stored_questions
@@ -26,11 +27,9 @@ from ragpipe.tasks.doors import asking, store_path
 from ragpipe.tasks.finished import Finished
 from ragpipe.tasks.identity import run_id
 from ragpipe.tasks.loop import Signals, run_async
-from ragpipe.tasks.manifest import config_text, new_manifest, read_manifest, write_manifest
+from ragpipe.tasks.manifest import check_formats, config_text, new_manifest, read_manifest, write_manifest
 from ragpipe.tasks.plan import plan_line, price_table, refuse_too_many
 from ragpipe.tasks.runs import write as write_runs
-
-FORMAT = 1  # of resend.json
 
 
 def resend(finished: Finished, console: Console) -> tuple[int, Path]:
@@ -38,6 +37,7 @@ def resend(finished: Finished, console: Console) -> tuple[int, Path]:
     failed for a passing reason, or a smaller share than `scoring.coverage_floor` was answered) and the folder. Raises DataError for a run that did not keep its questions."""
     identity = {**finished.identity(), "rejudge": {"mode": "resend"}}
     target = finished.sibling(run_id(identity))
+    check_formats(target, store_path(finished.config))
     plan = _plan(finished, target.run_id)
     console.say(plan_line(plan, finished.config, price_table(finished.config)))
     refuse_too_many(plan, finished.config)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ragpipe.errors import DataError, Problem, RagpipeError
+from ragpipe.errors import DataError, OtherFormat, Problem, RagpipeError
 from ragpipe.store.folder import RunFolder
 from ragpipe.tasks.manifest import read_manifest
 from ragpipe.tasks.runs import every_run
@@ -23,23 +23,23 @@ def keys_in_use(root: Path) -> Iterator[str]:
     store when it is started again cannot be known.
     """
     runs = list(every_run(root))
-    open_ones = [str(folder.root) for folder in runs if not _is_whole(folder)]
-    if open_ones:
-        mend = "finish these runs, delete their folders, or choose by older_than_days, judge_label or run"
-        raise DataError("what is unused cannot be known", [
-            Problem(path, "run", "not finished, or not readable", "a finished run", mend) for path in open_ones[:10]
-        ])  # fmt: skip
+    if problems := [problem for folder in runs for problem in _open(folder)]:
+        raise DataError("what is unused cannot be known", problems[:10])
     return (key for folder in runs for key in _keys(folder))
 
 
-def _is_whole(folder: RunFolder) -> bool:
+def _open(folder: RunFolder) -> Sequence[Problem]:
+    """Why it cannot be known what this run rests on; nothing for a whole one."""
     try:
-        if _is_resent(folder):
-            return True
-        states = read_manifest(folder)["iterations"]
-        return bool(states) and all(state == "complete" for state in states.values())
-    except (RagpipeError, KeyError, OSError, AttributeError):
-        return False
+        states = read_manifest(folder).get("iterations", {})
+        if _is_resent(folder) or (states and all(state == "complete" for state in states.values())):
+            return ()
+    except OtherFormat as error:
+        return error.problems
+    except (RagpipeError, OSError, AttributeError):
+        pass
+    mend = "finish this run, delete its folder, or choose by older_than_days, judge_label or run"
+    return [Problem(str(folder.root), "run", "not finished, or not readable", "a finished run", mend)]
 
 
 def _is_resent(folder: RunFolder) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from ragpipe.errors import ConfigError, DataError, Problem, RagpipeError
+from ragpipe.errors import ConfigError, DataError, OtherFormat, Problem, RagpipeError
 from ragpipe.reports.console import Console
 from ragpipe.reports.figures import paid, share_below_one, whole
 from ragpipe.reports.frames import read_json
@@ -49,7 +49,9 @@ def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> RunsSe
 
 
 def run(settings: RunsSettings, console: Console) -> int:
-    """Print a table for each name and write its runs.md. Returns 0. Raises DataError where there is no run at all."""
+    """Print a table for each name and write its runs.md. A run of another format has a line that says so, and nothing else of
+    it is read. Returns 0. Raises DataError where there is no run at all, OtherFormat where all of them have another format.
+    """
     root = Path(settings.output_dir)
     named = root if settings.name is None else root / settings.name
     folders = [folder for folder in _folders(root, DEPTH) if settings.name is None or folder == named]
@@ -58,19 +60,59 @@ def run(settings: RunsSettings, console: Console) -> int:
             str(named), "run", "no run folder in it", "runs of an evaluation",
             "name=... and output_dir=... as the runs were started with",
         )])  # fmt: skip
+    refuse_other_formats(folders)
     for folder in folders:
         lines, older = runs_of(folder)
-        names = score_names(lines)
-        shown = [cells(line, names)[:-1] for line in lines]
-        console.table(heads(lines)[:-1], shown, title=str(folder), left=(0, 1, 2, 4))
+        if any(not line.refused for line in lines):
+            _tell(folder, lines, older, console)
         for line in lines:
-            if line.differences:
-                console.say(f"{line.run_id} differs {differs(line)}")
-        if older:
-            console.say(f"{older:,} older runs are not listed")
-        write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))
-        console.say(f"written: {folder / RUNS}")
+            if line.refused:
+                console.say(f"{folder / line.run_id} is refused: {line.refused}")
     return 0
+
+
+def _tell(folder: Path, lines: Sequence[RunLine], older: int, console: Console) -> None:
+    """The table of the runs of a name, and its runs.md."""
+    names = score_names(lines)
+    shown = [cells(line, names)[:-1] for line in lines if not line.refused]
+    console.table(heads(lines)[:-1], shown, title=str(folder), left=(0, 1, 2, 4))
+    for line in lines:
+        if line.differences:
+            console.say(f"{line.run_id} differs {differs(line)}")
+    if older:
+        console.say(f"{older:,} older runs are not listed")
+    write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))
+    console.say(f"written: {folder / RUNS}")
+
+
+def refuse_other_formats(folders: Sequence[Path]) -> None:
+    """Raises OtherFormat when no run in these folders can be read for that reason."""
+    errors = []
+    for path in (path for folder in folders for path in sorted(_runs(folder))):
+        try:
+            read_manifest(RunFolder(path))
+            return
+        except OtherFormat as error:
+            errors.append(error)
+        except RagpipeError:
+            return  # it is listed as broken
+    if errors:
+        raise OtherFormat(errors[0].title, [problem for error in errors for problem in error.problems])
+
+
+def readable_runs(root: Path, tell: Callable[[str], None]) -> list[RunFolder]:
+    """All run folders below an output folder but those of another format, which are told by name."""
+    found = []
+    for folder in every_run(root):
+        try:
+            read_manifest(folder)
+        except OtherFormat as error:
+            tell(f"passed over: {error.problems[0].where}: {error.problems[0].found}")
+            continue
+        except RagpipeError:
+            pass  # who reads its tables says what is broken
+        found.append(folder)
+    return found
 
 
 def every_run(root: Path) -> Iterator[RunFolder]:
@@ -90,29 +132,29 @@ def write(folder: Path) -> bool:
 
 def runs_of(folder: Path) -> tuple[list[RunLine], int]:
     """The newest runs of a name, the newest last, and the number of older ones that are left out."""
-    found: list[tuple[str, RunFolder, dict[str, Any], str]] = []
+    found: list[tuple[str, RunFolder, dict[str, Any], RunLine]] = []
     for path in sorted(_runs(folder)):
         try:
             manifest = read_manifest(RunFolder(path))
-            broken = "" if manifest else "no manifest.json"
+            line = RunLine(path.name) if manifest else RunLine(path.name, broken="no manifest.json")
             created = str(manifest["created_at"]) if manifest else ""
+        except OtherFormat as error:
+            manifest, created, line = {}, "", RunLine(path.name, refused=error.problems[0].found)
         except (RagpipeError, KeyError, OSError) as error:
-            manifest, created, broken = {}, "", _why(error)
-        found.append((created, RunFolder(path), manifest, broken))
+            manifest, created, line = {}, "", RunLine(path.name, broken=_why(error))
+        found.append((created, RunFolder(path), manifest, line))
     found.sort(key=lambda one: one[0])
     known = {str(manifest["run_id"]): manifest for _, _, manifest, _ in found if "run_id" in manifest}
     lines, before = [], dict[str, Any]()
-    for place, (_, run_folder, manifest, broken) in enumerate(found):
+    for place, (_, run_folder, manifest, line) in enumerate(found):
         if place >= len(found) - LISTED:
             against = known.get(str(manifest.get("made_from")), before)
-            lines.append(_line(run_folder, manifest, against, broken))
+            lines.append(line if line.unread else _line(run_folder, manifest, against))
         before = manifest or before
     return lines, max(0, len(found) - LISTED)
 
 
-def _line(folder: RunFolder, manifest: Mapping[str, Any], before: Mapping[str, Any], broken: str) -> RunLine:
-    if broken:
-        return RunLine(folder.run_id, broken=broken)
+def _line(folder: RunFolder, manifest: Mapping[str, Any], before: Mapping[str, Any]) -> RunLine:
     try:
         numbers = scored_iterations(folder)
         metrics = [read_json(folder.iteration(number).metrics) for number in numbers]

@@ -21,7 +21,7 @@ from ragpipe.store.prune import Choice, prunable, prune
 from ragpipe.store.unchanged import json_unless_same
 from ragpipe.tasks.again import explained
 from ragpipe.tasks.resting import keys_in_use
-from ragpipe.tasks.runs import every_run
+from ragpipe.tasks.runs import every_run, readable_runs
 from ragpipe.validation import Origins, Unknown, validated
 
 Text = Annotated[str, Field(min_length=1)]
@@ -190,7 +190,7 @@ def _why(task: StoreTask, console: Console) -> None:
         raise DataError("there is no run", [
             Problem(str(settings.run), "run", "nothing there", "a run folder", "name a run folder, or set key=HASH")
         ])  # fmt: skip
-    runs = list(every_run(Path(settings.output_dir)))
+    runs = readable_runs(Path(settings.output_dir), console.warn)
     wanted = {name: value for name, value in place.items() if value is not None}
     for line in explained(task.path, runs, folder, settings.iteration, wanted, settings.key):
         console.say(line)

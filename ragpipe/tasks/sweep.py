@@ -17,12 +17,12 @@ from ragpipe.reports.comparison_page import chosen_scores, comparison_lines, com
 from ragpipe.reports.console import Console
 from ragpipe.reports.frames import read_json
 from ragpipe.reports.shared_jobs import shared_between
+from ragpipe.schema.format import FORMAT
 from ragpipe.store.files import sweep_temporaries
 from ragpipe.store.folder import SWEEPS, RunFolder, make_folder
 from ragpipe.store.parquet import parquet_writer
 from ragpipe.store.unchanged import json_unless_same, open_unless_same, write_unless_same
 
-FORMAT = 1  # of sweep.json
 _STATES = {
     0: "complete", 1: "bug", 2: "refused", 3: "gate failed", 4: "incomplete", 5: "provider unusable", 6: "not writable",
     130: "interrupted", 143: "interrupted",
@@ -50,7 +50,7 @@ def compare(jobs: Sequence[Job], words: Sequence[str], console: Console) -> Path
     if home is None:
         return None
     rows = comparison(found, shared_between(_with_records(found)))
-    folder = home / SWEEPS / sha256({"words": list(words), "name": home.name})[:12]
+    folder = home / SWEEPS / sha256({"words": list(words), "name": home.name, "format": FORMAT})[:12]
     make_folder(folder)
     sweep_temporaries(folder)
     with (

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ragpipe.digest import canonical_json
+from ragpipe.schema.format import FORMAT
 from ragpipe.schema.sample import Chunk, Citation, Output, Sample
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.tables import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
@@ -34,9 +35,11 @@ class Row:
 
 
 def write_run(root: Path, rows: Sequence[Row], calls: Sequence[Mapping[str, Any]] = (), group: int = 3) -> Path:
-    """Write the four tables in row groups of `group`; returns the iteration's folder."""
+    """Write the four tables in row groups of `group`, and a manifest that says no more than the format; returns the
+    iteration's folder."""
     folder = root / "iteration-1"
     folder.mkdir(parents=True, exist_ok=True)
+    (root / "manifest.json").write_text(json.dumps({"format": FORMAT}))
     places: dict[str, int] = {}
     samples, outputs, scores = [], [], []
     for row in rows:

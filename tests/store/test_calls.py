@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import sqlite3
@@ -8,17 +9,21 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.errors import FATAL, TRANSIENT, DataError, OutputError, RagpipeError
+from ragpipe.errors import FATAL, TRANSIENT, DataError, OtherFormat, OutputError, RagpipeError
 from ragpipe.schema.call import Call
+from ragpipe.schema.format import FORMAT
 from ragpipe.store import call_table
 from ragpipe.store.calls import CallStore, read_calls
+from ragpipe.store.paid import paid_by
 from ragpipe.store.process import Process
 
 from .memory import quick_folder
@@ -375,14 +380,50 @@ def filled(path: Path, count: int = 300) -> None:
     asyncio.run(go())
 
 
-def test_a_newer_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, FORMAT - 1, FORMAT + 1])
+def test_another_format_is_refused_and_nothing_is_left_beside_the_file(tmp_path: Path, number: int) -> None:
     filled(tmp_path / "c", 1)
-    db = sqlite3.connect(tmp_path / "c", isolation_level=None)
-    db.execute("UPDATE meta SET value = '3'")
-    db.close()
-    for use in (lambda: CallStore(tmp_path / "c", run_id="r"), lambda: read_calls(tmp_path / "c", ["k"])):
-        with pytest.raises(DataError, match="another version"):
+    with closing(sqlite3.connect(tmp_path / "c", isolation_level=None)) as db:
+        db.execute(f"PRAGMA user_version={number}")
+    before = (tmp_path / "c").read_bytes()
+    for use in (
+        lambda: CallStore(tmp_path / "c", run_id="r"),
+        lambda: read_calls(tmp_path / "c", ["k"]),
+        lambda: paid_by(tmp_path / "c", "r", 1),
+    ):
+        with pytest.raises(OtherFormat, match=f"format {number}, made by" if number else "no format number"):
             use()
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+    assert (tmp_path / "c").read_bytes() == before
+
+
+def open_together(path: Path, start: Any, notices: Any) -> None:
+    """A process that opens the store at the same moment as others."""
+    start.wait(30)
+    try:
+        with CallStore(path, run_id="r") as store:
+            notices.put(store.notices)
+    except BaseException as error:
+        notices.put([repr(error)])
+
+
+@pytest.mark.slow
+def test_a_new_store_is_made_once_by_processes_that_start_together(tmp_path: Path) -> None:
+    """The file is whole from its first moment: nobody meets one without tables, or without a write-ahead log."""
+    context = multiprocessing.get_context("fork")
+    for attempt in range(10):
+        path = tmp_path / str(attempt) / "c"
+        path.parent.mkdir()
+        start, notices = context.Barrier(8), context.Queue()
+        processes = [context.Process(target=open_together, args=(path, start, notices)) for _ in range(8)]
+        for process in processes:
+            process.start()
+        assert [notices.get(timeout=60) for _ in processes] == [[]] * 8
+        for process in processes:
+            process.join(60)
+        head = path.read_bytes()[:100]  # https://www.sqlite.org/fileformat2.html: write version 2 is the log
+        assert (head[18], int.from_bytes(head[60:64], "big")) == (2, FORMAT)
+        assert [left.name for left in path.parent.iterdir()] == ["c"]
 
 
 def test_a_page_torn_later_is_reported_with_the_path(tmp_path: Path) -> None:

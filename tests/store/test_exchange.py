@@ -9,7 +9,8 @@ import pytest
 
 from ragpipe.digest import sha256
 from ragpipe.errors import DataError
-from ragpipe.store.exchange import DIGEST, NAMES, import_calls
+from ragpipe.schema.format import FORMAT
+from ragpipe.store.exchange import DIGEST, NAMES, NUMBER, import_calls
 
 FIELDS = json.dumps({"messages": [{"role": "user", "content": "Why?"}]})
 
@@ -24,7 +25,7 @@ FIELDS = json.dumps({"messages": [{"role": "user", "content": "Why?"}]})
     ],
 )
 def test_a_row_that_has_no_digest_is_refused(tmp_path: Path, changed: str, told: str) -> None:
-    row = {**dict.fromkeys(NAMES), "key": "k", "payload_id": "p", "fields": FIELDS, DIGEST: "0" * 64}
+    row = {NUMBER: FORMAT, **dict.fromkeys(NAMES), "key": "k", "payload_id": "p", "fields": FIELDS, DIGEST: "0" * 64}
     file = tmp_path / "calls.jsonl"
     file.write_text(json.dumps(row)[:-1] + ", " + changed + "}\n")  # of two equal names the last one counts
     with pytest.raises(DataError, match=rf"row 1(?s:.*){told}"):
@@ -34,7 +35,7 @@ def test_a_row_that_has_no_digest_is_refused(tmp_path: Path, changed: str, told:
 
 def test_fields_with_half_a_character_are_refused(tmp_path: Path) -> None:
     """The row's own digest is right: it is of the text, in which the half character is escaped."""
-    cells = {**dict.fromkeys(NAMES), "key": "k", "payload_id": "p", "fields": '{"messages": "\\ud800"}'}
+    cells = {NUMBER: FORMAT, **dict.fromkeys(NAMES), "key": "k", "payload_id": "p", "fields": '{"messages": "\\ud800"}'}
     file = tmp_path / "calls.jsonl"
     file.write_text(json.dumps({**cells, DIGEST: sha256(cells)}) + "\n")
     with pytest.raises(DataError, match=r"row 1(?s:.*)a key that is not that of its fields"):

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from ragpipe.errors import ConfigError, DataError, OutputError
+from ragpipe.schema.format import FORMAT
 from ragpipe.store import folder as module
 from ragpipe.store.folder import RunFolder
 
 
 def made(output_dir: Path, name: str = "x", run_id: str = "abc123") -> RunFolder:
     run = RunFolder.at(output_dir, name, run_id).create()
-    run.manifest.write_text("{}")
+    run.manifest.write_text(json.dumps({"format": FORMAT}))
     return run
 
 

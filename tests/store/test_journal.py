@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ragpipe.errors import DataError, OutputError
 from ragpipe.store import journal as module
-from ragpipe.store.journal import Journal
+from ragpipe.store.journal import HEADER, Journal
 
 from .memory import quick_folder
 
@@ -86,22 +86,22 @@ def test_an_empty_file_is_a_new_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"")
     written(path, [{"a": 1}])
-    assert path.read_bytes() == b'{"journal":1}\n{"a":1}\n'
+    assert path.read_bytes() == HEADER + b'{"a":1}\n'
 
 
 @pytest.mark.parametrize(
     ("content", "lines"),
     [
-        (b'{"journal":2}\n{"a":1}\n', [1]),
+        (b'{"format":1}\n{"a":1}\n', [1]),
         (b'{"a":1}\n', [1]),
-        (b'{"journal":true}\n', [1]),
+        (b'{"format":true}\n', [1]),
         (b"[]\n", [1]),
-        (b'{"journal":1}\n{"a":1}\n{"b":\n{"c":1}\n', [3]),
-        (b'{"journal":1}\n\n{"c":1}\n', [2]),
-        (b'{"journal":1}\n{"a":NaN}\n{"a":1e999}\n"text"\n{"c":1}\n', [2, 3, 4]),
-        (b'{"journal":1}\n{"a":"\xff"}\n{}\n', [2]),
-        (b'{"journal":1}\n' + b"[" * 100_000 + b"\n{}\n", [2]),
-        (b'{"journal":1}\n\x00\x00\x00\x00\n{}\n', [2]),
+        (HEADER + b'{"a":1}\n{"b":\n{"c":1}\n', [3]),
+        (HEADER + b'\n{"c":1}\n', [2]),
+        (HEADER + b'{"a":NaN}\n{"a":1e999}\n"text"\n{"c":1}\n', [2, 3, 4]),
+        (HEADER + b'{"a":"\xff"}\n{}\n', [2]),
+        (HEADER + b"[" * 100_000 + b"\n{}\n", [2]),
+        (HEADER + b"\x00\x00\x00\x00\n{}\n", [2]),
     ],
 )
 def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(
@@ -126,7 +126,7 @@ def test_an_entry_without_what_each_one_has_is_a_bad_line(tmp_path: Path) -> Non
         b'{"a":"good","b":[]}',
         b'{"a":null}',
     ]
-    path.write_bytes(b"\n".join([b'{"journal":1}', *lines, b""]))
+    path.write_bytes(HEADER + b"\n".join([*lines, b""]))
     with pytest.raises(DataError) as found:
         Journal.open(path, form={"a": str})
     assert [p.where for p in found.value.problems] == [f"{path}:{n}" for n in (3, 4, 5, 7)]

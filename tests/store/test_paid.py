@@ -1,15 +1,13 @@
-"""What a run paid never shrinks: failures that are asked again, replies that came too late, stores of the first version."""
+"""What a run paid never shrinks: failures that are asked again, replies that came too late."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from ragpipe.digest import sha256
 from ragpipe.schema.call import Call
-from ragpipe.store.calls import CallStore, read_calls
+from ragpipe.store.calls import CallStore
 from ragpipe.store.paid import paid_by
 
 
@@ -61,22 +59,3 @@ def test_a_reply_that_comes_too_late_is_paid(tmp_path: Path) -> None:
         asyncio.run(work(slow, fast))
     assert paid_by(path, "fast", 1)["usd"] == 4.0
     assert paid_by(path, "slow", 1)["usd"] == 1.0
-
-
-def as_version_1(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("DROP TABLE replaced")
-        db.execute("UPDATE meta SET value = '1' WHERE name = 'version'")
-        db.commit()
-
-
-def test_a_store_of_version_1_is_read_and_then_upgraded_in_place(tmp_path: Path) -> None:
-    path = tmp_path / "calls.sqlite"
-    put(path, "one", call("a"), call("b", "refused"))
-    as_version_1(path)
-    assert paid_by(path, "one", 1)["calls"] == 2
-    assert list(read_calls(path, [sha256("a")])) == [sha256("a")]
-    put(path, "one", call("b"), fresh=True)
-    assert paid_by(path, "one", 1)["calls"] == 3
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT value FROM meta").fetchall() == [("2",)]

@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.errors import OutputError
+from ragpipe.schema.format import FORMAT
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.lock import FolderLock
 from ragpipe.tasks.runs import LISTED, runs_of, write
@@ -83,7 +84,7 @@ def test_broken_folders_get_a_line(folder: Path) -> None:
     for name, manifest in {
         "aaaaaaaaaaaa": None,
         "bbbbbbbbbbbb": "{",
-        "cccccccccccc": '{"format": 1}',
+        "cccccccccccc": f'{{"format": {FORMAT}}}',
         "dddddddddddd": '{"format": 99}',
     }.items():
         (folder / name).mkdir()
@@ -97,7 +98,7 @@ def test_broken_folders_get_a_line(folder: Path) -> None:
     assert states["aaaaaaaaaaaa"] == "broken: no manifest.json"
     assert states["bbbbbbbbbbbb"].startswith("broken: manifest.json: Expecting")
     assert states["cccccccccccc"] == "broken: KeyError: 'created_at'"
-    assert states["dddddddddddd"] == "broken: manifest.json: format 99"
+    assert states["dddddddddddd"] == "refused: format 99, it does not say which ragpipe made it"
     assert states["eeeeeeeeeeee"] == "broken: metrics.json: a JSON list"
     assert all(states[name] == "complete" for name in whole)
 
