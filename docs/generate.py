@@ -85,11 +85,11 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 `outputs/<name>/latest` points to the newest run, `outputs/<name>/runs.md` lists all of them. `outputs/.store/calls.sqlite` holds every reply under the hash of its
 question, shared by all runs. Made from the code by `python docs/generate.py`.
 
-## The format number
+### The format number
 
 {number} is the number of the format of everything on this page, of the call store and of exported calls. It stands as `format` in
 `manifest.json` and every other JSON document, in the first line of every journal, in the identity of a run (so that a run of another number has
-another folder) and in the [call store](call-store.md). `.progress.json` alone is as its design paper shows it. There is no reader for another
+another folder) and in the [call store](call-store.md). `iteration-N/.progress.json` alone is as its design paper shows it. There is no reader for another
 number, and nothing is converted: a folder or a store that has an older one, a newer one or none is refused by name, with the ragpipe that made
 it and what to do (exit 2). Nothing in it is read further or changed, and nobody is asked.
 

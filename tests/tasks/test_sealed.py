@@ -12,6 +12,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.metrics.faithfulness import Faithfulness
+from ragpipe.schema.format import FORMAT
 from ragpipe.tasks import evaluation
 from tests.openai_server import in_thread
 from tests.tasks.rejudged import KEY, travelled
@@ -128,7 +129,7 @@ def test_a_run_without_a_seal_is_taken_as_it_is(run: Path) -> None:
 
 def test_a_damaged_seal_vouches_for_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seal = run / "seal.json"
-    seal.write_text(seal.read_text().replace('"format": 1', '"format": 2'))
+    seal.write_text(seal.read_text().replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'))
     assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"]) == 2
     assert "seal.json" in capsys.readouterr().err
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.schema.format import FORMAT
 from tests.openai_server import in_thread
 from tests.torture.harness import arguments
 
@@ -157,7 +158,7 @@ FLIPS = {
     "a mean": (text("iteration-1/metrics.json", '"n_cases": 6', '"n_cases": 7'), "iteration-1/metrics.json: n_cases: 7, expected 6"),
     "a sum": (text("iteration-2/cost.json", '"calls"', '"cblls"'), "iteration-2/cost.json: "),
     "a word of the report": (text("report.md", "Evaluation report", "Evaluation Report"), "report.md: line 1"),
-    "the seal": (text("seal.json", '"format": 1', '"format": 2'), "seal.json: the seal itself was changed"),
+    "the seal": (text("seal.json", f'"format": {FORMAT}', f'"format": {FORMAT + 1}'), "seal.json: the seal itself was changed"),
 }  # fmt: skip
 
 
