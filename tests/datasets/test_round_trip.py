@@ -138,9 +138,3 @@ def test_arbitrary_bytes_end_in_records_or_one_data_error(folder: Path, raw: byt
 def test_the_table_of_a_run_gives_back_its_outputs(given_outputs: list[Output]) -> None:
     rows = table_of([output_row(output, 0) for output in given_outputs], OUTPUTS).to_pylist()
     assert list(outputs_from(rows)) == given_outputs
-
-
-def test_a_table_from_before_a_column_was_added_is_read_without_it() -> None:
-    output = Output(sample_id="q1", answer="Ada.", recorded={"human": 4})
-    row = table_of([output_row(output, 0)], OUTPUTS).drop_columns(["recorded", "retrieves"]).to_pylist()
-    assert list(outputs_from(row)) == [output.model_copy(update={"recorded": {}})]
