@@ -31,7 +31,8 @@ def faults(found: Page) -> list[object]:
 
 
 async def test_filters_and_order(tmp_path: Path) -> None:
-    """Faithfulness 0, .5, 1 of method a and .25, .75, 0.95 of b; the overall score is the same, the threshold .7."""
+    """Faithfulness 0, .5, 1 of method a and .25, .75, .95 of b, the threshold .85. There is no overall score of a single part: the page filters
+    by the score itself."""
     values = {"a": (0.0, 0.5, 1.0), "b": (0.25, 0.75, 0.95)}
     write_run(tmp_path, [Row(f"q{i}", m, {"faithfulness": v[i]}) for i in range(3) for m, v in values.items()])
     score(tmp_path, [ScoreSpec("faithfulness")])
@@ -43,7 +44,7 @@ async def test_filters_and_order(tmp_path: Path) -> None:
         assert first[:3] == ["q0 a", "q0 b", "q1 a"]  # failed, the worst first
         for fields, shown in (
             ({"method": "b"}, ["q0 b", "q1 b", "q2 b"]),
-            ({"verdict": "pass", "sort": "data"}, ["q1 b", "q2 a", "q2 b"]),
+            ({"verdict": "pass", "sort": "data"}, ["q2 a", "q2 b"]),
             ({"sort": "falling"}, ["q2 a", "q2 b", "q1 b", "q1 a", "q0 b", "q0 a"]),
             ({"score": "faithfulness", "sort": "rising", "least": 0.25, "most": 0.75}, ["q0 b", "q1 a", "q1 b"]),
             ({"find": "WHAT IS Q1?", "sort": "data"}, ["q1 a", "q1 b"]),
