@@ -39,8 +39,8 @@ class ScoringSettings(Settings):
     run must reach, each under a name of the user's; null takes one away. Weights, thresholds, composites and
     `passes_with` are merged with the shipped defaults, so that an override names only what it changes. `passes_with`
     names scores that pass exactly when all of the others listed do. `slices` are breakdowns beside the usual ones: a
-    field, `meta.<key>`, or several joined by `*`. Under `coverage_floor` (ok / (ok + error)) a score is warned about and
-    a gate fails. `inconclusive` says what an inconclusive critical gate does; with `accept_uncalibrated` a judge that nobody
+    field, `meta.<key>`, or several joined by `*`. A score whose coverage (`coverage.py`) is under
+    `coverage_floor` is warned about, and a gate on it fails. `inconclusive` says what an inconclusive critical gate does; with `accept_uncalibrated` a judge that nobody
     compared with people may pass a critical gate. `level` is that of every interval. `failure_modes` and `diagnosis` are
     rules on cases (`conditions.py`), merged likewise, each taken away by null; `low_scores` is what `low_scores.json` says.
     `failure_items` says what is counted of a failure mode beside its cases.
