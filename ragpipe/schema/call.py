@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 from ragpipe.digest import canonical_json, sha256
-
-_SCHEMAS: dict[str, str] = {}  # a run has a handful, and a question by the thousand
+from ragpipe.schema.field_order import schema_hash, schema_text
 
 Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
 
@@ -18,7 +17,9 @@ class Payload:
     """A logical question: messages before any transport or output mode touches them, and the schema of the answer.
 
     `id` is the hash of its `parts`, the hashes of messages and schema; `messages_json` the messages in
-    canonical form, as they are hashed and stored. `schema` is the answer's JSON schema without titles and docstrings, or `{"form": "<name>"}` for a text answer.
+    canonical form, as they are hashed and stored. `schema` is the answer's JSON schema without titles and docstrings, or
+    `{"form": "<name>"}` for a text answer; `schema_json` its text with the keys in their own order, which is the order in
+    which a judge gives its answer.
     """
 
     messages: tuple[Message, ...]
@@ -26,19 +27,13 @@ class Payload:
     id: str = field(init=False)
     parts: dict[str, str] = field(init=False, repr=False)
     messages_json: str = field(init=False, repr=False, compare=False)
-
-    @property
-    def schema_json(self) -> str:
-        """The schema as JSON with its keys in their own order, which is the order in which a judge gives its answer."""
-        name = self.parts["schema"]
-        if name not in _SCHEMAS:
-            _SCHEMAS[name] = json.dumps(self.schema, ensure_ascii=False, separators=(",", ":"))
-        return _SCHEMAS[name]
+    schema_json: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        text = canonical_json(list(self.messages))
-        parts = {"messages": sha256(text), "schema": sha256(self.schema)}
+        text, schema = canonical_json(list(self.messages)), sys.intern(schema_text(self.schema))
+        parts = {"messages": sha256(text), "schema": schema_hash(schema)}
         object.__setattr__(self, "messages_json", text)
+        object.__setattr__(self, "schema_json", schema)
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "id", sha256(parts))
 

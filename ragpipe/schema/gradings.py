@@ -135,4 +135,4 @@ class Tone(Answer):
 def rubric_grade(low: float, high: float, whole: bool) -> type[RubricGrade]:
     """The type of a grade from `low` to `high`, whole numbers only or any number."""
     number: Any = Annotated[Integer if whole else Number, Field(ge=low, le=high)]
-    return create_model("RubricGrade", __base__=RubricGrade, score=(number, ...))
+    return create_model("RubricGrade", __base__=RubricGrade, __module__=__name__, score=(number, ...))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ragpipe.digest import sha256
 from ragpipe.errors import (
+    ConfigError,
     DataError,
     Incomplete,
     Interrupted,
@@ -47,7 +48,7 @@ _FORM = {
     "sample_id": str, "method": str, "repeat": int, "question": str, "completed_at": str, "transient": bool, "result": dict,
 }  # fmt: skip
 """What every line of the journal has: see `result_of`."""
-_ENDING = (DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
+_ENDING = (ConfigError, DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
 
 
 class _Mark(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ragpipe.metrics.base import Ask, Metric
 from ragpipe.metrics.shared.references import Referenced
+from ragpipe.schema.answers import answer_schema
 from ragpipe.schema.references import ReferenceRule
 from ragpipe.schema.sample import NOT_RECORDED, Case
 from ragpipe.scoring.recording import Gap, Recording
@@ -104,7 +105,8 @@ def make_plan(
     cases: Iterable[Case], metrics: Sequence[Metric], *, iterations: int, count_tokens: Callable[[str], int],
     embedder: bool = False,
 ) -> Plan:  # fmt: skip
-    """Walk over all cases once and add up what the metrics declare. Renders few prompts and asks nobody.
+    """Walk over all cases once and add up what the metrics declare. Renders few prompts and asks nobody. Raises
+    ConfigError for an answer type that cannot be asked for.
 
     `embedder`: whether the run has one.
     """
@@ -127,6 +129,7 @@ def make_plan(
             plans[metric.name].cases += 1
             embeddings += metric.embeds(case)
             for ask in metric.asks(case):
+                answer_schema(ask.answer)  # a type that cannot be asked for is refused before anything is
                 key = (metric.name, ask.prompt.name)
                 step = steps.setdefault(key, StepPlan(metric.name, ask.prompt.step, ask.prompt.signature))
                 if _asked_before(ask, asked):
