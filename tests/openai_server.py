@@ -7,7 +7,8 @@ prints its base URL (`http://127.0.0.1:PORT/v1`) on the first line and serves un
 The log has one JSON line per request, written when the server is done with it: `body` (sha256 of the body's bytes),
 `question` (sha256 of the messages alone), `n` (arrival number), `arrived` and `done` (seconds, the clock of
 `time.time`), `status` (0 when the connection was broken on purpose), `in_flight` (at arrival, itself included),
-`written` (whether the whole answer was handed to a connection that still stood), `auth` (first 12 hex digits of the sha256
+`written` (whether the whole answer was handed to a connection that still stood), `usage` (that of the answer, null
+without one), `auth` (first 12 hex digits of the sha256
 of the Authorization header, '' without one), `fault`, `model`, `peer` (the client's port), `mode` (response format).
 A kill of the client shows as `written: false`.
 
@@ -72,6 +73,7 @@ class OpenAIServer:
         auth = request.headers.get("Authorization", "")
         line = {
             "n": self.arrivals, "arrived": arrived, "in_flight": self.in_flight, "status": 0, "written": False, "fault": None,
+            "usage": None,
             "auth": hashlib.sha256(auth.encode()).hexdigest()[:12] if auth else "",
             "peer": (request.transport.get_extra_info("peername") or ("", 0))[1] if request.transport else 0,
         }  # fmt: skip
@@ -173,6 +175,7 @@ class OpenAIServer:
         raw = found.raw if found.raw is not None else json.dumps(found.body).encode()
         response = web.Response(status=found.status, body=raw, headers=found.headers, content_type=found.kind)
         line["status"] = found.status
+        line["usage"] = found.body.get("usage") if found.raw is None and isinstance(found.body, dict) else None
         await response.prepare(request)
         await response.write_eof()
         line["written"] = request.transport is not None and not request.transport.is_closing()

@@ -22,7 +22,7 @@ from ragpipe.judging.clients.litellm import LitellmClient, translated
 from ragpipe.judging.question import Question
 from ragpipe.judging.transports.live import LiveTransport
 from ragpipe.judging.vectors import vector_text
-from ragpipe.schema.call import Call
+from ragpipe.schema.call import Call, Paid
 
 _LONGEST = 65_536  # numbers of a vector
 
@@ -104,8 +104,8 @@ class ApiTransport(LiveTransport):
             self._client = EmbeddingClient(self._embedder, self._key)
         return self._client
 
-    async def ask(self, question: Question) -> Call:
-        call = await super().ask(question)
+    async def ask(self, question: Question, paid: Paid) -> Call:
+        call = await super().ask(question, paid)
         message = call.message.replace("judge.", "embedder.") if call.message else None
         return replace(call, message=message, output_mode="vector")
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from ragpipe.errors import RagpipeError
 from ragpipe.judging.question import Question
 from ragpipe.judging.vectors import Floats, vector_text
-from ragpipe.schema.call import Call
+from ragpipe.schema.call import Call, Paid
 
 TOGETHER = 256  # questions of one round at most: the others see the end of a run sooner
 Texts = tuple[str, ...]
@@ -64,8 +64,8 @@ class LocalTransport:
         """No limit: a question that waits costs nothing."""
         return nullcontext()
 
-    async def ask(self, question: Question) -> Call:
-        """Compute one reply, together with those that wait at the same time."""
+    async def ask(self, question: Question, paid: Paid) -> Call:
+        """Compute one reply, together with those that wait at the same time. Nobody is paid for it."""
         if self._stopped is not None:
             raise self._stopped
         future: asyncio.Future[Computed] = asyncio.get_running_loop().create_future()

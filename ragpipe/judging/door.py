@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ragpipe.digest import sha256
@@ -21,7 +22,7 @@ from ragpipe.judging.replies import storable
 from ragpipe.judging.vectors import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Answer, answer_schema
-from ragpipe.schema.call import Call, Message, Payload
+from ragpipe.schema.call import Call, Message, Paid, Payload, Payment
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.calls import Fresh
@@ -39,7 +40,7 @@ class Transport(Protocol):
     """How a question reaches a model. `slot` bounds the questions under way; it is held until the reply is committed."""
 
     def slot(self) -> AbstractAsyncContextManager[None]: ...
-    async def ask(self, question: Question) -> Call: ...
+    async def ask(self, question: Question, paid: Paid) -> Call: ...
     def stop(self, why: RagpipeError) -> None: ...
     async def close(self) -> None: ...
 
@@ -56,6 +57,7 @@ class Replies(Protocol):
 
     async def take(self, key: str, *, fresh: Fresh = False) -> Call | None: ...
     async def put(self, call: Call) -> Call: ...
+    def pay(self, key: str, iteration: int, payment: Payment) -> None: ...
     async def release(self, key: str) -> None: ...
     def give_up(self, why: RagpipeError) -> None: ...
 
@@ -85,7 +87,8 @@ class Use:
 
 @dataclass(slots=True)
 class Spent:
-    """What this process's door paid for and saved. `asked` counts questions that went to the transport."""
+    """What this process's door asked and paid. `asked` counts questions that the transport gave a call for, `attempts`
+    their HTTP tries; tokens and money are those of every try that was answered, `unpriced` how many had no known price."""
 
     uses: int = 0
     asked: int = 0
@@ -93,17 +96,19 @@ class Spent:
     failed: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    cost_usd: float = 0.0
+    usd: float = 0.0
     unpriced: int = 0
 
     def add(self, call: Call) -> None:
         self.asked += 1
         self.attempts += call.attempts
         self.failed += call.status != "ok"
-        self.tokens_in += call.tokens_in or 0
-        self.tokens_out += call.tokens_out or 0
-        self.cost_usd += call.cost_usd or 0.0
-        self.unpriced += call.cost_usd is None
+
+    def pay(self, payment: Payment) -> None:
+        self.tokens_in += payment.tokens_in or 0
+        self.tokens_out += payment.tokens_out or 0
+        self.usd += payment.usd or 0.0
+        self.unpriced += payment.usd is None
 
 
 class Door:
@@ -175,7 +180,7 @@ class Door:
     def question(self, payload: Payload, answer: type[Answer], iteration: int, asker: str) -> Question:
         """Name the payload: the same content by the same judge is the same question."""
         parts = key_parts(payload, self._judge, iteration, self.repeat)
-        return Question(key_of(parts), payload, answer, self.label, parts, asker)
+        return Question(key_of(parts), payload, answer, self.label, parts, asker, iteration)
 
     def compute(self, question: Question, prompt: Prompt, values: Mapping[str, Any]) -> Call | None:
         """The embedded judge's reply as a call, `skipped` when it has none; None when the judge is not embedded."""
@@ -223,7 +228,8 @@ class Door:
             async with self._transport.slot():
                 if self._closed:
                     raise self._closed
-                call = replace(await self._transport.ask(question), fields=question.fields)
+                call = await self._transport.ask(question, partial(self._paid, question))
+                call = replace(call, fields=question.fields, iteration=question.iteration)
                 self.spent.add(call)
                 try:
                     return await self._store.put(call)
@@ -234,6 +240,12 @@ class Door:
             with suppress(OutputError):  # a claim that stays is freed with its process; what went wrong first counts
                 await self._store.release(question.key)
             raise
+
+    def _paid(self, question: Question, payment: Payment) -> None:
+        """A try was answered: it is in the ledger before anything else can go wrong with its call."""
+        self.spent.pay(payment)
+        if self._store is not None:
+            self._store.pay(question.key, question.iteration, payment)
 
     async def close(self) -> None:
         if self._transport is not None:

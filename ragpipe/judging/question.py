@@ -17,7 +17,7 @@ class Question:
     """One payload for one judge, and the type its reply will be read as.
 
     `key` names the logical question in the call store and `fields` are the hashes of its parts. `judge` is the judge's
-    printable name, `asker` is `case / metric / step`: both stand in messages only.
+    printable name, `asker` is `case / metric / step`: both stand in messages only. `iteration` is the one in the key.
     """
 
     key: str
@@ -26,6 +26,7 @@ class Question:
     judge: str
     fields: dict[str, str]
     asker: str
+    iteration: int = 1
 
 
 def judge_parts(judge: Mapping[str, Any]) -> dict[str, str]:

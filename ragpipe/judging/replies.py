@@ -30,6 +30,7 @@ _FORM = re.compile(r"response_format|json_schema|json_object|structured output|g
 _REFUSED = re.compile(
     r"not support|unsupported|unknown|unrecogni[sz]ed|only the default|not permitted|not allowed|extra inputs", re.I
 )
+_MOST = (1 << 40) - 1  # tokens of one reply
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -42,22 +43,23 @@ def read_reply(reply: Reply) -> Content:
         raise Fault("not_an_api_answer", f"not an API answer (a proxy?): {_shown(reply.text or data)}")
     choices = data.get("choices")
     if data.get("error") and not choices:
-        raise Fault("not_an_api_answer", f"an error in an answer with status 200: {_shown(_error(data)[0])}")
+        told = f"an error in an answer with status 200: {_shown(_error(data)[0])}"
+        raise Fault("not_an_api_answer", told, reply=_billed(data))
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
-        raise Fault("not_an_api_answer", f"not an API answer (a proxy?), no message in it: {_shown(data)}")
+        told = f"not an API answer (a proxy?), no message in it: {_shown(data)}"
+        raise Fault("not_an_api_answer", told, reply=_billed(data))
     return _checked(choice, message, data)
 
 
 def _checked(choice: dict[str, Any], message: dict[str, Any], data: dict[str, Any]) -> Content:
     text, notes = _text(message.get("content"))
     finish = choice.get("finish_reason")
-    tokens_in, tokens_out, cached, reason = _usage(data.get("usage"))
     beside: dict[str, Any] = {
         "finish_reason": finish if isinstance(finish, str) else None,
         "model": data.get("model") if isinstance(data.get("model"), str) else None,
-        "tokens_in": tokens_in, "tokens_out": tokens_out, "tokens_cached": cached, "usage_reason": reason,
+        "fingerprint": _fingerprint(data.get("system_fingerprint")), **_usage(data.get("usage")),
     }  # fmt: skip
     kept = {**beside, "text": text or None}
     if finish in ("length", "max_tokens"):
@@ -155,17 +157,39 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return seconds if 0 <= seconds < 1e9 else 0.0 if seconds < 0 else None
 
 
-def _usage(usage: Any) -> tuple[int | None, int | None, int | None, str | None]:
-    """Tokens in, out and cached; None for all with a reason when the numbers cannot be believed."""
+def _billed(data: dict[str, Any]) -> dict[str, Any] | None:
+    """The usage of an answer that cannot be read otherwise: what names one is on the provider's bill."""
+    usage = _usage(data.get("usage"))
+    return usage if "tokens_in" in usage else None
+
+
+def _usage(usage: Any) -> dict[str, Any]:
+    """The counts of tokens; only a reason when the numbers cannot be believed."""
     if not isinstance(usage, dict):
-        return None, None, None, "the reply names no usage"
+        return {"usage_reason": "the reply names no usage"}
     found = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 40 for n in found):
-        return None, None, None, f"the reply's usage is no count of tokens: {_shown(found)}"
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    believable = isinstance(cached, int) and not isinstance(cached, bool) and 0 <= cached <= found[0]  # type: ignore[operator]
-    return found[0], found[1], cached if believable else None, None
+    into, out = (_count(n, _MOST) for n in found)
+    if into is None or out is None:
+        return {"usage_reason": f"the reply's usage is no count of tokens: {_shown(found)}"}
+    return {
+        "tokens_in": into, "tokens_out": out,
+        "tokens_cached": _part(usage, "prompt_tokens_details", "cached_tokens", into),
+        "tokens_reasoning": _part(usage, "completion_tokens_details", "reasoning_tokens", out),
+    }  # fmt: skip
+
+
+def _part(usage: dict[str, Any], details: str, name: str, whole: int) -> int | None:
+    """A count that is a part of another one, None where it is not named or cannot be one."""
+    found = usage.get(details)
+    return _count(found.get(name), whole) if isinstance(found, dict) else None
+
+
+def _count(value: Any, most: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+
+
+def _fingerprint(value: Any) -> str | None:
+    return storable(value)[0][:200] if isinstance(value, str) and value else None
 
 
 def storable(text: str) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,15 +40,39 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True)
+class Payment:
+    """One try that was answered, and so is paid for, whatever became of its call.
+
+    `model` is the one that was asked. The counts of tokens are the reply's own: all None where it named no usage,
+    `tokens_cached` (of `tokens_in`) and `tokens_reasoning` (of `tokens_out`) None where it did not name them. `usd` is
+    the price on that day, None when it is unknown; `at` the time (UTC, ISO 8601) at which the answer came.
+    """
+
+    model: str
+    at: str
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    tokens_cached: int | None = None
+    tokens_reasoning: int | None = None
+    usd: float | None = None
+
+
+Paid = Callable[[Payment], None]
+"""What a transport tells of every try that was answered, at once: before it waits for anything else. It never blocks."""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One asking of a judge, as the call store keeps it.
 
     `status` is `ok`, a failure kind (`ragpipe.errors.FailureKind`), or `skipped` for a question that an embedded judge
     cannot answer (`message` says why; nobody was asked). Only `ok` calls are ever served to another run.
-    `text` is the raw reply. `cost_usd` is None when the price is unknown, with `cost_reason` saying why. `attempts`
-    counts HTTP tries; tokens and cost are sums over those that were answered with a usage. `latency_ms` is that of the last try, without waiting for a slot. `sent` holds the sampling
+    `text` is the raw reply. `attempts` counts HTTP tries; the counts of tokens are those of the reply that stands, the
+    last try that was answered (what all tries cost together is in the ledger, try by try: `Payment`). `cost_usd` is None when
+    the price is unknown, with `cost_reason` saying why. `fingerprint` is the provider's `system_fingerprint`. `latency_ms` is that of the last try, without waiting for a slot. `sent` holds the sampling
     parameters that really went over the wire, `wire_hash` the sha256 of the request body. `fields` are the hashes of
-    the parts of the key, so that `why was this asked again` can be answered. `run_id` is the run that paid.
+    the parts of the key, so that `why was this asked again` can be answered. `run_id` is the run that paid, `iteration`
+    that of the question.
     """
 
     key: str
@@ -61,6 +86,8 @@ class Call:
     tokens_in: int | None = None
     tokens_out: int | None = None
     tokens_cached: int | None = None
+    tokens_reasoning: int | None = None
+    fingerprint: str | None = None
     cost_usd: float | None = None
     cost_reason: str | None = None
     latency_ms: float | None = None
@@ -70,4 +97,5 @@ class Call:
     wire_hash: str | None = None
     fields: dict[str, str] = field(default_factory=dict)
     run_id: str = ""
+    iteration: int = 1
     created_at: str = ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ragpipe.errors import FATAL, TRANSIENT, RagpipeError
-from ragpipe.schema.call import Call
+from ragpipe.schema.call import Call, Payment
 from ragpipe.store.call_errors import translated
 from ragpipe.store.call_table import CallTable, as_stored, call_of, check_tables, row_of, select_calls
 from ragpipe.store.call_worker import Operation, Worker
@@ -84,6 +84,9 @@ class CallStore:
         stands: Call | None = await self._done(self._operation("put", call.key, row))
         return stands or as_stored(call, row)
 
+    def pay(self, key: str, iteration: int, payment: Payment) -> None:
+        """Keep what one answered try of a question cost this run."""
+
     async def release(self, key: str) -> None:
         """Give a claim back without an answer."""
         await self._done(self._operation("release", key, None))
@@ -142,6 +145,9 @@ class StoredCalls:
     async def put(self, call: Call) -> Call:
         """Nothing is stored."""
         return call
+
+    def pay(self, key: str, iteration: int, payment: Payment) -> None:
+        """Nothing is stored."""
 
     async def release(self, key: str) -> None:
         """Nothing was claimed."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ragpipe.errors import TRANSIENT, DataError, Problem, RagpipeError
-from ragpipe.schema.call import Call
+from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls import CallStore, Fresh, StoredCalls
 
 _KEPT = 6  # row groups held: the blocks that are open at once, and their neighbours
@@ -69,6 +69,9 @@ class RunReplies:
     async def put(self, call: Call) -> Call:
         """Nothing is stored."""
         return call
+
+    def pay(self, key: str, iteration: int, payment: Payment) -> None:
+        """Nobody is asked over a finished run."""
 
     async def release(self, key: str) -> None:
         """Nothing was claimed."""
@@ -134,6 +137,9 @@ class Layered:
 
     async def put(self, call: Call) -> Call:
         return await self._then.put(call)
+
+    def pay(self, key: str, iteration: int, payment: Payment) -> None:
+        self._then.pay(key, iteration, payment)
 
     async def release(self, key: str) -> None:
         await self._then.release(key)

@@ -301,7 +301,7 @@ class Evaluation:
                         spent = door.spent
                         shown.update(
                             cases=state.done, calls=spent.asked, tokens=spent.tokens_in + spent.tokens_out,
-                            cost_usd=None if spent.unpriced else spent.cost_usd, errors=state.errors,
+                            cost_usd=None if spent.unpriced else spent.usd, errors=state.errors,
                             resumed=state.resumed,
                         )  # fmt: skip
 

@@ -103,7 +103,7 @@ async def _resent(finished: Finished, target: RunFolder, console: Console, quest
                 spent = door.spent
                 shown.update(
                     cases=done, calls=spent.asked, tokens=spent.tokens_in + spent.tokens_out,
-                    cost_usd=None if spent.unpriced else spent.cost_usd, errors=spent.failed,
+                    cost_usd=None if spent.unpriced else spent.usd, errors=spent.failed,
                 )  # fmt: skip
 
             stage = ResendStage(finished.judge_inputs(), door, target.root / "resend.parquet", update)

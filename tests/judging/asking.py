@@ -10,7 +10,7 @@ from ragpipe.judging.question import Question, key_of, key_parts
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.live import LiveTransport
 from ragpipe.schema.answers import Answer, Grade15, answer_schema
-from ragpipe.schema.call import Call, Payload
+from ragpipe.schema.call import Call, Paid, Payload, Payment
 
 SENTINEL = "sentinel-key-0123456789abcdef-SECRET"
 VARIABLE = "RAGPIPE_TEST_KEY"
@@ -42,13 +42,17 @@ def question(
     return Question(key_of(parts), payload, answer, judge, parts, "case-1/default / grade / rate")
 
 
-async def ask(found: JudgeSettings, *questions: Question) -> list[Call]:
+def nobody(payment: Payment) -> None:
+    """Keeps no payment."""
+
+
+async def ask(found: JudgeSettings, *questions: Question, paid: Paid = nobody) -> list[Call]:
     """Ask all at once through one transport, each holding its slot, and close it."""
     live = LiveTransport(found, run_id="test-run")
 
     async def one(asked: Question) -> Call:
         async with live.slot():
-            return await live.ask(asked)
+            return await live.ask(asked, paid)
 
     try:
         return await asyncio.gather(*map(one, questions or (question(),)))

@@ -19,7 +19,7 @@ from ragpipe.judging.question import Question
 from ragpipe.prompts import Prompt, PromptLibrary, fence, fenced_values
 from ragpipe.resources import prompts_dir
 from ragpipe.schema.answers import Claims, Grade15, YesNo
-from ragpipe.schema.call import Call
+from ragpipe.schema.call import Call, Paid
 from ragpipe.schema.sample import CaseKey, Chunk, Turn
 from ragpipe.store.calls import CallStore
 
@@ -134,7 +134,7 @@ class Scripted:
 
     def stop(self, why: RagpipeError) -> None: ...
 
-    async def ask(self, question: Question) -> Call:
+    async def ask(self, question: Question, paid: Paid) -> Call:
         self.asked.append(question)
         text = self.replies[len(self.asked) - 1]
         return Call(question.key, question.payload.id, question.judge, "ok", text=text, model="m")

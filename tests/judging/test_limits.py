@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 import pytest
-from asking import ask, question, settings
+from asking import ask, nobody, question, settings
 
 from ragpipe.errors import Incomplete, ProviderUnusable
 from ragpipe.judging.limits import Pace, backoff
@@ -131,10 +131,10 @@ async def test_transports_that_share_their_counts_share_max_calls(serve):
         live = LiveTransport(settings(server.url, max_calls=3), run_id="r")
         live.counts = counts
         for i in range(first, first + asked):
-            await live.ask(question(f"a {i}"))
+            await live.ask(question(f"a {i}"), nobody)
         if first:
             with pytest.raises(Incomplete, match=r"this start has asked as many.*the same command goes on"):
-                await live.ask(question("one more"))
+                await live.ask(question("one more"), nobody)
         await live.close()
     assert server.tries == 3
 
@@ -161,7 +161,7 @@ async def test_a_missing_key_names_its_variable(serve, monkeypatch):
 async def test_cancelling_leaves_no_noise(serve, caplog):
     server = serve("hang")
     live = LiveTransport(settings(server.url, concurrency=4), run_id="r")
-    tasks = [asyncio.create_task(live.ask(question(f"a {i}"))) for i in range(4)]
+    tasks = [asyncio.create_task(live.ask(question(f"a {i}"), nobody)) for i in range(4)]
     await asyncio.sleep(0.1)
     for task in tasks:
         task.cancel()

@@ -20,7 +20,7 @@ from ragpipe.judging.question import Question
 from ragpipe.metrics.base import Computed, Metric, Need
 from ragpipe.prompts import Prompt, PromptLibrary
 from ragpipe.schema.answers import Claims, YesNo
-from ragpipe.schema.call import Call
+from ragpipe.schema.call import Call, Paid
 from ragpipe.schema.sample import Case, Chunk, Output, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 from ragpipe.stages import load
@@ -77,7 +77,7 @@ class Scripted:
     def stop(self, why: RagpipeError) -> None:
         pass  # nothing ever waits for a next try here
 
-    async def ask(self, question: Question) -> Call:
+    async def ask(self, question: Question, paid: Paid) -> Call:
         if self._limit is not None and len(self.asked) >= self._limit:
             raise ProviderUnusable("dead")
         self.asked.append(question.key)
@@ -269,10 +269,10 @@ async def test_running_out_of_budget_is_incomplete(bench: SimpleNamespace) -> No
     cases(bench, ANSWERS)
 
     class Poor(Scripted):
-        async def ask(self, question: Question) -> Call:
+        async def ask(self, question: Question, paid: Paid) -> Call:
             if len(self.asked) >= 10:
                 raise Incomplete("judge.max_calls is used up")
-            return await super().ask(question)
+            return await super().ask(question, paid)
 
     with pytest.raises(Incomplete):
         await judge(bench, Poor())
@@ -347,11 +347,11 @@ async def test_a_stop_ends_the_run_while_it_waits_for_slow_blocks(bench: SimpleN
     cases(bench, [f"{'slow' if i % 8 == 0 else 'answer'} number {i}" for i in range(32)])
 
     class Slow(Scripted):
-        async def ask(self, question: Question) -> Call:
+        async def ask(self, question: Question, paid: Paid) -> Call:
             if "slow" in question.payload.messages[-1]["content"]:
                 await asyncio.sleep(0.5)
                 raise ProviderUnusable("dead")
-            return await super().ask(question)
+            return await super().ask(question, paid)
 
     with pytest.raises(ProviderUnusable):
         await asyncio.wait_for(judge(bench, Slow(width=8)), 5)

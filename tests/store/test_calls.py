@@ -111,6 +111,8 @@ def test_the_table_has_a_column_for_every_field() -> None:
         "tokens_in",
         "tokens_out",
         "tokens_cached",
+        "tokens_reasoning",
+        "iteration",
         "attempts",
     }
     assert {n for n, kind in columns.items() if kind == "REAL"} == {"cost_usd", "latency_ms"}

@@ -34,7 +34,7 @@ class Fault(Exception):
 
     `connect`: no connection could be made at all. `refuses`: the parameter of the request that the provider refuses, as
     its text says; with `named` its error says so by its own field, so that no words of a question can be meant.
-    `reply`: what could be read of an answer all the same (text, model, usage), for the record.
+    `reply`: what could be read of an answer all the same (text, model, usage), for the record; such a try is paid for.
     """
 
     def __init__(
@@ -52,7 +52,8 @@ class Fault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A usable reply: its text and what stands beside it. `notes` say what was replaced in the text."""
+    """A usable reply: its text and what stands beside it. `notes` say what was replaced in the text, `fingerprint` is the
+    provider's `system_fingerprint`."""
 
     text: str | None
     finish_reason: str | None = None
@@ -60,6 +61,8 @@ class Content:
     tokens_in: int | None = None
     tokens_out: int | None = None
     tokens_cached: int | None = None
+    tokens_reasoning: int | None = None
+    fingerprint: str | None = None
     usage_reason: str | None = None
     notes: tuple[str, ...] = field(default=())
 

@@ -97,6 +97,7 @@ def _plain(response: Any) -> Any:
     return {
         "choices": found,
         "model": getattr(response, "model", None),
+        "system_fingerprint": getattr(response, "system_fingerprint", None),
         "usage": _usage(getattr(response, "usage", None)),
     }
 
@@ -104,11 +105,13 @@ def _plain(response: Any) -> Any:
 def _usage(usage: Any) -> dict[str, Any] | None:
     if usage is None:
         return None
-    details = getattr(usage, "prompt_tokens_details", None)
+    into = getattr(usage, "prompt_tokens_details", None)
+    out = getattr(usage, "completion_tokens_details", None)
     return {
         "prompt_tokens": getattr(usage, "prompt_tokens", None),
         "completion_tokens": getattr(usage, "completion_tokens", None),
-        "prompt_tokens_details": {"cached_tokens": getattr(details, "cached_tokens", None)},
+        "prompt_tokens_details": {"cached_tokens": getattr(into, "cached_tokens", None)},
+        "completion_tokens_details": {"reasoning_tokens": getattr(out, "reasoning_tokens", None)},
     }
 
 

@@ -26,31 +26,24 @@ from ragpipe.judging.replies import read_reply
 from ragpipe.judging.retry import RETRYABLE, Retrying
 from ragpipe.judging.secrecy import Scrubber, provider_secrets
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.schema.call import Call
+from ragpipe.schema.call import Call, Paid, Payment
 
 _STRUCK = "the reply held the key, which was replaced by ***"
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What one question cost in tries. `latency_ms` is that of the last one, `usages` the tokens in, out and cached of
-    every try that was answered with a usage, `usage_reason` why an answer had none."""
+    """The tries of one question: `latency_ms` of the last one, the bills of all that were answered, and the last answer.
 
+    `paid` is told of every answer at once, so that its price is kept whatever becomes of the call.
+    """
+
+    paid: Paid
     attempts: int = 0
     latency_ms: float | None = None
     wire_hash: str | None = None
-    usages: list[tuple[int, int, int | None]] = field(default_factory=list)
-    usage_reason: str | None = None
-
-    def add(self, content: Content) -> None:
-        if content.tokens_in is not None and content.tokens_out is not None:
-            self.usages.append((content.tokens_in, content.tokens_out, content.tokens_cached))
-        self.usage_reason = self.usage_reason or content.usage_reason
-
-    def tokens(self, place: int) -> int | None:
-        """The sum over all tries; None when none of them named any."""
-        known = [usage[place] for usage in self.usages if usage[place] is not None]
-        return sum(n for n in known if n is not None) if known else None
+    bills: list[tuple[float | None, str | None]] = field(default_factory=list)
+    last: Content = field(default_factory=lambda: Content(None))
 
 
 class LiveTransport:
@@ -91,8 +84,8 @@ class LiveTransport:
         """One of `judge.concurrency` places: hold it around `ask` and around the commit of its reply."""
         return self._slots
 
-    async def ask(self, question: Question) -> Call:
-        """Ask one question, with retries. Hold a `slot` meanwhile."""
+    async def ask(self, question: Question, paid: Paid) -> Call:
+        """Ask one question, with retries. Hold a `slot` meanwhile. `paid` is told of every try that was answered."""
         self._still_usable()
         if self.counts[self.section] >= self.settings.max_calls:
             raise Incomplete(
@@ -102,16 +95,16 @@ class LiveTransport:
         self.counts[self.section] += 1
         form = question.answer.form
         if form in self._settled:
-            return await self._asked(question)
+            return await self._asked(question, paid)
         async with self._alone:
             if form in self._settled:
                 first = False
             else:
                 first = True
                 self._still_usable()
-                call = await self._asked(question)
+                call = await self._asked(question, paid)
                 self._settled.add(form)
-        return call if first else await self._asked(question)
+        return call if first else await self._asked(question, paid)
 
     def stop(self, why: RagpipeError) -> None:
         """Start no more tries. Requests under way go on; what waits for its turn or its next try raises `why` at once."""
@@ -124,9 +117,9 @@ class LiveTransport:
             await self._client.close()
             self._client = None
 
-    async def _asked(self, question: Question) -> Call:
+    async def _asked(self, question: Question, paid: Paid) -> Call:
         client = self._open()
-        tally = _Tally()
+        tally = _Tally(paid)
         while True:
             shape = self._ladder.shape(question)
             prepared = client.prepare(self._ladder.body(question, shape))
@@ -164,15 +157,24 @@ class LiveTransport:
             content = read_reply(reply)
         except Fault as fault:
             if fault.reply:  # an empty or a cut reply is paid like any other
-                tally.add(Content(**{"text": None, **fault.reply}))
+                self._pay(tally, Content(**{"text": None, **fault.reply}))
             if fault.kind == "rate_limit":
                 self._pace.limited(start)
             if fault.retry_after is not None:
                 self._honour(fault.retry_after, fault)
             raise
         self._pace.passed()
-        tally.add(content)
+        self._pay(tally, content)
         return content
+
+    def _pay(self, tally: _Tally, content: Content) -> None:
+        usd, reason = self._price(content)
+        tally.last = content
+        tally.bills.append((usd, reason))
+        tally.paid(Payment(
+            self.settings.model, datetime.now(UTC).isoformat(timespec="milliseconds"), content.tokens_in,
+            content.tokens_out, content.tokens_cached, content.tokens_reasoning, usd,
+        ))  # fmt: skip
 
     def _honour(self, seconds: float, fault: Fault) -> None:
         """Close the gate for all workers for as long as the provider asked, or stop when that is too long."""
@@ -214,7 +216,8 @@ class LiveTransport:
     def _call(
         self, question: Question, shape: Shape, tally: _Tally, status: str, content: Content, message: str | None
     ) -> Call:
-        usd, reason = self._price(tally)
+        usd, reason = _together(tally)
+        last = tally.last
         text = None if content.text is None else self._scrub_reply(content.text)
         message = None if message is None else self._scrub(message)
         if text != content.text:
@@ -222,17 +225,19 @@ class LiveTransport:
         return Call(
             key=question.key, payload_id=question.payload.id, judge=question.judge, status=status, text=text,
             message=message, model=None if content.model is None else self._scrub_reply(content.model), finish_reason=content.finish_reason,
-            tokens_in=tally.tokens(0), tokens_out=tally.tokens(1), tokens_cached=tally.tokens(2),
+            tokens_in=last.tokens_in, tokens_out=last.tokens_out, tokens_cached=last.tokens_cached,
+            tokens_reasoning=last.tokens_reasoning,
+            fingerprint=None if content.fingerprint is None else self._scrub_reply(content.fingerprint),
             cost_usd=usd, cost_reason=reason, latency_ms=tally.latency_ms, attempts=tally.attempts,
             output_mode=shape.mode, sent=dict(self._ladder.sent(shape)), wire_hash=tally.wire_hash,
-            fields=dict(question.fields), run_id=self.run_id,
+            fields=dict(question.fields), run_id=self.run_id, iteration=question.iteration,
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )  # fmt: skip
 
-    def _price(self, tally: _Tally) -> tuple[float | None, str | None]:
-        """The price of all tries: none is for nothing because the next one gave the answer."""
-        if tally.usage_reason or not tally.usages:
-            return None, tally.usage_reason or "no reply with a usage came"
+    def _price(self, content: Content) -> tuple[float | None, str | None]:
+        """The price of one answer, or why it is not known."""
+        if content.tokens_in is None or content.tokens_out is None:
+            return None, content.usage_reason or "no reply with a usage came"
         own = self.settings.prices
         if self.settings.api_base is not None and own is None:
             section = self.settings.section
@@ -242,13 +247,7 @@ class LiveTransport:
             )
         if self._prices is None:
             self._prices = PriceTable.load({self.settings.model: own} if own else None, section=self.settings.section)
-        total = 0.0
-        for tokens_in, tokens_out, cached in tally.usages:
-            usd, reason = self._prices.price(self.settings.model, tokens_in, tokens_out, cached)
-            if usd is None:
-                return None, reason
-            total += usd
-        return total, None
+        return self._prices.price(self.settings.model, content.tokens_in, content.tokens_out, content.tokens_cached)
 
     def _open(self) -> Client:
         if self._client is None:
@@ -293,3 +292,11 @@ class LiveTransport:
             f"litellm looked for the key in its own variable, usually {self.settings.provider.upper()}_API_KEY; another "
             f"one is named by judge.api_key_env"
         )
+
+
+def _together(tally: _Tally) -> tuple[float | None, str | None]:
+    """The price of all tries: none is for nothing because the next one gave the answer."""
+    reasons = [reason for usd, reason in tally.bills if usd is None]
+    if reasons or not tally.bills:
+        return None, reasons[0] if reasons else "no reply with a usage came"
+    return sum(usd for usd, _ in tally.bills if usd is not None), None

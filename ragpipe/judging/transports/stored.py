@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from ragpipe.errors import DataError, Problem, RagpipeError
 from ragpipe.judging.question import Question
-from ragpipe.schema.call import Call
+from ragpipe.schema.call import Call, Paid
 
 
 class StoredTransport:
@@ -23,7 +23,7 @@ class StoredTransport:
     async def slot(self) -> AsyncIterator[None]:
         yield
 
-    async def ask(self, question: Question) -> Call:
+    async def ask(self, question: Question, paid: Paid) -> Call:
         if self._mend:
             raise DataError("a reply that is needed was never given", [Problem(
                 question.asker, "reply", f"none for this question (key {question.key[:12]})", "a stored reply", self._mend
