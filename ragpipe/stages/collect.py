@@ -110,20 +110,24 @@ class CollectStage:
             ))  # fmt: skip
 
     async def _ask(self, sample: Sample, repeat: int) -> Output:
-        started = time.monotonic()
+        started, limit = time.monotonic(), asyncio.timeout(self._settings.timeout_s)
         try:
-            async with asyncio.timeout(self._settings.timeout_s):
+            async with limit:
                 raw = dict(await self._system.answer(sample))
             raw |= {"method": self._settings.method, "repeat": repeat}
             if self._settings.version:
                 raw.setdefault("version", self._settings.version)
             output = self._declared(self._read(raw, sample))
-        except TimeoutError:
-            return self._failed(sample, repeat, f"timeout after {self._settings.timeout_s:g} s", started)
-        except (asyncio.CancelledError, ConfigError):
+        except ConfigError:
             raise
-        except Exception as error:
-            return self._failed(sample, repeat, f"{type(error).__name__}: {error}"[:500], started)
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise  # this collection is given up; without that, the system has raised it
+            what = f"{type(error).__name__}: {error}"[:500]
+            if limit.expired() and isinstance(error, TimeoutError):  # the system may raise one of its own
+                what = f"timeout after {self._settings.timeout_s:g} s"
+            return self._failed(sample, repeat, what, started)
         if "total" in output.timings:
             return output
         return output.model_copy(update={"timings": {**output.timings, "total": _since(started)}})

@@ -138,22 +138,35 @@ class _Http:
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=self._concurrency),  # aiohttp's own limit is 100
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # the time of an answer is `timeout_s`
+                cookie_jar=aiohttp.DummyCookieJar(),  # a session's cookie would tell the endpoint of earlier cases
             )
         shown = _shown(sample)
         body = {key: path(shown) for key, path in self._body.items()}
         async with self._session.post(self._url, json=body, allow_redirects=False) as response:
-            raw = b""
-            async for piece in response.content.iter_any():  # `read(n)` would give what has arrived so far
-                raw += piece
-                if len(raw) > ANSWER_LIMIT:
-                    raise RagpipeError(f"more than {ANSWER_LIMIT >> 20} MiB from {self._url}")
+            raw = await self._body_of(response)
             if response.status != 200:
                 told = self._scrub(raw.decode("utf-8", "replace"))[:200]
-                raise RagpipeError(f"HTTP {response.status} from {self._url}: {told!r}")
-        text = raw.decode("utf-8")
+                where = self._scrub(response.headers.get("Location", ""))[:200]
+                moved = f" (a redirect to {where!r}, which is not followed)" if where else ""
+                raise RagpipeError(f"HTTP {response.status} from {self._url}{moved}: {told!r}")
+        text = raw.decode("utf-8-sig")
         if (clean := self._scrub_answer(text)) != text:  # some servers repeat what they were sent
             self._struck.append(sample.id)
         return self._output(loads(clean))
+
+    async def _body_of(self, response: Any) -> bytes:
+        pieces: list[bytes] = []
+        size = response.content_length or 0
+        if size <= ANSWER_LIMIT:
+            size = 0
+            async for piece in response.content.iter_any():  # `read(n)` would give what has arrived so far
+                pieces.append(piece)
+                size += len(piece)
+                if size > ANSWER_LIMIT:
+                    break
+        if size > ANSWER_LIMIT:
+            raise RagpipeError(f"more than {ANSWER_LIMIT >> 20} MiB from {self._url}")
+        return b"".join(pieces)
 
     def _output(self, found: Any) -> dict[str, Any]:
         """The fields of the output. Raises RagpipeError when no answer stands where `fields` says, unless the system says

@@ -139,3 +139,61 @@ async def test_as_many_requests_are_under_way_as_asked_for(tmp_path: Path) -> No
     assert isinstance(system, _Http)
     limits = system._session.timeout
     assert (limits.total, limits.connect, limits.sock_read, limits.sock_connect) == (None, None, None, None)
+
+
+async def test_no_cookie_goes_from_one_case_to_the_next(tmp_path: Path) -> None:
+    """An endpoint may keep a conversation in a session's cookie. Cookies of a plain IP address are never kept, so that the
+    endpoint is asked by its name."""
+    seen: list[str | None] = []
+
+    async def conversation(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Cookie"))
+        response = web.json_response({"answer": f"turn {len(seen)}"})
+        response.set_cookie("session", f"conversation-{len(seen)}")
+        return response
+
+    async with served(conversation) as url:
+        http = HttpSystem(kind="http", url=url.replace("127.0.0.1", "localhost"), concurrency=1)
+        stage = CollectStage(open_system(http, ()), http, tmp_path / "j.jsonl", read_output)
+        await stage.run(Sample(id=f"s{i}", question="q") for i in range(3))
+    assert seen == [None, None, None]
+
+
+async def test_a_redirect_is_named_and_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "f81d4fae7dec11d0a765")
+    asked_for = []
+
+    async def move(request: web.Request) -> web.Response:
+        asked_for.append(request.path)
+        return web.Response(status=307, headers={"Location": "/ask?token=f81d4fae7dec11d0a765"})
+
+    async with served(move) as url:
+        found, _ = await asked(tmp_path / "j.jsonl", url, headers_env={"Authorization": "TOKEN"})
+    assert asked_for == ["/ask"]
+    assert found.error is not None
+    assert "HTTP 307" in found.error
+    assert "a redirect to '/ask?token=***', which is not followed" in found.error
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_an_answer_over_the_limit_is_an_error(tmp_path: Path, announced: bool) -> None:
+    """16 MiB is the limit; sent without its length, compressed to a thousandth."""
+
+    async def large(request: web.Request) -> web.StreamResponse:
+        response = web.Response(body=b" " * (40 << 20), content_type="application/json")
+        if not announced:
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    async with served(large) as url:
+        found, _ = await asked(tmp_path / "j.jsonl", url)
+    assert "more than 16 MiB" in (found.error or "")
+
+
+async def test_a_byte_order_mark_before_the_answer_is_no_part_of_it(tmp_path: Path) -> None:
+    async def marked(_: web.Request) -> web.Response:
+        return web.Response(body='{"answer": "Paris"}'.encode("utf-8-sig"), content_type="application/json")
+
+    async with served(marked) as url:
+        found, _ = await asked(tmp_path / "j.jsonl", url)
+    assert (found.answer, found.error) == ("Paris", None)

@@ -215,6 +215,30 @@ async def test_a_cancelled_answer_is_asked_again(tmp_path: Path) -> None:
     assert collected(tmp_path / "j.jsonl") == {}
 
 
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (TimeoutError("my index, 5 s"), "TimeoutError: my index, 5 s"),
+        (asyncio.CancelledError("by a pool"), "CancelledError: by a pool"),
+    ],
+)
+async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end(
+    tmp_path: Path, raised: BaseException, error: str
+) -> None:
+    class Raising:
+        async def answer(self, sample: Sample) -> Mapping[str, Any]:
+            if sample.id == "s1":
+                raise raised
+            return {"answer": "a"}
+
+        async def close(self) -> None: ...
+
+    settings = PythonSystem(kind="python", callable="a:b", timeout_s=60)
+    assert await CollectStage(Raising(), settings, tmp_path / "j.jsonl", read_output).run(iter(SAMPLES)) == 6
+    errors = {name: output.error for name, (output,) in collected(tmp_path / "j.jsonl").items()}
+    assert errors == {f"s{i}": error if i == 1 else None for i in range(6)}
+
+
 @pytest.fixture
 async def endpoint() -> AsyncIterator[str]:
     async def ask(request: web.Request) -> web.Response:
