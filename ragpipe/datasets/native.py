@@ -22,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 from ragpipe.datasets.faults import Faults, named, shown
 from ragpipe.datasets.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
 from ragpipe.digest import canonical_json
+from ragpipe.schema.blank import is_blank
 from ragpipe.schema.sample import Chunk, Output, Sample
 
 Flat = dict[str, Any]
@@ -64,12 +65,18 @@ def sample_of(fields: Flat, where: str, faults: Faults) -> Sample | None:
             fields["references"] = [reference]
     sample = _read(Sample, fields, place, "", faults)
     if sample is not None:
-        blank = [name for name in ("id", "question") if not getattr(sample, name).strip()]
-        for name in blank:
-            faults.add(place, name, "a blank text", "a text", "give it, or leave the record out")
+        blank = [name for name in ("id", "question") if _blank(name, getattr(sample, name), place, faults)]
         if blank:
             return None
     return sample
+
+
+def _blank(name: str, text: str, where: str, faults: Faults) -> bool:
+    """Whether the text shows nothing; then it is a fault, as if it were missing."""
+    if not is_blank(text):
+        return False
+    faults.add(where, name, f"a blank text ({text[:20]!a})", "a text", "give it, or leave the record out")
+    return True
 
 
 def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: str, faults: Faults) -> Output | None:
@@ -91,7 +98,7 @@ def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: 
         return None
     ready["sample_id"] = sample_id
     output = _read(Output, ready, where, name, faults)
-    if output is None:
+    if output is None or _blank("method", output.method, where, faults):
         return None
     if output.chunks and not output.retrieves:
         found = f"false, and {len(output.chunks)} chunks of method {output.method!r}"

@@ -1,12 +1,15 @@
-"""Tables as CSV for spreadsheets and other programs; text of data sets and judges can neither compute nor shift a cell there.
+r"""Tables as CSV for spreadsheets and other programs; text of data sets and judges can neither compute nor shift a cell there.
 
 RFC 4180 with a byte order mark (spreadsheets take UTF-8 for something else without it), CRLF after each row. Texts are
 always in quotes; numbers, `true` and `false` never; a null is nothing at all and so differs from the empty text `""`. A
 list of texts is its JSON.
 
+Control characters, and marks that reorder what stands around them, are shown by their number (`\u001b`), so that a file
+that is printed to a terminal cannot drive it; line breaks and tabs stay. In a cell that is JSON this is the same JSON.
+
 A text that a spreadsheet would take for a formula, one whose first character that shows is `=`, `+`, `-` or `@` or that
 begins with a tab or a line break, gets an apostrophe before it (https://owasp.org/www-community/attacks/CSV_Injection). A text
-that already has apostrophes before such a beginning gets one more: so `restore` gives every text back.
+that already has apostrophes before such a beginning gets one more: so `restore` gives back every text without those characters.
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ from typing import Any
 import pyarrow as pa
 
 from ragpipe.reports.tables import batches, schema_of
+from ragpipe.reports.text import UNSAFE
 from ragpipe.store.unchanged import open_unless_same
 
 BOM = b"\xef\xbb\xbf"
 # blanks of every kind, marks without a width and control characters may stand before; the wide forms compute too
 _FORMULA = re.compile("'*(?:[\t\r\n]|[\\s\x00-\x1f\x7f\u00ad\u200b-\u200f\u2060\ufeff]*[=+\\-@＝＋－＠])")
+_UNSAFE = re.compile(f"\r(?!\n)|(?!\r){UNSAFE}")  # a line break of two characters stays
 
 
 def escape(text: str) -> str:
@@ -67,7 +72,11 @@ def _cells(kind: pa.DataType) -> Callable[[list[Any]], list[str]]:
 
 
 def _quoted(text: str) -> str:
-    return '"' + escape(text).replace('"', '""') + '"'
+    return '"' + escape(_UNSAFE.sub(_number, text)).replace('"', '""') + '"'
+
+
+def _number(sign: re.Match[str]) -> str:
+    return f"\\u{ord(sign[0]):04x}"
 
 
 def _json(value: Any) -> str:

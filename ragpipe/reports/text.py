@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# C0 and C1 controls, DEL, line and paragraph separators, marks that reorder text (CVE-2021-42574), lone surrogates
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
-)
+UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+"""C0 and C1 controls, DEL, line and paragraph separators, marks that reorder text (CVE-2021-42574), lone surrogates."""
+_UNSAFE = re.compile(UNSAFE)
 _SPACE = re.compile(r"\s+")
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>#+!|~&]|://")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
+from ragpipe.schema.blank import is_blank
+
 ReferenceRule = Literal["any", "first", "all"]
 """Which of a case's references count: any one of them, the first alone, or all of them."""
 
@@ -13,8 +15,8 @@ def distinct_references(texts: Iterable[str]) -> list[str]:
     """The references that say something, each once, in order: people who wrote the same answer are one reference."""
     found: dict[str, str] = {}
     for text in texts:
-        if name := text.strip():
-            found.setdefault(name, text)
+        if not is_blank(text):
+            found.setdefault(text.strip(), text)
     return list(found.values())
 
 

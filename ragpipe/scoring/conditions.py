@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
+from ragpipe.schema.blank import is_blank
 from ragpipe.schema.score import Status
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.facts import Facts, Valued, field_fault
@@ -286,4 +287,4 @@ def _turned(truth: Truth) -> Truth:
 
 
 def _is_blank(value: Any) -> bool:
-    return value is None or value == [] or (isinstance(value, str) and not value.strip())
+    return value is None or value == [] or (isinstance(value, str) and is_blank(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,11 @@ from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sam
 from ragpipe.schema.tables import OUTPUTS, output_row, outputs_from, table_of
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-names = texts.filter(lambda text: text.strip())
+names = texts.filter(
+    lambda text: any(
+        unicodedata.category(sign)[0] in "LNPS" and sign not in "\u115f\u1160\u2800\u3164\uffa0" for sign in text
+    )
+)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | numbers | texts,

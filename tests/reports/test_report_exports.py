@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import tracemalloc
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,11 @@ ROWS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+def in_csv(text: str) -> str:
+    """The one control character of the texts is shown by its number."""
+    return text.replace("then\rgo", r"then\u000dgo")
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     pq.write_table(pa.Table.from_pylist(ROWS, schema=SCHEMA), tmp_path / "t.parquet", row_group_size=2)
@@ -90,7 +96,7 @@ def test_csv_read_by_the_csv_module(table: Path) -> None:
     assert [restore(name) for name in head] == SCHEMA.names
     assert len(lines) == len(ROWS)
     for line, row in zip(lines, ROWS, strict=True):
-        assert restore(line[0]) == (row["id"] or "")
+        assert restore(line[0]) == in_csv(row["id"] or "")
         assert (float(line[1]) if line[1] else None) == row["x"]
         assert (int(line[2]) if line[2] else None) == row["n"]
         assert ({"true": True, "false": False}[line[3]] if line[3] else None) == row["flag"]
@@ -102,7 +108,7 @@ def test_csv_read_by_pandas(table: Path) -> None:
     write_csv(table, table.with_suffix(".csv"))
     frame = pd.read_csv(table.with_suffix(".csv"), dtype={"id": str}, keep_default_na=False, na_values={"x": "", "n": "", "flag": ""})  # fmt: skip
     assert list(map(restore, frame.columns)) == SCHEMA.names
-    assert [restore(text) for text in frame["id"]] == [row["id"] or "" for row in ROWS]
+    assert [restore(text) for text in frame["id"]] == [in_csv(row["id"] or "") for row in ROWS]
     assert [None if pd.isna(x) else x for x in frame["x"]] == [row["x"] for row in ROWS]
     assert [None if pd.isna(x) else x for x in frame["flag"]] == [row["flag"] for row in ROWS]
     assert [json.loads(restore(x)) if x else None for x in frame["list"]] == [row["list"] for row in ROWS]
@@ -120,7 +126,9 @@ def test_csv_read_by_arrow_keeps_null_and_empty_apart(table: Path) -> None:
             null_values=[""],
         ),
     ).to_pylist()
-    assert [None if row["id"] is None else restore(row["id"]) for row in found] == [row["id"] for row in ROWS]
+    assert [None if row["id"] is None else restore(row["id"]) for row in found] == [
+        row["id"] and in_csv(row["id"]) for row in ROWS
+    ]
     assert [row["x"] for row in found] == [row["x"] for row in ROWS]
     assert [row["n"] for row in found] == [row["n"] for row in ROWS]
 
@@ -131,6 +139,31 @@ def test_text_is_always_quoted_and_nothing_else_is(table: Path) -> None:
     assert lines[0] == b'\xef\xbb\xbf"id","x","n","flag","list","\'=head"'
     assert lines[1] == b'"007",0.1,1,true,"[""=1"",""a\\""b"",""c,d""]","{""a"":1e-05}"'
     assert lines[2] == b'"",,,,,'
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("a\x1b]0;owned\x07b\x1b[2J", r"a\u001b]0;owned\u0007b\u001b[2J"),
+        ("\x9b2Jx\x7f\x00", r"\u009b2Jx\u007f\u0000"),
+        ("user\u202e txt.exe\u2066", r"user\u202e txt.exe\u2066"),
+        ("one\rtwo\r\nthree\tfour\nfive", "one\\u000dtwo\r\nthree\tfour\nfive"),
+        ("\x1b=1+1", r"\u001b=1+1"),
+        ("\ufeff\u2028", r"\ufeff\u2028"),
+    ],
+)
+def test_nothing_in_a_csv_drives_the_terminal(tmp_path: Path, text: str, cell: str) -> None:
+    """In a cell that is JSON, the numbers are JSON's own escapes: it says the same."""
+    row = {"t": [text], text: [text], "list": [[text, text]], "json": [json.dumps({"of": text}, ensure_ascii=False)]}
+    pq.write_table(pa.table(row), tmp_path / "t.parquet")
+    write_csv(tmp_path / "t.parquet", tmp_path / "t.csv")
+    raw = (tmp_path / "t.csv").read_bytes().decode("utf-8-sig")
+    assert not [c for c in raw if unicodedata.category(c) in ("Cc", "Cf", "Zl") and c not in "\r\n\t"]
+    assert "\r" not in raw.replace("\r\n", "")
+    with open(tmp_path / "t.csv", encoding="utf-8-sig", newline="") as file:
+        head, line = csv.reader(file)
+    assert (head[1], line[0], line[1]) == (cell, cell, cell)
+    assert (json.loads(line[2]), json.loads(line[3])) == ([text, text], {"of": text})
 
 
 def test_json_lines(table: Path) -> None:
