@@ -18,7 +18,7 @@ from ragpipe.digest import sha256
 from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.errors import ProviderUnusable
 from ragpipe.judging.clients.base import Fault, Prepared, Reply
-from ragpipe.judging.clients.litellm import LitellmClient, translated
+from ragpipe.judging.clients.litellm import LitellmClient
 from ragpipe.judging.question import Question
 from ragpipe.judging.transports.live import LiveTransport
 from ragpipe.judging.vectors import vector_text
@@ -43,17 +43,9 @@ class EmbeddingClient(LitellmClient):
         return Prepared(asked, sha256({"model": self._own.model, **asked}))
 
     async def send(self, prepared: Prepared) -> Reply:
-        litellm = self._open()
         fixed = {name: value for name, value in self._fixed.items() if name != "num_retries"}
-        try:
-            response = await litellm.aembedding(**fixed, **prepared.content)
-        except Exception as error:
-            found = translated(error)
-        else:
-            return _as_chat(response)
-        if isinstance(found, Fault):
-            raise found  # outside of the except block: the library's exception may hold the key
-        return found
+        found = await self._sent("aembedding", **fixed, **prepared.content)
+        return found if isinstance(found, Reply) else _as_chat(found)
 
 
 def _as_chat(response: Any) -> Reply:

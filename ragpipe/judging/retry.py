@@ -18,7 +18,7 @@ _EMPTY_RETRIES = 2  # at temperature 0 an empty reply is likely to come again, a
 
 
 def _again(error: BaseException) -> bool:
-    return isinstance(error, Fault) and error.kind in RETRYABLE
+    return isinstance(error, Fault) and error.kind in RETRYABLE and not error.final
 
 
 def _wait(state: RetryCallState) -> float:

@@ -32,19 +32,19 @@ class Reply:
 class Fault(Exception):
     """One try failed. `kind` as in `ragpipe.errors`; `retry_after` is what the provider asked to wait, in seconds.
 
-    `connect`: no connection could be made at all. `refuses`: the parameter of the request that the provider refuses, as
+    `connect`: no connection could be made at all. `final`: another try would bring the same. `refuses`: the parameter of the request that the provider refuses, as
     its text says; with `named` its error says so by its own field, so that no words of a question can be meant.
     `reply`: what could be read of an answer all the same (text, model, usage), for the record; such a try is paid for.
     """
 
     def __init__(
         self, kind: FailureKind, message: str, *, retry_after: float | None = None, connect: bool = False,
-        refuses: str | None = None, named: bool = False, reply: Mapping[str, Any] | None = None,
+        refuses: str | None = None, named: bool = False, reply: Mapping[str, Any] | None = None, final: bool = False,
     ):  # fmt: skip
         self.kind = kind
         self.message = message
         self.retry_after = retry_after
-        self.connect = connect
+        self.connect, self.final = connect, final
         self.refuses, self.named = refuses, named
         self.reply = reply or {}
         super().__init__(f"{kind}: {message}")

@@ -29,20 +29,25 @@ class LitellmClient:
         if key or settings.api_base:
             self._fixed["api_key"] = key or _NO_KEY
         self._litellm: Any = None
-        self._session: Any = None
 
     def prepare(self, body: dict[str, Any]) -> Prepared:
         self._open()  # here and not in `send`: importing litellm takes seconds, and a deadline runs there
         return Prepared(body, sha256({"model": self._settings.model, **body}))
 
     async def send(self, prepared: Prepared) -> Reply:
-        litellm = self._open()
+        found = await self._sent("acompletion", **self._fixed, **prepared.content)
+        return found if isinstance(found, Reply) else Reply(200, {}, _plain(found), "")
+
+    async def _sent(self, verb: str, **asked: Any) -> Any:
+        """litellm's response, or the Reply that its exception really was. Raises Fault when no HTTP answer came."""
+        from ragpipe.judging.clients.litellm_http import met
+
+        litellm, faults = self._open(), list[Fault]()
+        met.set(faults)
         try:
-            response = await litellm.acompletion(**self._fixed, **prepared.content)
+            return await getattr(litellm, verb)(**asked)
         except Exception as error:  # litellm blurs what happened: everything is looked at in its chain of causes
-            found = translated(error)
-        else:
-            return Reply(200, {}, _plain(response), "")
+            found = faults[0] if faults else translated(error)
         if isinstance(found, Fault):
             raise found  # outside of the except block: the library's exception may hold the key
         return found
@@ -52,31 +57,23 @@ class LitellmClient:
             os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             os.environ.setdefault("LITELLM_LOG", "ERROR")
             import litellm
-            from litellm.llms.openai.common_utils import BaseOpenAILLM
+
+            from ragpipe.judging.clients.litellm_http import connections
 
             litellm.suppress_debug_info = True
             litellm.telemetry = False
             for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)  # its error lines repeat requests
-            if litellm.aclient_session is None:
-                session = BaseOpenAILLM.get_async_http_client()
-                if session is not None:
-                    session.follow_redirects = False  # the key stays with the host it is meant for
-                    litellm.aclient_session = self._session = session
+            connections.hold(litellm)
             self._litellm = litellm
         return self._litellm
 
     async def close(self) -> None:
-        if self._litellm is None:
-            return
-        if self._session is not None:
-            await self._session.aclose()
-            self._litellm.aclient_session = self._session = None
-            self._litellm.in_memory_llm_clients_cache.flush_cache()  # clients that wrap the closed session
-        from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+        if self._litellm is not None:
+            from ragpipe.judging.clients.litellm_http import connections
 
-        await close_litellm_async_clients()  # type: ignore[no-untyped-call]
-        self._litellm = None
+            await connections.let_go(self._litellm)
+            self._litellm = None
 
 
 def _plain(response: Any) -> Any:
