@@ -1,7 +1,8 @@
 """Faults of providers and networks, by name: what a judge's wire meets sooner or later.
 
 A fault is written `name[:option=value,...]`. Options of every fault: `rate` (share of requests, drawn by `seed` from the
-body and its try, so that a repeat may pass), `nth` (arrival numbers from 1, joined by +), `first` (only the first so
+body and its try, so that a repeat may pass), `from_s` and `for_s` (a window of time, counted from the first arrival: an
+outage), `nth` (arrival numbers from 1, joined by +), `first` (only the first so
 many arrivals), `after` (only arrivals after so many), `match` (a text that the body must hold), `times` (how often for
 one body). Others stand beside the fault. Without options a fault hits every request.
 """
@@ -9,16 +10,19 @@ one body). Others stand beside the fault. Without options a fault hits every req
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import json
 import random
 import socket
 import struct
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any
 
 _HTML = "<html><head><title>{0} Bad Gateway</title></head><body><h1>{0} Bad Gateway</h1><hr>nginx</body></html>"
@@ -64,6 +68,7 @@ class Fault:
     options: dict[str, str]
     seen: Counter[str] = field(default_factory=Counter)
     arrivals: int = 0
+    began: float | None = None
     state: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -81,6 +86,10 @@ class Fault:
         self.arrivals += 1
         self.seen[body_hash] += 1
         o = self.options
+        self.began = time.monotonic() if self.began is None else self.began
+        since = time.monotonic() - self.began - float(o.get("from_s", 0))
+        if since < 0 or since > float(o.get("for_s", "inf")):
+            return False
         if "match" in o and o["match"].encode() not in body:
             return False
         if "nth" in o and self.arrivals not in {int(n) for n in o["nth"].split("+")}:
@@ -202,6 +211,23 @@ def _key(change: Callable[[dict[str, Any]], Any]) -> Callable[[Fault, Ask], Answ
     return _content(apply)
 
 
+def _encoded(encoding: str, raw: bytes) -> Answered:
+    return Answered(200, raw=raw, headers={"content-encoding": encoding})
+
+
+@lru_cache(maxsize=2)
+def _bomb(mib: int) -> bytes:
+    """So many MiB of blanks, packed into a thousandth of that."""
+    packer = zlib.compressobj(9, wbits=31)
+    blanks = b" " * (1 << 20)
+    return b"".join([*(packer.compress(blanks) for _ in range(mib)), packer.flush()])
+
+
+def _halves(reply: dict[str, Any]) -> tuple[bytes, bytes]:
+    raw = json.dumps(reply).encode()
+    return raw[: len(raw) // 2], raw[len(raw) // 2 :]
+
+
 def _first(value: Any) -> Callable[[dict[str, Any]], None]:
     """The first value that is no text (a grade, a list) replaced."""
 
@@ -289,6 +315,18 @@ FAULTS: dict[str, Callable[[Fault, Ask], Answered | Cut | Drip | Hang | None]] =
     "no_choices": _reply(lambda r, f: r.update(choices=[])),
     "no_message": _reply(lambda r, f: r["choices"][0].pop("message")),
     "error_200": lambda f, a: Answered(200, {"error": {"message": "upstream failed", "code": 502}}),
+    # bodies that are too large, or in an encoding of their own
+    "gzip_bomb": lambda f, a: _encoded("gzip", _bomb(int(f.number("mib", 300)))),
+    "gigantic": lambda f, a: Answered(200, raw=b'{"choices": [' + b" " * (int(f.number("mib", 40)) << 20) + b"]}"),
+    "long_text": _content(lambda t: t + " " * 5_000_000),
+    "gzip": lambda f, a: _encoded("gzip", gzip.compress(json.dumps(a.reply).encode())),
+    "gzip_twice": lambda f, a: _encoded("gzip", b"".join(map(gzip.compress, _halves(a.reply)))),
+    "deflate": lambda f, a: _encoded("deflate", zlib.compress(json.dumps(a.reply).encode())),
+    "raw_deflate": lambda f, a: _encoded("deflate", zlib.compress(json.dumps(a.reply).encode(), wbits=-15)),
+    "cut_gzip": lambda f, a: _encoded("gzip", gzip.compress(json.dumps(a.reply).encode())[:-20]),
+    "no_gzip": lambda f, a: _encoded("gzip", json.dumps(a.reply).encode()),
+    "br": lambda f, a: _encoded("br", b"\x8b\x02\x80{}\x03"),
+    "zstd": lambda f, a: _encoded("zstd", b"\x28\xb5\x2f\xfd"),
     # a reply without an answer
     "null_content": _content(lambda _: None),
     "empty_content": _content(lambda _: ""),

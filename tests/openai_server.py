@@ -25,6 +25,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -47,8 +48,12 @@ class OpenAIServer:
 
     def __init__(
         self, *, latency_ms: float = 0, jitter: float = 0, faults: Iterable[str] = (), script: list[dict] | None = None,
-        log: Path | None = None, model: str | None = None,
+        log: Path | None = None, model: str | None = None, tls: tuple[Path, Path] | None = None,
     ):  # fmt: skip
+        self.tls = None
+        if tls:  # certificate and key
+            self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.tls.load_cert_chain(*tls)
         self.latency_ms, self.jitter, self.model = latency_ms, jitter, model
         self.faults = [Fault.read(text) for text in faults]
         self.script = [dict(entry) for entry in script or []]
@@ -196,9 +201,9 @@ class OpenAIServer:
         server = web.Server(self.handle, handler_cancellation=False, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=0.5)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", port, backlog=1024)
+        site = web.TCPSite(runner, "127.0.0.1", port, backlog=1024, ssl_context=self.tls)
         await site.start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        self.url = f"http{'s' if self.tls else ''}://127.0.0.1:{runner.addresses[0][1]}/v1"
         return runner
 
     @property

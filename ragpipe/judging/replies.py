@@ -26,10 +26,13 @@ _TOO_LONG = re.compile(
     r"|input is too long|too many (input )?tokens|maximum number of tokens|exceeds? the (model'?s )?(maximum|limit)", re.I
 )  # fmt: skip
 _FILTERED = re.compile(r"content_filter|content management policy|content policy|responsible ?ai|safety system", re.I)
+_TO_TLS = re.compile(r"HTTP request (was )?sent to (an )?HTTPS|plain HTTP to an SSL", re.I)  # nginx, Go; Apache
 _FORM = re.compile(r"response_format|json_schema|json_object|structured output|guided_json|json mode", re.I)
 _REFUSED = re.compile(
     r"not support|unsupported|unknown|unrecogni[sz]ed|only the default|not permitted|not allowed|extra inputs", re.I
 )
+MAX_TEXT = 1_000_000
+"""Characters of a reply; an answer of a judge has some thousands, and a vector of 65,536 numbers 350,000."""
 _MOST = (1 << 40) - 1  # tokens of one reply
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -61,6 +64,9 @@ def _checked(choice: dict[str, Any], message: dict[str, Any], data: dict[str, An
         "model": data.get("model") if isinstance(data.get("model"), str) else None,
         "fingerprint": _fingerprint(data.get("system_fingerprint")), **_usage(data.get("usage")),
     }  # fmt: skip
+    if len(text) > MAX_TEXT:
+        told = f"the reply has {len(text):,} characters: more than {MAX_TEXT:,} are not read"
+        raise Fault("unparsable", told, reply=beside)
     kept = {**beside, "text": text or None}
     if finish in ("length", "max_tokens"):
         raise Fault("cut_short", "the reply was cut off by judge.max_tokens: raise it", reply=kept)
@@ -79,6 +85,8 @@ def _refusal(reply: Reply) -> Fault:
     status, (text, codes) = reply.status, _error(reply.data)
     whole = " ".join((*codes, text))
     told = f"status {status}" + (f": {_shown(text)}" if text else "" if _is_html(reply) else f": {_shown(reply.text)}")
+    if status == 400 and _TO_TLS.search(reply.text):
+        return Fault("unreachable", "a TLS server: its address begins with https://", connect=True)
     if 300 <= status < 400:
         place = without_query(reply.headers.get("location", "an unnamed place"))
         return Fault("unreachable", f"status {status}, a redirect to {place}; redirects are not followed")

@@ -11,6 +11,7 @@ from ragpipe.cli import main
 from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.judging.clients.addresses import followed, other_address
 from ragpipe.judging.clients.base import Fault
+from ragpipe.judging.clients.choose import chosen
 from ragpipe.judging.clients.litellm import LitellmClient
 from ragpipe.judging.settings import JudgeSettings
 from tests.torture.harness import arguments, write_cases
@@ -33,7 +34,6 @@ def test_a_variable_that_litellm_follows_is_refused(model, client, variable):
 
 
 @pytest.mark.parametrize(("model", "keys", "environ"), [
-    ("openai/gpt-4o-2024-08-06", {}, {"OPENAI_BASE_URL": "http://x"}),  # the direct client reads no variable
     ("groq/m-2024-07-18", {}, {"OPENAI_BASE_URL": "http://x", "OPENAI_API_BASE": "http://x", "MISTRAL_API_BASE": "http://x"}),
     ("groq/m-2024-07-18", {}, {"GROQ_API_BASE": ""}),
     ("groq/m-2024-07-18", {"api_base": "http://127.0.0.1:1/v1"}, {"GROQ_API_BASE": "http://x"}),
@@ -41,6 +41,15 @@ def test_a_variable_that_litellm_follows_is_refused(model, client, variable):
 ])  # fmt: skip
 def test_nothing_else_is(model, keys, environ):
     assert other_address(JudgeSettings(model=model, **keys), "judge", environ) is None
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
+def test_a_gateway_is_not_passed_over_by_the_direct_client(variable):
+    settings = JudgeSettings(model="openai/gpt-4o-2024-08-06")
+    assert chosen(settings) == "direct"
+    found = other_address(settings, "judge", {variable: "http://gateway/v1"})
+    assert (found.key, found.mend) == (variable, f"unset {variable}, or set judge.api_base to that server")
+    assert "the direct client would pass it over and ask the public openai" in found.found
 
 
 def test_an_embedder_always_goes_through_litellm():

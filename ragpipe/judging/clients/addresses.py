@@ -1,4 +1,7 @@
-"""Addresses that litellm takes from the environment: a judge that stands elsewhere than its key says is refused."""
+"""Addresses that the environment names: a judge that stands elsewhere than its key says is refused.
+
+litellm would follow them. The direct client follows none, and would send texts and key past the gateway that they name.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +43,26 @@ def followed(provider: str) -> tuple[str, ...]:
 
 
 def other_address(settings: JudgeSettings, section: str, environ: Mapping[str, str] | None = None) -> Problem | None:
-    """What is wrong when litellm would ask another server than the settings say; None when it would not.
+    """What is wrong when a variable names another server than the settings do; None when none does.
 
-    The replies of that server would be stored, and found again, as those of the public model. `section` is the part of
-    the configuration that the settings are (`judge`, `embedder`); embeddings always go through litellm.
+    The replies of that server would be stored, and found again, as those of the public model; or texts and key would go
+    to the public model though a gateway is meant. `section` is the part of the configuration that the settings are
+    (`judge`, `embedder`); embeddings always go through litellm.
     """
-    if settings.api_base is not None or (section == "judge" and chosen(settings) != "litellm"):
+    if settings.api_base is not None:
         return None
     environ = os.environ if environ is None else environ
+    direct = section == "judge" and chosen(settings) == "direct"
     name = next((name for name in followed(settings.provider) if environ.get(name)), None)
     if name is None:
         return None
+    would = (
+        f"the direct client would pass it over and ask the public {settings.provider}"
+        if direct
+        else "litellm would ask the server that it names"
+    )
     return Problem(
-        "environment", name, f"set, and {section}.api_base is not: litellm would ask the server that it names",
+        "environment", name, f"set, and {section}.api_base is not: {would}",
         f"the address of {settings.model} in the configuration, where it is part of the key of every reply",
         f"unset {name}, or set {section}.api_base to that server",
     )  # fmt: skip

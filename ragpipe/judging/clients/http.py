@@ -41,12 +41,14 @@ class Http:
         """Send a request. Raises Fault when no whole answer came: `connect` where there was no connection at all."""
         proxy = proxy_for(url)
         if proxy is not None and not proxy.spoken:
-            raise Fault("unreachable", f"{proxy} is no HTTP proxy: it must begin with http:// or https://", connect=True)
+            raise Fault(
+                "unreachable", f"{proxy} is no HTTP proxy: it must begin with http:// or https://", connect=True
+            )
         asked = {**headers, "Accept-Encoding": "gzip, deflate"}
         fault: Fault
         try:
             async with self._open().request(
-                method, url, data=body, headers=asked, allow_redirects=False, proxy=proxy and proxy.url
+                method, url, data=body, headers=asked, allow_redirects=False, proxy=proxy.url if proxy else None
             ) as response:
                 found = Answer(response.status, response.headers, await _body(response))
         except Fault as known:
@@ -143,7 +145,9 @@ def _fault(error: Exception, url: str, proxy: Proxy | None) -> Fault:
     """What an exception of the library means. `aiohttp`'s own texts hold host and port only."""
     way = f" through {proxy}" if proxy else ""
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return Fault("unreachable", f"{proxy} does not let this through: status {error.status} {_cause(error)}", connect=True)
+        return Fault(
+            "unreachable", f"{proxy} does not let this through: status {error.status} {_cause(error)}", connect=True
+        )
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return Fault("network", f"no connection to {proxy}: {_cause(error)}", connect=True)
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):

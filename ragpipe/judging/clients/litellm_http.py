@@ -13,8 +13,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import httpx
-from litellm.caching.llm_caching_handler import LLMClientCache
-from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
 from ragpipe.judging.clients.base import Fault
 from ragpipe.judging.clients.http import Http
@@ -31,12 +29,20 @@ class _Transport(httpx.AsyncBaseTransport):
 
     def __init__(self) -> None:
         self.open: dict[asyncio.AbstractEventLoop, Http] = {}
+        self._litellms: httpx.AsyncBaseTransport | None = None
+
+    def _elsewhere(self) -> httpx.AsyncBaseTransport:
+        from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+        if self._litellms is None:
+            self._litellms = AsyncHTTPHandler.create_async_transport() or httpx.AsyncHTTPTransport()
+        return self._litellms
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         loop = asyncio.get_running_loop()
         http = self.open.get(loop)
-        if http is None:
-            raise RuntimeError("no litellm client is open in this event loop")
+        if http is None:  # somebody else's use of litellm in this process
+            return await self._elsewhere().handle_async_request(request)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOPS}
         try:
             answer = await http.send(request.method, str(request.url), headers=headers, body=await request.aread())
@@ -47,17 +53,20 @@ class _Transport(httpx.AsyncBaseTransport):
         return httpx.Response(answer.status, headers=given, content=answer.body)
 
 
-class _Cache(LLMClientCache):
-    """litellm's cache of connections, with this one way for all providers that it asks by httpx."""
+def _one_way(transport: httpx.AsyncBaseTransport) -> Any:
+    """A cache of connections for litellm, with this one way for all providers that it asks by httpx."""
+    from litellm.caching.llm_caching_handler import LLMClientCache
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-    def __init__(self, handler: AsyncHTTPHandler):
-        super().__init__()
-        self._handler = handler
+    handler = AsyncHTTPHandler(transport=transport, follow_redirects=False)
 
-    def get_cache(self, key: Any, **kwargs: Any) -> Any:
-        if str(key).startswith("async_httpx_client"):
-            return self._handler
-        return super().get_cache(key, **kwargs)  # type: ignore[no-untyped-call]
+    class Cache(LLMClientCache):
+        def get_cache(self, key: Any, **kwargs: Any) -> Any:
+            if str(key).startswith("async_httpx_client"):
+                return handler
+            return super().get_cache(key, **kwargs)  # type: ignore[no-untyped-call]
+
+    return Cache()
 
 
 class Connections:
@@ -96,8 +105,7 @@ class Connections:
 
     def _install(self, litellm: Any) -> None:
         session = httpx.AsyncClient(transport=self._transport, trust_env=False, follow_redirects=False, timeout=None)
-        handler = AsyncHTTPHandler(transport=self._transport, follow_redirects=False)
-        instead = {"aclient_session": session, "in_memory_llm_clients_cache": _Cache(handler)}
+        instead = {"aclient_session": session, "in_memory_llm_clients_cache": _one_way(self._transport)}
         self._before = {name: getattr(litellm, name, None) for name in instead}
         for name, value in instead.items():
             setattr(litellm, name, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 
@@ -82,14 +82,14 @@ def _goes_around(host: str, port: int | None, around: str) -> bool:
     return False
 
 
-def _within(address: object, network: str) -> bool:
+def _within(address: IPv4Address | IPv6Address, network: str) -> bool:
     try:
         return address in ip_network(network, strict=False)
     except ValueError:
         return False
 
 
-def _address(host: str):  # type: ignore[no-untyped-def]
+def _address(host: str) -> IPv4Address | IPv6Address | None:
     try:
         return ip_address(host.strip("[]"))
     except ValueError:
