@@ -42,7 +42,9 @@ class Http:
         proxy = proxy_for(url)
         if proxy is not None and not proxy.spoken:
             raise Fault(
-                "unreachable", f"{proxy} is no HTTP proxy: it must begin with http:// or https://", connect=True
+                "unreachable",
+                f"the proxy {proxy} is no HTTP proxy: it must begin with http:// or https://",
+                connect=True,
             )
         asked = {**headers, "Accept-Encoding": "gzip, deflate"}
         fault: Fault
@@ -58,7 +60,9 @@ class Http:
         else:
             if found.status != _PROXY_REFUSED:
                 return found
-            fault = Fault("unreachable", f"{proxy or 'a proxy on the way'} wants another user or password (status 407)")
+            fault = Fault(
+                "unreachable", f"the proxy {proxy or 'on the way'} wants another user or password (status 407)"
+            )
         raise fault from None
 
     def _open(self) -> aiohttp.ClientSession:
@@ -143,13 +147,15 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 def _fault(error: Exception, url: str, proxy: Proxy | None) -> Fault:
     """What an exception of the library means. `aiohttp`'s own texts hold host and port only."""
-    way = f" through {proxy}" if proxy else ""
+    way = f" through the proxy {proxy}" if proxy else ""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return Fault(
-            "unreachable", f"{proxy} does not let this through: status {error.status} {_cause(error)}", connect=True
+            "unreachable",
+            f"the proxy {proxy} does not let this through: status {error.status} {_cause(error)}",
+            connect=True,
         )
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return Fault("network", f"no connection to {proxy}: {_cause(error)}", connect=True)
+        return Fault("network", f"no connection to the proxy {proxy}: {_cause(error)}", connect=True)
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         return Fault("unreachable", f"TLS{way}: {_cause(error)}{_tls_hint(error)}", connect=True)
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):

@@ -32,7 +32,7 @@ class Proxy:
         return urlsplit(self.url).scheme in ("http", "https")
 
     def __str__(self) -> str:
-        return f"the proxy {self.shown} (environment variable {self.variable})"
+        return f"{self.shown} (environment variable {self.variable})"
 
 
 def proxy_for(url: str, environ: Mapping[str, str] | None = None) -> Proxy | None:
