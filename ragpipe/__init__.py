@@ -16,18 +16,29 @@ if TYPE_CHECKING:
     from ragpipe.reports.frames import Run
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load", "run"]
+__all__ = ["__version__", "load", "run", "stop"]
 
 
 def run(overrides: Sequence[str], *, config_dir: str | None = None) -> Run:
     """Evaluate what the words of a command line describe (`["+experiment=x", "judge=llm"]`) and return its results.
 
-    Works where an event loop is running already (a notebook). Raises the errors of `ragpipe.errors`; a failed gate is
-    no error here, it stands in the results.
+    Works where an event loop is running already (a notebook), and in any thread. Raises the errors of `ragpipe.errors`; a
+    failed gate is no error here, it stands in the results. An interrupt (Ctrl-C, a notebook's stop button) asks nothing
+    new, waits for the calls in flight, and raises KeyboardInterrupt; a second one gives them up. Running the same again
+    goes on where it stopped.
     """
     from ragpipe.cli import run_overrides
 
     return load(run_overrides(overrides, config_dir=config_dir))
+
+
+def stop() -> int:
+    """Ask every `run` of this process to end early, from another thread: it asks nothing new, lets the calls in flight
+    land, and raises `ragpipe.errors.Interrupted`. Returns how many runs there are; does not wait for them.
+    """
+    from ragpipe.tasks.ending import stop_all
+
+    return stop_all()
 
 
 def load(path: str | Path) -> Run:

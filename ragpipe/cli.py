@@ -9,6 +9,7 @@ import io
 import logging
 import os
 import shlex
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,13 +62,14 @@ options
 
 exit codes
   0 fine   1 a bug   2 wrong configuration or data, nothing was spent   3 a critical gate failed   4 incomplete, resumable
-  5 the provider is unusable   6 the output cannot be written, or is locked   130, 143 interrupted, resumable
+  5 the provider is unusable   6 the output cannot be written, or is locked   129, 130, 143 interrupted, resumable
 """
-SEVERITY = (0, 3, 4, 2, 6, 5, 1, 143, 130)
+SEVERITY = (0, 3, 4, 2, 6, 5, 1, 129, 143, 130)
 """Exit codes from the mildest to the worst: a sweep ends with its worst."""
 SWEEP_WAIT_S = 86_400.0
 """How long a job of a sweep waits for a folder in use: another job, or the same sweep started twice, may be making it."""
-RESUMABLE = (4, 5, 130, 143)
+INTERRUPTED = (129, 130, 143)
+RESUMABLE = (4, 5, *INTERRUPTED)
 BUG = "this is a bug in ragpipe (or in a plugin): please report it with the lines above"
 _stopped: list[int] = []  # exit code of an interrupted job: the jobs after it are not started
 
@@ -106,17 +108,16 @@ def _main(argv: Sequence[str]) -> int:
             print(HELP, end="")
             return 0
         outcome = _start(args)
-        if outcome.code in RESUMABLE and outcome.resume is not None:
-            words = [*argv, *(word for word in outcome.resume if word not in argv)]
-            print(_safe(f"to go on where it stopped: python -m ragpipe {shlex.join(words)}"), file=sys.stderr)
-        return outcome.code
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     except BaseException as error:
         if isinstance(error, SystemExit | GeneratorExit):
             raise
-        return report(error).code
+        outcome = report(error)
+        if outcome.code not in INTERRUPTED:
+            return outcome.code
+    if outcome.code in RESUMABLE and outcome.resume is not None:
+        words = [*argv, *(word for word in outcome.resume if word not in argv)]
+        print(_safe(f"to go on where it stopped: python -m ragpipe {shlex.join(words)}"), file=sys.stderr)
+    return outcome.code
 
 
 def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunConfig:
@@ -141,40 +142,54 @@ def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunCo
 def run_overrides(overrides: Sequence[str], *, config_dir: str | None = None) -> Path:
     """One evaluation from Python, in this process; returns its folder. Raises whatever stopped it.
 
-    Judgements that failed stop nothing: they stand in the results, with the coverage beside every mean.
+    Judgements that failed stop nothing: they stand in the results, with the coverage beside every mean. An interrupt from
+    the keyboard is raised as what Python calls it, KeyboardInterrupt: code that catches errors must not catch it.
     """
     from ragpipe.config import RunConfig
     from ragpipe.tasks import evaluate
+    from ragpipe.tasks.ending import stoppable
+    from ragpipe.tasks.loop import CELL
 
-    config = compose(overrides, config_dir=config_dir)
-    if not isinstance(config, RunConfig) or config.task != "evaluate":
-        raise ConfigError("ragpipe.run evaluates", [Problem("the overrides", "task", "another task", "task=evaluate")])
-    return evaluate.evaluate(config, console())[1].resolve()
+    with stoppable():
+        config = compose(overrides, config_dir=config_dir)
+        if not isinstance(config, RunConfig) or config.task != "evaluate":
+            problem = Problem("the overrides", "task", "another task", "task=evaluate")
+            raise ConfigError("ragpipe.run evaluates", [problem])
+        try:
+            return evaluate.evaluate(config, console())[1].resolve()
+        except Interrupted as interrupted:
+            if interrupted.signal_number == signal.SIGINT:
+                raise KeyboardInterrupt(CELL) from interrupted
+            raise
 
 
 def report(error: BaseException) -> Outcome:
     """Print an error as the user needs it: our own without a traceback, a bug with one."""
-    if isinstance(error, RagpipeError) and error.exit_code != 1 and not _from_interrupt(error):
-        text = str(error)
-    elif _from_interrupt(error):
-        error, text = Interrupted("interrupted"), "interrupted"
-    elif isinstance(error, OSError) and error.filename is not None and not isinstance(error, FileNotFoundError):
-        print(_safe(f"cannot write or read {error.filename}: {error.strerror}"), file=sys.stderr)
-        return Outcome(6, f"{error.filename}: {error.strerror}")
-    else:
+    if interrupt := _interrupt_behind(error):
+        number = getattr(interrupt, "signal_number", int(signal.SIGINT))
+        error = Interrupted({1: "the terminal was closed", 15: "terminated"}.get(number, "interrupted"), number)
+    elif not isinstance(error, RagpipeError) or error.exit_code == 1:
+        from ragpipe.store.causes import outside_cause
+
+        error = outside_cause(error, any_file=True) or error
+    if not isinstance(error, RagpipeError) or error.exit_code == 1:
         lines = "".join(traceback.format_exception(error))
         print(_safe(f"{lines}{BUG}"), file=sys.stderr)
         return Outcome(1, f"{type(error).__name__}: {error}")
+    text = str(error)
     print(_safe(text), file=sys.stderr)
     line, first = text.split("\n")[0], next(iter(getattr(error, "problems", ())), None)
-    return Outcome(getattr(error, "exit_code", 1), f"{line}: {first.key}: {first.found}" if first else line)
+    return Outcome(error.exit_code, f"{line}: {first.key}: {first.found}" if first else line)
 
 
-def _from_interrupt(error: BaseException | None) -> bool:
-    """Whether an interrupt stands behind an error: OmegaConf stumbles over its own cleaning up when one hits it."""
+def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt that stands behind an error: OmegaConf stumbles over its own cleaning up when one hits it. None for
+    what says itself that it was interrupted."""
+    if isinstance(error, Interrupted):
+        return None
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
-    return error is not None
+    return error
 
 
 def console() -> Console:
@@ -296,7 +311,7 @@ def _caught(config: DictConfig, *, texts: Mapping[str, str], sweep: bool = False
         if isinstance(error, SystemExit):
             return Outcome(error.code if isinstance(error.code, int) else 1, "ended by SystemExit", folder=shown.folder)
         outcome = replace(report(error), folder=shown.folder)
-        if outcome.code in (130, 143):
+        if outcome.code in INTERRUPTED:
             _stopped.append(outcome.code)
         return outcome
 

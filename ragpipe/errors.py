@@ -9,17 +9,19 @@
     ├── ProviderUnusable         5   the provider cannot be used at all (key, model, quota, dead)
     ├── OutputError              6   the output folder cannot be written
     │   └── Locked               6   another process works on this folder
-    ├── Interrupted        130/143   a signal ended the run; resumable
+    ├── Interrupted    129/130/143   a signal ended the run; resumable
     ├── JudgeError               -   one judgement failed: becomes a score with status `error`
     └── Skipped                  -   a metric does not apply to this case: becomes a score with status `skipped`
 
-`JudgeError` and `Skipped` never leave a run: the engine turns them into scores.
+`JudgeError` and `Skipped` never leave a run: the engine turns them into scores. `Signalled` and `Abandoned` are
+KeyboardInterrupts, so that nothing that catches errors catches them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Thread
 from typing import Literal
 
 FailureKind = Literal[
@@ -129,10 +131,28 @@ class Locked(OutputError):
 
 
 class Interrupted(RagpipeError):
-    """A signal ended the run. `exit_code` is 130 for SIGINT and 143 for SIGTERM."""
+    """A signal, or `ragpipe.stop`, ended the run. `exit_code` is 130 for SIGINT, 143 for SIGTERM and 129 for SIGHUP."""
 
     def __init__(self, message: str, signal_number: int = 2):
         self.exit_code = 128 + signal_number
+        self.signal_number = signal_number
+        super().__init__(message)
+
+
+class Signalled(KeyboardInterrupt):
+    """A signal came where no stage is there to end well: while a run is composed, planned or scored."""
+
+    def __init__(self, signal_number: int):
+        self.signal_number = signal_number
+        super().__init__(signal_number)
+
+
+class Abandoned(KeyboardInterrupt):
+    """A caller that was interrupted for the third time waits no longer for its run. `thread` is where that still works:
+    until it ends, the run's folder stays locked."""
+
+    def __init__(self, message: str, thread: Thread):
+        self.thread = thread
         super().__init__(message)
 
 

@@ -23,7 +23,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_is_what_is_there() -> None:
-    assert ragpipe.__all__ == ["__version__", "load", "run"]
+    assert ragpipe.__all__ == ["__version__", "load", "run", "stop"]
     assert all(hasattr(ragpipe, name) for name in ragpipe.__all__)
 
 

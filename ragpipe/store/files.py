@@ -39,7 +39,10 @@ _CAUSES: dict[int, tuple[str, str]] = {
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "move that file away or choose another folder"),
     errno.EISDIR: ("a folder stands where a file should be", "move that folder away"),
     errno.EEXIST: ("a file stands where a folder should be", "move that file away or choose another folder"),
-    errno.ENOENT: ("the folder does not exist (any more)", "create it, and do not remove it during a run"),
+    errno.ENOENT: (
+        "it, or its folder, does not exist (any more)",
+        "remove nothing of a run while it goes on; then start the same command again",
+    ),
     errno.EMFILE: ("too many open files", "raise `ulimit -n` or lower `judge.concurrency`, then start again"),
     errno.ENFILE: ("too many open files on this machine", "close other programs, then start again"),
     errno.ENAMETOOLONG: ("the name is too long", "choose a shorter `name` or `output_dir`"),

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self
 
-from ragpipe.errors import Locked
+from ragpipe.errors import Abandoned, Locked
 from ragpipe.store.files import output_error, temporary_name
 from ragpipe.store.process import Process, is_alive, started_at, this_process
 
@@ -98,7 +99,14 @@ class FolderLock:
     def __enter__(self) -> Self:
         return self if self._descriptor is not None or self._exclusive else self.acquire(_wait_s.get())
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Abandoned):  # somebody still works in the folder: it is locked until they are done
+            threading.Thread(target=self._release_after, args=(error.thread,), name="ragpipe-lock", daemon=True).start()
+        else:
+            self.release()
+
+    def _release_after(self, thread: threading.Thread) -> None:
+        thread.join()
         self.release()
 
     def _try(self) -> bool:

@@ -25,7 +25,7 @@ from ragpipe.store.unchanged import json_unless_same, open_unless_same, write_un
 
 _STATES = {
     0: "complete", 1: "bug", 2: "refused", 3: "gate failed", 4: "incomplete", 5: "provider unusable", 6: "not writable",
-    130: "interrupted", 143: "interrupted",
+    129: "interrupted", 130: "interrupted", 143: "interrupted",
 }  # fmt: skip
 _REASONS = {
     3: "a gate failed, see gates.json of the run",

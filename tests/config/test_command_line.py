@@ -116,7 +116,7 @@ def test_help_needs_nothing_heavy() -> None:
 
 
 def test_public_names() -> None:
-    assert sorted(ragpipe.__all__) == ["__version__", "load", "run"]
+    assert sorted(ragpipe.__all__) == ["__version__", "load", "run", "stop"]
     assert all(hasattr(ragpipe, name) for name in ragpipe.__all__)
     code = ("import sys, ragpipe; "
             "print([m for m in ('hydra', 'pydantic', 'pandas', 'pyarrow', 'litellm') if m in sys.modules])")  # fmt: skip

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,9 +87,11 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "RAGPIPE_TEST_KEY": "sk-sentinel-4242", "PYTHONPATH": str(ROOT), **extra}
 
 
-def start(args: Sequence[str], cwd: Path, **popen: Any) -> subprocess.Popen[str]:
+def start(
+    args: Sequence[str], cwd: Path, *, env: Mapping[str, str] | None = None, **popen: Any
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "ragpipe", *args], cwd=cwd, env=environment(), text=True, stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", "ragpipe", *args], cwd=cwd, env=environment(**(env or {})), text=True, stdin=subprocess.DEVNULL,
         stdout=popen.pop("stdout", subprocess.PIPE), stderr=subprocess.STDOUT, **popen,
     )  # fmt: skip
 
