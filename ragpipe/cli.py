@@ -12,20 +12,22 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ragpipe import __version__
 from ragpipe.errors import ConfigError, Interrupted, Problem, RagpipeError
+from ragpipe.streams import logging_kept, steady_streams
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from ragpipe.composition import Composer
     from ragpipe.config import RunConfig
+    from ragpipe.config_sources import Loader
     from ragpipe.reports.console import Console
 
 HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
@@ -94,7 +96,7 @@ class _Arguments(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one start of ragpipe and return its exit code. Never raises, prints to stdout and stderr only."""
-    with _steady_streams():
+    with steady_streams():
         return _main(sys.argv[1:] if argv is None else argv)
 
 
@@ -122,20 +124,12 @@ def _main(argv: Sequence[str]) -> int:
 
 def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunConfig:
     """The checked configuration that the words of a command line describe; nothing is run. Raises ConfigError."""
-    from ragpipe.composition import PRIMARY, Composer, refused
+    from ragpipe.composition import Composer
 
     with Composer(config_dir) as composer:
         words = composer.words(overrides, sweep=False)
-        job = partial(_checked, texts=words.texts)
-        try:
-            done = composer.hydra.run(
-                PRIMARY, task_function=job, overrides=words.overrides, with_log_configuration=False
-            )
-            _, checked = done.return_value
-        except Exception as error:
-            if not isinstance(error, RagpipeError) and refused(error):
-                raise composer.problems(error) from error
-            raise
+        with composer.composed(words.overrides) as config:
+            _, checked = _checked(config, loader=composer.loader, texts=words.texts)
     return checked  # type: ignore[no-any-return]
 
 
@@ -216,40 +210,33 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 def _start(args: argparse.Namespace) -> Outcome:
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands us its errors instead of printing them and leaving
-    from ragpipe.composition import PRIMARY, Composer, refused
+    from ragpipe.composition import PRIMARY, Composer
 
     _stopped.clear()
     with Composer(args.config_dir) as composer:
-        try:
-            if args.shell_completion:
+        if args.shell_completion:
+            with composer.refusals():
                 composer.hydra.shell_completion(config_name=PRIMARY, overrides=args.overrides)
-                return Outcome(0)
-            words = composer.words(args.overrides, sweep=args.multirun)
-            if args.cfg or args.info:
+            return Outcome(0)
+        words = composer.words(args.overrides, sweep=args.multirun)
+        if args.cfg or args.info:
+            with composer.refusals():
                 return Outcome(_show(composer.hydra, args, words.overrides))
-            job = partial(_caught, texts=words.texts, sweep=args.multirun)
-            if args.multirun:
-                return _sweep(composer, job, words.overrides, words.jobs)
-            done = composer.hydra.run(config_name=PRIMARY, task_function=job, overrides=words.overrides)
-            outcome: Outcome = done.return_value
-            return outcome
-        except Exception as error:
-            if not isinstance(error, RagpipeError) and refused(error):
-                raise composer.problems(error) from error
-            if isinstance(error, OSError) and error.filename:  # of Hydra's own folder: hydra.run.dir, hydra.sweep.dir
-                from ragpipe.store.files import output_error
-
-                raise output_error(Path(str(error.filename)), error, "make") from error
-            raise
+        if args.multirun:
+            job = partial(_swept, loader=composer.loader, texts=words.texts)
+            return _sweep(composer, job, words.overrides, words.jobs)
+        with composer.composed(words.overrides) as config:
+            task, checked = _checked(config, loader=composer.loader, texts=words.texts)
+    return _caught(lambda: (task, checked))
 
 
 def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
     """`--cfg` and `--info`; values of secret environment variables that `--resolve` would print are struck out."""
     from ragpipe.credentials import redact, secrets_of_environment
+    from ragpipe.interpolations import guarded
 
     out = io.StringIO()
-    with contextlib.redirect_stdout(out):
+    with logging_kept(), _full_errors(), guarded(hide=True), contextlib.redirect_stdout(out):
         if args.cfg:
             hydra.show_cfg("ragpipe", overrides, cfg_type=args.cfg, package=args.package, resolve=args.resolve)
         else:
@@ -264,7 +251,7 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Out
     from ragpipe.composition import PRIMARY, typed, typed_words
 
     print(f"sweep: {jobs:,} job{'s' if jobs != 1 else ''}", file=sys.stderr, flush=True)
-    with composer.sweep_folder(overrides):
+    with _folder_errors(), composer.refusals(), composer.sweep_folder(overrides):
         batches = composer.hydra.multirun(PRIMARY, task_function=job, overrides=overrides)
     from ragpipe.tasks import sweep
 
@@ -292,18 +279,24 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Out
     return Outcome(worst, resume=words if unfinished else None)
 
 
-def _caught(config: DictConfig, *, texts: Mapping[str, str], sweep: bool = False) -> Outcome:
+def _swept(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> Outcome:
+    """One job of a sweep, in this process or in a launcher's."""
+    from ragpipe.composition import job_words
+
+    if not _stopped:
+        number, words = job_words()
+        print(_safe(f"sweep: job {number}: {words}"), file=sys.stderr, flush=True)
+    return _caught(partial(_checked, config, loader=loader, texts=texts), sweep=True)
+
+
+def _caught(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Outcome:
     """One job of a start. Nothing is raised: what is raised inside a job would end a whole sweep."""
     if _stopped:
         return Outcome(_stopped[0], "an earlier job was interrupted", ran=False)
-    if sweep:
-        from ragpipe.composition import job_words
-
-        number, words = job_words()
-        print(_safe(f"sweep: job {number}: {words}"), file=sys.stderr, flush=True)
     shown = console()
     try:
-        code = _job(config, shown, texts=texts, sweep=sweep)
+        task, checked = check()
+        code = _job(task, checked, shown, sweep=sweep)
         return Outcome(code, folder=shown.folder, resume=shown.resume)
     except BaseException as error:
         if isinstance(error, GeneratorExit):
@@ -316,28 +309,54 @@ def _caught(config: DictConfig, *, texts: Mapping[str, str], sweep: bool = False
         return outcome
 
 
-def _job(config: DictConfig, shown: Console, *, texts: Mapping[str, str], sweep: bool) -> int:
+def _job(task: Any, checked: Any, shown: Console, *, sweep: bool) -> int:
     from ragpipe.store.lazy_pandas import keep_pandas_away
     from ragpipe.store.lock import waiting
 
-    task, checked = _checked(config, texts=texts)
     if not getattr(checked, "plugins", ()):  # code of the user's may hand pandas objects to pyarrow
         keep_pandas_away()
-    logging.basicConfig(level=getattr(checked, "log_level", "warning").upper(), stream=sys.stderr, force=True)
     wait_s = getattr(checked, "lock_wait_s", None)
-    with waiting(wait_s if wait_s is not None else SWEEP_WAIT_S if sweep else 0):
+    with logging_kept(), waiting(wait_s if wait_s is not None else SWEEP_WAIT_S if sweep else 0):
+        logging.basicConfig(level=getattr(checked, "log_level", "warning").upper(), stream=sys.stderr, force=True)
         return int(task.run(checked, shown))
 
 
-def _checked(config: DictConfig, *, texts: Mapping[str, str]) -> tuple[Any, Any]:
+def _checked(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> tuple[Any, Any]:
     """The task's module and its checked configuration. A task with settings of its own brings its own `validate`."""
     from ragpipe import config as configuration
-    from ragpipe.composition import provenance, resolved
+    from ragpipe.composition import provenance
+    from ragpipe.interpolations import resolved
 
-    origins = provenance(texts)
+    origins = provenance(loader, texts)
     plain = resolved(config, origins)
     task = importlib.import_module(f"ragpipe.tasks.{configuration.task_name(plain, origins)}")
     return task, getattr(task, "validate", configuration.validate)(plain, origins)
+
+
+@contextlib.contextmanager
+def _full_errors() -> Iterator[None]:
+    """Hydra hands us its errors instead of printing them and leaving."""
+    before = os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("HYDRA_FULL_ERROR")
+        if before is not None:
+            os.environ["HYDRA_FULL_ERROR"] = before
+
+
+@contextlib.contextmanager
+def _folder_errors() -> Iterator[None]:
+    """Raises OutputError for the folder of a sweep that Hydra cannot make."""
+    try:
+        yield
+    except OSError as error:
+        if not error.filename:
+            raise
+        from ragpipe.store.files import output_error
+
+        raise output_error(Path(str(error.filename)), error, "make") from error
 
 
 def _safe(text: str) -> str:
@@ -346,51 +365,3 @@ def _safe(text: str) -> str:
 
     shown = "".join(c if (c >= " " and c != "\x7f") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
     return redact(shown, secrets_of_environment())
-
-
-class _Steady(io.TextIOBase):
-    """A text stream that cannot end a run: a reader that went away or a letter it cannot show is no reason to stop."""
-
-    def __init__(self, stream: TextIO):
-        self._stream, self._gone = stream, False
-
-    def write(self, text: str) -> int:
-        if not self._gone:
-            try:
-                self._stream.write(text)
-            except UnicodeEncodeError:
-                encoding = self._stream.encoding or "ascii"
-                self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-            except (BrokenPipeError, ValueError, OSError):
-                self._gone = True
-        return len(text)
-
-    def flush(self) -> None:
-        if not self._gone:
-            try:
-                self._stream.flush()
-            except (BrokenPipeError, ValueError, OSError):
-                self._gone = True
-
-    def isatty(self) -> bool:
-        return not self._gone and self._stream.isatty()
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding or "utf-8"
-
-
-@contextlib.contextmanager
-def _steady_streams() -> Iterator[None]:
-    before = sys.stdout, sys.stderr
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        sys.stdout, sys.stderr = (_Steady(stream or nowhere) for stream in before)
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            sys.stdout, sys.stderr = before

@@ -6,72 +6,43 @@ dangerous or secret reaches a file that Hydra writes.
 
 from __future__ import annotations
 
+import copy
+import os
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
-from hydra._internal.core_plugins import file_config_source
 from hydra._internal.hydra import Hydra
-from hydra._internal.sources_registry import SourcesRegistry
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
+from hydra.core.utils import JobRuntime
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
-from hydra.version import setbase
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf._utils import get_yaml_loader
+from hydra.version import VersionBase, setbase
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
+from ragpipe.config_sources import TITLE, Loader, word_faults
 from ragpipe.credentials import MEND, pairs, secret_at, secrets_of_environment
-from ragpipe.errors import ConfigError, Problem
+from ragpipe.errors import ConfigError, Problem, RagpipeError
+from ragpipe.hydra_keys import is_hydra
 from ragpipe.provenance import COMMAND_LINE, OVERLAYS, Provenance
 from ragpipe.resources import conf_dir
 from ragpipe.validation import did_you_mean
-from ragpipe.yaml_check import check_yaml
-from ragpipe.yaml_lines import FastLoader, shown
+from ragpipe.yaml_lines import shown
 
 PRIMARY = "ragpipe"
-TITLE = "the configuration is wrong; nothing was started"
-
-
-class _Loader(FastLoader):  # type: ignore[misc]
-    """OmegaConf's own reading of YAML (its idea of a float) on the fast parser; double keys are refused before it."""
-
-
-_Loader.yaml_implicit_resolvers = get_yaml_loader().yaml_implicit_resolvers
-
-
-class FileConfigSource(file_config_source.FileConfigSource):
-    """Hydra's source for `file://`, with `check_yaml` before a file is read, and libyaml to read it with.
-
-    It keeps the name of the one it replaces: by that a worker process of a sweep sees that `file` is registered already.
-    """
-
-    def load_config(self, config_path: str) -> ConfigResult:
-        path = Path(self.path) / self._normalize_file_name(config_path)
-        if path.is_file():
-            try:
-                problems = check_yaml(path, shown(path))
-            except OSError as error:
-                problems = [Problem(shown(path), "the file", f"{error.strerror}", "a file that can be read")]
-            if problems:
-                raise ConfigError(TITLE, problems)
-            text = path.read_text(encoding="utf-8")
-            plain = yaml.load(text, Loader=_Loader)
-            return ConfigResult(
-                config=OmegaConf.create({} if plain is None else plain), path=f"{self.scheme()}://{self.path}",
-                provider=self.provider, header=self._get_header_dict(text[:512]),
-            )  # fmt: skip
-        return super().load_config(config_path)
+_LOCK = threading.RLock()
+_HYDRAS = ("now", "hydra", "python_version")  # the resolvers that Hydra registers
 
 
 @dataclass(frozen=True)
@@ -84,24 +55,53 @@ class Words:
 
 
 class Composer:
-    """A Hydra of our own: `with Composer(config_dir) as composer`. Restores whatever Hydra state there was."""
+    """A Hydra of our own: `with Composer(config_dir) as composer`. One at a time in a process; other threads wait.
+
+    Hydra and OmegaConf keep state for the whole process. All that is touched of it is put back at the end: resolvers,
+    Hydra's version base, the name and the configuration of its running job. A Hydra that somebody has initialised is left alone.
+    """
 
     def __init__(self, config_dir: str | None = None):
         self._config_dir = config_dir
         self._overlays: list[str] = []  # experiments and modes on top, as `experiment/x`
 
     def __enter__(self) -> Composer:
-        self._before = (GlobalHydra.instance().hydra, HydraConfig.instance().cfg)
-        GlobalHydra.instance().clear()
-        setbase("1.3")
-        Plugins.instance()  # registers Hydra's own sources before ours takes the place of one
-        SourcesRegistry.instance().types["file"] = FileConfigSource
-        self.hydra = Hydra.create_main_hydra2(task_name=PRIMARY, config_search_path=self._search_path())
+        with ExitStack() as undo:
+            undo.enter_context(_LOCK)
+            undo.enter_context(_state_kept())
+            setbase("1.3")
+            Plugins.instance()  # finds the launchers and sweepers that are installed
+            self.loader = Loader(self._search_path())
+            self.hydra = Hydra(task_name=PRIMARY, config_loader=self.loader)
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        GlobalHydra.instance().clear()
-        GlobalHydra.instance().hydra, HydraConfig.instance().cfg = self._before
+        self._undo.close()
+
+    @contextmanager
+    def composed(self, overrides: list[str]) -> Iterator[DictConfig]:
+        """The configuration of a single run, its interpolations not resolved; inside `with` Hydra's own can be."""
+        with self.refusals():
+            config = self.loader.load_configuration(PRIMARY, overrides, RunMode.RUN)
+        with read_write(config), open_dict(config):
+            config.hydra.mode = RunMode.RUN
+            config.hydra.runtime.output_dir = os.getcwd()
+        HydraConfig.instance().set_config(config)
+        own = copy.deepcopy(config)
+        with read_write(own), open_dict(own):
+            del own["hydra"]
+        yield own
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Raises what Hydra and OmegaConf find wrong with a composition as a ConfigError."""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, RagpipeError) and refused(error):
+                raise self.problems(error) from error
+            raise
 
     def _search_path(self) -> ConfigSearchPathImpl:
         path = ConfigSearchPathImpl()
@@ -143,9 +143,9 @@ class Composer:
             except RecursionError:
                 problems.append(Problem(COMMAND_LINE, given[:60], "too many brackets", "key=value"))
                 continue
-            fault = self._misused(override)
-            if fault:
-                problems.append(fault)
+            faults = word_faults(override) or self._misused(override)
+            if faults:
+                problems += faults
                 continue
             if over_a_run and override.is_delete() and override.key_or_group.startswith("metrics."):
                 taken.append(f"++{override.key_or_group}=null")  # the run has it, this composition does not
@@ -165,15 +165,27 @@ class Composer:
         """`key=value` becomes `++key=value`: Hydra only knows the keys some YAML lists, pydantic knows all of them."""
         key = override.key_or_group
         plain = not (override.is_add() or override.is_force_add() or override.is_delete())
-        hydras = key == "hydra" or key.startswith(("hydra.", "hydra/"))
         group = override.package is not None or self.is_group(key)
-        return f"++{word}" if plain and not hydras and not group else word
+        return f"++{word}" if plain and not is_hydra(key) and not group else word
 
     @contextmanager
     def sweep_folder(self, overrides: list[str]) -> Iterator[None]:
-        """Takes away what Hydra's sweeper leaves on disk; what a launcher writes there (submitit's logs) stays."""
-        config = self.hydra.compose_config(PRIMARY, overrides, run_mode=RunMode.MULTIRUN, with_log_configuration=False)
+        """Takes away what Hydra's sweeper leaves on disk; what a launcher writes there (submitit's logs) stays.
+
+        Raises ConfigError where Hydra's `multirun.yaml` would take the place of a file of somebody else's.
+        """
+        with self.refusals():
+            config = self.loader.load_configuration(PRIMARY, overrides, RunMode.MULTIRUN)
         folder = Path(config.hydra.sweep.dir).absolute()
+        own = folder == Path(str(config.output_dir)).absolute() / ".sweep"
+        if folder.is_symlink() or (not own and (folder / "multirun.yaml").exists()):
+            found = (
+                "a symbolic link" if folder.is_symlink() else "a folder with a multirun.yaml, which Hydra would replace"
+            )
+            raise ConfigError(TITLE, [Problem(
+                "the sweep", "hydra.sweep.dir", f"{config.hydra.sweep.dir!r}, {found}", "a folder of its own",
+                "name another folder, or remove what stands there",
+            )])  # fmt: skip
         new = [p for p in (folder, *folder.parents) if not p.exists()]
         try:
             yield
@@ -198,19 +210,18 @@ class Composer:
         found: list[str] = self.hydra.config_loader.get_group_options(group)
         return found
 
-    def _misused(self, override: Override) -> Problem | None:
+    def _misused(self, override: Override) -> list[Problem]:
         """A word that Hydra can parse but not use, in a way its own message would not explain."""
         key = override.key_or_group
         if not key:
-            return Problem(COMMAND_LINE, override.input_line or "", "a word without a key", "key=value")
+            return [Problem(COMMAND_LINE, override.input_line or "", "a word without a key", "key=value")]
         group = self.is_group(key)
         value = None if override.is_sweep_override() else override.value()
         if group and value is not None and not isinstance(value, str | list):
             options = ", ".join(self.options(key))
-            return Problem(
-                COMMAND_LINE, key, f"{value!r}", f"one of {options}", f"write {key}=NAME, or {key}.KEY=VALUE"
-            )
-        return None
+            mend = f"write {key}=NAME, or {key}.KEY=VALUE"
+            return [Problem(COMMAND_LINE, key, f"{value!r}", f"one of {options}", mend)]
+        return []
 
     def problems(self, error: Exception) -> ConfigError:
         """Any error of composing as a ConfigError."""
@@ -268,11 +279,29 @@ class Composer:
         return Problem(where, group, repr(name), f"one of {', '.join(options)}", mend)
 
 
-def provenance(texts: Mapping[str, str]) -> Provenance:
+@contextmanager
+def _state_kept() -> Iterator[None]:
+    """Hydra's and OmegaConf's state of the process is afterwards what it was before."""
+    resolvers, runtime, version, running = (
+        BaseContainer._resolvers, JobRuntime.instance(), VersionBase.instance(), HydraConfig.instance(),
+    )  # fmt: skip
+    before = {name: resolvers[name] for name in _HYDRAS if name in resolvers}
+    name, base, config = runtime.get("name"), version.version_base, running.cfg
+    try:
+        yield
+    finally:
+        for resolver in _HYDRAS:
+            resolvers.pop(resolver, None)
+        resolvers.update(before)
+        runtime.set("name", name)
+        version.version_base, running.cfg = base, config
+
+
+def provenance(loader: Loader, texts: Mapping[str, str]) -> Provenance:
     """The origins of the configuration of the job that is running."""
     hydra = HydraConfig.get()
     overrides = [*_raw(hydra.overrides.hydra), *_raw(hydra.overrides.task)]
-    return Provenance(GlobalHydra.instance().config_loader(), hydra.job.config_name or PRIMARY, overrides, texts)
+    return Provenance(loader, hydra.job.config_name or PRIMARY, overrides, texts)
 
 
 def _raw(words: Any) -> list[str]:
@@ -288,58 +317,13 @@ def typed(overrides: Sequence[str]) -> str:
 def typed_words(overrides: Sequence[str]) -> list[str]:
     """A job's words one by one, without those that say how Hydra starts it: they change no result."""
     words = (typed([word]) for word in overrides)
-    return [word for word in words if not word.lstrip("+~").startswith(("hydra.", "hydra/", "hydra="))]
+    return [word for word in words if not is_hydra(word.lstrip("+~").partition("=")[0])]
 
 
 def job_words() -> tuple[int, str]:
     """Number and words of the job of a sweep that is running."""
     hydra = HydraConfig.get()
     return hydra.job.num, typed(_raw(hydra.overrides.task))
-
-
-def resolved(config: DictConfig, origins: Provenance) -> dict[str, Any]:
-    """The configuration as plain data, every interpolation resolved.
-
-    Raises ConfigError that lists every `???` and every interpolation that cannot be resolved.
-    """
-    problems: list[Problem] = []
-    plain = _plain(config, "", origins, problems)
-    if problems:
-        raise ConfigError(TITLE, problems)
-    return plain  # type: ignore[no-any-return]
-
-
-def _plain(node: Any, key: str, origins: Provenance, problems: list[Problem]) -> Any:
-    if isinstance(node, DictConfig):
-        return {_name(k): _child(node, k, key, origins, problems) for k in node} if node else {}
-    if isinstance(node, ListConfig):
-        return [_child(node, i, key, origins, problems) for i in range(len(node))]
-    return node
-
-
-def _name(key: Any) -> str:
-    """A YAML key as text: `true` and `no` are keys of JSON, too."""
-    return str(key).lower() if isinstance(key, bool) else str(key)
-
-
-def _child(node: Any, name: Any, above: str, origins: Provenance, problems: list[Problem]) -> Any:
-    key = f"{above}.{_name(name)}" if above else _name(name)
-    if OmegaConf.is_missing(node, name):
-        mend = f"pass {key}=... or set it in your experiment"
-        problems.append(Problem(origins.of(key), key, "??? (to be given)", "a value", mend))
-        return None
-    try:
-        value = node[name]
-    except (OmegaConfBaseException, RecursionError) as error:
-        text = str(error)
-        if isinstance(error, RecursionError) or "Recursive" in text:
-            text = "an interpolation that leads back to itself"
-        problems.append(Problem(
-            origins.of(key), key, text.split("\n")[0], "an interpolation that can be resolved",
-            "define the key or the environment variable it names",
-        ))  # fmt: skip
-        return None
-    return _plain(value, key, origins, problems)
 
 
 def refused(error: Exception) -> bool:

@@ -24,33 +24,86 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a bearer token", re.compile(r"(?i)\bbearer\s+[A-Za-z0-9._\-]{12,}")),
     ("a JSON web token", re.compile(r"eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.")),
     ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")),
-    ("a URL with a password in it", re.compile(r"(?i)\b[a-z][a-z0-9+.\-]*://[^\s/@:]*:[^\s/@]+@")),
+    ("a URL with a password in it", re.compile(r"(?i)\b[a-z][a-z0-9+.\-]*://[^\s/@:]*:(?!\d{1,5}/)[^\s@]+@")),
+    (
+        "a connection string with a password in it",
+        re.compile(
+            r"(?i)(?<![A-Za-z0-9_])(pwd|password|passwd|account\s?key|shared\s?access\s?(key|signature)|client[_\s]?secret|secret)"
+            r"\s*=\s*(?!\s|[;,&]|\$\{|\*{3})[^;,&\s]{3,}"
+        ),
+    ),
     ("a URL with a key in its query", re.compile(r"(?i)[?&](api[_-]?key|key|token|access_token|sig)=[^&\s]{8,}")),
 )
 _SECRET_NAME = re.compile(
     r"(?i)(^|[._\-])(api[_\-]?key|apikey|access[_\-]?key|secret([_\-]?key)?|password|passwd|token|auth[_\-]?token"
     r"|access[_\-]?token|authorization|credentials?)$"
 )
-_SECRET_VARIABLE = re.compile(r"(?i)(key|token|secret|password|passwd|credentials?)$")
+_SECRET_WORDS = frozenset({
+    "key", "keys", "token", "tokens", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "pwd", "pass",
+    "credential", "credentials", "cred", "creds", "auth", "authorization", "bearer", "cookie", "dsn", "connstr", "private",
+    "pat", "jwt", "sas",
+})  # fmt: skip
+_SECRET_ENDS = (
+    "key",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "credential",
+    "credentials",
+    "dsn",
+    "auth",
+)
+_NAMES_A_PLACE = frozenset({"file", "path", "dir", "name", "env"})  # OPENAI_KEY_FILE holds where a key is, not the key
+_COUNTS = frozenset({"max", "min", "n", "num", "total", "limit", "budget"})  # MAX_TOKENS
+_NO_SECRETS = frozenset({"PWD", "OLDPWD"})  # the working directory
 _NAMES_A_VARIABLE = re.compile(r"_env($|\.)")  # api_key_env, headers_env.Authorization
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 MEND = "write the *name* of an environment variable (judge.api_key_env=OPENAI_API_KEY) and set that variable"
 
 
-def secrets_of_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Values of the environment variables whose names say that they are secret -> the name.
+def is_secret_name(name: str) -> bool:
+    """Whether the name of an environment variable says that its value is secret, in whatever case it is written.
 
-    Only values that may be a key: 12 characters or more, a digit among them, no path and no sentence.
+    One of its words (parted by `_`, `-`, `.` or a capital) is `key`, `token`, `secret`, `password`, `passwd`, `passphrase`,
+    `pwd`, `pass`, `credential`, `auth`, `authorization`, `bearer`, `cookie`, `dsn`, `private`, `pat`, `jwt`, `sas`, or ends
+    in one of the longer ones (`OPENAIKEY`), or it names a connection string. No secret are names of places
+    (`..._FILE`, `_PATH`, `_DIR`, `_NAME`, `_ENV`), counts (`MAX_TOKENS`), `PWD` and `OLDPWD`.
+    """
+    if name in _NO_SECRETS:
+        return False
+    words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", name) if word]
+    if not words or words[-1] in _NAMES_A_PLACE:
+        return False
+    if words[-1] == "tokens" and _COUNTS & set(words):
+        return False
+    if ({"connection", "conn"} & set(words) and {"string", "str"} & set(words)) or "connectionstring" in "".join(words):
+        return True
+    return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDS) for word in words)
+
+
+def secrets_of_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Values of the environment variables whose names say that they are secret (`is_secret_name`) -> the name.
+
+    Only values that stand in no honest text by chance: 12 characters or more, and neither a path that exists nor the name of
+    another variable.
     """
     environ = os.environ if environ is None else environ
     return {
         value: name
         for name, value in environ.items()
-        if len(value) >= 12
-        and _SECRET_VARIABLE.search(name)
-        and re.search(r"\d", value)
-        and not re.search(r"[/\\\s]", value)
+        if len(value) >= 12 and is_secret_name(name) and value not in environ and not _is_a_path(value)
     }
+
+
+def _is_a_path(value: str) -> bool:
+    """Whether a value is a place on this machine (SSH_AUTH_SOCK): a secret may begin with a `/`, too."""
+    try:
+        return value.startswith(("/", "~", ".")) and os.path.exists(os.path.expanduser(value))
+    except ValueError:  # a NUL character
+        return False
 
 
 def looks_random(value: str) -> bool:

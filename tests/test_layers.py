@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "ragpipe"
 FLOORS: dict[str, int] = {
-    "__main__": 7, "cli": 7, "composition": 7, "provenance": 7,
+    "__main__": 7, "cli": 7, "composition": 7, "provenance": 7, "config_sources": 7, "hydra_keys": 7,
+    "interpolations": 7,
     "tasks": 6, "config": 6,
     "stages": 5,
     "reports": 4,
@@ -20,8 +21,9 @@ FLOORS: dict[str, int] = {
     "judging": 2, "embedding": 2, "stats": 2,
     "store": 1, "prompts": 1, "patterns": 1,
     "schema": 0, "digest": 0, "errors": 0, "resources": 0, "validation": 0, "yaml_check": 0, "yaml_lines": 0, "credentials": 0, "strict_json": 0,
+    "streams": 0,
 }  # fmt: skip
-HYDRA = {"__main__", "cli", "composition", "provenance"}
+HYDRA = {"__main__", "cli", "composition", "config_sources", "interpolations", "provenance"}
 ALLOWED_LITELLM = 2
 LINES, MEDIAN_LINES = 400, 120
 

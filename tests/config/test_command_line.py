@@ -167,7 +167,7 @@ def test_a_value_of_a_header_in_a_mapping_is_refused(here: Path, value: str, cap
 
 def test_a_folder_that_hydra_cannot_make_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "file").write_text("in the way")
-    assert main(["task=plan", "hydra.run.dir=file/below"]) == 6
+    assert main(["-m", "task=init", "dir=one,two", "hydra.sweep.dir=file/below"]) == 6
     err = capfd.readouterr().err
     assert "cannot make file" in err
     assert "Traceback" not in err

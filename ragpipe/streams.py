@@ -1,0 +1,73 @@
+"""The streams and the log of the process while a start of ragpipe has them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+
+class Steady(io.TextIOBase):
+    """A text stream that cannot end a run: a reader that went away or a letter it cannot show is no reason to stop."""
+
+    def __init__(self, stream: TextIO):
+        self._stream, self._gone = stream, False
+
+    def write(self, text: str) -> int:
+        if not self._gone:
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding or "ascii"
+                self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            except (BrokenPipeError, ValueError, OSError):
+                self._gone = True
+        return len(text)
+
+    def flush(self) -> None:
+        if not self._gone:
+            try:
+                self._stream.flush()
+            except (BrokenPipeError, ValueError, OSError):
+                self._gone = True
+
+    def isatty(self) -> bool:
+        return not self._gone and self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding or "utf-8"
+
+
+@contextlib.contextmanager
+def steady_streams() -> Iterator[None]:
+    """Standard output and errors as steady streams, also where there are none."""
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stdout, sys.stderr = (Steady(stream or nowhere) for stream in before)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            sys.stdout, sys.stderr = before
+
+
+@contextlib.contextmanager
+def logging_kept() -> Iterator[None]:
+    """The handlers of the process's log are afterwards those that it had: a start may log in its own way."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
