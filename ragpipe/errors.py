@@ -10,10 +10,11 @@
     ├── OutputError              6   the output folder cannot be written
     │   └── Locked               6   another process works on this folder
     ├── Interrupted    129/130/143   a signal ended the run; resumable
+    ├── TooLong                  -   the values of one case fit no question: becomes a score with status `error`
     ├── JudgeError               -   one judgement failed: becomes a score with status `error`
     └── Skipped                  -   a metric does not apply to this case: becomes a score with status `skipped`
 
-`JudgeError` and `Skipped` never leave a run: the engine turns them into scores. `Signalled` and `Abandoned` are
+`TooLong`, `JudgeError` and `Skipped` never leave a run: the engine turns them into scores. `Signalled` and `Abandoned` are
 KeyboardInterrupts, so that nothing that catches errors catches them.
 """
 
@@ -99,6 +100,10 @@ class OtherFormat(DataError):
 
 class PromptError(_Problems):
     """A prompt template is missing, malformed, or uses a variable its metric does not give."""
+
+
+class TooLong(RagpipeError):
+    """A case's values are longer than a question may be. The engine records a score with status `error`, kind `too_long`."""
 
 
 class Incomplete(RagpipeError):

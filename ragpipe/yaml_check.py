@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from ragpipe.credentials import MEND, secret_at, secrets_of_environment
+from ragpipe.credentials import MEND, looks_secret, secret_at, secrets_of_environment
 from ragpipe.errors import Problem
 from ragpipe.yaml_lines import FastLoader
 
@@ -35,8 +35,8 @@ class _Frame:
 
 
 class _Walk:
-    def __init__(self, where: str):
-        self.where = where
+    def __init__(self, where: str, above: int = 0):
+        self.where, self.above = where, above
         self.problems: list[Problem] = []
         self.frames: list[_Frame] = []
         self.sizes: dict[str, int] = {}
@@ -45,7 +45,7 @@ class _Walk:
 
     def add(self, line: int, found: str, expected: str, mend: str = "") -> None:
         key = ".".join(f.key for f in self.frames if f.mapping and f.key) or "the file"
-        self.problems.append(Problem(f"{self.where}:{line + 1}", key, found, expected, mend))
+        self.problems.append(Problem(f"{self.where}:{self.above + line + 1}", key, found, expected, mend))
 
     def event(self, event: yaml.events.Event) -> bool:
         """Take one event; False when there is no point in going on."""
@@ -103,6 +103,10 @@ class _Walk:
         if key in frame.keys:
             self.add(line, f"the key {key!r} twice, first in line {frame.keys[key] + 1}", "every key once")
         frame.keys[key] = line
+        if what := looks_secret(key, self.known):
+            frame.key = None
+            self.add(line, f"{what} as a key (not shown)", "no secret in a file", MEND)
+            frame.key = "..."
         if key == "_target_":
             self.add(line, "`_target_`", "nothing that is called by the configuration", "name a class with `class:`")
 
@@ -136,17 +140,22 @@ def check_yaml(path: Path, where: str | None = None) -> list[Problem]:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         return [Problem(f"{where}:{line}", "the file", f"byte 0x{raw[error.start]:02x}", "UTF-8", "save it as UTF-8")]
-    walk = _Walk(where)
+    return check_text(text, where)
+
+
+def check_text(text: str, where: str, *, above: int = 0) -> list[Problem]:
+    """The same for a text, which may be part of a file: `above` lines stand before it."""
+    walk = _Walk(where, above)
     try:
         for event in yaml.parse(text, Loader=FastLoader):
             if not walk.event(event):
                 break
     except yaml.YAMLError as error:
-        walk.problems.append(yaml_problem(error, where, text))
+        walk.problems.append(yaml_problem(error, where, text, above))
     return walk.problems
 
 
-def yaml_problem(error: yaml.YAMLError, where: str, text: str = "") -> Problem:
+def yaml_problem(error: yaml.YAMLError, where: str, text: str = "", above: int = 0) -> Problem:
     """A parser's error as file, line, found, expected."""
     mark = getattr(error, "problem_mark", None)
     found = str(getattr(error, "problem", None) or error).split("\n")[0]
@@ -155,6 +164,10 @@ def yaml_problem(error: yaml.YAMLError, where: str, text: str = "") -> Problem:
     lines = text.split("\n")
     here = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in here[: len(here) - len(here.lstrip())]:
-        return Problem(f"{where}:{mark.line + 1}", "the file", "a tab as indentation", "spaces", "replace the tab")
+        return Problem(
+            f"{where}:{above + mark.line + 1}", "the file", "a tab as indentation", "spaces", "replace the tab"
+        )
     mend = "put the value in quotes" if ": " in here.partition(":")[2] else ""
-    return Problem(f"{where}:{mark.line + 1}", "the file", f"{found} (column {mark.column + 1})", "valid YAML", mend)
+    return Problem(
+        f"{where}:{above + mark.line + 1}", "the file", f"{found} (column {mark.column + 1})", "valid YAML", mend
+    )

@@ -21,7 +21,7 @@ FLOORS: dict[str, int] = {
     "judging": 2, "embedding": 2, "stats": 2,
     "store": 1, "prompts": 1, "patterns": 1,
     "schema": 0, "digest": 0, "errors": 0, "resources": 0, "validation": 0, "yaml_check": 0, "yaml_lines": 0, "credentials": 0, "strict_json": 0,
-    "streams": 0,
+    "streams": 0, "templates": 0,
 }  # fmt: skip
 HYDRA = {"__main__", "cli", "composition", "config_sources", "interpolations", "provenance"}
 ALLOWED_LITELLM = 2

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ragpipe.digest import sha256
-from ragpipe.errors import Interrupted, JudgeError, OutputError, RagpipeError, Skipped
+from ragpipe.errors import Interrupted, JudgeError, OutputError, RagpipeError, Skipped, TooLong
 from ragpipe.judging.parsing import Unparsable, read_answer
 from ragpipe.judging.question import Question, judge_parts, key_of, key_parts
 from ragpipe.judging.replies import storable
@@ -278,7 +278,11 @@ class CaseJudge:
     cut: set[str] = field(default_factory=set)
 
     async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
-        payload = Payload(prompt.render(**values), answer_schema(answer))
+        try:
+            messages = prompt.render(**values)
+        except TooLong as error:
+            raise JudgeError("too_long", f"{self.case}: {self.metric}/{error}") from error
+        payload = Payload(messages, answer_schema(answer))
         question = self._question(payload, answer, prompt)
         computed = self.door.compute(question, prompt, values)
         call = computed or await self.door.reply(question)

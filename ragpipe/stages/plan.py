@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ragpipe.errors import TooLong
 from ragpipe.metrics.base import Ask, Metric
 from ragpipe.metrics.shared.references import Referenced
 from ragpipe.schema.answers import answer_schema
@@ -13,9 +14,12 @@ from ragpipe.schema.references import ReferenceRule
 from ragpipe.schema.sample import NOT_RECORDED, Case
 from ragpipe.scoring.recording import Gap, Recording
 from ragpipe.stages.applies import why_skipped
+from ragpipe.templates import MAX_RENDERED
 
 RENDERED = 50
 """Questions of one step that are rendered to estimate tokens; the rest is scaled from them."""
+REPEATED = 4
+"""How often a template may show the same values without being rendered to see whether a question is too long."""
 TOKENS_OUT = 150
 """Completion tokens assumed for one reply: a reply's length is not known before it is asked for."""
 
@@ -40,11 +44,14 @@ class StepPlan:
 
 @dataclass(slots=True)
 class MetricPlan:
-    """One metric over all cases: how many it applies to, and why it is skipped for the others."""
+    """One metric over all cases: how many it applies to, and why it is skipped for the others. `too_long` are cases whose
+    texts fit no question, with the first of them: their score will be an error."""
 
     name: str
     cases: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    too_long: int = 0
+    first_too_long: str = ""
 
 
 @dataclass(slots=True)
@@ -130,6 +137,11 @@ def make_plan(
             embeddings += metric.embeds(case)
             for ask in metric.asks(case):
                 answer_schema(ask.answer)  # a type that cannot be asked for is refused before anything is
+                if why := _too_long(ask):
+                    plan = plans[metric.name]
+                    plan.first_too_long = plan.first_too_long or f"{case.key}: {why}"
+                    plan.too_long += 1
+                    break
                 key = (metric.name, ask.prompt.name)
                 step = steps.setdefault(key, StepPlan(metric.name, ask.prompt.step, ask.prompt.signature))
                 if _asked_before(ask, asked):
@@ -179,6 +191,17 @@ def _asked_before(ask: Ask, asked: dict[str, list[Ask]]) -> bool:
         return True
     earlier.append(ask)
     return False
+
+
+def _too_long(ask: Ask) -> str | None:
+    """Why a question cannot be asked for the length of its values, None when it can. Only long ones are rendered."""
+    if ask.prompt.length(ask.values) * REPEATED <= MAX_RENDERED:
+        return None
+    try:
+        ask.prompt.render(**ask.values)
+    except TooLong as error:
+        return str(error)
+    return None
 
 
 def _tokens(ask: Ask, count_tokens: Callable[[str], int]) -> int:

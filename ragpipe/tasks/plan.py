@@ -175,7 +175,13 @@ def refuse_too_many(plan: Plan, config: RunConfig) -> None:
 
 def say_gaps(plan: Plan, console: Console) -> None:
     """What the data set does not record of the outputs, and what is skipped for it: a warning where it is only some cases of
-    a method; where it is all of them, the metrics are not applicable to the method."""
+    a method; where it is all of them, the metrics are not applicable to the method. And the cases too long for a question."""
+    for metric in plan.metrics:
+        if metric.too_long:
+            cases = f"{metric.too_long:,} case{'s are' if metric.too_long > 1 else ' is'}"
+            console.warn(
+                f"{metric.name}: {cases} too long for a question, first {one_line(metric.first_too_long, 300)}"
+            )
     for gap, names in plan.gaps:
         if gap.is_whole:
             console.say(f"{gap.part}: not recorded in method {gap.method}: {', '.join(names)} not applicable there")

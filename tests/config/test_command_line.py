@@ -169,5 +169,5 @@ def test_a_folder_that_hydra_cannot_make_is_named(here: Path, capfd: pytest.Capt
     (here / "file").write_text("in the way")
     assert main(["-m", "task=init", "dir=one,two", "hydra.sweep.dir=file/below"]) == 6
     err = capfd.readouterr().err
-    assert "cannot make file" in err
+    assert "a part of the path is a file" in err
     assert "Traceback" not in err
