@@ -149,13 +149,13 @@ class Prompt:
         if unknown:
             raise self._problem(f"a value for {sorted(unknown)}", f"only {sorted(self.variables)}")
         messages: list[Message] = []
-        meter = Meter()
+        given = {**self.optional, **values, METER: Meter()}
         for role, template in self.blocks:
             if isinstance(template, str):
                 messages.append({"role": role, "content": template})
                 continue
             try:
-                text = _rendered(template, {**self.optional, **values, METER: meter}, meter)
+                text = _rendered(template, given)
             except TooMuch as error:
                 raise TooLong(self._which(values, str(error))) from error
             except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -192,14 +192,13 @@ class Prompt:
         )
 
 
-def _rendered(template: jinja2.Template, values: dict[str, Any], meter: Meter) -> str:
+def _rendered(template: jinja2.Template, values: dict[str, Any]) -> str:
     """The text of one block. Raises TooMuch as soon as it is too long."""
     size, pieces = 0, []
     for piece in template.generate(values):
         size += len(piece)
         if size > MAX_RENDERED:
             raise TooMuch(f"more than {MAX_RENDERED:,} characters in the question")
-        meter.check_time()
         pieces.append(piece)
     return "".join(pieces).strip()
 
@@ -288,8 +287,7 @@ class PromptLibrary:
             template = self._env.from_string(tree)  # compiling folds constants in the tree
             if used:
                 return template
-            meter = Meter()
-            return _rendered(template, {METER: meter}, meter)
+            return _rendered(template, {METER: Meter()})
         except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError, ArithmeticError, LookupError, TypeError,
                 ValueError, AttributeError, AssertionError) as error:  # fmt: skip
             raise _bad(path, line, f"{type(error).__name__}: {error}"[:200], "a valid Jinja template") from error

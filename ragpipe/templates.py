@@ -27,6 +27,7 @@ MAX_RENDERED = 4_000_000  # characters; a longer question fits no judge and is a
 MAX_MADE = 8 * MAX_RENDERED  # characters that filters make of the values, in all
 MAX_STEPS = 20_000_000  # parts of the template that loops go through
 MAX_SECONDS = 10.0  # of processor time; the counts above end a template earlier, and in the same way on every machine
+_LOOK = 500  # parts between two looks at the clock, which costs more than they do
 MAX_PARTS = 5_000  # of one template with all that it includes; the largest shipped one has some 100
 MAX_DEEP = 30
 LOOPS_DEEP = 2  # a loop walks over what a case holds; deeper ones could run for ever without printing a character
@@ -59,18 +60,17 @@ class Meter:
     """What one rendering has done so far."""
 
     def __init__(self) -> None:
-        self._made = self._steps = 0
+        self._made = self._steps = self._looked = 0
         self._end = time.thread_time() + MAX_SECONDS
 
     def step(self, weight: int) -> None:
         """One turn of a loop over `weight` parts. Raises TooMuch."""
         self._steps += weight
+        if self._steps - self._looked < _LOOK:
+            return
+        self._looked = self._steps
         if self._steps > MAX_STEPS:
             raise TooMuch(f"loops that go through more than {MAX_STEPS:,} parts")
-        self.check_time()
-
-    def check_time(self) -> None:
-        """Raises TooMuch when the rendering has taken too long."""
         if time.thread_time() > self._end:
             raise TooMuch(f"more than {MAX_SECONDS:g} s of rendering")
 
@@ -177,9 +177,9 @@ def _each(context: Context, values: Iterable[Any], weight: int) -> Iterator[Any]
     """The items of a loop, each counted."""
     if isinstance(values, str):
         raise jinja2.exceptions.SecurityError("a loop over the letters of a text")
-    meter = context[METER]
+    step = context[METER].step
     for value in values:
-        meter.step(weight)
+        step(weight)
         yield value
 
 
