@@ -127,7 +127,7 @@ def fields_at(model: type[BaseModel], path: Iterable[Any]) -> list[str]:
             return []
         named = get_origin(field.annotation) is dict
         current = _model_of(field.annotation)
-    return [] if named else sorted(getattr(current, "model_fields", {}))
+    return [] if named else sorted(field.alias or name for name, field in getattr(current, "model_fields", {}).items())
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:

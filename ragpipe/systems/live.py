@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from ragpipe.credentials import looks_random, looks_secret
 from ragpipe.datasets.expressions import Expression
 from ragpipe.errors import ConfigError, Problem, RagpipeError
+from ragpipe.judging.clients.proxies import proxy_for
 from ragpipe.judging.secrecy import Scrubber
 from ragpipe.schema.sample import Sample
 from ragpipe.systems.settings import HttpSystem, LiveSystem, PythonSystem
@@ -127,6 +128,10 @@ class _Http:
         self._scrub_answer = Scrubber(_secrets(self._headers, told=False))
         self._struck: list[str] = []
         self._session: Any = None
+        self._proxy = proxy_for(self._url)
+        if self._proxy is not None and not self._proxy.spoken:
+            raise _bad("url", f"the proxy {self._proxy}", "an HTTP proxy, whose URL begins with http:// or https://",
+                       "correct the variable, or list the endpoint's host in NO_PROXY")  # fmt: skip
 
     async def answer(self, sample: Sample) -> Mapping[str, Any]:
         import aiohttp
@@ -142,13 +147,22 @@ class _Http:
             )
         shown = _shown(sample)
         body = {key: path(shown) for key, path in self._body.items()}
-        async with self._session.post(self._url, json=body, allow_redirects=False) as response:
-            raw = await self._body_of(response)
-            if response.status != 200:
-                told = self._scrub(raw.decode("utf-8", "replace"))[:200]
-                where = self._scrub(response.headers.get("Location", ""))[:200]
-                moved = f" (a redirect to {where!r}, which is not followed)" if where else ""
-                raise RagpipeError(f"HTTP {response.status} from {self._url}{moved}: {told!r}")
+        proxy = self._proxy.url if self._proxy else None
+        refused = None
+        try:
+            async with self._session.post(self._url, json=body, allow_redirects=False, proxy=proxy) as response:
+                raw = await self._body_of(response)
+        except aiohttp.ClientProxyConnectionError as error:
+            refused = f"no connection to the proxy {self._proxy}: {error.os_error}"
+        except aiohttp.ClientHttpProxyError as error:
+            refused = f"the proxy {self._proxy} does not let this through: status {error.status}"
+        if refused is not None:  # the library's own texts may hold the proxy's URL, and so its password
+            raise RagpipeError(refused)
+        if response.status != 200:
+            told = self._scrub(raw.decode("utf-8", "replace"))[:200]
+            where = self._scrub(response.headers.get("Location", ""))[:200]
+            moved = f" (a redirect to {where!r}, which is not followed)" if where else ""
+            raise RagpipeError(f"HTTP {response.status} from {self._url}{moved}: {told!r}")
         text = raw.decode("utf-8-sig")
         if (clean := self._scrub_answer(text)) != text:  # some servers repeat what they were sent
             self._struck.append(sample.id)

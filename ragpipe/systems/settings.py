@@ -78,10 +78,13 @@ class PythonSystem(_Live):
 
     It gets the sample as a plain dict (id, question, history, meta) and returns the answer as a text or a dict with the
     keys of an output (`answer`, `chunks` or `contexts`, `citations`, `abstained`, `timings`, `usage` ...).
+    `recognised_by` (YAML: `identity`) says what makes it another system, so that its outputs are collected anew: `source`,
+    an edit of the callable's file or another `version`; `version`, that alone.
     """
 
     kind: Literal["python"]
     callable: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    recognised_by: Annotated[Literal["source", "version"], Operational, Field(alias="identity")] = "source"
 
 
 class HttpSystem(_Live):

@@ -8,8 +8,9 @@ from ragpipe.config import RunConfig
 from ragpipe.reports.console import Console
 from ragpipe.tasks.doors import refuse_other_addresses
 from ragpipe.tasks.evaluation import Evaluation
-from ragpipe.tasks.identity import run_identity
+from ragpipe.tasks.identity import run_identity, with_source
 from ragpipe.tasks.inputs import DataInputs
+from ragpipe.tasks.user_code import watched_system
 
 
 def run(config: RunConfig, console: Console) -> int:
@@ -21,8 +22,11 @@ def evaluate(config: RunConfig, console: Console) -> tuple[int, Path]:
     """As `run`, with the run's folder."""
     refuse_other_addresses(config)  # before a system under test is asked
     inputs = DataInputs(config, console)
+    system = watched_system(config.system, config.plugins)
+    for note in system.notes:
+        console.warn(note)
     identity = run_identity(
-        config.identity(),
+        with_source(config.identity(), system.sources),
         list(config.metrics.values()),
         data=inputs.digest,
         judge=config.judge.identity_of_judge(),

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,8 +38,9 @@ from ragpipe.store.paid import paid_by
 from ragpipe.store.progress import ProgressView
 from ragpipe.store.wall import WallClock
 from ragpipe.systems.settings import RecordedSystem
+from ragpipe.tasks.complete import COMPLETE, complete_lines
 from ragpipe.tasks.doors import asking, judge_line, scoring_warnings, store_path, window
-from ragpipe.tasks.identity import differences, run_id
+from ragpipe.tasks.identity import differences, metric_words, run_id
 from ragpipe.tasks.inputs import Inputs
 from ragpipe.tasks.loop import Signals, run_async
 from ragpipe.tasks.manifest import (
@@ -63,10 +65,11 @@ from ragpipe.tasks.plan import (
 )
 from ragpipe.tasks.runs import write as write_runs
 from ragpipe.tasks.spent import Spent
+from ragpipe.tasks.user_code import watched_metric
 
 OpenDoor = Callable[[], AbstractAsyncContextManager[Door]]
 Asks = Literal["judge", "store", "nobody"]
-INCOMPLETE, JUDGED, COMPLETE = "incomplete", "judged", "complete"
+INCOMPLETE, JUDGED = "incomplete", "judged"
 """How far an iteration is: some calls failed for a passing reason; all judged, not scored and sealed; finished."""
 _SETTLED = (JUDGED, COMPLETE)
 UNASKED = (
@@ -112,11 +115,16 @@ class Evaluation:
         self._check_formats()
         for warning in scoring_warnings(self.config):
             self.console.warn(warning)
+        for metric in self.metrics:
+            for note in watched_metric(type(metric)).notes:
+                self.console.warn(note)
         if line := without_embedder(self.config):
             self.console.warn(line)
         if self._nothing_to_do():
             self.console.folder = self.folder.root
-            return self._ending(read_manifest(self.folder)["iterations"])
+            manifest = read_manifest(self.folder)
+            self._say_complete(manifest)
+            return self._ending(manifest["iterations"])
         self.folder.create()
         self.console.folder = self.folder.root
         with FolderLock(self.folder.root) as lock:
@@ -157,6 +165,8 @@ class Evaluation:
         for iteration in range(1, self.config.iterations + 1):
             self._iterate(manifest, iteration)
         scored = scored_iterations(self.folder)
+        if self._made:
+            manifest["ended_at"] = datetime.now(UTC).isoformat(timespec="seconds")
         if final := bool(self._made) or not is_final(self.folder, scored):
             run_final(self.folder, scored, self.config.scoring)
         written = [path.relative_to(self.folder.root).as_posix() for path in self._report(scored[-1])]
@@ -165,6 +175,8 @@ class Evaluation:
             written=written if self._over_itself else [*written, "config.yaml"],
         )  # fmt: skip
         states: dict[str, str] = manifest["iterations"]
+        if not (self._made or self._collected):
+            self._say_complete(manifest)
         states.update({number: COMPLETE for number in map(str, self._made) if states[number] == JUDGED})
         write_manifest(self.folder, manifest)
         self._bill.end()
@@ -174,7 +186,12 @@ class Evaluation:
     def _compose(self, fresh: bool) -> dict[str, Any]:
         """The frozen inputs: nothing is spent before they stand, and nothing is left behind when they cannot."""
         manifest = read_manifest(self.folder)
+        before: Mapping[str, Any] = (self._made_from or previous(self.folder)) if fresh else {}
         if not manifest:
+            for line in differences(before["identity"], self.identity) if before else ():
+                self.console.say(f"differs from run {before['run_id']}: {line}")
+            if other := unread(self.folder):
+                self.console.say(other)
             self.inputs.write(self.folder, self.identity)
             data: dict[str, Any] = {
                 "name": self.inputs.name,
@@ -183,6 +200,8 @@ class Evaluation:
             }
             if named := versions(self.folder.outputs):
                 data["versions"] = named
+            if self.inputs.collected_at:
+                data["collected_at"] = self.inputs.collected_at
             prices = {"source": self.prices.source, "date": self.prices.date}
             manifest = new_manifest(
                 self.config, self.identity, run_id=self.run_id, data=data, prices=prices,
@@ -191,6 +210,7 @@ class Evaluation:
             manifest["iterations"] = self.inputs.judged(self.folder)
         elif self.config.retry_errors and self.inputs.ask_again(self.folder):
             manifest["iterations"] = {}  # judged again; what did not change costs nothing
+            manifest["data"]["collected_at"] = self.inputs.collected_at
         # Also where a start that collected again was killed: no iteration was judged on other outputs since.
         self._collected = not {COMPLETE, INCOMPLETE} & set(manifest["iterations"].values())
         if any(manifest["iterations"].get(str(i)) not in _SETTLED for i in range(1, self.config.iterations + 1)):
@@ -199,11 +219,6 @@ class Evaluation:
             write_config(self.folder, self.config)
         copy_prompts(self.config, self.folder.prompts)
         if fresh:
-            before = self._made_from or previous(self.folder)
-            for line in differences(before["identity"], self.identity) if before else ():
-                self.console.say(f"differs from run {before['run_id']}: {line}")
-            if other := unread(self.folder):
-                self.console.say(other)
             for line in rewritten_prompts(before, manifest):
                 self.console.warn(line)
         write_manifest(self.folder, manifest)
@@ -270,17 +285,9 @@ class Evaluation:
 
     def _signature(self, iteration: int) -> str:
         judge = judge_line(self.config)
-        embedder = getattr(self.config.embedder, "label", None)
-        own = {
-            m.name: " ".join([
-                f"v{m.version}", *(f"{step}:{p.version}@{p.sha256[:8]}" for step, p in m.prompts().items()),
-                *([f"embedder:{embedder}"] if m.needs_embedder and embedder else []),
-            ])
-            for m in self.metrics
-        }  # fmt: skip
         return signature(
             version=ragpipe.__version__, dataset=self.inputs.name, dataset_digest=self.inputs.digest,
-            judge=judge["label"], calibrated=judge["calibrated"], metrics=own, scoring=self.config.scoring.identity(),
+            judge=judge["label"], calibrated=judge["calibrated"], metrics=metric_words(self.config), scoring=self.config.scoring.identity(),
             n=count_of(self.folder.outputs), iteration=iteration, versions=versions(self.folder.outputs),
         )  # fmt: skip
 
@@ -318,6 +325,11 @@ class Evaluation:
         finally:
             clock.write()
             reader.close()
+
+    def _say_complete(self, manifest: Mapping[str, Any]) -> None:
+        """What to know of a start that found everything done."""
+        for line in complete_lines(self.config, manifest) if self._asks == "judge" else ():
+            self.console.say(line)
 
     def _ending(self, states: Mapping[str, str]) -> int:
         """The exit code. What another start may still change is said first: a gate over half the replies says little."""

@@ -20,7 +20,7 @@ from ragpipe.prompts import PromptLibrary
 from ragpipe.resources import prompts_dir
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.replies import RunReplies
-from ragpipe.tasks.identity import run_identity
+from ragpipe.tasks.identity import run_identity, with_source
 from ragpipe.tasks.manifest import read_manifest
 from ragpipe.validation import Origins, Unknown
 from ragpipe.yaml_check import check_yaml
@@ -62,10 +62,11 @@ class Finished:
         return str(self.manifest["run_id"])
 
     def identity(self) -> dict[str, Any]:
-        """That of the run that this configuration describes, over the same data."""
-        config = self.config
+        """That of the run that this configuration describes, over the same data and the outputs that it has."""
+        config, system = self.config, self.manifest["identity"].get("system")
+        sources = system.get("source") if isinstance(system, dict) else None
         return run_identity(
-            config.identity(), list(config.metrics.values()), data=self.manifest["data"]["digest"],
+            with_source(config.identity(), sources or {}), list(config.metrics.values()), data=self.manifest["data"]["digest"],
             judge=config.judge.identity_of_judge(),
         )  # fmt: skip
 

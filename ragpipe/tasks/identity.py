@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ragpipe
+from ragpipe.config import RunConfig
 from ragpipe.digest import sha256
 from ragpipe.judging.parsing import PARSER
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.format import FORMAT
+from ragpipe.tasks.user_code import watched_metric
 
 
 def metric_identity(metric: Metric) -> dict[str, Any]:
-    """Class, version, parameters, and the hashes of prompts' texts and other files (not their version names)."""
+    """Class, version, parameters, and the hashes of prompts' texts and other files (not their version names); of a class from
+    outside of ragpipe also those of its source."""
     steps, files = metric.step_names(), dict(metric.files())
     parameters = metric.model_dump(mode="json", exclude={"name", *steps})
-    return ({"files": files} if files else {}) | {
-        "class": f"{type(metric).__module__}.{type(metric).__qualname__}",
-        "version": metric.version,
-        "parameters": parameters,
-        "prompts": {step: prompt.sha256 for step, prompt in metric.prompts().items()},
-    }
+    source = watched_metric(type(metric)).sources
+    return (
+        ({"files": files} if files else {})
+        | ({"source": source} if source else {})
+        | {
+            "class": f"{type(metric).__module__}.{type(metric).__qualname__}",
+            "version": metric.version,
+            "parameters": parameters,
+            "prompts": {step: prompt.sha256 for step, prompt in metric.prompts().items()},
+        }
+    )
+
+
+def metric_words(config: RunConfig) -> dict[str, str]:
+    """What the signature says of each metric: its version, its templates, the embedder it asks, and of a class from outside
+    of ragpipe the hash of its source."""
+    embedder = getattr(config.embedder, "label", None)
+    return {
+        m.name: " ".join([
+            f"v{m.version}", *(f"{step}:{p.version}@{p.sha256[:8]}" for step, p in m.prompts().items()),
+            *([f"embedder:{embedder}"] if m.needs_embedder and embedder else []),
+            *([f"source:{sha256(source)[:8]}"] if (source := watched_metric(type(m)).sources) else []),
+        ])
+        for m in config.metrics.values()
+    }  # fmt: skip
 
 
 def run_identity(
@@ -42,6 +65,11 @@ def run_identity(
     }
 
 
+def with_source(sections: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
+    """The sections with the hashes of the system's source in that of the system, where there are any."""
+    return {**sections, "system": {**sections["system"], "source": dict(sources)}} if sources else dict(sections)
+
+
 def run_id(identity: Mapping[str, Any]) -> str:
     """First 12 hex digits of the identity's sha256: the name of the run's folder."""
     return sha256(dict(identity))[:12]
@@ -58,10 +86,13 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 _ABSENT = object()
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def _short(value: object) -> str:
     text = "(absent)" if value is _ABSENT else str(value)
+    if _DIGEST.fullmatch(text):
+        return text[:12]
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,15 +19,17 @@ from ragpipe.stages.retrieving import declared, unknown_methods
 from ragpipe.store.files import atomic_write, link_or_copy
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.unchanged import json_unless_same
-from ragpipe.systems.settings import RecordedSystem
+from ragpipe.systems.settings import PythonSystem, RecordedSystem
 from ragpipe.tasks.manifest import previous
 from ragpipe.tasks.sealed import check_sealed
 
 
 class Inputs(Protocol):
-    """`name` and `digest` of the data; `tables(identity)` names the content of samples.parquet and outputs.parquet."""
+    """`name` and `digest` of the data; `tables(identity)` names the content of samples.parquet and outputs.parquet.
+    `collected_at` is when a live system gave the last of the outputs (ISO 8601, UTC); None where they are recorded."""
 
     name: str
+    collected_at: str | None
 
     @property
     def digest(self) -> str: ...
@@ -59,6 +62,7 @@ class DataInputs:
         self._dataset: Dataset = open_dataset(config.dataset, Path.cwd())
         self._index = open_index(config)
         self.name = self._dataset.name
+        self.collected_at: str | None = None
 
     @property
     def digest(self) -> str:
@@ -72,8 +76,9 @@ class DataInputs:
     def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
         before = previous(folder)
         other = RunFolder(folder.root.parent / str(before.get("run_id")))
-        if before.get("data", {}).get("tables") == self.tables(identity) and other.outputs.is_file():
+        if self._same_tables(before, identity) and other.outputs.is_file():
             link_tables(other, folder)
+            self.collected_at = before["data"].get("collected_at")
         elif isinstance(self._config.system, RecordedSystem):
             counts = run_load(
                 declared(self._dataset, self._config.system), samples=folder.samples, outputs=folder.outputs
@@ -82,9 +87,40 @@ class DataInputs:
         else:
             load_samples(self._dataset, samples=folder.samples)
             self._write_index(folder)  # a wrong one is told before the system is asked
+            if not folder.outputs_journal.exists():
+                self._say_anew(before, identity)
             self._collect(folder)
             self._warn_of_unknown([self._config.system.method])
         self._write_index(folder)
+
+    def _same_tables(self, before: dict[str, Any], identity: dict[str, Any]) -> bool:
+        """Whether a run has the outputs that this one would collect: also those of an older source, where the user says
+        that the version alone counts."""
+        if before.get("data", {}).get("tables") == self.tables(identity):
+            return True
+        system = self._config.system
+        if not (before and isinstance(system, PythonSystem) and system.recognised_by == "version"):
+            return False
+        return self._differ_in_source(before, identity)
+
+    def _differ_in_source(self, before: dict[str, Any], identity: dict[str, Any]) -> bool:
+        """Whether the outputs of two runs are another's for nothing but the system's source."""
+        found, wanted = (self.tables(_without_source(one)) for one in (before["identity"], identity))
+        return found == wanted
+
+    def _say_anew(self, before: dict[str, Any], identity: dict[str, Any]) -> None:
+        """Before a system is asked for outputs that the run before has, in another form."""
+        if not before or before["identity"]["system"]["kind"] == "recorded":
+            return
+        line = (
+            f"outputs are collected again: those of run {before['run_id']} come from another system or other questions"
+        )
+        if self._differ_in_source(before, identity):
+            line = (
+                f"outputs are collected again, as the system was edited; system.identity=version would keep those of run "
+                f"{before['run_id']}"
+            )
+        self._console.say(line)
 
     def ask_again(self, folder: RunFolder) -> bool:
         if not has_failures(folder.outputs_journal):
@@ -114,6 +150,7 @@ class DataInputs:
         from ragpipe.tasks.collecting import collect
 
         found = collect(self._config, folder, self._console)
+        self.collected_at = datetime.now(UTC).isoformat(timespec="seconds")
         load_outputs((found[sample.id] for sample in read_samples(folder.samples)), outputs=folder.outputs)
 
 
@@ -130,6 +167,7 @@ class RunInputs:
         self._source, self._data = source, manifest["data"]
         self._states: dict[str, str] = manifest["iterations"] if scores else {}
         self.name: str = self._data["name"]
+        self.collected_at: str | None = self._data.get("collected_at")
 
     @property
     def digest(self) -> str:
@@ -157,6 +195,11 @@ class RunInputs:
 
     def check(self) -> None:
         """Frozen tables do not change."""
+
+
+def _without_source(identity: dict[str, Any]) -> dict[str, Any]:
+    system = {key: value for key, value in identity["system"].items() if key != "source"}
+    return {**identity, "system": system}
 
 
 def open_index(config: RunConfig) -> IndexManifest | None:

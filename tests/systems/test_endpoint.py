@@ -13,6 +13,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from ragpipe.cli import main
+from ragpipe.errors import ConfigError
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collect import CollectStage, collected
 from ragpipe.systems.live import _Http, open_system
@@ -173,6 +174,68 @@ async def test_a_redirect_is_named_and_not_followed(tmp_path: Path, monkeypatch:
     assert found.error is not None
     assert "HTTP 307" in found.error
     assert "a redirect to '/ask?token=***', which is not followed" in found.error
+
+
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Without the variables of the machine."""
+    for name in (*PROXY_VARIABLES, *map(str.upper, PROXY_VARIABLES)):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+async def test_a_public_endpoint_is_asked_through_the_proxy(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    async def proxy(request: web.Request) -> web.Response:
+        seen.append((request.headers["Host"], request.headers.get("Proxy-Authorization")))
+        return web.json_response({"answer": "through the proxy"})
+
+    async with served(proxy) as url:
+        environment.setenv("HTTP_PROXY", url.replace("http://", "http://me:pass-4242@").removesuffix("/ask"))
+        found, _ = await asked(tmp_path / "j.jsonl", "http://rag.example.com/ask")
+        here, _ = await asked(tmp_path / "k.jsonl", url)  # a loopback address goes straight
+    assert (found.answer, here.answer) == ("through the proxy", "through the proxy")
+    assert seen == [("rag.example.com", "Basic bWU6cGFzcy00MjQy"), (url.split("/")[2], None)]
+
+
+async def test_a_proxy_that_is_not_there_is_named_without_its_password(
+    tmp_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("HTTP_PROXY", "http://me:pass-4242@127.0.0.1:1")
+    found, _ = await asked(tmp_path / "j.jsonl", "http://rag.example.com/ask")
+    assert "no connection to the proxy 127.0.0.1:1 (environment variable HTTP_PROXY)" in (found.error or "")
+    assert "pass-4242" not in (tmp_path / "j.jsonl").read_text()
+
+
+async def test_a_proxy_that_refuses_is_named_without_its_password(
+    tmp_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        environment.setenv("HTTPS_PROXY", f"http://me:pass-4242@127.0.0.1:{port}")
+        found, _ = await asked(tmp_path / "j.jsonl", "https://rag.example.com/ask")
+    assert f"the proxy 127.0.0.1:{port} (environment variable HTTPS_PROXY) does not let this through" in (
+        found.error or ""
+    )
+    assert "status 407" in (found.error or "")
+    assert "pass-4242" not in (tmp_path / "j.jsonl").read_text()
+
+
+def test_a_proxy_of_another_kind_is_refused_before_anything_is_asked(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    with pytest.raises(ConfigError, match="an HTTP proxy"):
+        open_system(HttpSystem(kind="http", url="https://rag.example.com/ask"), ())
 
 
 @pytest.mark.parametrize("announced", [True, False])
