@@ -34,7 +34,8 @@ from ragpipe.schema.score import Score
 from ragpipe.schema.tables import JUDGE_INPUTS, SCORES, table_from, table_of
 from ragpipe.stages.applies import why_skipped
 from ragpipe.stages.cases import CaseReader
-from ragpipe.stages.rows import Measured, add_scores, failed, input_rows, named, result_of
+from ragpipe.stages.rows import Measured, Packed, add_scores, failed, groups_of, input_rows, named, result_of
+from ragpipe.store.causes import outside_cause
 from ragpipe.store.folder import IterationFolder
 from ragpipe.store.journal import Journal
 from ragpipe.store.parts import Parts
@@ -43,6 +44,8 @@ from ragpipe.store.progress import ProgressView
 OPEN_BLOCKS = 3
 """Blocks that may be unfinished at once: bounds memory when one slow case holds its block open. One when nobody is asked."""
 
+GROUP_BYTES = 8 << 20
+"""Bytes of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
 
 _FORM = {
     "sample_id": str, "method": str, "repeat": int, "question": str, "completed_at": str, "transient": bool, "result": dict,
@@ -78,9 +81,15 @@ class State:
 
 @dataclass(slots=True)
 class _Block:
+    """A block that is under way. A finished case keeps its scores and, compressed, the rows of what it asked; one that
+    failed keeps all of it, because questions that it left behind may still land. The case itself is kept only where a
+    computed metric will want it."""
+
     index: int
+    keys: list[CaseKey]
     cases: list[Case]
     measured: list[list[Measured] | None]
+    asked: list[Packed | None]
     left: int
 
 
@@ -101,6 +110,7 @@ class JudgeStage:
     ):  # fmt: skip
         self._cases, self._metrics, self._door, self._folder = cases, tuple(metrics), door, folder
         self._asking = tuple(m for m in metrics if not isinstance(m, Computed))
+        self._computes = len(self._asking) < len(self._metrics)
         self._window = asyncio.Semaphore(window)
         self._open = asyncio.Semaphore(OPEN_BLOCKS if self._asking else 1)
         self._store_inputs, self._record = store_inputs, on_metric_error == "record"
@@ -155,9 +165,12 @@ class JudgeStage:
             await self._open.acquire()
             if self._stopped:
                 return
-            block = _Block(index, [], [None] * self._cases.size(index), self._cases.size(index))
+            size = self._cases.size(index)
+            block = _Block(index, [], [], [None] * size, [None] * size, size)
             for place, case in enumerate(self._cases.block(index)):
-                block.cases.append(case)
+                block.keys.append(case.key)
+                if self._computes:
+                    block.cases.append(case)
                 await self._window.acquire()
                 if self._stopped:
                     return
@@ -166,11 +179,14 @@ class JudgeStage:
                 task.add_done_callback(self._tasks.discard)
 
     def _to_ask_again(self, finished: set[int]) -> set[int]:
-        """The finished blocks that hold a case whose calls failed for a passing reason, or that failed at all."""
-        again = {name for name, mark in self._known.items() if mark.transient or (self._retry and mark.failed)}
-        if not again:
-            return set()
-        return {i for i in finished if any(case.key in again for case in self._cases.block(i))}
+        """The finished blocks that hold a case whose calls failed for a passing reason, or that failed at all; and those with
+        a case that the journal does not have, because it was moved away or damaged."""
+
+        def stays(key: CaseKey) -> bool:
+            mark = self._known.get(key)
+            return mark is not None and not (mark.transient or (self._retry and mark.failed))
+
+        return {i for i in finished if not all(map(stays, self._cases.keys(i)))}
 
     def _remember(self, entry: dict[str, Any]) -> bool:
         """Note what the journal says of a case, and keep no more of it: 100,000 lines would take 140 MB."""
@@ -202,10 +218,9 @@ class JudgeStage:
             self.stop(Interrupted("the run was cancelled"))
         except RagpipeError as error:
             self.stop(error)
-        except OSError as error:
-            self.stop(RagpipeError(f"the results of case {case.key} could not be written: {error}"))
         except Exception as error:  # a task's exception would be lost, and its case with it
-            why = RagpipeError(f"case {case.key}: {type(error).__name__}: {error}")
+            why = outside_cause(error, any_file=True)
+            why = why or RagpipeError(f"case {case.key}: {type(error).__name__}: {error}")
             why.__cause__ = error
             self.stop(why)
 
@@ -225,6 +240,8 @@ class JudgeStage:
             return self._bug(metric, case, error, judge)
 
     def _bug(self, metric: Metric, case: Case, error: Exception, judge: CaseJudge | None) -> Measured:
+        if cause := outside_cause(error):  # no fault of the metric's: another start may do better
+            raise cause from error
         text = f"metric {metric.name} on case {case.key}: {type(error).__name__}: {error}"
         if not self._record:
             raise MetricBug(
@@ -238,8 +255,6 @@ class JudgeStage:
         return Measured(metric, scores, judge.uses if judge else [])
 
     async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measured]) -> None:
-        block.measured[place] = measured
-        block.left -= 1
         entry = {**result_of(case, measured), "completed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
         before = self._known.get(case.key)
         if before is None or before != _mark(entry):
@@ -247,6 +262,13 @@ class JudgeStage:
             self._show(case.key, entry)
         else:
             self.state.resumed += 1
+        # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
+        if not any(score.status == "error" for one in measured for score in one.scores):
+            block.asked[place] = self._packed(case.key, measured)
+            for one in measured:
+                one.free()
+        block.measured[place] = measured
+        block.left -= 1
         self.state.done += 1
         self.state.transient += entry["transient"]
         self.state.errors += any(s.status == "error" for m in measured for s in m.scores)
@@ -255,18 +277,22 @@ class JudgeStage:
             await asyncio.to_thread(self._write, block)
             self._open.release()
 
+    def _packed(self, case: CaseKey, measured: Iterable[Measured]) -> Packed:
+        return Packed.of([row for m in measured for row in input_rows(case, m, store_inputs=self._store_inputs)])
+
     def _write(self, block: _Block) -> None:
         """A block as one part of each table: computed metrics join here, rows stand in case and config order."""
         computed = {m.name: self._compute(m, block.cases) for m in self._metrics if isinstance(m, Computed)}
         scores: dict[str, list[Any]] = {name: [] for name in SCORES.names}
-        inputs: list[dict[str, Any]] = []
-        for place, case in enumerate(block.cases):
+        for place, key in enumerate(block.keys):
             asked = {m.metric.name: m for m in block.measured[place] or ()}
             for metric in self._metrics:
-                measured = asked.get(metric.name) or computed[metric.name][place]
-                add_scores(scores, case.key, measured)
-                inputs.extend(input_rows(case.key, measured, store_inputs=self._store_inputs))
-        self._inputs.write(block.index, table_of(inputs, JUDGE_INPUTS))
+                add_scores(scores, key, asked.get(metric.name) or computed[metric.name][place])
+        packed = (
+            one or self._packed(block.keys[place], block.measured[place] or ()) for place, one in enumerate(block.asked)
+        )
+        groups = groups_of(packed, GROUP_BYTES)
+        self._inputs.write_groups(block.index, (table_of(rows, JUDGE_INPUTS) for rows in groups))
         self._scores.write(block.index, table_from(scores, SCORES))
 
     def _compute(self, metric: Computed, cases: Sequence[Case]) -> list[Measured]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,9 @@ from ragpipe.store.files import atomic_open
 from ragpipe.store.parquet import parquet_writer
 
 BLOCK = 1000
-"""Cases in a row group of `outputs.parquet`: the unit that a resume skips and that metrics compute over."""
+"""Cases in a row group of `outputs.parquet`, at most: the unit that a resume skips and that metrics compute over."""
+BLOCK_BYTES = 16 << 20
+"""Bytes of the cases' own text at which a block is closed before that: see `text_bytes`."""
 
 
 class Loaded(Protocol):
@@ -43,24 +45,44 @@ class Counts:
     methods: tuple[str, ...]
 
 
+def blocks_rule() -> dict[str, int]:
+    """When a block of cases is closed, whichever comes first, as it stands in the manifest."""
+    return {"cases": BLOCK, "text_bytes": BLOCK_BYTES}
+
+
+def text_bytes(row: Mapping[str, Any]) -> int:
+    """Bytes of all texts in a row of `samples.parquet` or `outputs.parquet`, in UTF-8. A case has those of both its rows, so
+    blocks follow from the frozen cases alone, whatever is asked about them."""
+    return sum(_length(cell) for cell in row.values())
+
+
+def _length(cell: Any) -> int:
+    if isinstance(cell, str):
+        return len(cell) if cell.isascii() else len(cell.encode("utf-8", "surrogatepass"))
+    return sum(map(_length, cell)) if isinstance(cell, list) else 0
+
+
 class _Table:
     """Rows into a Parquet file, one row group a block."""
 
     def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema):
         self._writer = writer
         self._schema, self._rows = schema, list[dict[str, Any]]()
+        self._bytes = 0
         self.count = 0
 
-    def add(self, row: dict[str, Any]) -> None:
+    def add(self, row: dict[str, Any], size: int) -> None:
+        """Add a row that counts as so many bytes."""
         self._rows.append(row)
+        self._bytes += size
         self.count += 1
-        if len(self._rows) == BLOCK:
+        if len(self._rows) >= BLOCK or self._bytes >= BLOCK_BYTES:
             self.flush()
 
     def flush(self) -> None:
         if self._rows:
             self._writer.write_table(table_of(self._rows, self._schema))
-            self._rows = []
+            self._rows, self._bytes = [], 0
 
 
 @contextmanager
@@ -77,7 +99,7 @@ def run_load(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> Coun
 
     Raises DataError when a record has no output.
     """
-    rows: dict[str, int] = {}
+    places: dict[str, tuple[int, int]] = {}  # a sample's row, and its bytes
     methods: dict[str, None] = {}
     with _open(samples, SAMPLES) as sample_table, _open(outputs, OUTPUTS) as output_table:
         for record in records:
@@ -87,11 +109,14 @@ def run_load(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> Coun
                     "an output for every sample: system=recorded evaluates what is recorded in the data",
                     "map `answer` or `chunks` under dataset.fields, or ask a live system: system=python, system=http",
                 )])  # fmt: skip
-            if record.sample.id not in rows:
-                rows[record.sample.id] = sample_table.count
-                sample_table.add(sample_row(record.sample))
+            if record.sample.id not in places:
+                sample = sample_row(record.sample)
+                places[record.sample.id] = sample_table.count, text_bytes(sample)
+                sample_table.add(sample, text_bytes(sample))
             methods[record.output.method] = None
-            output_table.add(output_row(record.output, rows[record.sample.id]))
+            place, size = places[record.sample.id]
+            output = output_row(record.output, place)
+            output_table.add(output, size + text_bytes(output))
     return Counts(sample_table.count, output_table.count, tuple(methods))
 
 
@@ -102,16 +127,19 @@ def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
         for record in records:
             if record.sample.id not in seen:
                 seen.add(record.sample.id)
-                table.add(sample_row(record.sample))
+                row = sample_row(record.sample)
+                table.add(row, text_bytes(row))
     return table.count
 
 
-def load_outputs(found: Iterable[Iterable[Output]], *, outputs: Path) -> int:
-    """Write `outputs.parquet` from the outputs of each sample, in the order of `samples.parquet`."""
+def load_outputs(found: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: Path) -> int:
+    """Write `outputs.parquet` from each sample with its outputs, in the order of `samples.parquet`."""
     with _open(outputs, OUTPUTS) as table:
-        for row, of_sample in enumerate(found):
+        for place, (sample, of_sample) in enumerate(found):
+            size = text_bytes(sample_row(sample))
             for output in of_sample:
-                table.add(output_row(output, row))
+                row = output_row(output, place)
+                table.add(row, size + text_bytes(row))
     return table.count
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 from ragpipe.digest import canonical_json
 from ragpipe.errors import TRANSIENT, JudgeError, RagpipeError, Skipped
@@ -18,12 +21,21 @@ RAW_KEPT = 2000  # characters of an unreadable reply that stand with its score; 
 
 @dataclass(slots=True)
 class Measured:
-    """What one metric gave for one case: its scores in declared order, and what it asked."""
+    """What one metric gave for one case: its scores in declared order, what it asked, and the keys of those calls."""
 
     metric: Metric
     scores: list[Score]
     uses: list[Use] = field(default_factory=list)
     transient: bool = False
+    kept: list[str] | None = None
+
+    @property
+    def calls(self) -> list[str]:
+        return sorted({use.call.key for use in self.uses}) if self.kept is None else self.kept
+
+    def free(self) -> None:
+        """Let go of what was asked, but for the keys: it holds every message."""
+        self.kept, self.uses = self.calls, []
 
 
 def named(metric: Metric, found: Score | Sequence[Score]) -> list[Score]:
@@ -52,7 +64,7 @@ def failed(metric: Metric, error: JudgeError | Skipped, uses: list[Use]) -> Meas
 def add_scores(columns: dict[str, list[Any]], case: CaseKey, measured: Measured) -> None:
     """Add the rows of `scores.parquet` for one metric and case, column by column: a block has tens of thousands."""
     names, scores = measured.metric.score_names, measured.scores
-    keys, count = sorted({use.call.key for use in measured.uses}), len(names)
+    keys, count = measured.calls, len(names)
     columns["sample_id"] += [case.sample_id] * count
     columns["method"] += [case.method] * count
     columns["repeat"] += [case.repeat] * count
@@ -90,6 +102,41 @@ def _input_row(case: CaseKey, use: Use, store_inputs: bool) -> dict[str, Any]:
         "attempts": call.attempts, "output_mode": call.output_mode,
         "sent": canonical_json(call.sent) if call.sent else None, "wire_hash": call.wire_hash,
     }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The rows of one case, compressed until its block is written: the messages of eight metrics hold the same contexts
+    again and again. `text_bytes` are those of their messages and replies."""
+
+    text_bytes: int
+    size: int
+    data: bytes
+
+    @classmethod
+    def of(cls, rows: list[dict[str, Any]]) -> Packed:
+        plain = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        text = sum(len(row["messages"] or "") + len(row["reply"] or "") for row in rows)
+        return cls(text, len(plain), pa.compress(plain, codec="zstd", asbytes=True))
+
+    def rows(self) -> list[dict[str, Any]]:
+        plain: bytes = pa.decompress(self.data, self.size, codec="zstd", asbytes=True)
+        found: list[dict[str, Any]] = json.loads(plain.decode("utf-8", "surrogatepass"))
+        return found
+
+
+def groups_of(cases: Iterable[Packed], limit: int) -> Iterator[list[dict[str, Any]]]:
+    """The rows of all cases in order, cut after the case with which their texts reach `limit` bytes. The same rows are cut
+    in the same places, whenever and by whomever they were made."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for packed in cases:
+        rows += packed.rows()
+        size += packed.text_bytes
+        if size >= limit:
+            yield rows
+            rows, size = [], 0
+    yield rows
 
 
 def result_of(case: Case, measured: Sequence[Measured]) -> dict[str, Any]:

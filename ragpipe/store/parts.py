@@ -1,7 +1,8 @@
 """A big table in parts: each is written whole once its rows are done, at the end they are joined in order.
 
-So memory is bounded by a part, a resume skips whole parts, and the joined file has the same bytes however often the run
-was interrupted: a part's rows stand in one row group, whatever the memory layout of the table they came in.
+So memory is bounded by a row group, a resume skips whole parts, and the joined file has the same bytes however often the
+run was interrupted: a part's row groups are those that it was given, whatever the memory layout of the tables they came in.
+Beside each part stands the hash of its bytes: a part that is not what was written is done again.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ragpipe.digest import sha256_file
 from ragpipe.errors import DataError, Problem
-from ragpipe.store.files import atomic_open, output_error, sweep_temporaries, sync_folder
+from ragpipe.store.files import atomic_open, atomic_write, output_error, sweep_temporaries, sync_folder
 from ragpipe.store.parquet import parquet_writer
-from ragpipe.store.unchanged import open_unless_same
+from ragpipe.store.unchanged import Hashing, open_unless_same
 
 PARTS = ".parts"
 """Folder that holds the parts of several tables; it goes with the last of them."""
@@ -48,21 +51,35 @@ class Parts:
         return self.folder / f"part-{index:06d}.parquet"
 
     def write(self, index: int, table: pa.Table) -> None:
-        """Write part number `index` (from 0). Raises ValueError for a table of another schema, OutputError."""
-        if not table.schema.equals(self.schema):
-            raise ValueError(f"part {index} of {self.folder}: columns {table.schema} are not {self.schema}")
+        """Write part number `index` (from 0) of one row group. Raises ValueError for a table of another schema, OutputError."""
+        self.write_groups(index, [table])
+
+    def write_groups(self, index: int, groups: Iterable[pa.Table]) -> None:
+        """Write part number `index` (from 0), a row group for each table, one after the other. Raises as `write`, also where
+        the folder of the table is no longer there."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.folder.parent, self.folder):
+                folder.mkdir(exist_ok=True)  # not those above: what was deleted during a run stays deleted
         except OSError as error:
             raise output_error(self.folder, error, "create the folder") from error
-        with atomic_open(self.path(index)) as file, parquet_writer(file, self.schema, **_FORMAT) as writer:
-            _write(writer, table)
+        self._sum(index).unlink(missing_ok=True)
+        with atomic_open(self.path(index)) as file:
+            hashing = Hashing(file)
+            with parquet_writer(cast(BinaryIO, hashing), self.schema, **_FORMAT) as writer:
+                for table in groups:
+                    if not table.schema.equals(self.schema):
+                        raise ValueError(f"part {index} of {self.folder}: columns {table.schema} are not {self.schema}")
+                    _write(writer, table)
+        atomic_write(self._sum(index), hashing.found.hexdigest())
+
+    def _sum(self, index: int) -> Path:
+        return self.path(index).with_suffix(".sha256")
 
     def done(self) -> set[int]:
-        """The numbers of the parts that are there. All are read: a broken one is removed, with a notice."""
+        """The numbers of the parts that are there and whole. A broken one is removed, with a notice."""
         found = set()
         for index, path in sorted(self._present().items()):
-            if fault := _fault(path, self.schema):
+            if fault := self._fault(index, path):
                 self.discard(index)
                 self.notices.append(f"{path}: a broken part was removed ({fault}); its cases are done again")
             else:
@@ -72,6 +89,7 @@ class Parts:
     def discard(self, index: int) -> None:
         """Remove a part, if it is there."""
         try:
+            self._sum(index).unlink(missing_ok=True)
             self.path(index).unlink(missing_ok=True)
         except OSError as error:
             raise output_error(self.path(index), error, "remove") from error
@@ -91,16 +109,28 @@ class Parts:
         self._remove()
 
     def _copy(self, path: Path, writer: pq.ParquetWriter) -> None:
+        with _reading(path):
+            part = pq.ParquetFile(path, page_checksum_verification=True)
+        with part:
+            for group in range(part.num_row_groups):
+                with _reading(path):
+                    table = part.read_row_group(group)
+                _write(writer, table)
+
+    def _fault(self, index: int, path: Path) -> str | None:
+        """What is wrong with a part, None for a whole one."""
         try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as part:
-                tables = [part.read_row_group(group) for group in range(part.num_row_groups)]
+            if path.is_symlink():
+                return "a symbolic link"
+            written = self._sum(index)
+            if written.is_symlink() or not written.is_file():
+                return "the hash of its bytes is missing"
+            if written.read_bytes().decode("ascii", "replace") != sha256_file(path):
+                return "its bytes are not what was written"
+            with pq.ParquetFile(path) as part:
+                return None if part.schema_arrow.equals(self.schema) else "other columns"
         except (pa.ArrowException, OSError) as error:
-            mend = "remove it and start again: its cases are done again from the call store"
-            raise DataError(
-                "a part is broken", [Problem(str(path), "file", str(error), "a Parquet part", mend)]
-            ) from error
-        for table in tables:
-            _write(writer, table)
+            return str(error).split("\n")[0][:200]
 
     def _remove(self) -> None:
         """All parts vanish from under their name at once: half of them would look like an unfinished table."""
@@ -126,20 +156,15 @@ class Parts:
             raise output_error(self.folder, error, "read") from error
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        mend = "remove it and start again: its cases are done again from the call store"
+        raise DataError("a part is broken", [Problem(str(path), "file", str(error), "a Parquet part", mend)]) from error
+
+
 def _write(writer: pq.ParquetWriter, table: pa.Table) -> None:
     if table.num_rows:
         writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
-
-
-def _fault(path: Path, schema: pa.Schema) -> str | None:
-    try:
-        if path.is_symlink():
-            return "a symbolic link"
-        with pq.ParquetFile(path, page_checksum_verification=True) as part:
-            if not part.schema_arrow.equals(schema):
-                return "other columns"
-            for group in range(part.num_row_groups):
-                part.read_row_group(group)
-    except (pa.ArrowException, OSError) as error:
-        return str(error).split("\n")[0][:200]
-    return None

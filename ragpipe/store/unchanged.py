@@ -16,7 +16,7 @@ class _Unchanged(Exception):
     """Ends an atomic write without the rename."""
 
 
-class _Hashing:
+class Hashing:
     """A file to write that hashes what passes through."""
 
     def __init__(self, file: BinaryIO):
@@ -43,7 +43,7 @@ def open_unless_same(path: Path) -> Iterator[BinaryIO]:
     """As `atomic_open`, but a file with equal content stays as it is (same inode, same time)."""
     try:
         with atomic_open(path) as file:
-            hashing = _Hashing(file)
+            hashing = Hashing(file)
             yield cast(BinaryIO, hashing)
             if _is_plain(path) and sha256_file(path) == hashing.found.hexdigest():
                 raise _Unchanged

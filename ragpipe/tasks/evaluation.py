@@ -28,7 +28,7 @@ from ragpipe.stages.cases import CaseReader
 from ragpipe.stages.collect import unanswered, versions
 from ragpipe.stages.final import is_final, run_final, scored_iterations
 from ragpipe.stages.judge import JudgeStage, State
-from ragpipe.stages.load import count_of, references_of
+from ragpipe.stages.load import blocks_rule, count_of, references_of
 from ragpipe.stages.report import run_report
 from ragpipe.stages.score import run_score
 from ragpipe.stages.seal import run_seal, unseal
@@ -197,6 +197,7 @@ class Evaluation:
                 "name": self.inputs.name,
                 "digest": self.inputs.digest,
                 "tables": self.inputs.tables(self.identity),
+                "blocks": blocks_rule(),
             }
             if named := versions(self.folder.outputs):
                 data["versions"] = named

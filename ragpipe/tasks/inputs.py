@@ -151,7 +151,7 @@ class DataInputs:
 
         found = collect(self._config, folder, self._console)
         self.collected_at = datetime.now(UTC).isoformat(timespec="seconds")
-        load_outputs((found[sample.id] for sample in read_samples(folder.samples)), outputs=folder.outputs)
+        load_outputs(((sample, found[sample.id]) for sample in read_samples(folder.samples)), outputs=folder.outputs)
 
 
 class RunInputs:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.errors import DataError, Incomplete, Interrupted, ProviderUnusable, RagpipeError
+from ragpipe.errors import DataError, Incomplete, Interrupted, OutputError, ProviderUnusable, RagpipeError
 from ragpipe.judging.door import Door
 from ragpipe.judging.question import Question
 from ragpipe.metrics.base import Computed, Metric, Need
@@ -23,12 +23,14 @@ from ragpipe.schema.answers import Claims, YesNo
 from ragpipe.schema.call import Call, Paid
 from ragpipe.schema.sample import Case, Chunk, Output, Sample
 from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.stages import judge as stage_module
 from ragpipe.stages import load
 from ragpipe.stages.cases import CaseReader
 from ragpipe.stages.judge import JudgeStage, MetricBug
 from ragpipe.store.calls import CallStore
 from ragpipe.store.folder import RunFolder
-from ragpipe.store.journal import HEADER
+from ragpipe.store.journal import HEADER, Journal
+from ragpipe.store.progress import ProgressView
 
 TEMPLATE = "---\nroles: {text: text}\noptional: {turn: 1}\n---\n[[user]]\n{{ text }}\n{{ turn }}\n"
 
@@ -367,3 +369,77 @@ async def test_an_exception_outside_of_the_metrics_ends_the_run_too(bench: Simpl
     with pytest.raises(RagpipeError, match=r"case s\d/default: TypeError: no such argument"):
         await judge(bench, Scripted(), on_change=broken)
     assert not bench.folder.iteration(1).scores.exists()
+
+
+async def test_a_case_whose_line_found_no_room_is_done_again(
+    bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk at one line, and room again for what comes after: the block must not stand without that case's line."""
+    cases(bench, ANSWERS[:8])
+    append, refused = Journal.append, []
+
+    def full_once(self: Journal, entry: dict[str, Any]) -> None:
+        if entry["sample_id"] == "s3" and not refused:
+            refused.append(entry)
+            raise OutputError("the disk is full")
+        append(self, entry)
+
+    monkeypatch.setattr(Journal, "append", full_once)
+    with pytest.raises(OutputError):
+        await judge(bench, first := Scripted(width=32))
+    folder = bench.folder.iteration(1)
+    view = ProgressView(folder.progress, name="d", iteration=1, total=8)
+    await judge(bench, second := Scripted(), view=view)
+    assert not set(first.asked) & set(second.asked)
+    assert sorted(lines(bench)) == [f"s{i}" for i in range(8)]
+    assert json.loads(folder.progress.read_text())["statistics"]["completedQuestions"] == 8
+
+
+def lines(bench: SimpleNamespace) -> list[str]:
+    text = bench.folder.iteration(1).journal.read_text(encoding="utf-8")
+    return [json.loads(line)["sample_id"] for line in text.splitlines()[1:]]
+
+
+async def test_a_journal_that_was_moved_away_is_written_again(bench: SimpleNamespace) -> None:
+    """Also for the blocks that are finished: its own error message says that its cases are then done again."""
+    cases(bench, ANSWERS)
+    with pytest.raises(ProviderUnusable):
+        await judge(bench, first := Scripted(limit=60, width=1))
+    assert (bench.folder.iteration(1).parts / "scores" / "part-000000.parquet").is_file()
+    bench.folder.iteration(1).journal.unlink()
+    await judge(bench, second := Scripted())
+    assert not set(first.asked) & set(second.asked)
+    assert sorted(lines(bench)) == sorted(f"s{i}" for i in range(20))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread"), OSError(24, "too many", "f")])
+@pytest.mark.parametrize("how", ["record", "stop"])
+async def test_what_the_machine_lacks_is_no_bug_of_a_metric(bench: SimpleNamespace, error: Exception, how: str) -> None:
+    class Hungry(TwoSteps):
+        async def measure(self, case: Case, judge: Any) -> Score:
+            raise error
+
+    cases(bench, ["one"])
+    bench.metrics[0] = Hungry(name="two", ask=bench.metrics[0].ask)
+    with pytest.raises(OutputError) as found:
+        await judge(bench, Scripted(), on_metric_error=how)
+    assert found.value.exit_code == 6
+    assert not isinstance(found.value, MetricBug)
+
+
+async def test_blocks_and_row_groups_do_not_change_what_is_in_them(
+    bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables of a run hold the same rows however its cases were cut into blocks and its questions into row groups."""
+    found = []
+    for number, (block, group) in enumerate([(1000, 1 << 30), (3, 1), (8, 2000)], 1):
+        monkeypatch.setattr(load, "BLOCK", block)
+        monkeypatch.setattr(stage_module, "GROUP_BYTES", group)
+        cases(bench, ANSWERS)
+        await judge(bench, Scripted(seed=number), store=f"{number}.sqlite")
+        inputs = pq.ParquetFile(bench.folder.iteration(1).judge_inputs)
+        found.append((inputs.read().to_pylist(), scores(bench)))
+        groups = [inputs.metadata.row_group(i).num_rows for i in range(inputs.num_row_groups)]
+        assert groups == {1: [80], 2: [4] * 20}.get(number, groups), "one per block, or cut after each case"
+        bench.folder.iteration(1).journal.unlink()
+    assert found[0] == found[1] == found[2]

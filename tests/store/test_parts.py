@@ -96,12 +96,47 @@ def test_done_removes_what_is_broken_with_a_notice(tmp_path: Path) -> None:
 
     assert parts.done() == {4}
     assert [notice.split(":")[0] for notice in parts.notices] == [str(parts.path(n)) for n in range(4)]
-    assert sorted(os.listdir(tmp_path / "parts")) == ["note.txt", "part-000004.parquet"]
+    assert sorted(os.listdir(tmp_path / "parts")) == ["note.txt", "part-000004.parquet", "part-000004.sha256"]
     assert (tmp_path / "outside").exists()
     parts.discard(4)
     parts.discard(4)
     assert parts.done() == set()
     assert Parts(tmp_path / "missing", SCHEMA).done() == set()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_changed_byte_of_a_part_goes_unseen(data: st.DataObject) -> None:
+    """Also one in the footer, which no checksum of Parquet covers."""
+    with quick_folder() as folder:
+        parts = Parts(Path(folder) / "parts", SCHEMA)
+        parts.write(0, table(some(1, 5)[0]))
+        whole = bytearray(parts.path(0).read_bytes())
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+        parts.path(0).write_bytes(whole)
+        assert parts.done() == set()
+        assert len(parts.notices) == 1
+        assert os.listdir(parts.folder) == []
+
+
+def test_a_part_may_have_several_row_groups_and_keeps_them(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "parts", SCHEMA)
+    parts.write_groups(0, (table(rows) for rows in some(3)))
+    parts.write_groups(1, iter(()))
+    parts.write(2, table(some(1)[0]))
+    assert parts.done() == {0, 1, 2}
+    parts.join(tmp_path / "whole.parquet")
+    found = pq.ParquetFile(tmp_path / "whole.parquet").metadata
+    assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [3, 3, 3, 3]
+
+
+def test_a_folder_that_was_deleted_is_not_made_again(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    parts = Parts(tmp_path / "run" / ".parts" / "scores", SCHEMA)
+    (tmp_path / "run").rmdir()
+    with pytest.raises(OutputError, match="does not exist"):
+        parts.write(0, table(some(1)[0]))
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_missing_part_is_no_end(tmp_path: Path) -> None:

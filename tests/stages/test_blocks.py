@@ -1,0 +1,91 @@
+"""How cases are cut into blocks: by their number, and by the bytes of their own text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.errors import DataError
+from ragpipe.schema.sample import Chunk, Output, Sample
+from ragpipe.stages import load
+from ragpipe.stages.cases import CaseReader
+
+
+def record(number: int, answer: str, *, question: str = "q", method: str = "default") -> SimpleNamespace:
+    output = Output(sample_id=f"s{number}", method=method, answer=answer, chunks=[Chunk(id="c", rank=1, text="x")])
+    return SimpleNamespace(sample=Sample(id=f"s{number}", question=question), output=output, where="")
+
+
+def frozen(folder: Path, records: Sequence[SimpleNamespace]) -> tuple[Path, Path]:
+    samples, outputs = folder / "samples.parquet", folder / "outputs.parquet"
+    load.run_load(records, samples=samples, outputs=outputs)
+    return samples, outputs
+
+
+def groups(path: Path) -> list[int]:
+    found = pq.ParquetFile(path).metadata
+    return [found.row_group(i).num_rows for i in range(found.num_row_groups)]
+
+
+def test_a_block_is_closed_by_the_text_of_its_cases(tmp_path: Path) -> None:
+    """16 MiB, reached by the fourth case of 5 MiB; a case that is larger than a block stands alone."""
+    mib = "x" * (1 << 20)
+    records = [record(i, mib * 5) for i in range(6)] + [record(6, "small"), record(7, mib * 20), record(8, "small")]
+    samples, outputs = frozen(tmp_path, records)
+    assert groups(outputs) == [4, 4, 1]
+    assert groups(samples) == [9]
+    assert load.blocks_rule() == {"cases": 1000, "text_bytes": 16_777_216}
+
+
+def test_the_text_of_the_sample_counts_with_each_of_its_outputs(tmp_path: Path) -> None:
+    question = "x" * (6 << 20)
+    samples, outputs = frozen(tmp_path, [record(0, "a", question=question, method=f"m{i}") for i in range(7)])
+    assert groups(outputs) == [3, 3, 1]
+    assert groups(samples) == [1]
+
+
+def test_letters_count_by_their_bytes(tmp_path: Path) -> None:
+    """A text of three bytes a letter fills a block in a third of the letters."""
+    assert load.text_bytes({"a": "x" * 9, "b": "\u20ac" * 3, "c": None, "d": ["y", "\u20ac"], "e": 7}) == 9 + 9 + 4
+
+
+def test_small_cases_are_a_thousand(tmp_path: Path) -> None:
+    _, outputs = frozen(tmp_path, [record(i, "a") for i in range(2500)])
+    assert groups(outputs) == [1000, 1000, 500]
+
+
+def test_every_case_finds_its_sample_in_whichever_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "BLOCK", 7)
+    order = [(i, method) for i in range(40) for method in ("a", "b")]
+    random.Random(4).shuffle(order)
+    samples, outputs = frozen(tmp_path, [record(i, f"{i} by {m}", question=f"is it {i}?", method=m) for i, m in order])
+    reader = CaseReader(samples, outputs, iteration=3)
+    monkeypatch.setattr("ragpipe.stages.cases._KEPT_BYTES", 1)  # two groups are held at most
+    found = [(case.sample.question, case.output.answer) for case in reader]
+    assert found == [(f"is it {i}?", f"{i} by {m}") for i, m in order]
+    keys = [key for block in range(reader.blocks) for key in reader.keys(block)]
+    assert keys == [case.key for case in reader]
+
+
+@pytest.mark.parametrize("victim", ["samples", "outputs"])
+@pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "other"])
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, victim: str, damage: str) -> None:
+    paths = dict(zip(("samples", "outputs"), frozen(tmp_path, [record(i, "a" * 50) for i in range(30)]), strict=True))
+    path = paths[victim]
+    whole = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    elif damage == "other":
+        path.write_bytes(b"no table")
+    else:
+        path.write_bytes(
+            whole[:-30] if damage == "cut" else whole[:4] + bytes(b ^ 0x5A for b in whole[4:400]) + whole[400:]
+        )
+    with pytest.raises(DataError) as found:
+        list(CaseReader(**paths))
+    assert found.value.problems[0].where == str(path)
