@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -86,8 +87,8 @@ class ApiTransport(LiveTransport):
 
     section = "embedder"
 
-    def __init__(self, settings: ApiEmbedder, *, run_id: str):
-        super().__init__(settings, run_id=run_id)
+    def __init__(self, settings: ApiEmbedder, *, run_id: str, tell: Callable[[str], None] = lambda _: None):
+        super().__init__(settings, run_id=run_id, tell=lambda text: tell(text.replace("judge.", "embedder.")))
         self._embedder = settings
 
     def _open(self) -> Any:

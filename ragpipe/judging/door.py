@@ -7,7 +7,6 @@ metric sees it. So running again is resuming: what was answered is read, what is
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from ragpipe.errors import Interrupted, JudgeError, OutputError, RagpipeError, S
 from ragpipe.judging.parsing import Unparsable, read_answer
 from ragpipe.judging.question import Question, judge_parts, key_of, key_parts
 from ragpipe.judging.replies import storable
+from ragpipe.judging.start import Start
 from ragpipe.judging.vectors import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
 from ragpipe.prompts import Prompt
 from ragpipe.schema.answers import Answer, answer_schema
@@ -46,10 +46,10 @@ class Transport(Protocol):
 
 
 @runtime_checkable
-class Counting(Protocol):
-    """A transport with a limit on the questions of a start."""
+class Learning(Protocol):
+    """A transport that learns what a start need not learn twice."""
 
-    counts: Counter[str]
+    def go_on_from(self, start: Start) -> None: ...
 
 
 class Replies(Protocol):
@@ -151,11 +151,11 @@ class Door:
         for door in self._beside():
             door.stop(why)
 
-    def count_on(self, counts: Counter[str]) -> None:
-        """Count questions on from those that this start has asked through other doors: a limit is one of the start."""
+    def go_on_from(self, start: Start) -> None:
+        """Begin with what this start has asked and learnt through other doors: limits are those of the start."""
         for door in (self, *self._beside()):
-            if isinstance(door._transport, Counting):
-                door._transport.counts = counts
+            if isinstance(door._transport, Learning):
+                door._transport.go_on_from(start)
 
     async def settle(self) -> None:
         """Wait until nothing is in flight. A metric that asks several things at once ends with the first that fails,

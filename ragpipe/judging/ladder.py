@@ -1,7 +1,8 @@
 """The form in which an answer is asked for: json_schema where the provider takes it, else json_object, else plain.
 
-The first call settles it, and every later call of the judge uses what was learnt. None of it is in a question's key: the
-logical question is the same in every form.
+Each answer type goes its own way down: a provider may refuse the schema of one and take those of all others. What was
+learnt holds for every later call of the start. None of it is in a question's key: the logical question is the same in
+every form.
 """
 
 from __future__ import annotations
@@ -29,20 +30,25 @@ class Shape:
 
 
 class Ladder:
-    """What one judge was found to take."""
+    """What one judge was found to take, by answer schema."""
 
     def __init__(self, settings: JudgeSettings):
         self._settings = settings
         fixed = settings.output_mode
         self._auto = fixed == "auto"
-        self._mode: OutputMode = capabilities(settings.provider).mode if fixed == "auto" else fixed
+        self._first: OutputMode = capabilities(settings.provider).mode if fixed == "auto" else fixed
+        self._rungs: dict[str, OutputMode] = {}  # by schema, where it was refused in the first mode
         self._limit = "max_tokens"
         self._sampling = settings.sampling()
-        self._forms: dict[str, dict[str, Any]] = {}
-        self._taken: set[str] = set()  # output modes and parameters with which a call came back
+        self._forms: dict[str, dict[str, Any]] = {}  # by schema, whose text has its own order of fields
+        self._taken: set[tuple[str, str]] = set()  # schemas and modes with which a call came back
+        self._names: set[str] = set()  # parameters with which a call came back
 
     def shape(self, question: Question) -> Shape:
-        return Shape("plain" if question.answer.form == "text" else self._mode, self._limit)
+        return Shape("plain" if question.answer.form == "text" else self._mode(question), self._limit)
+
+    def _mode(self, question: Question) -> OutputMode:
+        return self._rungs.get(question.payload.schema_json, self._first)
 
     def sent(self, shape: Shape) -> dict[str, Any]:
         """The parameters that go over the wire beside the messages."""
@@ -64,7 +70,7 @@ class Ladder:
 
     def _strict(self, question: Question) -> dict[str, Any]:
         """The response format of an answer's schema, built once."""
-        name = question.payload.parts["schema"]
+        name = question.payload.schema_json
         form = self._forms.get(name)
         if form is None:
             named = {"name": "answer", "strict": True, "schema": wire_schema(question.payload.schema)}
@@ -74,31 +80,47 @@ class Ladder:
 
     def passed(self, question: Question, shape: Shape) -> None:
         """A call in this shape came back."""
-        self._taken |= {*self.sent(shape), *([shape.mode] if question.answer.form == "json" else [])}
+        self._names |= self.sent(shape).keys()
+        if question.answer.form == "json":
+            self._taken.add((question.payload.schema_json, shape.mode))
 
-    def _blames_a_question(self, fault: Fault, sent: str) -> bool:
+    def _blames_a_question(self, fault: Fault, question: Question, shape: Shape) -> bool:
         """Whether a refusal of what others were answered with can only be about this one request: its text may repeat
         words of the case."""
-        return sent in self._taken and not fault.named
+        if fault.named:
+            return False
+        if fault.refuses == "response_format":
+            return (question.payload.schema_json, shape.mode) in self._taken
+        return (shape.limit if fault.refuses == "max_tokens" else fault.refuses) in self._names
 
-    def learn(self, fault: Fault, shape: Shape) -> bool:
+    def learn(self, fault: Fault, question: Question, shape: Shape) -> bool:
         """Whether the question should go again at once, in another shape, because this one was refused."""
-        if self._blames_a_question(fault, shape.mode if fault.refuses == "response_format" else shape.limit):
+        if self._blames_a_question(fault, question, shape):
             return False
         if fault.refuses == "response_format" and self._auto and shape.mode != "plain":
-            if self._mode == shape.mode:  # otherwise another call has learnt it already
-                self._mode = _RUNGS[_RUNGS.index(shape.mode) + 1]
+            if self._mode(question) == shape.mode:  # otherwise another call has learnt it already
+                self._down(question, shape.mode)
             return True
         if fault.refuses == "max_tokens" and shape.limit == "max_tokens" and self._settings.max_tokens is not None:
             self._limit = "max_completion_tokens"
             return True
         return False
 
-    def mend(self, fault: Fault) -> str | None:
+    def _down(self, question: Question, refused: OutputMode) -> None:
+        """One rung down for this schema. Where a second one is refused in the first mode, and none was ever taken in it,
+        it is the provider that does not know it: the rest begin one rung down."""
+        lower = _RUNGS[_RUNGS.index(refused) + 1]
+        again = refused == self._first and any(
+            _RUNGS.index(mode) > _RUNGS.index(refused) for mode in self._rungs.values()
+        )
+        self._rungs[question.payload.schema_json] = lower
+        if again and not any(mode == refused for _, mode in self._taken):
+            self._first = lower
+
+    def mend(self, fault: Fault, question: Question, shape: Shape) -> str | None:
         """What the user must set when a parameter is refused for good; None when no parameter of ours was."""
         name = fault.refuses
-        sent = {"response_format": self._mode, "max_tokens": self._limit}
-        if name is None or self._blames_a_question(fault, sent.get(name, name)):
+        if name is None or self._blames_a_question(fault, question, shape):
             return None
         if name == "response_format":
             return None if self._auto else "judge.output_mode: auto"

@@ -25,8 +25,7 @@ Sleep = Callable[[float], Awaitable[None]]
 class Pace:
     """`turn` before each try; `limited` and `passed` after it. All times are seconds of the monotonic clock."""
 
-    def __init__(self, rpm: float | None = None, *, sleep: Sleep = asyncio.sleep):
-        self._sleep = sleep
+    def __init__(self, rpm: float | None = None):
         self._fixed = 60.0 / rpm if rpm else 0.0
         self._learnt = 0.0  # seconds between two starts, 0 = none learnt
         self._opens = 0.0
@@ -34,12 +33,12 @@ class Pace:
         self._cut_at = 0.0
         self._recent: deque[float] = deque(maxlen=256)
 
-    async def turn(self) -> float:
-        """Wait until a try may start; returns the time of its start."""
+    async def turn(self, sleep: Sleep = asyncio.sleep) -> float:
+        """Wait until a try may start; returns the time of its start. It belongs to no event loop: `sleep` is the caller's."""
         while True:
             now = time.monotonic()
             if now < self._opens:
-                await self._sleep(self._opens - now)
+                await sleep(self._opens - now)
                 continue
             gap = max(self._fixed, self._learnt)
             if not gap:
@@ -47,7 +46,7 @@ class Pace:
             start = max(now, self._next)
             self._next = start + gap
             if start > now:
-                await self._sleep(start - now)
+                await sleep(start - now)
                 if time.monotonic() < self._opens:
                     continue
             return max(start, now)
@@ -87,3 +86,30 @@ class Pace:
 def backoff(attempt: int, *, base: float = 0.5, cap: float = 30.0) -> float:
     """Full jitter: a random wait up to `base` doubled with every attempt, in seconds."""
     return random.uniform(0, min(cap, base * 2 ** (attempt - 1)))
+
+
+class Slots:
+    """Places for questions under way: `async with` takes one. While nobody gets an answer one more may be let in, so that
+    another question can be the probe."""
+
+    def __init__(self, width: int):
+        self._free = asyncio.Semaphore(width)
+        self._too_many = 0
+
+    async def __aenter__(self) -> None:
+        await self._free.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._too_many:
+            self._too_many -= 1
+        else:
+            self._free.release()
+
+    def let_one_more_in(self, on: bool) -> None:
+        """One place more; with False one less, as soon as one is free."""
+        if not on:
+            self._too_many += 1
+        elif self._too_many:
+            self._too_many -= 1
+        else:
+            self._free.release()

@@ -28,6 +28,11 @@ class Question:
     asker: str
     iteration: int = 1
 
+    @property
+    def step(self) -> str:
+        """The metric and the step that ask, without the case."""
+        return " / ".join(self.asker.rsplit(" / ", 2)[-2:])
+
 
 def judge_parts(judge: Mapping[str, Any]) -> dict[str, str]:
     """Hashes of everything that identifies a judge, field by field."""

@@ -1,60 +1,54 @@
-"""The only place where a call is tried again: at most 1 + `judge.retries` HTTP tries, for every kind of fault."""
+"""The tries of one call that count: how many, how long in all, and how long to wait between two of them.
+
+At most 1 + `judge.retries` tries, for every kind of fault, and no try after the call's deadline. Tries of an outage
+(`judging/outage.py`) are not among them, and the deadline stands still while a gate is closed.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
-
 from ragpipe.judging.clients.base import Fault
-from ragpipe.judging.limits import Sleep, backoff
-
-T = TypeVar("T")
+from ragpipe.judging.limits import backoff
+from ragpipe.judging.settings import JudgeSettings
 
 RETRYABLE = frozenset({"network", "rate_limit", "server_error", "deadline", "empty_reply", "not_an_api_answer"})
 _EMPTY_RETRIES = 2  # at temperature 0 an empty reply is likely to come again, and every one is paid
 
 
-def _again(error: BaseException) -> bool:
-    return isinstance(error, Fault) and error.kind in RETRYABLE and not error.final
+class Tries:
+    """What is left of one call: `limit` before each try, `failed` after one that failed."""
 
+    def __init__(self, settings: JudgeSettings):
+        self._settings = settings
+        self._tries = self._empty = self._outage = 0
+        self._used = 0.0  # seconds
 
-def _wait(state: RetryCallState) -> float:
-    fault = state.outcome.exception() if state.outcome else None
-    if isinstance(fault, Fault) and fault.retry_after is not None:
-        return backoff(1)  # the gate holds everybody back for as long as was asked; this spreads them behind it
-    return backoff(state.attempt_number)
+    @property
+    def limit(self) -> float:
+        """Seconds that the next try may take."""
+        return max(0.001, min(self._settings.timeout_s, self._left))
 
+    @property
+    def _left(self) -> float:
+        """Of `judge.deadline_s`; null: twice `judge.timeout_s`, and the waits between tries are not counted."""
+        given = self._settings.deadline_s
+        return (2 * self._settings.timeout_s if given is None else given) - self._used
 
-class Retrying:
-    """Tries a call until it succeeds, fails for good, or has used its tries; raises its last Fault."""
-
-    def __init__(self, retries: int, *, sleep: Sleep = asyncio.sleep):
-        self._retries, self._sleep = retries, sleep
-
-    async def __call__(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await attempt()
-        except Fault as fault:
-            if not _again(fault):
-                raise
-            failed = [fault]
-            empty = int(fault.kind == "empty_reply")
-
-        async def attempts() -> T:  # the loop costs more than the rest of a call: only those that failed once enter it
-            nonlocal empty
-            if failed:
-                raise failed.pop()
-            try:
-                return await attempt()
-            except Fault as fault:
-                empty += fault.kind == "empty_reply"
-                raise
-
-        def enough(state: RetryCallState) -> bool:
-            return state.attempt_number > self._retries or empty > _EMPTY_RETRIES
-
-        loop = AsyncRetrying(retry=retry_if_exception(_again), stop=enough, wait=_wait, sleep=self._sleep, reraise=True)
-        return await loop(attempts)
+    def failed(self, fault: Fault, seconds: float, outages: int) -> float | None:
+        """The wait before the next try, None when this was the last. `seconds` is how long it took, `outages` how many
+        there were so far: what failed before one is laid to it, and the call has all its tries again."""
+        if outages > self._outage:
+            self._tries, self._empty, self._outage = 0, 0, outages
+        self._tries += 1
+        self._empty += fault.kind == "empty_reply"
+        self._used += seconds
+        if fault.kind not in RETRYABLE or fault.final:
+            return None
+        if self._tries > self._settings.retries or self._empty > _EMPTY_RETRIES or self._left <= 0:
+            return None
+        # after a Retry-After the gate holds everybody back for as long as was asked; this spreads them behind it
+        wait = backoff(1 if fault.retry_after is not None else self._tries)
+        if self._settings.deadline_s is not None:
+            self._used += wait
+            if self._left <= 0:
+                return None
+        return wait

@@ -79,8 +79,12 @@ class JudgeSettings(Settings):
     timeout_s: Annotated[
         float, BeforeValidator(_finite), Field(gt=0, le=86_400, allow_inf_nan=False), Operational
     ] = 120.0  # fmt: skip
+    deadline_s: Annotated[
+        Annotated[float, Field(gt=0, le=864_000, allow_inf_nan=False)] | None, Operational
+    ] = None  # fmt: skip
     retries: Annotated[int, Field(ge=0, le=100), Operational] = 5
     retry_after_cap_s: Annotated[float, Field(ge=0, allow_inf_nan=False), Operational] = 120.0
+    outage_s: Annotated[float, Field(ge=0, le=864_000, allow_inf_nan=False), Operational] = 600.0
     breaker: Annotated[Annotated[int, Field(ge=1)] | None, Operational] = None
     max_calls: Annotated[int, Field(ge=1), Operational] = 10_000
     prices: Annotated[Price | None, Operational] = None

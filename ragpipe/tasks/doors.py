@@ -68,11 +68,11 @@ async def asking(
     for notice in store.notices:
         warn(notice)
     replies = Layered(known, store) if known is not None else store
-    embedder = _embedder(config, replies, _to_embedder(config, run_id) if embeds else StoredTransport())
+    embedder = _embedder(config, replies, _to_embedder(config, run_id, warn) if embeds else StoredTransport())
     if isinstance(judge, EvidenceSettings):
         door = _computing(judge, embedder)
     else:
-        door = _live(config, run_id, replies, embedder)
+        door = _live(config, run_id, replies, embedder, warn)
     door.matching = partial(_matcher, replies, None if embeds else StoredTransport())
     try:
         yield door
@@ -104,7 +104,7 @@ def _computing(judge: EvidenceSettings, embedder: Door | None) -> Door:
     return Door(identity=judge.identity_of_judge(), label=judge.label, embedded=Evidence(judge), embedder=embedder)
 
 
-def _live(config: RunConfig, run_id: str, replies: Opened, embedder: Door | None) -> Door:
+def _live(config: RunConfig, run_id: str, replies: Opened, embedder: Door | None, warn: Callable[[str], None]) -> Door:
     """The door to a language model."""
     judge = config.judge
     assert isinstance(judge, JudgeSettings)
@@ -114,7 +114,7 @@ def _live(config: RunConfig, run_id: str, replies: Opened, embedder: Door | None
     else:
         from ragpipe.judging.transports.live import LiveTransport
 
-        transport = LiveTransport(judge, run_id=run_id)
+        transport = LiveTransport(judge, run_id=run_id, tell=warn)
     return Door(
         identity=judge.identity_of_judge(), label=judge.label, transport=transport, retry_errors=config.retry_errors,
         store=replies, embedder=embedder,
@@ -146,13 +146,13 @@ def _matcher(replies: Opened, transport: Transport | None, settings: EncoderSett
     return Door(identity=settings.identity_of_embedder(), label=settings.label, transport=transport, store=replies)
 
 
-def _to_embedder(config: RunConfig, run_id: str) -> Transport:
+def _to_embedder(config: RunConfig, run_id: str, warn: Callable[[str], None]) -> Transport:
     """The way to the configured embedder. Models are loaded and libraries imported by the first text."""
     settings = config.embedder
     if isinstance(settings, ApiEmbedder) and config.transport.kind == "live":
         from ragpipe.embedding.api import ApiTransport
 
-        return ApiTransport(settings, run_id=run_id)
+        return ApiTransport(settings, run_id=run_id, tell=warn)
     if isinstance(settings, SentenceTransformers):
         from ragpipe.embedding.sentence_transformers import SentenceTransformersVectors
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from ragpipe.config import RunConfig
 from ragpipe.errors import TRANSIENT, Incomplete
 from ragpipe.judging.cost import PriceTable
 from ragpipe.judging.door import Door
+from ragpipe.judging.start import Start
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.console import Console
 from ragpipe.reports.frames import read_json
@@ -106,7 +106,7 @@ class Evaluation:
         self._bill = Spent(self.folder, store_path(config), self.run_id)
         self.asked = 0
         self._made: list[int] = []  # iterations that this start judged or scored
-        self._calls: Counter[str] = Counter()  # questions asked in this start, against `max_calls`
+        self._start = Start()  # questions asked against `max_calls`, and what was learnt of the judge
         self._collected = False
 
     def evaluate(self) -> int:
@@ -300,7 +300,7 @@ class Evaluation:
         opened = self._door() if self._door else asking(self.config, self.run_id, warn=self.console.warn)
         try:
             async with opened as door:
-                door.count_on(self._calls)
+                door.go_on_from(self._start)
                 door.corpus = references_of(self.folder.samples)
                 with self.console.progress(cases=reader.count) as shown:
 

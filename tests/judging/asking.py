@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from ragpipe.digest import sha256
 from ragpipe.judging.question import Question, key_of, key_parts
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.start import Start
 from ragpipe.judging.transports.live import LiveTransport
 from ragpipe.schema.answers import Answer, Grade15, answer_schema
 from ragpipe.schema.call import Call, Paid, Payload, Payment
@@ -46,9 +48,14 @@ def nobody(payment: Payment) -> None:
     """Keeps no payment."""
 
 
-async def ask(found: JudgeSettings, *questions: Question, paid: Paid = nobody) -> list[Call]:
+async def ask(
+    found: JudgeSettings, *questions: Question, paid: Paid = nobody, tell: Callable[[str], None] = lambda _: None,
+    start: Start | None = None,
+) -> list[Call]:  # fmt: skip
     """Ask all at once through one transport, each holding its slot, and close it."""
-    live = LiveTransport(found, run_id="test-run")
+    live = LiveTransport(found, run_id="test-run", tell=tell)
+    if start is not None:
+        live.go_on_from(start)
 
     async def one(asked: Question) -> Call:
         async with live.slot():

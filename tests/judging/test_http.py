@@ -180,6 +180,13 @@ async def test_https_at_a_plain_port_ends_at_once(serve, client):
         await ask(settings(url, client=client))
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_plain_http_at_a_tls_port_ends(serve, client, certificate):
+    url = serve(tls=certificate).url.replace("https:", "http:")
+    with pytest.raises(ProviderUnusable):
+        await ask(settings(url, client=client))
+
+
 @pytest.mark.slow
 def test_an_authority_of_ones_own_is_named_by_a_variable(serve, certificate):
     server = serve(tls=certificate)

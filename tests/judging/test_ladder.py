@@ -8,7 +8,7 @@ from asking import ask, question, settings
 from ragpipe.errors import ProviderUnusable
 from ragpipe.judging.ladder import wire_schema
 from ragpipe.judging.parsing import read_answer
-from ragpipe.schema.answers import Claims, Grade15, Groundedness, TwoAxes, Verdicts, YesNo, answer_schema
+from ragpipe.schema.answers import Answer, Claims, Grade15, Groundedness, TwoAxes, Verdicts, YesNo, answer_schema
 
 CLIENTS = ["direct", "litellm"]
 
@@ -31,6 +31,50 @@ async def test_the_first_call_settles_the_mode(serve, client, fault, mode, extra
     assert sorted(c.attempts for c in calls)[-1] == 1 + extra
     for call in calls:
         read_answer(call.text, Grade15)
+
+
+async def test_each_answer_type_goes_its_own_way_down(serve):
+    """A schema that is refused, by an error that names no parameter, says nothing of the others."""
+    server = serve("no_json_schema:match=supported")  # a field of Verdicts
+    told = []
+    asked = [
+        question("a"),
+        question("one. two.", Verdicts),
+        question("b"),
+        question("c. d.", Verdicts),
+        question("e", Claims),
+    ]
+    calls = await ask(settings(server.url, concurrency=1), *asked, tell=told.append)
+    assert [(c.status, c.output_mode) for c in calls] == [
+        ("ok", "json_schema"), ("ok", "json_object"), ("ok", "json_schema"), ("ok", "json_object"), ("ok", "json_schema"),
+    ]  # fmt: skip
+    assert server.tries == 6
+    assert len(told) == 1
+    assert "json_schema was refused for grade / rate: it is asked as json_object from here on" in told[0]
+
+
+async def test_a_provider_without_schemas_is_not_asked_for_them_by_every_answer_type(serve):
+    server = serve("no_json_schema")
+    types = [Grade15, Claims, Verdicts, TwoAxes, Groundedness]
+    calls = await ask(settings(server.url, concurrency=1), *(question("One. Two.", t) for t in types))
+    assert {(c.status, c.output_mode) for c in calls} == {("ok", "json_object")}
+    assert server.tries == 5 + 2
+
+
+async def test_types_that_differ_in_the_order_of_their_fields_are_sent_each_in_its_own(serve):
+    class First(Answer):
+        reason: str
+        score: int
+
+    class Second(Answer):
+        score: int
+        reason: str
+
+    server = serve()
+    server.keep_bodies = True
+    calls = await ask(settings(server.url, concurrency=1), question("a", First), question("a", Second))
+    sent = [server.bodies[c.wire_hash]["response_format"]["json_schema"]["schema"]["properties"] for c in calls]
+    assert [list(fields) for fields in sent] == [["reason", "score"], ["score", "reason"]]
 
 
 async def test_a_fixed_mode_is_kept_or_refused_with_a_hint(serve):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 
 import pytest
 from asking import ask, nobody, question, settings
@@ -12,6 +11,7 @@ from asking import ask, nobody, question, settings
 from ragpipe.errors import Incomplete, ProviderUnusable
 from ragpipe.judging.limits import Pace, backoff
 from ragpipe.judging.replies import asked_to_wait, retry_after
+from ragpipe.judging.start import Start
 from ragpipe.judging.transports.live import LiveTransport
 from ragpipe.schema.answers import YesNo
 
@@ -83,7 +83,7 @@ async def test_requests_per_minute_queue_and_are_never_refused(serve):
 
 
 async def test_the_breaker_ends_a_dead_provider(serve):
-    server = serve("500:after=1")
+    server = serve("invalid_json:after=1")
     found = settings(server.url, concurrency=2, retries=0)
     with pytest.raises(ProviderUnusable) as caught:
         await ask(found, *(question(f"a {i}") for i in range(50)))
@@ -111,11 +111,12 @@ async def test_empty_replies_do_not_open_the_breaker(serve):
 
 async def test_a_permanent_failure_closes_the_breaker(serve):
     """A refusal of one question is an answer too: the provider is not dead."""
-    server = serve("400:nth=3+6+9", "500")
+    server = serve("400:nth=4+7+10", "invalid_json:after=1")
     calls = await ask(
-        settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10))
+        settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(11))
     )
-    assert [c.status for c in calls] == [*["server_error", "server_error", "bad_request"] * 3, "server_error"]
+    bad = ["not_an_api_answer", "not_an_api_answer", "bad_request"]
+    assert [c.status for c in calls] == ["ok", *bad * 3, "not_an_api_answer"]
 
 
 async def test_max_calls(serve):
@@ -125,11 +126,11 @@ async def test_max_calls(serve):
     assert server.tries == 3
 
 
-async def test_transports_that_share_their_counts_share_max_calls(serve):
-    server, counts = serve(), Counter()
+async def test_transports_of_one_start_share_max_calls(serve):
+    server, start = serve(), Start()
     for first, asked in ((0, 2), (2, 1)):
         live = LiveTransport(settings(server.url, max_calls=3), run_id="r")
-        live.counts = counts
+        live.go_on_from(start)
         for i in range(first, first + asked):
             await live.ask(question(f"a {i}"), nobody)
         if first:

@@ -1,72 +1,64 @@
 """The live transport: questions go to a provider, through one retry owner and the limits of the whole provider.
 
-The first call goes alone, the rest wait for it: it proves URL, key and model, and settles the output mode and the name of
-the token limit. Nothing that leaves here holds the key.
+Until one call has come back, one goes alone and the rest wait for it: it proves URL, key and model, and settles the
+output mode and the name of the token limit. Nothing that leaves here holds the key.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 from ragpipe.credentials import looks_random
 from ragpipe.errors import FATAL, Incomplete, ProviderUnusable, RagpipeError
 from ragpipe.judging.clients.base import Client, Content, Fault, Prepared
 from ragpipe.judging.clients.choose import make_client
 from ragpipe.judging.cost import PriceTable
-from ragpipe.judging.ladder import Ladder, Shape
-from ragpipe.judging.limits import Pace
+from ragpipe.judging.ladder import Shape
+from ragpipe.judging.limits import Slots
+from ragpipe.judging.outage import SILENT, Outage
 from ragpipe.judging.question import Question
 from ragpipe.judging.replies import read_reply
-from ragpipe.judging.retry import RETRYABLE, Retrying
+from ragpipe.judging.retry import RETRYABLE, Tries
 from ragpipe.judging.secrecy import Scrubber, provider_secrets
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.start import Known, Start
+from ragpipe.judging.tally import Tally, together
 from ragpipe.schema.call import Call, Paid, Payment
 
+_NO_ANSWER = SILENT | {"not_an_api_answer"}
+"""Faults after which nothing is known of the provider but that it gave no answer."""
+_SAY_AFTER_S = 8.0  # without any answer; said again after twice as long, and so on
 _STRUCK = "the reply held the key, which was replaced by ***"
-
-
-@dataclass(slots=True)
-class _Tally:
-    """The tries of one question: `latency_ms` of the last one, the bills of all that were answered, and the last answer.
-
-    `paid` is told of every answer at once, so that its price is kept whatever becomes of the call.
-    """
-
-    paid: Paid
-    attempts: int = 0
-    latency_ms: float | None = None
-    wire_hash: str | None = None
-    bills: list[tuple[float | None, str | None]] = field(default_factory=list)
-    last: Content = field(default_factory=lambda: Content(None))
 
 
 class LiveTransport:
     """Asks one provider. Lives in one event loop; `close` it there.
 
     `ask` gives a Call whose status is `ok` or a failure kind; it raises ProviderUnusable when the provider as a whole is
-    unusable (every later `ask` raises the same) and Incomplete when `max_calls` is used up, over all transports that share
-    its `counts`.
+    unusable (every later `ask` raises the same) and Incomplete when `max_calls` is used up. `tell` gets what a user should
+    know while it goes on. What it learns is in `known`, which all transports of a start share (`go_on_from`).
     """
 
     section = "judge"
     """The part of the configuration that `settings` are."""
 
-    def __init__(self, settings: JudgeSettings, *, run_id: str, prices: PriceTable | None = None):
+    def __init__(
+        self, settings: JudgeSettings, *, run_id: str, prices: PriceTable | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ):  # fmt: skip
         self.settings = settings
         self.run_id = run_id
-        self.counts: Counter[str] = Counter()  # questions by the section that asks; several transports may share it
-        self._slots = asyncio.Semaphore(settings.concurrency)
+        self.known: Known = Start().of(settings)
+        self._slots = Slots(settings.concurrency)
+        self._wires = asyncio.Semaphore(settings.concurrency)
+        self._outage = Outage(settings.outage_s, settings.retries, self._say, self._slots.let_one_more_in)
+        self._tell = tell
         self._stopped: RagpipeError | None = None
         self._stopping = asyncio.Event()
-        self._pace = Pace(settings.rpm, sleep=self._sleep)
-        self._ladder = Ladder(settings)
-        self._retrying = Retrying(settings.retries, sleep=self._sleep)
         self._prices = prices
         self._key = settings.api_key()
         secrets = [s for s in (self._key, *provider_secrets(settings.provider)) if s]
@@ -75,10 +67,11 @@ class LiveTransport:
         self._scrub_reply = Scrubber(s for s in secrets if looks_random(s))
         self._client: Client | None = None
         self._alone = asyncio.Lock()
-        self._settled: set[str] = set()  # the answer forms (json, text) of which a first call has come back
-        self._answered = False  # whether any HTTP answer ever came
-        self._failures = 0  # calls in a row that ended in a transient fault
         self._dead: ProviderUnusable | None = None
+
+    def go_on_from(self, start: Start) -> None:
+        """Begin with what this start has learnt of the provider, and add to it."""
+        self.known = start.of(self.settings)
 
     def slot(self) -> AbstractAsyncContextManager[None]:
         """One of `judge.concurrency` places: hold it around `ask` and around the commit of its reply."""
@@ -87,29 +80,48 @@ class LiveTransport:
     async def ask(self, question: Question, paid: Paid) -> Call:
         """Ask one question, with retries. Hold a `slot` meanwhile. `paid` is told of every try that was answered."""
         self._still_usable()
-        if self.counts[self.section] >= self.settings.max_calls:
+        if self.known.asked >= self.settings.max_calls:
             raise Incomplete(
                 f"{self.section}.max_calls={self.settings.max_calls} is used up: this start has asked as many questions. What "
                 f"was answered is kept: the same command goes on from here, with as many again; raise it to need fewer starts"
             )
-        self.counts[self.section] += 1
-        form = question.answer.form
-        if form in self._settled:
-            return await self._asked(question, paid)
+        self.known.asked += 1
+        tally = Tally(paid)
+        if question.answer.form in self.known.settled:
+            return await self._asked(question, tally)
         async with self._alone:
-            if form in self._settled:
-                first = False
-            else:
-                first = True
+            if question.answer.form not in self.known.settled:
                 self._still_usable()
-                call = await self._asked(question, paid)
-                self._settled.add(form)
-        return call if first else await self._asked(question, paid)
+                return await self._first(question, tally)
+        return await self._asked(question, tally)
+
+    async def _first(self, question: Question, tally: Tally) -> Call:
+        """The question that goes alone."""
+        watch = None if self.known.answered else asyncio.create_task(self._say_when_late(tally))
+        try:
+            call = await self._asked(question, tally)
+        finally:
+            if watch is not None:
+                watch.cancel()
+        if call.status not in RETRYABLE or call.status == "empty_reply":  # it came back, be it with a refusal
+            self.known.settled.add(question.answer.form)
+        return call
+
+    async def _say_when_late(self, tally: Tally) -> None:
+        """Nobody should wait for minutes before a terminal that says nothing."""
+        began, wait = time.monotonic(), _SAY_AFTER_S
+        while True:
+            await asyncio.sleep(wait)
+            passed = time.monotonic() - began
+            text = f"no answer yet from {self._place} after {passed:.0f} s: try {max(1, tally.tries)} of {1 + self.settings.retries}"
+            self._say(f"{text}; the one before: {tally.fault}" if tally.fault else text)
+            wait = passed
 
     def stop(self, why: RagpipeError) -> None:
         """Start no more tries. Requests under way go on; what waits for its turn or its next try raises `why` at once."""
         self._stopped = self._stopped or why
         self._stopping.set()
+        self._outage.release()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -117,57 +129,121 @@ class LiveTransport:
             await self._client.close()
             self._client = None
 
-    async def _asked(self, question: Question, paid: Paid) -> Call:
-        client = self._open()
-        tally = _Tally(paid)
+    async def _asked(self, question: Question, tally: Tally) -> Call:
+        client, ladder = self._open(), self.known.ladder
         while True:
-            shape = self._ladder.shape(question)
-            prepared = client.prepare(self._ladder.body(question, shape))
+            shape = ladder.shape(question)
+            prepared = client.prepare(ladder.body(question, shape))
             tally.wire_hash = prepared.wire_hash
             try:
-                content = await self._retrying(partial(self._try, client, prepared, tally))
+                content = await self._content(client, prepared, question, tally)
             except Fault as fault:
                 failed = fault
             else:
-                self._failures = 0
-                self._ladder.passed(question, shape)
+                self.known.breaker.passed(question.step)
+                ladder.passed(question, shape)
                 return self._call(question, shape, tally, "ok", content, "; ".join(content.notes) or None)
-            if not self._ladder.learn(failed, shape):
+            if not ladder.learn(failed, question, shape):
                 return self._failed(question, shape, tally, failed)
+            self._say_of_form(question, shape, failed)
 
-    async def _try(self, client: Client, prepared: Prepared, tally: _Tally) -> Content:
+    def _say_of_form(self, question: Question, refused: Shape, fault: Fault) -> None:
+        """Say once for each answer type that it is asked for in another form from here on."""
+        named = (question.payload.schema_json, refused.mode)
+        if fault.refuses == "response_format" and named not in self.known.said:
+            self.known.said.add(named)
+            lower = self.known.ladder.shape(question).mode
+            self._say(
+                f"{refused.mode} was refused for {question.step}: it is asked as {lower} from here on ({fault.message})"
+            )
+
+    async def _content(self, client: Client, prepared: Prepared, question: Question, tally: Tally) -> Content:
+        """One request, as often as it takes. Raises its last Fault."""
+        tries = Tries(self.settings)
+        while True:
+            probe = await self._turn(question)
+            tally.attempts += 1
+            tally.tries += 1
+            start = time.monotonic()
+            try:
+                content = await self._try(client, prepared, tally, self.settings.timeout_s if probe else tries.limit)
+            except Fault as fault:
+                tally.fault = fault.message
+                if fault.kind not in _NO_ANSWER:
+                    self._heard_of(fault)
+                elif self._outage.failed(fault, question.key, probe=probe, armed=self.known.answered):
+                    tally.attempts -= 1  # it is laid to the outage
+                    self._end_of_patience(fault)
+                    continue
+                wait = tries.failed(fault, time.monotonic() - start, self._outage.number)
+                if wait is None:
+                    raise
+            except BaseException:
+                if probe:
+                    self._outage.lost()
+                raise
+            else:
+                self.known.answered = True
+                self._outage.answered()
+                return content
+            await self._sleep(wait)
+
+    async def _turn(self, question: Question) -> bool:
+        """Wait until a try may start; whether it is the probe of an outage."""
+        while True:
+            probe = await self._outage.turn(question.key)
+            self._still_usable()
+            await self.known.pace.turn(self._sleep)
+            self._still_usable()
+            if probe or not self._outage.on:
+                return probe
+
+    def _heard_of(self, fault: Fault) -> None:
+        """A refusal is an answer too: the provider lives."""
+        self._outage.answered()
+        if fault.kind not in FATAL and fault.kind != "rate_limit":
+            self.known.answered = True
+
+    def _end_of_patience(self, fault: Fault) -> None:
+        if self._outage.too_long:
+            raise self._unusable(
+                "unreachable",
+                f"no answer for {self._outage.seconds:.0f} s (judge.outage_s={self.settings.outage_s:g}), the last: "
+                f"{fault.message}. What was answered is kept: the same command goes on from here",
+            )
+
+    async def _try(self, client: Client, prepared: Prepared, tally: Tally, limit: float) -> Content:
         """One HTTP try, with a total deadline."""
-        await self._pace.turn()
-        self._still_usable()
-        tally.attempts += 1
-        limit, start = self.settings.timeout_s, time.monotonic()
-        try:
-            async with asyncio.timeout(limit):
-                reply = await client.send(prepared)
-        except TimeoutError:
-            raise Fault("deadline", f"no whole answer within judge.timeout_s={limit:g} s") from None
-        except Fault as fault:
-            if fault.connect and not self._answered:
-                raise self._unusable("unreachable", fault.message) from None
-            raise
-        finally:
-            tally.latency_ms = round((time.monotonic() - start) * 1000, 3)
-        self._answered = True
+        async with self._wires:
+            start = time.monotonic()
+            try:
+                async with asyncio.timeout(limit):
+                    reply = await client.send(prepared)
+            except TimeoutError:
+                given = f"judge.timeout_s={limit:g} s" if limit >= self.settings.timeout_s else f"{limit:.3g} s"
+                raise Fault("deadline", f"no whole answer within {given}") from None
+            except Fault as fault:
+                if fault.connect and not self.known.heard:
+                    raise self._unusable("unreachable", fault.message) from None
+                raise
+            finally:
+                tally.latency_ms = round((time.monotonic() - start) * 1000, 3)
+        self.known.heard = True
         try:
             content = read_reply(reply)
         except Fault as fault:
             if fault.reply:  # an empty or a cut reply is paid like any other
                 self._pay(tally, Content(**{"text": None, **fault.reply}))
             if fault.kind == "rate_limit":
-                self._pace.limited(start)
+                self.known.pace.limited(start)
             if fault.retry_after is not None:
                 self._honour(fault.retry_after, fault)
             raise
-        self._pace.passed()
+        self.known.pace.passed()
         self._pay(tally, content)
         return content
 
-    def _pay(self, tally: _Tally, content: Content) -> None:
+    def _pay(self, tally: Tally, content: Content) -> None:
         usd, reason = self._price(content)
         tally.last = content
         tally.bills.append((usd, reason))
@@ -186,20 +262,21 @@ class LiveTransport:
                 f"it asks to wait {seconds:,.0f} s, more than judge.retry_after_cap_s={cap:g}: come back after "
                 f"{back:%Y-%m-%d %H:%M:%S %Z} and start the same command again",
             )
-        self._pace.wait(seconds)
+        self.known.pace.wait(seconds)
 
-    def _failed(self, question: Question, shape: Shape, tally: _Tally, fault: Fault) -> Call:
+    def _failed(self, question: Question, shape: Shape, tally: Tally, fault: Fault) -> Call:
         """The record of a call that failed; raises ProviderUnusable when the fault is the provider's as a whole."""
-        mend = self._ladder.mend(fault) if fault.refuses else None
+        mend = self.known.ladder.mend(fault, question, shape) if fault.refuses else None
         if mend:
             raise self._unusable("bad_request", f"it refuses {fault.refuses}: {fault.message}. Set {mend}") from None
         if fault.kind in FATAL:
             raise self._unusable(fault.kind, fault.message) from None
-        self._failures = self._failures + 1 if fault.kind in RETRYABLE and fault.kind != "empty_reply" else 0
-        if self._failures >= self.settings.breaker_after:
+        if fault.kind in _NO_ANSWER and not self.known.answered:
             raise self._unusable(
-                "breaker", f"{self._failures} calls in a row failed after all their tries; the last: {fault.message}"
+                "unreachable", f"no answer came in this start, tries sent: {tally.tries}; the last: {fault.message}"
             ) from None
+        if told := self.known.breaker.failed(question.step, fault, self.settings.breaker_after):
+            raise self._unusable(*told) from None
         message = fault.message
         if fault.kind == "cut_short":
             message = f"the reply was cut off at judge.max_tokens={self.settings.max_tokens}: raise it"
@@ -214,9 +291,9 @@ class LiveTransport:
         return sum(count_tokens(m["content"], self.settings.model) for m in question.payload.messages)
 
     def _call(
-        self, question: Question, shape: Shape, tally: _Tally, status: str, content: Content, message: str | None
+        self, question: Question, shape: Shape, tally: Tally, status: str, content: Content, message: str | None
     ) -> Call:
-        usd, reason = _together(tally)
+        usd, reason = together(tally)
         last = tally.last
         text = None if content.text is None else self._scrub_reply(content.text)
         message = None if message is None else self._scrub(message)
@@ -229,7 +306,7 @@ class LiveTransport:
             tokens_reasoning=last.tokens_reasoning,
             fingerprint=None if content.fingerprint is None else self._scrub_reply(content.fingerprint),
             cost_usd=usd, cost_reason=reason, latency_ms=tally.latency_ms, attempts=tally.attempts,
-            output_mode=shape.mode, sent=dict(self._ladder.sent(shape)), wire_hash=tally.wire_hash,
+            output_mode=shape.mode, sent=dict(self.known.ladder.sent(shape)), wire_hash=tally.wire_hash,
             fields=dict(question.fields), run_id=self.run_id, iteration=question.iteration,
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )  # fmt: skip
@@ -272,15 +349,24 @@ class LiveTransport:
 
     def _unusable(self, kind: str, what: str) -> ProviderUnusable:
         """Mark the provider as unusable for all, and say so."""
-        place = self.settings.api_base or f"the public endpoint of {self.settings.provider}"
-        text = f"{self.settings.model} at {place}: {what}"
+        text = f"{self._place}: {what}"
         if kind == "auth":
             text += f"; {self._key_came_from()}"
         elif kind == "model_not_found":
             text += "; check judge.model and judge.api_base"
         self._dead = self._dead or ProviderUnusable(self._scrub(text), kind)
         self._stopping.set()
+        self._outage.release()
         return self._dead
+
+    @property
+    def _place(self) -> str:
+        place = self.settings.api_base or f"the public endpoint of {self.settings.provider}"
+        return f"{self.settings.model} at {place}"
+
+    def _say(self, text: str) -> None:
+        """Tell the user, without the key."""
+        self._tell(self._scrub(f"{self.section}: {text}"))
 
     def _key_came_from(self) -> str:
         variable = self.settings.key_variable
@@ -292,11 +378,3 @@ class LiveTransport:
             f"litellm looked for the key in its own variable, usually {self.settings.provider.upper()}_API_KEY; another "
             f"one is named by judge.api_key_env"
         )
-
-
-def _together(tally: _Tally) -> tuple[float | None, str | None]:
-    """The price of all tries: none is for nothing because the next one gave the answer."""
-    reasons = [reason for usd, reason in tally.bills if usd is None]
-    if reasons or not tally.bills:
-        return None, reasons[0] if reasons else "no reply with a usage came"
-    return sum(usd for usd, _ in tally.bills if usd is not None), None
