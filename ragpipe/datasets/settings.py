@@ -138,7 +138,7 @@ class Join(Settings):
 
     file: str | None = None
     records: PathExpression | None = None
-    format: Annotated[Format, Operational] = "auto"
+    format: Format = "auto"
     by: PathExpression
     key: PathExpression
     many: bool = False

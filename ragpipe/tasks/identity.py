@@ -12,25 +12,31 @@ from ragpipe.digest import sha256
 from ragpipe.judging.parsing import PARSER
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.format import FORMAT
+from ragpipe.schema.settings import Settings
 from ragpipe.tasks.user_code import watched_metric
 
 
 def metric_identity(metric: Metric) -> dict[str, Any]:
     """Class, version, parameters, and the hashes of prompts' texts and other files (not their version names); of a class from
     outside of ragpipe also those of its source."""
-    steps, files = metric.step_names(), dict(metric.files())
+    steps = metric.step_names()
     parameters = metric.model_dump(mode="json", exclude={"name", *steps})
-    source = watched_metric(type(metric)).sources
-    return (
-        ({"files": files} if files else {})
-        | ({"source": source} if source else {})
-        | {
-            "class": f"{type(metric).__module__}.{type(metric).__qualname__}",
-            "version": metric.version,
-            "parameters": parameters,
-            "prompts": {step: prompt.sha256 for step, prompt in metric.prompts().items()},
-        }
-    )
+    values = {name: getattr(metric, name) for name in parameters}
+    parameters |= {name: value.identity() for name, value in values.items() if isinstance(value, Settings)}
+    mappings = {name: list(value) for name, value in values.items() if isinstance(value, dict)}
+    sometimes = {
+        "files": dict(metric.files()),
+        "source": watched_metric(type(metric)).sources,
+        # a mapping may be shown to the judge item by item; the digest sorts keys, and would not tell its order
+        "order": {name: ", ".join(keys) for name, keys in mappings.items() if keys != sorted(keys)},
+    }
+    return {
+        **{name: value for name, value in sometimes.items() if value},
+        "class": f"{type(metric).__module__}.{type(metric).__qualname__}",
+        "version": metric.version,
+        "parameters": parameters,
+        "prompts": {step: prompt.sha256 for step, prompt in metric.prompts().items()},
+    }
 
 
 def metric_words(config: RunConfig) -> dict[str, str]:
