@@ -137,8 +137,7 @@ class Door:
         self._transport, self._store, self._embedded = transport, store, embedded
         self.retry_errors = retry_errors
         self._retried: set[str] = set()
-        self._flights: dict[str, asyncio.Future[Call]] = {}
-        self._flying: set[asyncio.Task[Any] | None] = set()
+        self._flights: dict[str, asyncio.Task[Call]] = {}
         self._closed: RagpipeError | None = None
 
     def stop(self, why: RagpipeError) -> None:
@@ -158,8 +157,8 @@ class Door:
                 door._transport.go_on_from(start)
 
     async def settle(self) -> None:
-        """Wait until nothing is in flight. A metric that asks several things at once ends with the first that fails,
-        and leaves the others under way: their replies are paid for."""
+        """Wait until nothing is in flight. Whoever asked may have gone: a metric that asks several things at once ends with
+        the first that fails, one may be cancelled. What they left under way is paid for, and is stored."""
         while self._flights:
             await asyncio.wait(tuple(self._flights.values()))
         for door in self._beside():
@@ -167,9 +166,8 @@ class Door:
 
     def cancel(self) -> None:
         """Give up what is in flight."""
-        for task in tuple(self._flying):
-            if task is not None:
-                task.cancel()
+        for flight in tuple(self._flights.values()):
+            flight.cancel()
         for door in self._beside():
             door.cancel()
 
@@ -197,22 +195,28 @@ class Door:
         )  # fmt: skip
 
     async def reply(self, question: Question, *, again: bool = False) -> Call:
-        """The reply to a question: one flight per key, from the store where it has one. `again` asks afresh."""
+        """The reply to a question: one flight per key, from the store where it has one. `again` asks afresh.
+
+        A flight is a task of its own: whoever is cancelled while waiting for it, or puts a time limit round it, gives up
+        waiting and nothing else.
+        """
         flight = self._flights.get(question.key)
         if flight is None:
-            flight = asyncio.get_running_loop().create_future()
+            flight = asyncio.create_task(self._fetch(question, again))
             self._flights[question.key] = flight
-            self._flying.add(task := asyncio.current_task())
-            try:
-                flight.set_result(await self._fetch(question, again))
-            except BaseException as error:
-                flight.set_exception(error if isinstance(error, Exception) else Interrupted("the run was cancelled"))
-                flight.exception()  # marked as seen: without a second asker nobody else will look at it
-                raise
-            finally:
-                del self._flights[question.key]
-                self._flying.discard(task)
-        return await asyncio.shield(flight)
+            flight.add_done_callback(partial(self._landed, question.key))
+        try:
+            return await asyncio.shield(flight)
+        except asyncio.CancelledError:
+            asker = asyncio.current_task()
+            if flight.cancelled() and not (asker and asker.cancelling()):  # the run gave it up, not the one who waits
+                raise self._closed or Interrupted("the run was cancelled") from None
+            raise
+
+    def _landed(self, key: str, flight: asyncio.Task[Call]) -> None:
+        del self._flights[key]
+        if not flight.cancelled():
+            flight.exception()  # marked as seen: there may be nobody left to look at it
 
     async def _fetch(self, question: Question, again: bool) -> Call:
         if self._store is None or self._transport is None:
@@ -221,7 +225,8 @@ class Door:
         found = await self._store.take(question.key, fresh="all" if again else retry)
         if found is not None:
             return found
-        self._retried.add(question.key)
+        if self.retry_errors:
+            self._retried.add(question.key)
         try:
             if self._closed:
                 raise self._closed

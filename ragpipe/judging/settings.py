@@ -166,6 +166,20 @@ class JudgeSettings(Settings):
             )
         return value
 
+    @field_validator("top_p", "seed")
+    @classmethod
+    def _taken(cls, value: Any, info: ValidationInfo) -> Any:
+        model = info.data.get("model")
+        if value is None or model is None:
+            return value
+        provider = model.partition("/")[0]
+        if info.field_name not in capabilities(provider).sampling:
+            raise ValueError(
+                f"{provider} takes no {info.field_name}: it would not be sent, and replies would not depend on it; remove it "
+                f"({cls.section}.{info.field_name}: null)"
+            )
+        return value
+
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.client == "direct" and self.api_base is None and self.provider != "openai":

@@ -93,6 +93,17 @@ class _Block:
     left: int
 
 
+def _deciding(error: Exception) -> Exception:
+    """The error that says what became of a measurement. A metric that asks in a TaskGroup raises a group: what ends the run
+    comes first, then what is a bug, then a failed judgement."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    found = [_deciding(one) for one in error.exceptions]
+    ending = (one for one in found if isinstance(one, _ENDING))
+    bugs = (one for one in found if not isinstance(one, Skipped | JudgeError))
+    return next(ending, None) or next(bugs, None) or found[0]
+
+
 class JudgeStage:
     """One iteration of the judging.
 
@@ -232,12 +243,18 @@ class JudgeStage:
         judge = self._door.for_case(case.key, metric.name)
         try:
             return Measured(metric, named(metric, await metric.measure(case, judge)), judge.uses)
-        except (Skipped, JudgeError) as outcome:
-            return failed(metric, outcome, judge.uses)
-        except _ENDING:
-            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._bug(metric, case, RuntimeError("it was cancelled by a task of its own"), judge)
         except Exception as error:
-            return self._bug(metric, case, error, judge)
+            one = _deciding(error)
+            if isinstance(one, Skipped | JudgeError):
+                return failed(metric, one, judge.uses)
+            if isinstance(one, _ENDING):
+                raise one from None
+            return self._bug(metric, case, one, judge)
 
     def _bug(self, metric: Metric, case: Case, error: Exception, judge: CaseJudge | None) -> Measured:
         if cause := outside_cause(error):  # no fault of the metric's: another start may do better

@@ -117,7 +117,7 @@ def test_what_is_in_which_identity():
     assert base.identity_of_judge() == {"model": MODEL, "endpoint": "", "sampling": {"temperature": 0.0}, "season": ""}
     operational = JudgeSettings(
         model=MODEL, client="litellm", api_key_env="X", concurrency=3, rpm=5.0, timeout_s=1.0, retries=0, max_calls=1,
-        retry_after_cap_s=1.0, breaker=2, output_mode="plain", prices={"input": 1.0, "output": 2.0},
+        retry_after_cap_s=1.0, breaker=2, deadline_s=9.0, outage_s=1.0, output_mode="plain", prices={"input": 1.0, "output": 2.0},
     )  # fmt: skip
     assert operational.identity() == base.identity()
     tokens = JudgeSettings(model=MODEL, max_tokens=10)
@@ -150,9 +150,15 @@ def test_a_named_endpoint_may_move():
     assert JudgeSettings(model=MODEL, api_base="https://Host/v1").place == "host:443/v1"
 
 
-def test_a_parameter_that_the_provider_does_not_know_is_not_in_the_key():
-    model = "anthropic/claude-3-5-haiku-20241022"
-    assert JudgeSettings(model=model, seed=5).identity_of_judge() == JudgeSettings(model=model).identity_of_judge()
+@pytest.mark.parametrize(
+    "model", ["anthropic/claude-3-5-haiku-20241022", "bedrock/m-2024-07-18", "deepseek/m-2024-07-18"]
+)
+def test_a_seed_that_the_provider_does_not_take_is_refused(model):
+    with pytest.raises(ValidationError, match=rf"{model.split('/')[0]} takes no seed: .*remove it") as caught:
+        JudgeSettings(model=model, seed=5)
+    assert caught.value.errors()[0]["loc"] == ("seed",)
+    assert JudgeSettings(model=model).sampling() == {"temperature": 0.0}
+    assert JudgeSettings(model="openai/gpt-4o-2024-08-06", seed=5).sampling()["seed"] == 5
 
 
 @pytest.mark.parametrize(("given", "client"), [

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.errors import DataError, Incomplete, Interrupted, OutputError, ProviderUnusable, RagpipeError
+from ragpipe.errors import DataError, Incomplete, Interrupted, OutputError, ProviderUnusable, RagpipeError, Skipped
 from ragpipe.judging.door import Door
 from ragpipe.judging.question import Question
 from ragpipe.metrics.base import Computed, Metric, Need
@@ -247,6 +247,37 @@ async def test_a_bug_can_be_recorded(bench: SimpleNamespace) -> None:
     await judge(bench, Scripted(), on_metric_error="record")
     rows = [r for r in scores(bench) if r["score_name"] == "length"]
     assert [(r["status"], r["value"]) for r in rows] == [("ok", 4.0), ("error", None), ("ok", 9.0)]
+
+
+class Impatient(TwoSteps):
+    """Gives a question no time at all on one case, and cancels itself on another."""
+
+    async def measure(self, case: Case, judge: Any) -> Score:
+        if case.answer == "hasty":
+            try:
+                async with asyncio.timeout(0.0005):
+                    await judge(self.ask, Claims, text=case.answer)
+            except TimeoutError:
+                raise Skipped("no_time") from None
+        if case.answer == "self":
+            asking = asyncio.ensure_future(judge(self.ask, Claims, text=case.answer))
+            asyncio.get_running_loop().call_soon(asking.cancel)
+            await asking
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(judge(self.ask, Claims, text=case.answer))
+        return Score(len(asked.result().claims))
+
+
+async def test_a_metric_that_gives_up_a_question_cancels_itself_alone(bench: SimpleNamespace) -> None:
+    bench.metrics[0] = Impatient(name="two", ask=bench.metrics[0].ask)
+    cases(bench, ["fine", "hasty", "self", "not given", "also fine"])
+    transport = Scripted(statuses={"not given": "refused"})
+    await judge(bench, transport, on_metric_error="record")
+    rows = [(r["status"], (r["reason"] or "").partition(":")[0]) for r in scores(bench) if r["score_name"] == "two"]
+    assert rows == [("ok", ""), ("skipped", "no_time"), ("error", "metric_error"), ("error", "refused"), ("ok", "")]
+    assert len(transport.asked) == 5  # each flight landed
+    await judge(bench, again := Scripted(), on_metric_error="record")
+    assert again.asked == []
 
 
 async def test_iterations_ask_again_under_their_own_keys(bench: SimpleNamespace) -> None:
