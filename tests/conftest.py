@@ -5,6 +5,7 @@ The scripted judge and the case builder are in `scripted.py`, importable from ev
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -17,6 +18,14 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 # the time of one example says more of the machine than of the code
 hypothesis.settings.register_profile("ragpipe", deadline=None)
 hypothesis.settings.load_profile("ragpipe")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests live to the end: without them a pass of the garbage collector takes no time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
 
 DATA = Path(os.environ.get("RAGPIPE_DATA", Path(__file__).resolve().parents[1].parent / "shared" / "data"))
 

@@ -41,6 +41,7 @@ def metrics() -> dict[str, Any]:
     return json.loads(Path("outputs/x/latest/iteration-1/metrics.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_changed_configuration_opens_its_own_folder_and_says_the_difference(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -34,7 +34,10 @@ def ours(measure: str) -> str | None:
     return WHOLE.get(measure) or (f"{NAMES[base]}@{cut}" if base in NAMES else None)
 
 
-@pytest.mark.parametrize(("experiment", "folder", "file", "expected", "qrels"), RUNS, ids=[r[3] for r in RUNS])
+@pytest.mark.parametrize(
+    ("experiment", "folder", "file", "expected", "qrels"),
+    [pytest.param(*r, id=r[3], marks=[pytest.mark.slow] if r[2].startswith("run.tfidf") else []) for r in RUNS],
+)
 def test_retrieval_equals_trec_eval(
     experiment: str, folder: str, file: str, expected: str, qrels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     real_data: Path,

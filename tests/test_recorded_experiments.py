@@ -163,6 +163,7 @@ def test_ragchecker_preferences_as_seen_from_each_answer(start: Start) -> None:
         assert pearson(human, delta) == pytest.approx(against["pearson"], abs=CLOSE)
 
 
+@pytest.mark.slow
 def test_citations_of_expertqa_name_what_the_claims_cite(
     real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +225,7 @@ def test_expertqa_shares_of_claims(start: Start) -> None:
             assert found.mean("human_usefulness", method=system) == pytest.approx(mean)
 
 
+@pytest.mark.slow
 def test_refchecker_the_ways_to_count_claims(start: Start) -> None:
     found = start("refchecker", "refchecker")
     files = {name: block for name, block in found.expected["refchecker"].items() if isinstance(block, dict)}

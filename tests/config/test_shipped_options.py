@@ -53,8 +53,11 @@ def test_all_metrics_compose_together() -> None:
     ) >= len(ALL_METRICS)
 
 
+DEFAULT = {"experiment/quickstart", "experiment/trec", "experiment/expertqa", "judge/evidence", "judge/llm"}
+
+
 def _marked(option: str) -> object:  # one composition costs 0.2 s: most stand with the slow tests
-    return option if option.split("/")[0] in ("experiment", "judge") else pytest.param(option, marks=pytest.mark.slow)
+    return option if option in DEFAULT else pytest.param(option, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("option", [_marked(option) for option in _options()])

@@ -30,7 +30,7 @@ def numbers(layer):
 
 
 @needs_files
-@pytest.mark.parametrize("layer", [4, 6])
+@pytest.mark.parametrize("layer", [pytest.param(4, marks=pytest.mark.slow), 6])
 def test_equal_to_the_stored_numbers_of_bert_score(layer):
     assert STORED["weights"] == MINILM_WEIGHTS
     found = [json.loads(text) for text in PairScores(EncoderSettings(layer=layer))(pairs(layer))]

@@ -233,6 +233,7 @@ def test_a_refused_key_names_the_embedders_setting(here, capsys):
     assert "judge." not in told
 
 
+@pytest.mark.slow
 @needs_files
 def test_real_vectors_give_the_same_scores_in_any_batch(here):
     """Generated questions and references, embedded one by one and all together, in stores of their own."""

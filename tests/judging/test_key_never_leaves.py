@@ -27,13 +27,16 @@ FAULTS = [
 ]
 
 
+CLIENTS = ["direct", pytest.param("litellm", marks=pytest.mark.slow)]  # its import takes seconds
+
+
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setenv(VARIABLE, SENTINEL)
     monkeypatch.setattr("ragpipe.judging.retry.backoff", lambda attempt, **_: 0.01)
 
 
-@pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("client", CLIENTS)
 async def test_in_no_text(serve, client, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     seen = []
@@ -49,7 +52,7 @@ async def test_in_no_text(serve, client, caplog, capfd):
     assert SENTINEL not in out + err
 
 
-@pytest.mark.parametrize("client", ["direct", "litellm"])
+@pytest.mark.parametrize("client", CLIENTS)
 async def test_not_in_a_reply_that_repeats_it(serve, client):
     server = serve(script=[{"match": ".", "reply": f'{{"score": 4, "reason": "your key is {SENTINEL}"}}'}])
     (call,) = await ask(settings(server.url, client=client))
@@ -76,7 +79,7 @@ def test_what_counts_as_random(value, random):
     assert looks_random(value) is random
 
 
-@pytest.mark.parametrize("client", ["direct", "litellm"])
+@pytest.mark.parametrize("client", CLIENTS)
 async def test_not_at_the_host_of_a_redirect(serve, client):
     other = serve()
     server = serve(f"redirect:to={other.url}/chat/completions")
@@ -85,7 +88,7 @@ async def test_not_at_the_host_of_a_redirect(serve, client):
     assert (server.tries, other.tries) == (1, 0)
 
 
-@pytest.mark.parametrize("client", ["direct", "litellm"])
+@pytest.mark.parametrize("client", CLIENTS)
 async def test_the_users_openai_key_is_not_sent_to_an_api_base_that_did_not_ask_for_it(serve, client, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SENTINEL)
     import hashlib

@@ -56,7 +56,7 @@ async def test_retry_after_holds_all_workers(serve, form):
     assert server.tries == 17
 
 
-@pytest.mark.parametrize("fault", ["429_no_header", "429:retry_after=0.2"])
+@pytest.mark.parametrize("fault", ["429_no_header", pytest.param("429:retry_after=0.2", marks=pytest.mark.slow)])
 async def test_a_storm_of_refusals_ends(serve, fault):
     server = serve(f"{fault},first=6" if ":" in fault else f"{fault}:first=6", latency_ms=5)
     calls = await ask(settings(server.url, concurrency=4, retries=6), *(question(f"a {i}") for i in range(12)))

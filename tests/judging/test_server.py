@@ -50,6 +50,7 @@ def test_from_the_command_line_with_log_and_fault(tmp_path):
     assert all(line["written"] and line["done"] - line["arrived"] >= 0.005 for line in lines)
 
 
+@pytest.mark.slow
 def test_a_killed_client_shows_as_not_written(tmp_path):
     log = tmp_path / "requests.jsonl"
     code = (

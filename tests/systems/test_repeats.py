@@ -92,6 +92,7 @@ def moody_run(*extra: str) -> int:
     ])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_answers_of_one_question_are_cases_in_one_cluster(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """q0 is grounded both times; of q1 and q2 (asked 3rd, 4th, 5th and 6th) the even askings: the mean is 4 of 6, over
     three questions."""

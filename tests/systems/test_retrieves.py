@@ -219,7 +219,9 @@ def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(
     assert not Path("outputs/x").exists()
 
 
-@pytest.mark.parametrize("value", ["no", "[closed]", "{closed: maybe}"])
+@pytest.mark.parametrize(
+    "value", [*(pytest.param(value, marks=pytest.mark.slow) for value in ("no", "[closed]")), "{closed: maybe}"]
+)
 def test_another_value_is_refused_with_its_key(here: Path, capfd: pytest.CaptureFixture[str], value: str) -> None:
     assert recorded_run(f"system.retrieves={value}") == 2
     assert "system.retrieves" in capfd.readouterr().err
@@ -286,6 +288,7 @@ def test_a_closed_book_system_that_fails_is_a_system_error(here: Path, live: Cal
     assert frozen() == [False, False]
 
 
+@pytest.mark.slow
 def test_a_live_system_may_say_it_of_each_output(
     here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,7 @@ def read(name: str) -> dict[str, Any]:
     return json.loads(Path("outputs/x/latest", name).read_text())
 
 
+@pytest.mark.slow
 def test_contexts_that_some_records_lack_are_no_zeros(capsys: pytest.CaptureFixture[str]) -> None:
     """12 records, 6 without the key: the mean is that of the six that have it, and every place says so."""
     write(*(without("contexts") if i % 2 else RECORD for i in range(12)))
@@ -106,6 +107,7 @@ def test_failures_of_the_system_are_in_the_coverage_of_every_place(capsys: pytes
     assert said in read("iteration-1/metrics.json")["warnings"]
 
 
+@pytest.mark.slow
 def test_what_a_whole_method_does_not_record_does_not_apply_to_it(capsys: pytest.CaptureFixture[str]) -> None:
     """No coverage there, and none lost elsewhere: not by the gap, nor by the system errors of that method."""
     other = {"method": "answers_only"}
@@ -127,6 +129,7 @@ def test_what_a_whole_method_does_not_record_does_not_apply_to_it(capsys: pytest
     assert not [line for line in metrics["warnings"] if "not recorded" in line]
 
 
+@pytest.mark.slow
 def test_a_label_that_is_not_there_is_not_lost_to_a_failure() -> None:
     """`abstention` is about unanswerable questions: a failure on another one takes nothing from it."""
     unanswerable = {**RECORD, "answerable": False, "abstained": True}

@@ -58,7 +58,10 @@ def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) 
     "words",
     [
         ["metrics=[faithfulness]", "judge=llm", "judge.model=openai/m-2026-01-01", "judge.api_base=http://127.0.0.1:1/v1"],
-        ["metrics=[faithfulness]", "metrics.faithfulness.steps=combined", "scoring.gates.g={score: faithfulness, min: 0.5}"],
+        pytest.param(
+            ["metrics=[faithfulness]", "metrics.faithfulness.steps=combined", "scoring.gates.g={score: faithfulness, min: 0.5}"],
+            marks=pytest.mark.slow,
+        ),
         ["metrics=[retrieval,recency_conflict]", "metrics.retrieval.k=[2]", "scoring=tiers", "seed=3", "dataset.sample={n: 3}"],
     ],
 )  # fmt: skip
@@ -67,6 +70,7 @@ def test_the_identity_of_other_words_comes_back(words: list[str], tmp_path: Path
     assert opened(folder.root).identity() == identity
 
 
+@pytest.mark.slow
 def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(tmp_path: Path, monkeypatch) -> None:
     """As by a later version: one more weight, failure mode, composite and axis of the low scores."""
     monkeypatch.chdir(tmp_path)
@@ -107,8 +111,8 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: 
     [
         ("a: !!python/object/apply:os.system [touch stolen]\n", "config.yaml"),
         ("a: ${oc.env:HOME}\n", ""),
-        ("a: &a [*a]\n", ""),
-        ("[1, 2]\n", ""),
+        pytest.param("a: &a [*a]\n", "", marks=pytest.mark.slow),
+        pytest.param("[1, 2]\n", "", marks=pytest.mark.slow),
         ("", ""),
         ("scoring: {weights: 3}\nmetrics: {retrieval: 3}\n", "config.yaml"),
         ("judge: {model: sk-proj-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}\n", ""),

@@ -24,9 +24,15 @@ def gates_of(run: Path) -> dict[str, Any]:
     ("gates", "code", "verdicts"),
     [
         ({"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point}"}, 3, ["failed"]),
-        ({"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point, tier: quality}"}, 0, ["failed"]),
+        pytest.param(
+            {"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point, tier: quality}"}, 0, ["failed"],
+            marks=pytest.mark.slow,
+        ),
         ({"slice": "{score: mrr, where: {method: baseline}, min: 0.8}"}, 0, ["inconclusive"]),  # .70 of 19 cannot tell
-        ({"mode": "{failure_mode: retrieval_miss, max_rate: 0, where: {method: baseline}}"}, 3, ["failed"]),
+        pytest.param(
+            {"mode": "{failure_mode: retrieval_miss, max_rate: 0, where: {method: baseline}}"}, 3, ["failed"],
+            marks=pytest.mark.slow,
+        ),
         ({"mode": "{failure_mode: retrieval_miss, max_rate: 0.5, where: {answerable: true}}", "all": "{score: mrr, min: 0.5}"}, 0, ["passed"] * 2),
     ],
 )  # fmt: skip
@@ -52,6 +58,7 @@ def test_a_gate_decides_the_exit_code(
         assert (gate["sentence"] in page) is (gate["outcome"] in ("blocked", "warned"))
 
 
+@pytest.mark.slow
 def test_the_documents_tiers_say_what_they_miss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +124,12 @@ LLM = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["task=plan"], ["task=plan", *LLM]], ids=["run", "plan", "plan of a language model"]
+    "words",
+    [
+        pytest.param([], id="run", marks=pytest.mark.slow),
+        pytest.param(["task=plan"], id="plan", marks=pytest.mark.slow),
+        pytest.param(["task=plan", *LLM], id="plan of a language model"),
+    ],
 )
 def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
@@ -139,6 +151,7 @@ def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(
     assert "not calibrated against" not in capsys.readouterr().err.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_ninety_percent_coverage_blocks_as_not_enough_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,11 @@ from tests.torture.harness import arguments, write_cases
 
 OTHERS = (1, FORMAT + 1, None, str(FORMAT), True)
 """Older, newer, none, and what only looks like the number."""
+
+
+def few(params: Iterable[object], *default: object) -> list[object]:
+    """Those that every start of the tests takes; the others are of the same kind and stand with the slow tests."""
+    return [one if one in default else pytest.param(one, marks=pytest.mark.slow) for one in params]
 
 
 @dataclass
@@ -132,7 +137,7 @@ FOLDER_TASKS = {
 }
 
 
-@pytest.mark.parametrize("task", FOLDER_TASKS)
+@pytest.mark.parametrize("task", few(FOLDER_TASKS, "rescore", "stored", "verify", "export", "why"))
 def test_every_task_over_a_run_refuses_one_of_another_format(
     bench: Bench, task: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,7 +151,7 @@ def test_every_task_over_a_run_refuses_one_of_another_format(
     assert "start the run's command again" in said
 
 
-@pytest.mark.parametrize("number", OTHERS)
+@pytest.mark.parametrize("number", few(OTHERS, None, FORMAT + 1))
 def test_the_command_of_a_run_does_not_resume_one_of_another_format(
     bench: Bench, number: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +174,7 @@ def test_what_is_unused_cannot_be_known_beside_a_run_of_another_format(
     assert f"{bench.run / 'manifest.json'}: format" in refused(bench, words, capsys)
 
 
+@pytest.mark.slow
 def test_runs_of_another_format_are_named_and_the_others_listed(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,7 +237,7 @@ STORE_TASKS = {
 }
 
 
-@pytest.mark.parametrize("task", STORE_TASKS)
+@pytest.mark.parametrize("task", few(STORE_TASKS, "evaluate again", "rescore", "stats", "import"))
 def test_every_task_that_looks_into_the_store_refuses_one_of_another_format(
     bench: Bench, task: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -142,6 +142,7 @@ def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path
     assert all("Task: now, is the" in text for text in firsts)
 
 
+@pytest.mark.slow
 def test_stored_names_case_metric_and_step_and_a_live_start_asks_for_the_rest(run: Path, capsys) -> None:
     with in_thread() as server:
         said_there = "report.formats=[terminal,markdown]"

@@ -105,8 +105,10 @@ def test_metrics_are_chosen_as_the_run_has_them(run: Path) -> None:
         (["metrics.faithfulness.reasoning=true"], "q0/default / faithfulness / "),
         (["judge.temperature=0.5"], "a change of what is frozen"),
         (["judge=llm", "judge.model=openai/other-2026-01-01"], "a change of what is frozen"),
-        (["dataset.limit=1"], "a change of what is frozen"),
-        (["system=http", "system.url=http://127.0.0.1:9/"], "a change of what is frozen"),
+        pytest.param(["dataset.limit=1"], "a change of what is frozen", marks=pytest.mark.slow),
+        pytest.param(
+            ["system=http", "system.url=http://127.0.0.1:9/"], "a change of what is frozen", marks=pytest.mark.slow
+        ),
         (["iterations=2"], "a change of what is frozen"),
         (["~metrics.faithfulnes"], "no metric of this run"),
         (["scoring.thresholds.faithfulnes=1"], "faithfulness"),

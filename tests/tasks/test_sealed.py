@@ -193,6 +193,7 @@ def test_a_start_that_was_killed_while_it_added_an_iteration_is_no_false_alarm(
     assert verified(demo, capsys)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_resend_is_called_what_it_is(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with in_thread() as server:
         judge = ["judge=llm", f"judge.model={OTHER}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]

@@ -86,6 +86,7 @@ def test_judged_again_is_scored_again(run: Path, monkeypatch: pytest.MonkeyPatch
     assert states(run) == {"1": "complete"}
 
 
+@pytest.mark.slow
 def test_an_iteration_that_only_began_is_no_part_of_a_finished_run(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,6 +97,7 @@ def test_an_iteration_that_only_began_is_no_part_of_a_finished_run(
     assert made == {"iteration-1"}
 
 
+@pytest.mark.slow
 def test_a_lost_iteration_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, "iterations=2"]) == 0
     shutil.rmtree(run / "iteration-2")

@@ -104,6 +104,7 @@ def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
     assert "older_then_days" in place.store("action=prune", "failures=true", "older_then_days=9", expected=2)
 
 
+@pytest.mark.slow
 def test_what_was_resent_is_in_use(place: Place) -> None:
     place.run()
     words = [word for word in place.words if word.startswith(("judge", "output_dir="))]
@@ -215,6 +216,7 @@ def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
     assert "none for" in place.store("action=why", f"run={place.folder}", "case=nobody", expected=2)
 
 
+@pytest.mark.slow
 def test_why_shows_no_other_cases_question(place: Place) -> None:
     """Four questions that differ in their messages alone, of which none was ever asked in another form."""
     assert place.run() == CASES

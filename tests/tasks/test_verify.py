@@ -163,6 +163,11 @@ FLIPS = {
 
 
 ALIKE = {
+    "a comment in a prompt",
+    "a label",
+    "a word of the report",
+    "the price of a call",
+    "a setting that no figure rests on",
     "the other price of the model",
     "both prices of the model",
     "the prices",
@@ -215,6 +220,7 @@ def test_a_second_start_of_a_finished_run_does_not_bless_a_changed_file(run: Pat
     assert (run / "seal.json").read_bytes() == seal
 
 
+@pytest.mark.slow
 def test_another_report_of_a_finished_run_is_still_what_it_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=x"]
     assert main(words) == 0

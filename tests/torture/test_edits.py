@@ -88,7 +88,24 @@ NOTHING = [
 ]
 
 
-@pytest.mark.parametrize(("edit", "overrides"), NOTHING, ids=[e for e, _ in NOTHING])
+ALIKE = {
+    "a weight",
+    "a slice",
+    "a report option",
+    "retries and timeout",
+    "max_tokens, as no reply was cut",
+    "the run's name",
+    "a limit on the data",
+    "a prompt that nobody uses",
+    "the metrics' order",
+}
+"""Of each of these another one of the same kind is tried with every start of the tests."""
+
+
+@pytest.mark.parametrize(
+    ("edit", "overrides"),
+    [pytest.param(*row, id=row[0], marks=[pytest.mark.slow] if row[0] in ALIKE else []) for row in NOTHING],
+)
 def test_costs_no_call(bench: Bench, edit: str, overrides: list[str]) -> None:
     assert bench.new_calls(*overrides) == 0
 
@@ -131,6 +148,7 @@ def test_another_judge_asks_everything(bench: Bench) -> None:
     assert bench.new_calls("judge.model=openai/other-model-2026-02-02") == bench.whole
 
 
+@pytest.mark.slow
 def test_another_season_asks_everything(bench: Bench) -> None:
     assert bench.new_calls("judge.season=s2") == bench.whole
 

@@ -75,6 +75,7 @@ def test_a_provider_that_turns_unusable_keeps_what_it_answered(bench: Make, faul
     _status(again, ok=24)
 
 
+@pytest.mark.slow
 def test_nobody_listens(bench: Make) -> None:
     b = bench()
     with socket.socket() as taken:
@@ -213,6 +214,7 @@ def test_a_passing_fault_leaves_the_run_incomplete_and_is_asked_again(bench: Mak
     assert b.run("judge.retries=1").requests == []
 
 
+@pytest.mark.slow
 def test_empty_replies_are_tried_again_and_never_read(bench: Make) -> None:
     b = bench(zebras=(2,))
     b.fault("blank_content:match=zebra")
@@ -271,7 +273,7 @@ def test_retry_after_holds_every_worker_back(bench: Make, header: str) -> None:
     _status(ran, ok=24)
 
 
-@pytest.mark.parametrize("fault", [_slow("hang:match=zebra"), "drip:match=zebra,every=0.1"])
+@pytest.mark.parametrize("fault", ["hang:match=zebra", _slow("drip:match=zebra,every=0.1")])
 def test_a_reply_that_does_not_come_is_given_up_in_time(bench: Make, fault: str) -> None:
     b = bench(zebras=(2,))
     b.fault(fault)
@@ -329,6 +331,7 @@ def test_a_server_with_a_limit_is_not_stormed(bench: Make, fault: str) -> None:
     assert len(answered) == len(set(answered))
 
 
+@pytest.mark.slow
 def test_requests_a_minute_are_kept(bench: Make) -> None:
     b = bench(cases=6)
     ran = b.run("judge.rpm=600")

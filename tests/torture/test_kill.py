@@ -80,6 +80,7 @@ def _torture(
         assert rows(run_folder(tmp_path / "killed") / table) == rows(run_folder(tmp_path / "whole") / table), table
 
 
+@pytest.mark.slow
 def test_killed_three_times(tmp_path: Path) -> None:
     _torture(tmp_path, concurrency=8, kills=3, seed=0, cases=20)
 
@@ -99,7 +100,7 @@ def test_killed_on_a_faulty_server(tmp_path: Path) -> None:
 
 
 def test_one_sigint_drains_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    data = write_cases(tmp_path / "cases.jsonl", 40)
+    data = write_cases(tmp_path / "cases.jsonl", 16)
     with Server(tmp_path / "log.jsonl", ("--latency-ms", "100")) as server:
         args = arguments(data, tmp_path / "out", server.url)
         process = start(args, tmp_path)
