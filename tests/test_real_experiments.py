@@ -23,6 +23,9 @@ RUNS = [
 ]
 
 
+ALIKE = {("clapnq_dev", "run.tfidf.trec"), ("mtrag_un", "run.bm25.trec"), ("mtrag_un", "run.tfidf.trec")}
+
+
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Path:
     monkeypatch.chdir(folder)
     assert main([*words, "report.formats=[]", "name=x"]) == 0
@@ -36,7 +39,7 @@ def ours(measure: str) -> str | None:
 
 @pytest.mark.parametrize(
     ("experiment", "folder", "file", "expected", "qrels"),
-    [pytest.param(*r, id=r[3], marks=[pytest.mark.slow] if r[2].startswith("run.tfidf") else []) for r in RUNS],
+    [pytest.param(*r, id=r[3], marks=[pytest.mark.slow] if (r[1], r[2]) in ALIKE else []) for r in RUNS],
 )
 def test_retrieval_equals_trec_eval(
     experiment: str, folder: str, file: str, expected: str, qrels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -82,6 +82,7 @@ def weighted():
     return [(row["candidate"], row["reference"], corpus.digest) for row in rows], corpus, rows
 
 
+@pytest.mark.slow
 @needs_files
 def test_equal_to_the_stored_numbers_of_bert_score_with_idf():
     pairs_asked, corpus, stored = weighted()

@@ -92,6 +92,7 @@ def test_odd_texts_have_a_figure(claim, source):
     assert 0 <= find([claim], pool_of((source,)), SETTINGS)[0].overlap <= 1
 
 
+@pytest.mark.slow
 @needs_files
 def test_the_neighbours_of_a_claim_change_nothing(ask):
     claims = ["Due to heavy snowfall, the shop closed.", "Nobody came to work.", "It was cold. " * 40]
@@ -116,7 +117,7 @@ def test_rules_and_weights_are_its_identity():
     assert SETTINGS.label == "evidence-minilm-v1"
 
 
-@pytest.mark.parametrize("task", ["evaluate", "plan"])
+@pytest.mark.parametrize("task", ["evaluate", pytest.param("plan", marks=pytest.mark.slow)])
 def test_without_the_package_nothing_starts(task, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     uninstall(monkeypatch)

@@ -45,7 +45,13 @@ def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
     return folder, identity
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("quickstart", "refchecker", "trec") else [pytest.mark.slow])
+        for name in EXPERIMENTS
+    ],
+)
 def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) -> None:
     more = [] if name == "quickstart" else ["dataset.path=data.jsonl"]
     folder, identity = written(tmp_path, f"+experiment={name}", *more)

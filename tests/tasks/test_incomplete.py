@@ -86,6 +86,7 @@ def test_a_task_that_asks_nobody_leaves_the_run_untouched(copied: Path, words: l
     assert content(copied) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", NOBODY, ids=" ".join)
 def test_also_where_the_run_was_made(run: Path, words: list[str]) -> None:
     before = content(run)

@@ -163,6 +163,9 @@ FLIPS = {
 
 
 ALIKE = {
+    "a context",
+    "a weight in the configuration",
+    "the data's digest",
     "a comment in a prompt",
     "a label",
     "a word of the report",
@@ -193,7 +196,14 @@ def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.Ca
     assert "judge.prices" in named or "judge.prices" not in first
 
 
-@pytest.mark.parametrize("file", ["outputs.parquet", "iteration-1/judge_inputs.parquet", "iteration-1/scores.parquet"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param("outputs.parquet", marks=pytest.mark.slow),
+        pytest.param("iteration-1/judge_inputs.parquet", marks=pytest.mark.slow),
+        "iteration-1/scores.parquet",
+    ],
+)
 def test_a_flipped_bit_of_a_file_is_found_wherever_it_falls(
     run: Path, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

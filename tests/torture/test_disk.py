@@ -119,7 +119,7 @@ def test_a_folder_that_is_a_file(bench: Make, where: str) -> None:
     assert taken.read_text() == "mine"
 
 
-@pytest.mark.parametrize("where", ["output_dir", "store.path"])
+@pytest.mark.parametrize("where", ["output_dir", pytest.param("store.path", marks=pytest.mark.slow)])
 def test_a_read_only_folder(bench: Make, tmp_path: Path, where: str) -> None:
     b = bench()
     with _mounted(tmp_path / "closed", "ro", "size=1m") as closed:

@@ -33,7 +33,7 @@ def _status(ran: Ran, **wanted: int) -> None:
     [
         ("401", ["RAGPIPE_TEST_KEY", "401"]),
         _slow("403", ["RAGPIPE_TEST_KEY", "403"]),
-        ("404", ["test-model-2026-01-01", "http://127.0.0.1:", "judge.model"]),
+        _slow("404", ["test-model-2026-01-01", "http://127.0.0.1:", "judge.model"]),
         ("quota", ["quota"]),
         _slow("redirect:to=http://127.0.0.2:9/v1", ["redirect", "127.0.0.2"]),
         _slow("redirect_loop", ["redirect"]),
@@ -154,7 +154,7 @@ def test_a_permanent_failure_is_recorded_with_its_kind(bench: Make, fault: str, 
     assert b.run().requests == []
 
 
-@pytest.mark.parametrize("fault", ["not_json", "nan", *map(_slow, ("wrong_type", "null_value", "missing_keys"))])
+@pytest.mark.parametrize("fault", ["not_json", *map(_slow, ("nan", "wrong_type", "null_value", "missing_keys"))])
 def test_an_unreadable_reply_gets_one_repair_turn(bench: Make, fault: str) -> None:
     b = bench(zebras=(2,))
     b.fault(f"{fault}:match=zebra")
@@ -314,7 +314,11 @@ def test_never_more_in_flight_than_allowed(bench: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["concurrency:limit=3,retry_after=0", pytest.param("token_bucket:rps=40,burst=5", marks=pytest.mark.slow)]
+    "fault",
+    [
+        pytest.param("concurrency:limit=3,retry_after=0", marks=pytest.mark.slow),
+        pytest.param("token_bucket:rps=40,burst=5", marks=pytest.mark.slow),
+    ],
 )
 def test_a_server_with_a_limit_is_not_stormed(bench: Make, fault: str) -> None:
     b = bench(cases=30)
@@ -345,8 +349,8 @@ def test_requests_a_minute_are_kept(bench: Make) -> None:
     [
         (["judge.max_calls=11"], ["judge.max_calls", "nothing was spent"]),
         (["judge.model=openai/gpt-4o"], ["gpt-4o", "allow_unpinned"]),
-        (["judge.timeout_s=null"], ["judge.timeout_s"]),
-        (["judge.concurrency=0"], ["judge.concurrency"]),
+        _slow(["judge.timeout_s=null"], ["judge.timeout_s"]),
+        _slow(["judge.concurrency=0"], ["judge.concurrency"]),
     ],
 )
 def test_refused_before_the_first_request(bench: Make, extra: list[str], words: list[str]) -> None:

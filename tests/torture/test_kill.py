@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,15 +44,34 @@ def _state(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
+Tables = dict[str, list[dict[str, Any]]]
+EXHAUSTIVE = "metrics.chunk_faithfulness.exhaustive=true"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Tables]:
+    """The tables of a run over so many cases that nothing happened to; one run for all tests that compare with it."""
+
+    @cache
+    def tables(cases: int) -> Tables:
+        folder = tmp_path_factory.mktemp("whole")
+        data = write_cases(folder / "cases.jsonl", cases)
+        with Server(folder / "whole.log", ("--latency-ms", "0")) as server:
+            code, text = finish(arguments(data, folder / "whole", server.url, EXHAUSTIVE, concurrency=32), folder)
+            assert code == 0, text
+        return {table: rows(run_folder(folder / "whole") / table) for table in TABLES}
+
+    return tables
+
+
 def _torture(
-    tmp_path: Path, *, concurrency: int, kills: int, seed: int, cases: int = 100, faults: tuple[str, ...] = ()
-) -> None:
+    tmp_path: Path, whole: Callable[[int], Tables], *, concurrency: int, kills: int, seed: int, cases: int = 100,
+    faults: tuple[str, ...] = (),
+) -> None:  # fmt: skip
     data = write_cases(tmp_path / "cases.jsonl", cases)
     picked = random.Random(seed)
     with Server(tmp_path / "killed.log", ("--latency-ms", "30", *faults)) as server:
-        args = arguments(
-            data, tmp_path / "killed", server.url, "metrics.chunk_faithfulness.exhaustive=true", concurrency=concurrency
-        )
+        args = arguments(data, tmp_path / "killed", server.url, EXHAUSTIVE, concurrency=concurrency)
         moments: list[tuple[float, frozenset[str]]] = []
         for _ in range(kills):
             moment = kill_after(args, tmp_path, server, picked.randint(1, 60))
@@ -70,33 +92,29 @@ def _torture(
         assert code == 0, text
         assert len(server.requests()) == count, "a third start asks nothing"
         assert _state(run_folder(tmp_path / "killed")) == before, "a third start rewrites nothing"
-    with Server(tmp_path / "whole.log", ("--latency-ms", "0")) as server:
-        args = arguments(
-            data, tmp_path / "whole", server.url, "metrics.chunk_faithfulness.exhaustive=true", concurrency=32
-        )
-        code, text = finish(args, tmp_path)
-        assert code == 0, text
-    for table in TABLES:
-        assert rows(run_folder(tmp_path / "killed") / table) == rows(run_folder(tmp_path / "whole") / table), table
+    for table, found in whole(cases).items():
+        assert rows(run_folder(tmp_path / "killed") / table) == found, table
 
 
 @pytest.mark.slow
-def test_killed_three_times(tmp_path: Path) -> None:
-    _torture(tmp_path, concurrency=8, kills=3, seed=0, cases=20)
+def test_killed_three_times(tmp_path: Path, whole: Callable[[int], Tables]) -> None:
+    _torture(tmp_path, whole, concurrency=8, kills=3, seed=0, cases=20)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("concurrency", [1, 8, 32])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_killed_many_times(tmp_path: Path, concurrency: int, seed: int) -> None:
-    _torture(tmp_path, concurrency=concurrency, kills=7, seed=seed)
+def test_killed_many_times(tmp_path: Path, whole: Callable[[int], Tables], concurrency: int, seed: int) -> None:
+    _torture(tmp_path, whole, concurrency=concurrency, kills=7, seed=seed)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_on_a_faulty_server(tmp_path: Path) -> None:
-    _torture(tmp_path, concurrency=8, kills=5, seed=4, faults=("--fault", "429:rate=0.05", "--fault", "500:rate=0.05"))
+def test_killed_on_a_faulty_server(tmp_path: Path, whole: Callable[[int], Tables]) -> None:
+    _torture(
+        tmp_path, whole, concurrency=8, kills=5, seed=4, faults=("--fault", "429:rate=0.05", "--fault", "500:rate=0.05")
+    )
 
 
 def test_one_sigint_drains_saves_and_says_how_to_go_on(tmp_path: Path) -> None:

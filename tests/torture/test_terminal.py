@@ -151,6 +151,7 @@ def test_hostile_texts_in_a_plan_and_an_error(bench: Make) -> None:
     assert "cases.jsonl:2" in ran.text
 
 
+@pytest.mark.slow
 def test_a_broken_file_is_named_and_nothing_else_is_said(bench: Make) -> None:
     """Nor at the end of the process, when what was left half-written is thrown away."""
     b = bench()
