@@ -238,15 +238,16 @@ def test_every_request_of_a_flaky_server_is_answered_in_the_end(bench: Make) -> 
     assert sum(recorded.values()) == len(ran.requests), "the record says how many tries there were"
 
 
-def test_a_dead_provider_trips_the_breaker_and_the_rest_is_asked_later(bench: Make) -> None:
+def test_a_dead_provider_ends_the_run_and_the_rest_is_asked_later(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragpipe.judging.outage._FIRST", 0.05)
     b = bench(cases=40)
     b.fault("500:after=15")
-    ran = b.run("judge.retries=1", concurrency=4)
+    ran = b.run("judge.retries=1", "judge.outage_s=1", concurrency=4)
     answered = {r["body"] for r in ran.requests if r["status"] == 200}
     assert ran.code == 5
-    assert "calls in a row failed" in ran.text
+    assert "judge.outage_s=1" in ran.text
     refused = [r for r in ran.requests if r["status"] == 500]
-    assert len(refused) <= 2 * (4 + 5) + 2 * 4, "breaker = concurrency + 5 calls of two tries, and those under way"
+    assert len(refused) <= 5 + 3 + 5, "those that began it, those under way, probes after 0.05, 0.1, 0.2, 0.4, 0.8 s"
     b.fault()
     again = b.run("judge.retries=1", concurrency=4)
     assert again.code == 0
