@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PydanticUserError
 
 from ragpipe.errors import ConfigError, Problem
 from ragpipe.schema.text_forms import OPPOSITE, other_grades, read_grade, read_verdict
@@ -244,20 +244,29 @@ def answer_schema(answer: type[Answer]) -> dict[str, Any]:
     is filled in where the judge gave nothing is no part of the question.
 
     pydantic puts class names and docstrings into its JSON schema; left there, renaming a class would bill every
-    question again. Raises ConfigError for a type that holds itself.
+    question again. Raises ConfigError for a type that holds itself, or that no JSON schema can describe.
     """
     if answer.form == "text":
         return {"form": "text", "type": re.sub(r"(?<!^)(?=[A-Z])", "_", answer.__name__).lower()}
-    schema = answer.model_json_schema()
     try:
+        schema = answer.model_json_schema()
         found: dict[str, Any] = _Bare(schema.get("$defs", {}))(_undescribed(schema))
     except _HoldsItself as error:
-        name = f"{answer.__module__}.{answer.__qualname__}"
-        raise ConfigError("an answer type cannot be asked for", [Problem(
-            name, "fields", f"{error}, which holds itself", "a form with an end: some judges take no schema without one",
+        raise _unaskable(
+            answer, f"{error}, which holds itself", "a form with an end: some judges take no schema without one",
             "give each level a type of its own, or ask for a flat list whose items name their parent",
-        )]) from None  # fmt: skip
+        ) from None  # fmt: skip
+    except PydanticUserError as error:
+        why = error.message.partition("\n")[0]
+        raise _unaskable(
+            answer, why, "fields that JSON can hold", "texts, numbers, booleans, lists, and models of these"
+        ) from None
     return found if answer.__module__.partition(".")[0] == "ragpipe" else _without_defaults(found)
+
+
+def _unaskable(answer: type[Answer], found: str, expected: str, fix: str) -> ConfigError:
+    name = f"{answer.__module__}.{answer.__qualname__}"
+    return ConfigError("an answer type cannot be asked for", [Problem(name, "fields", found, expected, fix)])
 
 
 class _HoldsItself(Exception):

@@ -88,7 +88,7 @@ class DataInputs:
             load_samples(self._dataset, samples=folder.samples)
             self._write_index(folder)  # a wrong one is told before the system is asked
             if not folder.outputs_journal.exists():
-                self._say_anew(before, identity)
+                self._say_anew(folder, before, identity)
             self._collect(folder)
             self._warn_of_unknown([self._config.system.method])
         self._write_index(folder)
@@ -108,8 +108,13 @@ class DataInputs:
         found, wanted = (self.tables(_without_source(one)) for one in (before["identity"], identity))
         return found == wanted
 
-    def _say_anew(self, before: dict[str, Any], identity: dict[str, Any]) -> None:
-        """Before a system is asked for outputs that the run before has, in another form."""
+    def _say_anew(self, folder: RunFolder, before: dict[str, Any], identity: dict[str, Any]) -> None:
+        """Before a system is asked for outputs of which there are others: those of the run before, or of a collection that
+        was stopped."""
+        for path in unfinished(folder):
+            self._console.say(
+                f"outputs are collected from the start: those of {path} are of another source, system or data"
+            )
         if not before or before["identity"]["system"]["kind"] == "recorded":
             return
         line = (
@@ -195,6 +200,16 @@ class RunInputs:
 
     def check(self) -> None:
         """Frozen tables do not change."""
+
+
+def unfinished(folder: RunFolder) -> list[Path]:
+    """Run folders of the same name in which outputs were collected, and which never became a run."""
+    there = (
+        RunFolder(path)
+        for path in sorted(folder.root.parent.glob("*"))
+        if path != folder.root and not path.is_symlink()
+    )
+    return [other.root for other in there if other.outputs_journal.is_file() and not other.manifest.exists()]
 
 
 def _without_source(identity: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -59,7 +60,11 @@ def watched_system(settings: SystemSettings, plugins: Iterable[str]) -> Watched:
         return Watched({})
     name, _, function = settings.callable.partition(":")
     roots = {name.partition(".")[0] for name in plugins}
-    found = inspect.unwrap(getattr(sys.modules[name], function))
+    found = getattr(sys.modules[name], function)
+    while isinstance(found, partial):
+        found = found.func
+    if inspect.isroutine(found):
+        found = inspect.unwrap(found)
     defined = str(getattr(found, "__module__", None) or name)
     return _watched([name, *([defined] if defined.partition(".")[0] in roots else [])])
 

@@ -157,7 +157,7 @@ def _inputs(finished: Finished, seal: Mapping[str, Any]) -> Iterator[Finding]:
     for line in differences(manifest["identity"], finished.identity()):
         name = line.partition(":")[0]
         if name != "ragpipe":
-            yield Finding("config.yaml or prompts", line)
+            yield Finding("the source of a metric" if ".source." in name else "config.yaml or prompts", line)
     for name, digest in seal["files"].items():
         if name in ("config.yaml", "index.json") or name.startswith("prompts/"):
             if not (folder.root / name).is_file():

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import json
 import pkgutil
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -271,6 +272,15 @@ def test_an_answer_type_that_holds_itself_is_refused_by_name(answer):
     (problem,) = fault.value.problems
     assert problem.where.endswith(f"test_question_identity.{answer.__name__}")
     assert problem.found == "Node, which holds itself"
+
+
+def test_an_answer_type_that_json_cannot_hold_is_refused_by_name():
+    class Calls(Answer):
+        then: Callable[[], int]
+
+    with pytest.raises(ConfigError, match="cannot be asked for") as fault:
+        answer_schema(Calls)
+    assert fault.value.problems[0].where.endswith(".Calls")
 
 
 def test_a_type_may_stand_in_another_twice():

@@ -14,8 +14,9 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
+from ragpipe.systems.settings import PythonSystem
 from ragpipe.tasks.identity import metric_identity
-from ragpipe.tasks.user_code import watched_metric
+from ragpipe.tasks.user_code import watched_metric, watched_system
 from tests.openai_server import in_thread
 from tests.torture.harness import arguments, write_cases
 
@@ -102,6 +103,8 @@ def test_an_edited_metric_is_computed_anew(here: Path, capfd: pytest.CaptureFixt
     assert mean("mine", "fixed") == 0.75
     said = capfd.readouterr().out
     assert f"differs from run {first}: metrics.fixed.source.mymetrics.fixed: " in said
+    assert main(["task=verify", f"run=outputs/mine/{first}", "plugins=[mymetrics]"]) == 3
+    assert "differs  the source of a metric: metrics.fixed.source.mymetrics.fixed" in capfd.readouterr().out
     write("mymetrics/fixed.py", COMPUTED.format(value="0.25"))
     assert main(words) == 0
     assert run_id("mine") == first, "the same source is the same run"
@@ -257,6 +260,37 @@ def test_a_finished_run_is_rescored_and_verified_without_its_system(live: Path) 
     assert main(["task=verify", folder]) == 0
     assert main(["task=rescore", folder]) == 0
     assert asked() == 3
+
+
+def test_a_stopped_collection_of_an_older_source_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Five failures more than the concurrency in a row end it; what was answered before is kept for the same source."""
+    Path("q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital?"}}\n' for i in range(9)))
+    failing = SYSTEM.format(text="x") + "    raise ValueError('down')\n"
+    write("mysystem/rag.py", failing.replace("    return", "    if sample['id'] == 'q0': return"))
+    words = [*LIVE, "system.concurrency=1"]
+    assert main(words) == 4
+    (stopped,) = (path for path in Path("outputs/live").iterdir() if path.is_dir())
+    assert main(words) == 4
+    said = capfd.readouterr().out
+    assert "from the start" not in said, "the same source goes on"
+    write("mysystem/rag.py", SYSTEM.format(text="Paris."))
+    assert main(words) == 0
+    assert f"outputs are collected from the start: those of {stopped}" in capfd.readouterr().out
+
+
+def test_a_partial_and_an_object_are_watched_where_they_are_defined(here: Path) -> None:
+    write(
+        "mysystem/core.py",
+        "class Rag:\n    def __call__(self, sample):\n        return 'a'\ndef ask(k, sample): return 'a'\n",
+    )
+    write(
+        "mysystem/rag.py",
+        "from functools import partial\nfrom mysystem.core import Rag, ask\nfirst, second = Rag(), partial(ask, 5)\n",
+    )
+    importlib.import_module("mysystem.rag")
+    for name in ("first", "second"):
+        settings = PythonSystem(kind="python", callable=f"mysystem.rag:{name}")
+        assert set(watched_system(settings, ["mysystem"]).sources) == {"mysystem.core", "mysystem.rag"}
 
 
 def test_a_callable_from_another_plugin_is_watched_where_it_is_defined(here: Path) -> None:
