@@ -47,10 +47,11 @@ from pathlib import Path
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.score import run_score
+from ragpipe.store.ledger import paid_by
 root, specs, settings = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
 run_score(root / "iteration-1", samples=root / "samples.parquet", outputs=root / "outputs.parquet",
           specs=[ScoreSpec(name, **scale) for name, scale in specs.items()], settings=ScoringSettings(**settings),
-          signature="benchmark", judge={"label": "none", "calibrated": None}, spent={}, prices={})
+          signature="benchmark", judge={"label": "none", "calibrated": None}, run_id="r", spent=paid_by(root / "none", "r", 1), rates={})
 """
 READ = """
 import sys
@@ -135,7 +136,7 @@ def _calls(number: int) -> Iterator[dict[str, Any]]:
                 "iteration": 1, "metric": name, "step": step, "turn": "ask", "key": f"{number:048x}{place:08x}{step[:1]:>8}",
                 "judge": "provider/model", "messages": json.dumps([{"role": "user", "content": f"{TEXT}{number}" * 3}]),
                 "reply": f"Reply {number}", "status": "ok", "flags": [], "tokens_in": 900, "tokens_out": 120,
-                "tokens_cached": 0, "cost_usd": 0.0004, "latency_ms": 200.0 + number % 100, "attempts": 1,
+                "tokens_cached": 0, "paid_by": "r/1", "paid_usd": 0.0004, "latency_ms": 200.0 + number % 100, "attempts": 1,
             }  # fmt: skip
 
 

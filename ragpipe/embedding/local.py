@@ -75,7 +75,7 @@ class LocalTransport:
         reply = await future
         return Call(
             question.key, question.payload.id, question.judge, "ok", text=reply.text, model=question.judge,
-            finish_reason="length" if reply.cut else None, tokens_in=0, tokens_out=0, tokens_cached=0, cost_usd=0.0,
+            finish_reason="length" if reply.cut else None, tokens_in=0, tokens_out=0, tokens_cached=0,
             attempts=0, output_mode="local",
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )  # fmt: skip

@@ -1,92 +1,118 @@
-"""What a call costs: litellm's bundled price table, read as a file without importing litellm, and the user's own prices.
+"""What a reply costs: litellm's bundled price table, read as a file without importing litellm, and the user's own prices.
 
-An unknown price is None with a reason, never 0.
+Prices apply when they are read: tokens are kept, money is computed from them. An unknown price is None with a reason,
+never 0.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ragpipe.judging.settings import Price
+from ragpipe.judging.settings import JudgeSettings, Price
+from ragpipe.schema.prices import Rates, Tier
 
 _FILE = "model_prices_and_context_window_backup.json"
+_MILLION = 1e6
+_COLUMNS = {
+    "input": "input_cost_per_token", "output": "output_cost_per_token",
+    "cached_input": "cache_read_input_token_cost", "reasoning": "output_cost_per_reasoning_token",
+}  # fmt: skip
+_ABOVE = re.compile(rf"({'|'.join(_COLUMNS.values())})_above_(\d+)k_tokens")
 
 
-@dataclass(frozen=True)
-class PriceTable:
-    """US dollars per token by model. `source` says where the prices come from, `date` the day of the table (UTC)."""
-
-    source: str
-    date: str
-    _rows: Mapping[str, Any] = field(repr=False)
-    _own: Mapping[str, Price] = field(repr=False)
-    _section: str = "judge"
-
-    @classmethod
-    def load(cls, overrides: Mapping[str, Price] | None = None, *, section: str = "judge") -> PriceTable:
-        """The bundled table, with the prices that a user set for some `provider/model` under `<section>.prices`."""
-        source, date, rows = _bundled()
-        own = dict(overrides or {})
-        return cls(f"{section}.prices, {source}" if own else source, date, rows, own, section)
-
-    def price(
-        self, model: str, tokens_in: int | None, tokens_out: int | None, tokens_cached: int | None = None
-    ) -> tuple[float | None, str | None]:
-        """Dollars for one reply of `provider/model`, or None and the reason why it is not known."""
-        if tokens_in is None or tokens_out is None:
-            return None, "the provider named no usage"
-        cached = tokens_cached or 0
-        own = self._own.get(model)
-        if own is not None:
-            return own.usd(tokens_in, tokens_out, cached), None
-        row = self._row(model)
-        if row is None:
-            return None, f"the price table does not know {model}: set {self._section}.prices"
-        into, out = _per_token(row, "input", tokens_in), _per_token(row, "output", tokens_in)
-        if into is None or out is None or into + out == 0:
-            return None, f"the price table has no price for {model}: set {self._section}.prices"
-        read = row.get("cache_read_input_token_cost")
-        return (tokens_in - cached) * into + cached * (into if read is None else float(read)) + tokens_out * out, None
-
-    def _row(self, model: str) -> Mapping[str, Any] | None:
-        """The row of the full name, or of the bare name where it belongs to the same provider."""
-        provider, _, name = model.partition("/")
-        found = self._rows.get(model)
-        if found is None:
-            bare = self._rows.get(name)
-            if isinstance(bare, dict) and str(bare.get("litellm_provider", "")).startswith(provider):
-                found = bare
-        return found if isinstance(found, dict) else None
+def rates_for(settings: JudgeSettings) -> Rates:
+    """The prices of a judge or an embedder: its own, else the table's; a server of one's own has no public price."""
+    section = settings.section
+    if settings.prices is not None:
+        return own_rates(settings.model, settings.prices, f"{section}.prices")
+    if settings.api_base is not None:
+        reason = f"{section}.api_base names a server of your own, which has no public price: set {section}.prices"
+        return Rates(settings.model, f"{section}.api_base", reason=reason)
+    return table_rates(settings.model, section=section)
 
 
-def _per_token(row: Mapping[str, Any], side: str, tokens_in: int) -> float | None:
-    """The price of one token; long prompts cost more where the table says so."""
-    found = row.get(f"{side}_cost_per_token")
-    for limit in (128_000, 200_000, 256_000, 272_000):
-        above = row.get(f"{side}_cost_per_token_above_{limit // 1000}k_tokens")
-        if above is not None and tokens_in > limit:
-            found = above
-    return float(found) if isinstance(found, int | float) else None
+def own_rates(model: str, price: Price, source: str) -> Rates:
+    """The prices that a user set."""
+    cached = price.input if price.cached_input is None else price.cached_input
+    reasoning = price.output if price.reasoning is None else price.reasoning
+    return Rates(model, source, (Tier(0, price.input, price.output, cached, reasoning),))
+
+
+def table_rates(model: str, *, section: str = "judge") -> Rates:
+    """The prices of the bundled table for `provider/model`."""
+    source, rows = _bundled()
+    row = _row(rows, model)
+    if row is None:
+        return Rates(model, source, reason=f"the price table does not know {model}: set {section}.prices")
+    tiers = _tiers(row)
+    if not tiers or not any(tier.input + tier.output for tier in tiers):
+        return Rates(model, source, reason=f"the price table has no price for {model}: set {section}.prices")
+    return Rates(model, source, tiers)
+
+
+def _tiers(row: Mapping[str, Any]) -> tuple[Tier, ...]:
+    """The row's own prices, and those for long prompts: a price that a tier does not name is that of the tier below."""
+    levels: dict[int, dict[str, float]] = {0: _named(row)}
+    for found in filter(None, map(_ABOVE.fullmatch, row)):
+        column = next(name for name, key in _COLUMNS.items() if key == found[1])
+        if _is_price(row[found[0]]):
+            levels.setdefault(int(found[2]) * 1000, {})[column] = float(row[found[0]])
+    for part in row.get("tiered_pricing") or ():
+        if isinstance(part, dict) and isinstance(part.get("range"), list) and part["range"]:
+            levels[int(part["range"][0])] = _named(part)
+    tiers = []
+    known: dict[str, float] = {}
+    for above, prices in sorted(levels.items()):
+        known |= prices
+        if "input" in known and "output" in known:
+            per = {name: _per_million(known.get(name, known[beside])) for name, beside in _BESIDE.items()}
+            tiers.append(Tier(above, **per))
+    return tuple(tiers)
+
+
+_BESIDE = {"input": "input", "output": "output", "cached_input": "input", "reasoning": "output"}
+
+
+def _named(row: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(row[key]) for name, key in _COLUMNS.items() if _is_price(row.get(key))}
+
+
+def _is_price(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _per_million(per_token: float) -> float:
+    return float(f"{per_token * _MILLION:.12g}")
+
+
+def _row(rows: Mapping[str, Any], model: str) -> Mapping[str, Any] | None:
+    """The row of the full name, or of the bare name where it belongs to the same provider."""
+    provider, _, name = model.partition("/")
+    found = rows.get(model)
+    if found is None:
+        bare = rows.get(name)
+        if isinstance(bare, dict) and str(bare.get("litellm_provider", "")).startswith(provider):
+            found = bare
+    return found if isinstance(found, dict) else None
 
 
 @lru_cache(maxsize=1)
-def _bundled() -> tuple[str, str, Mapping[str, Any]]:
+def _bundled() -> tuple[str, Mapping[str, Any]]:
+    """What table it is, and its rows. The day of its prices is nowhere said: the file's own is that of its installation."""
     spec = find_spec("litellm")  # finds the package without running it
     places = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
     path = next((p / _FILE for p in places if (p / _FILE).is_file()), None)
     if path is None:
-        return "no price table (litellm is not installed)", "", {}
+        return "no price table (litellm is not installed)", {}
     try:
         number = version("litellm")
     except PackageNotFoundError:
         number = "of unknown version"
-    day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-    return f"litellm {number}", day, json.loads(path.read_text(encoding="utf-8"))
+    return f"litellm {number}", json.loads(path.read_text(encoding="utf-8"))

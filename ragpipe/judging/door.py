@@ -175,10 +175,13 @@ class Door:
         """The judge that a metric gets for one case; its `uses` are the record of what it asked."""
         return CaseJudge(self, case, metric)
 
-    def question(self, payload: Payload, answer: type[Answer], iteration: int, asker: str) -> Question:
-        """Name the payload: the same content by the same judge is the same question."""
+    def question(
+        self, payload: Payload, answer: type[Answer], iteration: int, asker: str, *, asked_in: int | None = None
+    ) -> Question:
+        """Name the payload: the same content by the same judge is the same question. `asked_in` is the iteration that asks,
+        where it is not the one in the key."""
         parts = key_parts(payload, self._judge, iteration, self.repeat)
-        return Question(key_of(parts), payload, answer, self.label, parts, asker, iteration)
+        return Question(key_of(parts), payload, answer, self.label, parts, asker, asked_in or iteration)
 
     def compute(self, question: Question, prompt: Prompt, values: Mapping[str, Any]) -> Call | None:
         """The embedded judge's reply as a call, `skipped` when it has none; None when the judge is not embedded."""
@@ -191,7 +194,7 @@ class Door:
             status, why = "skipped", unknown.reason
         return Call(
             question.key, question.payload.id, self.label, status, text=text, message=why, model=self.label,
-            tokens_in=0, tokens_out=0, tokens_cached=0, cost_usd=0.0, attempts=0, output_mode="computed",
+            tokens_in=0, tokens_out=0, tokens_cached=0, attempts=0, output_mode="computed",
         )  # fmt: skip
 
     async def reply(self, question: Question, *, again: bool = False) -> Call:
@@ -319,7 +322,8 @@ class CaseJudge:
         door = self.door.matcher(encoder, corpus)
         weighted_by = corpus.digest if corpus else None
         payload = pair_payload(storable(candidate)[0], storable(reference)[0], weighted_by)
-        question = door.question(payload, TokenMatch, 1, f"{self.case} / {self.metric} / {MATCH}")
+        asker, now = f"{self.case} / {self.metric} / {MATCH}", self.case.iteration
+        question = door.question(payload, TokenMatch, 1, asker, asked_in=now)
         call = await door.reply(question)
         try:
             return self._read(None, "ask", payload, call, TokenMatch)
@@ -329,7 +333,8 @@ class CaseJudge:
     async def _embedded(self, door: Door, text: str) -> Floats:
         """A vector depends on the text and the model alone: no iteration is in its key, all share the first."""
         payload = text_payload(storable(door.prefix + text)[0])
-        question = door.question(payload, Vector, 1, f"{self.case} / {self.metric} / {STEP}")
+        asker, now = f"{self.case} / {self.metric} / {STEP}", self.case.iteration
+        question = door.question(payload, Vector, 1, asker, asked_in=now)
         call = await door.reply(question)
         try:
             values: Floats = self._read(None, "ask", payload, call, Vector).values

@@ -17,7 +17,8 @@ class Question:
     """One payload for one judge, and the type its reply will be read as.
 
     `key` names the logical question in the call store and `fields` are the hashes of its parts. `judge` is the judge's
-    printable name, `asker` is `case / metric / step`: both stand in messages only. `iteration` is the one in the key.
+    printable name, `asker` is `case / metric / step`: both stand in messages only. `iteration` is the one in which it is
+    asked: that of the key, but for a vector, whose key all iterations share.
     """
 
     key: str

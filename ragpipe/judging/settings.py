@@ -29,12 +29,13 @@ def _finite(value: Any) -> Any:
 class Price(Settings):
     """US dollars per million tokens, for a model whose price the table does not know (or knows wrongly).
 
-    `cached_input` null: cached tokens cost as much as others.
+    `cached_input` null: cached tokens cost as much as others; `reasoning` null: as much as the rest of the output.
     """
 
     input: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     output: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     cached_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    reasoning: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
     def usd(self, tokens_in: float, tokens_out: float, tokens_cached: float = 0.0) -> float:
         """Dollars for these tokens; `tokens_cached` of the `tokens_in` were cached."""

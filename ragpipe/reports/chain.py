@@ -180,19 +180,22 @@ def _by_gates(chain: Chain) -> str:
     return f", and when every critical gate's score passes ({'; '.join(parts)})" if parts else ""
 
 
+def _payment(row: Mapping[str, Any]) -> str:
+    if row["paid_by"] is None:
+        return "nobody was paid"
+    usd = "at an unknown price" if row["paid_usd"] is None else f"${row['paid_usd']:.6f}"
+    return f"paid by {row['paid_by']}, {usd}"
+
+
 def _question(row: Mapping[str, Any], number: int, count: int, messages: bool) -> Iterator[str]:
     yield f"question {number} of {count}: {row['metric']} / {row['step']} ({row['turn']})"
     if row["template"] is not None:  # a text for an embedder has none
         yield f"  template: {row['template']}.{row['template_version']} sha256 {row['template_sha256']}"
     yield f"  payload {row['payload_id']}, key {row['key']}"
     yield f"  judge {row['judge']}, answered as {row['model'] or 'unknown'}, finish {row['finish_reason'] or 'not said'}"
-    cost = (
-        f"${row['cost_usd']:.6f}"
-        if row["cost_usd"] is not None
-        else f"price unknown ({row['cost_reason'] or 'no reason'})"
-    )
-    tokens = ", ".join(f"{row[f'tokens_{k}']} {k}" for k in ("in", "out", "cached") if row[f"tokens_{k}"] is not None)
-    yield f"  tokens {tokens or 'not reported'}; {cost}; {row['attempts']} tries"
+    kinds = ("in", "out", "cached", "reasoning")
+    tokens = ", ".join(f"{row[f'tokens_{k}']} {k}" for k in kinds if row[f"tokens_{k}"] is not None)
+    yield f"  tokens {tokens or 'not reported'}; {_payment(row)}; {row['attempts']} tries"
     if row["status"] != "ok":
         yield f"  {row['status']}: {one_line(row['message'] or '', 500)}"
     if row["flags"]:

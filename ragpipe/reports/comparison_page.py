@@ -174,5 +174,5 @@ def _prices(job: Job) -> tuple[str, str]:
     used, spent = job.cost["total"]["used"], job.cost["total"]["spent"]
     here = f"{whole(spent.get('calls') or 0)} calls"
     if spent.get("calls"):
-        here += f", {paid(spent.get('usd'), spent.get('calls_without_price') or 0)}"
+        here += f", {paid(spent['usd_known'], spent['tries_without_price'])}"
     return paid(used["usd_known"], sum(used["usd_unknown"].values())), here

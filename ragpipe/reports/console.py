@@ -16,6 +16,7 @@ from ragpipe.reports.figures import (
     heading,
     hidden_overall,
     judged_times,
+    money,
     paid,
     parts_note,
     rows,
@@ -274,7 +275,7 @@ def wall_line(judging: Mapping[int, float]) -> str:
 
 def cost_line(cost: Mapping[str, Any]) -> str:
     """`cost: 1,200 calls, 1,234,567 tokens, $0.45; asked here: 12 calls, $0.01; saved: 1,188 calls`."""
-    used, spent, saved = cost["used"], cost["spent"], cost["saved"]
+    used, spent, saved, wasted = (cost[part] for part in ("used", "spent", "saved", "wasted"))
     if not used["uses"]:
         return "cost: no judge was asked"
     if used["calls_computed"] == used["calls"]:
@@ -286,10 +287,11 @@ def cost_line(cost: Mapping[str, Any]) -> str:
         return f"cost: {whole(used['calls'])} questions answered by {who}, no call to a provider"
     tokens = used["tokens_in"] + used["tokens_out"]
     text = f"cost: {whole(used['calls'])} calls, {whole(tokens)} tokens, {paid(used['usd_known'], sum(used['usd_unknown'].values()))}"
-    if spent.get("calls") is not None:
-        text += f"; asked here: {whole(spent['calls'])} calls, {paid(spent.get('usd'), spent.get('calls_without_price', 0))}"
-    if saved.get("calls"):
+    text += f"; asked here: {whole(spent['calls'])} calls, {paid(spent['usd_known'], spent['tries_without_price'])}"
+    if saved["calls"]:
         text += f"; saved: {whole(saved['calls'])} calls"
+    if wasted["tries"]:
+        text += f"; wasted: {whole(wasted['tries'])} answers, {money(wasted['usd'])}"
     if used["usd"] is None:
         reasons = ", ".join(f"{one_line(reason, 80)} ({whole(n)})" for reason, n in used["usd_unknown"].items())
         text += f". Price unknown: {reasons}"

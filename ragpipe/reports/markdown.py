@@ -25,7 +25,7 @@ from ragpipe.reports.figures import (
 from ragpipe.reports.final import HEADS, final_lines, final_notes, final_title
 from ragpipe.reports.gates import gates_section
 from ragpipe.reports.index import index_section
-from ragpipe.reports.sections import OPERATIONS, asked_line, case_line, operation_lines
+from ragpipe.reports.sections import OPERATIONS, asked_line, case_line, operation_lines, prices_line, spent_lines
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.text import case_name, code, code_block
 from ragpipe.reports.text import table as _table
@@ -179,7 +179,7 @@ _BILL = ("calls", "calls_failed", "tokens_in", "tokens_out", "tokens_cached")
 
 
 def _cost(cost: Mapping[str, Any]) -> list[str]:
-    used, spent = cost["used"], cost["spent"]
+    used = cost["used"]
     if not used["uses"]:
         return ["## Cost", "", "No judge was asked."]
     bills = [*used["by_metric"].items(), ("all", used)]
@@ -188,14 +188,12 @@ def _cost(cost: Mapping[str, Any]) -> list[str]:
         for name, bill in bills
     ]
     heads = ["metric", "calls", "failed", "tokens in", "tokens out", "cached", "price"]
-    prices = ", ".join(f"{key} {code(str(value))}" for key, value in cost["prices"].items() if value is not None)
-    own = f"{whole(spent.get('calls') or 0)} calls, {paid(spent.get('usd'), spent.get('calls_without_price', 0))}"
-    found = ["## Cost", "", *_table(heads, lines), "", f"Paid by this folder's own processes: {own}."]
+    found = ["## Cost", "", *_table(heads, lines), "", *spent_lines(cost)]
     found += ["", asked_line(used, code), "", case_line(used)]
     if used["usd_unknown"]:
         unknown = ", ".join(f"{code(reason)} {whole(n)}" for reason, n in used["usd_unknown"].items())
         found += ["", f"Calls without a known price: {unknown}."]
-    return [*found, "", f"Prices: {prices}."] if prices else found
+    return [*found, "", prices_line(cost, code)] if cost["prices"] else found
 
 
 def _worst(

@@ -249,10 +249,33 @@ def cost_table(cost: Mapping[str, Any]) -> Table:
             "Without a known price: " + ", ".join(f"{why} {whole(n)}" for why, n in used["usd_unknown"].items())
         )
     notes += [asked_line(used), case_line(used)]
-    source = ", ".join(f"{key} {value}" for key, value in cost["prices"].items() if value is not None)
-    notes += [f"Prices: {source}."] if source else []
+    notes += [prices_line(cost)] if cost["prices"] else []
     heads = ["metric", "calls", "failed", "tokens in", "tokens out", "cached", "price"]
     return Table("Cost of the judge", heads, lines, notes=notes)
+
+
+def prices_line(cost: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
+    """`Prices: openai/gpt-4o-mini by litellm 1.99.0.` The figures themselves stand in cost.json."""
+    told = (f"{shown(name)} by {shown(one['source'])}" for name, one in cost["prices"].items())
+    return f"Prices: {', '.join(told)}."
+
+
+def spent_lines(cost: Mapping[str, Any]) -> list[str]:
+    """What this folder's own processes paid, by the ledger; what of it was for nothing, and what others paid."""
+    spent, saved, wasted = cost["spent"], cost["saved"], cost["wasted"]
+    own = f"{whole(spent['calls'])} calls, {paid(spent['usd_known'], spent['tries_without_price'])}"
+    found = [f"Paid by this folder's own processes: {own}."]
+    if wasted["tries"]:
+        found.append(
+            f"Of it {whole(wasted['tries'])} answers were of no use (tried again, failed): {money(wasted['usd'])}."
+        )
+    if saved["calls"]:
+        found.append(f"Paid by others before: {whole(saved['calls'])} calls, {money(saved['usd'])}.")
+    if more := cost["repriced"]["usd"]:
+        found.append(
+            f"Prices have changed since: what it paid for costs {money(abs(more))} {'more' if more > 0 else 'less'} now."
+        )
+    return [" ".join(found)]
 
 
 def case_line(used: Mapping[str, Any]) -> str:

@@ -68,11 +68,12 @@ class Call:
     `status` is `ok`, a failure kind (`ragpipe.errors.FailureKind`), or `skipped` for a question that an embedded judge
     cannot answer (`message` says why; nobody was asked). Only `ok` calls are ever served to another run.
     `text` is the raw reply. `attempts` counts HTTP tries; the counts of tokens are those of the reply that stands, the
-    last try that was answered (what all tries cost together is in the ledger, try by try: `Payment`). `cost_usd` is None when
-    the price is unknown, with `cost_reason` saying why. `fingerprint` is the provider's `system_fingerprint`. `latency_ms` is that of the last try, without waiting for a slot. `sent` holds the sampling
+    last try that was answered (what all tries cost together is in the ledger, try by try: `Payment`). `answers` counts the tries that
+    were answered and so are paid for, `paid_usd` is what the last of them cost on that day, None when that was unknown.
+    `fingerprint` is the provider's `system_fingerprint`. `latency_ms` is that of the last try, without waiting for a slot. `sent` holds the sampling
     parameters that really went over the wire, `wire_hash` the sha256 of the request body. `fields` are the hashes of
     the parts of the key, so that `why was this asked again` can be answered. `run_id` is the run that paid, `iteration`
-    that of the question.
+    the one in which it asked.
     """
 
     key: str
@@ -88,10 +89,10 @@ class Call:
     tokens_cached: int | None = None
     tokens_reasoning: int | None = None
     fingerprint: str | None = None
-    cost_usd: float | None = None
-    cost_reason: str | None = None
+    paid_usd: float | None = None
     latency_ms: float | None = None
     attempts: int = 1
+    answers: int = 0
     output_mode: str | None = None
     sent: dict[str, Any] = field(default_factory=dict)
     wire_hash: str | None = None

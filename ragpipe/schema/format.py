@@ -10,7 +10,7 @@ from pathlib import Path
 from ragpipe import __version__
 from ragpipe.errors import OtherFormat, Problem
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a file takes another form, or a key or column another meaning."""
 
 

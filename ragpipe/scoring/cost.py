@@ -1,4 +1,7 @@
-"""`cost.json`: what the replies of a run cost, and what its own processes really paid."""
+"""`cost.json`: what the replies of a run cost, what its own processes really paid, what was saved and what was wasted.
+
+`used - saved + wasted = spent`, in questions, tries, tokens, and money as long as no price changed since it was paid.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.errors import TRANSIENT
+from ragpipe.schema.prices import NO_USAGE, Rates
 from ragpipe.scoring.operations import judge_rates, latency_of
 
-_TOKENS = ("tokens_in", "tokens_out", "tokens_cached")
-_NUMBERS = (*_TOKENS, "cost_usd", "latency_ms", "attempts")
-_TEXTS = ("metric", "judge", "status", "cost_reason")
-_NOT_STORED = sorted(TRANSIENT - {"missing_reply"})  # asked and paid for by this run itself, but in no store
-_SAVED = ("calls", "attempts", *_TOKENS, "usd")
+_TOKENS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
+_NUMBERS = (*_TOKENS, "paid_usd", "latency_ms", "attempts")
+_TEXTS = ("metric", "judge", "status", "paid_by")
+_PER_CASE = ("calls", "attempts", *_TOKENS, "usd")
+_TINY = 1e-9  # dollars: what sums of floats may be apart
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -58,7 +62,11 @@ class _Calls:
         for code in codes[np.argsort(firsts)].tolist():
             yield self.names[name][code] or "", self.where(self.texts[name] == code)
 
-    def any_of(self, name: str, values: Collection[str]) -> NDArray[np.bool_]:
+    def stand(self) -> NDArray[np.bool_]:
+        """Those with a reply of a provider on which a result rests: what failed for a passing reason is asked again."""
+        return ~self.any_of("paid_by", {None}) & ~self.any_of("status", TRANSIENT)
+
+    def any_of(self, name: str, values: Collection[str | None]) -> NDArray[np.bool_]:
         """Where a text is one of these."""
         wanted = [code for code, value in enumerate(self.names[name]) if value in values]
         return np.isin(self.texts[name], wanted)
@@ -66,11 +74,13 @@ class _Calls:
 
 @dataclass
 class Bill:
-    """Sums over calls. `failures` are counted by kind, `retries` are the HTTP tries after a call's first. Money is null as
-    soon as one price is unknown; what is known stands beside it."""
+    """Sums over calls. `failures` are counted by kind, `retries` are the HTTP tries after a call's first. `answered` are the
+    calls with a reply of a provider on which results rest: tokens and money are theirs. Money is null as soon as one price
+    is unknown; what is known stands beside it."""
 
     calls: int = 0
     computed: int = 0  # answered by the embedded judge, never sent
+    answered: int = 0
     failed: int = 0
     attempts: int = 0
     retries: int = 0
@@ -81,7 +91,7 @@ class Bill:
     unpriced: dict[str, int] = field(default_factory=dict)
     latency_ms: array[float] = field(default_factory=lambda: array("d"))
 
-    def add(self, calls: _Calls) -> None:
+    def add(self, calls: _Calls, rates: Mapping[str, Rates]) -> None:
         numbers = calls.numbers
         self.calls += len(calls)
         self.computed += int(np.count_nonzero(numbers["attempts"] == 0))
@@ -91,14 +101,28 @@ class Bill:
             self.failures[kind] = self.failures.get(kind, 0) + len(some)
         self.retries += int(np.nansum(np.maximum(numbers["attempts"] - 1, 0)))
         self.attempts += int(np.nansum(numbers["attempts"]))
-        self.without_usage += int(np.count_nonzero(np.isnan(numbers["tokens_in"]) | np.isnan(numbers["tokens_out"])))
-        for name in _TOKENS:
-            self.tokens[name] += int(np.nansum(numbers[name]))
-        unknown = np.isnan(numbers["cost_usd"])
-        self.usd.frombytes(numbers["cost_usd"][~unknown & (numbers["cost_usd"] != 0)].tobytes())
-        for reason, some in calls.where(unknown).by("cost_reason"):
-            self.unpriced[reason or "(no reason)"] = self.unpriced.get(reason or "(no reason)", 0) + len(some)
         self.latency_ms.frombytes(numbers["latency_ms"][~np.isnan(numbers["latency_ms"])].tobytes())
+        self._pay(calls.where(calls.stand()), rates)
+
+    def _pay(self, calls: _Calls, rates: Mapping[str, Rates]) -> None:
+        self.answered += len(calls)
+        for name in _TOKENS:
+            self.tokens[name] += int(np.nansum(calls.numbers[name]))
+        for judge, some in calls.by("judge"):
+            tokens = [some.numbers[name] for name in _TOKENS]
+            no_usage = np.isnan(tokens[0]) | np.isnan(tokens[1])
+            self.without_usage += (unused := int(np.count_nonzero(no_usage)))
+            found = rates.get(judge, Rates(judge, "", reason=f"no price is known for {judge}"))
+            usd = found.usd_of(*tokens)
+            self.usd.frombytes(usd[~np.isnan(usd)].tobytes())
+            for reason, count in ((NO_USAGE, unused), (found.reason, 0 if found.tiers else len(some) - unused)):
+                if count:
+                    self.unpriced[reason] = self.unpriced.get(reason, 0) + count
+
+    def paid(self) -> dict[str, Any]:
+        """Calls that were answered, their tokens and their price."""
+        known = math.fsum(self.usd)
+        return {"calls": self.answered, **self.tokens, "usd": None if self.unpriced else known, "usd_known": known}
 
     def total(self) -> dict[str, Any]:
         known = math.fsum(self.usd)
@@ -111,6 +135,7 @@ class Bill:
         return {
             **counts,
             **judge_rates(counts),
+            "calls_answered": self.answered,
             "attempts": self.attempts,
             "retries": self.retries,
             **self.tokens,
@@ -122,58 +147,90 @@ class Bill:
         }
 
 
-def used(judge_inputs: Path, n_cases: int, case_times: array[float]) -> dict[str, Any]:
-    """What the replies cost that this run rests on: in all, per metric, per judge and on average per case.
+@dataclass
+class Own:
+    """The used replies that a run and iteration paid for itself, and what they cost on that day."""
 
-    A reply that several cases or metrics share is charged once, to the first in the order of the rows. A function of
-    stored rows alone: every replay gives the same. `case_times` are what the judge took for each case that has a measured
-    call, all of whose questions are counted: their times, measured when they were asked, one after the other.
+    bill: Bill = field(default_factory=Bill)
+    usd: array[float] = field(default_factory=lambda: array("d"))
+    unpriced: int = 0
+
+    def add(self, calls: _Calls, rates: Mapping[str, Rates]) -> None:
+        self.bill.add(calls, rates)
+        paid = calls.numbers["paid_usd"]
+        self.usd.frombytes(paid[~np.isnan(paid)].tobytes())
+        self.unpriced += int(np.count_nonzero(np.isnan(paid)))
+
+
+def cost(
+    judge_inputs: Path, n_cases: int, *, case_times: array[float], payer: str, spent: Mapping[str, Any],
+    rates: Mapping[str, Rates],
+) -> dict[str, Any]:  # fmt: skip
+    """The whole of `cost.json`.
+
+    `used` is what the replies cost that this run rests on, at the prices of `rates` (by the judge's printable name): in all,
+    per metric, per judge and on average per case. A reply that several cases or metrics share is charged once, to the first
+    in the order of the rows. `case_times` are what the judge took for each case that has a measured call, all of whose
+    questions are counted: their times, measured when they were asked, one after the other.
+
+    `spent` is what `payer` (`<run_id>/<iteration>`) has paid, as the ledger says it (`ragpipe.store.ledger.Sums`); `saved`
+    what others paid of `used`; `wasted` what `payer` paid for tries and calls on which nothing rests, null where the ledger
+    lacks some of what it paid; `repriced` by how much its own used replies cost more now than on the day they were paid.
     """
     total, by_metric, by_judge = Bill(), dict[str, Bill](), dict[str, Bill]()
-    first, read, uses, lost = _first_uses(judge_inputs), 0, 0, Bill()
+    saved, own = Bill(), Own()
+    first, read, uses = _first_uses(judge_inputs), 0, 0
     for batch in _batches(judge_inputs):
         answered = ~batch.any_of("status", ("skipped",))  # what an embedded judge cannot answer is no call of anybody's
         calls = batch.where(first[read : read + len(batch)] & answered)
         read, uses = read + len(batch), uses + int(np.count_nonzero(answered))
-        total.add(calls)
-        lost.add(calls.where(calls.any_of("status", _NOT_STORED)))
+        total.add(calls, rates)
+        stand, mine = calls.stand(), calls.any_of("paid_by", {payer})
+        saved.add(calls.where(stand & ~mine), rates)
+        own.add(calls.where(stand & mine), rates)
         for name, bills in (("metric", by_metric), ("judge", by_judge)):
             for value, some in calls.by(name):
-                bills.setdefault(value, Bill()).add(some)
+                bills.setdefault(value, Bill()).add(some, rates)
     found = total.total()
-    asked = {name: lost.total()[name] for name in _SAVED if name != "usd"}
-    return {
+    used = {
         **found,
         "uses": uses,
-        "not_stored": asked,
         "by_metric": {name: bill.total() for name, bill in by_metric.items()},
         "by_judge": {name: bill.total() for name, bill in by_judge.items()},
         "case_latency_ms": latency_of(case_times),
-        "per_case": {name: _share(found[name], n_cases) for name in _SAVED},
+        "per_case": {name: _share(found[name], n_cases) for name in _PER_CASE},
+    }
+    wasted, repriced = _wasted(spent, own)
+    return {
+        "used": used,
+        "spent": dict(spent),
+        "saved": saved.paid(),
+        "wasted": wasted,
+        "repriced": repriced,
+        "prices": {name: one.document() for name, one in rates.items()},
     }
 
 
-def cost(
-    judge_inputs: Path, n_cases: int, *, case_times: array[float], spent: Mapping[str, Any], prices: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The whole of `cost.json`. `case_times` as for `used`. `spent` is what this folder's own processes paid (`calls`, `attempts`, `tokens_in`,
-    `tokens_out`, `tokens_cached`, `usd`; null or absent = unknown; `replaced`: the part of it for calls that stand no
-    more), `prices` names source and date of the price table."""
-    found = used(judge_inputs, n_cases, case_times)
-    gone = spent.get("replaced", {})  # what was paid for failures that were asked again saves nothing and loses nothing
-    saved = {name: _difference(found[name], _difference(spent.get(name), gone.get(name, 0))) for name in _SAVED}
-    if saved["calls"] is not None:
-        saved["calls"] -= found["calls_computed"]  # what nobody would have been asked saves nothing
-    for name, lost in found["not_stored"].items():  # asked by this run itself, and not kept: that is no saving
-        if saved[name] is not None:
-            saved[name] -= lost
-    return {"used": found, "spent": dict(spent), "saved": saved, "prices": dict(prices)}
+def _wasted(spent: Mapping[str, Any], own: Own) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was paid for nothing, and what the own replies cost more now."""
+    now, then = own.bill.paid(), math.fsum(own.usd)
+    repriced = None if now["usd"] is None or own.unpriced else _money(now["usd"] - then)
+    names = ("calls", "tries", *_TOKENS)
+    left = {name: spent[name] - now["calls" if name == "tries" else name] for name in names}
+    if min(left.values()) < 0:  # another store held the rest: there is no knowing
+        return {**dict.fromkeys(names), "usd": None}, {"usd": repriced}
+    unknown = spent["tries_without_price"] - own.unpriced
+    return {**left, "usd": None if unknown else _money(spent["usd_known"] - then)}, {"usd": repriced}
+
+
+def _money(usd: float) -> float:
+    return 0.0 if abs(usd) < _TINY else usd
 
 
 def _batches(path: Path) -> Iterator[_Calls]:
     with pq.ParquetFile(path, read_dictionary=list(_TEXTS)) as file:
         for batch in file.iter_batches(batch_size=_BATCH, columns=[*_TEXTS, *_NUMBERS]):
-            # null is a value like the others: `cost_reason` has it wherever the price is known
+            # null is a value like the others: `paid_by` has it wherever nobody was paid
             texts = {name: batch[name].cast(pa.string()).dictionary_encode("encode") for name in _TEXTS}
             yield _Calls(
                 {name: batch[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in _NUMBERS},
@@ -216,7 +273,3 @@ def _by_count(counted: Mapping[str, int]) -> dict[str, int]:
 
 def _share(value: float | None, n: int) -> float | None:
     return value / n if value is not None and n else None
-
-
-def _difference(whole: float | None, part: float | None) -> float | None:
-    return whole - part if whole is not None and part is not None else None

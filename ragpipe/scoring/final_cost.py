@@ -8,11 +8,11 @@ from typing import Any
 
 from ragpipe.scoring.operations import judge_rates
 
-_PARTS = ("used", "spent", "saved")
+_PARTS = ("used", "spent", "saved", "wasted", "repriced")
 
 
 def final_cost(per_iteration: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    """`iterations` (each one's `used`, `spent`, `saved`) and `total`, from the iterations' `cost.json` by number.
+    """`iterations` (each one's `used`, `spent`, `saved`, `wasted`, `repriced`) and `total`, from the iterations' `cost.json` by number.
 
     Every iteration asks under keys of its own, so no reply is counted twice. A sum is null as soon as one part of it is
     (an unknown price); what is known stands in `usd_known`. `per_case` of the total is the price of a case in all
@@ -22,7 +22,7 @@ def final_cost(per_iteration: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]
     return {
         "iterations": {str(number): {part: bill[part] for part in _PARTS} for number, bill in per_iteration.items()},
         "total": {part: _sum([bill[part] for bill in bills]) for part in _PARTS},
-        "prices": bills[0]["prices"],
+        "prices": bills[-1]["prices"],
     }
 
 

@@ -32,7 +32,7 @@ _PROSE = frozenset({"reason", "evidence", "text"})
 """Parts of an answer that say why: two judges never word them alike."""
 _COLUMNS = (
     "sample_id", "method", "repeat", "iteration", "metric", "step", "turn", "payload_id", "judge", "messages", "schema", "answer",
-    "reply", "status", "tokens_in", "tokens_out", "cost_usd", "output_mode", "wire_hash", "template",
+    "reply", "status", "tokens_in", "tokens_out", "output_mode", "wire_hash", "template",
 )  # fmt: skip
 
 RESENT = pa.schema([
@@ -61,8 +61,7 @@ RESENT = pa.schema([
         ("tokens_in_new", WHOLE, "prompt tokens now"),
         ("tokens_out_old", WHOLE, "completion tokens then"),
         ("tokens_out_new", WHOLE, "completion tokens now"),
-        ("cost_usd_old", REAL, "price of the call when it was paid; null = unknown"),
-        ("cost_usd_new", REAL, "price of the new call; null = unknown"),
+        ("paid_usd_new", REAL, "what the new reply cost on that day; null = unknown"),
     )
 ])  # fmt: skip
 
@@ -262,7 +261,7 @@ def compared(stored: Stored, call: Call) -> dict[str, Any]:
         "same_answer": None if None in said else said[0] == said[1],
         "same_body": None if None in bodies else bodies[0] == bodies[1],
         "tokens_in_old": old["tokens_in"], "tokens_in_new": call.tokens_in, "tokens_out_old": old["tokens_out"],
-        "tokens_out_new": call.tokens_out, "cost_usd_old": old["cost_usd"], "cost_usd_new": call.cost_usd,
+        "tokens_out_new": call.tokens_out, "paid_usd_new": call.paid_usd,
     }  # fmt: skip
 
 

@@ -98,7 +98,9 @@ def _input_row(case: CaseKey, use: Use, store_inputs: bool) -> dict[str, Any]:
         "reply": call.text if store_inputs else None, "status": call.status, "message": call.message,
         "flags": list(use.flags), "model": call.model, "finish_reason": call.finish_reason,
         "tokens_in": call.tokens_in, "tokens_out": call.tokens_out, "tokens_cached": call.tokens_cached,
-        "cost_usd": call.cost_usd, "cost_reason": call.cost_reason, "latency_ms": call.latency_ms,
+        "tokens_reasoning": call.tokens_reasoning, "fingerprint": call.fingerprint,
+        "paid_by": f"{call.run_id}/{call.iteration}" if call.answers else None, "paid_usd": call.paid_usd,
+        "latency_ms": call.latency_ms,
         "attempts": call.attempts, "output_mode": call.output_mode,
         "sent": canonical_json(call.sent) if call.sent else None, "wire_hash": call.wire_hash,
     }  # fmt: skip

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ragpipe.errors import ConfigError
 from ragpipe.schema.format import FORMAT
+from ragpipe.schema.prices import Rates
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.aggregate import aggregate
 from ragpipe.scoring.calibration import judged_scores
@@ -42,15 +43,17 @@ def run_score(
     settings: ScoringSettings,
     signature: str,
     judge: Mapping[str, Any],
+    run_id: str,
     spent: Mapping[str, Any],
-    prices: Mapping[str, Any],
+    rates: Mapping[str, Rates],
     system_price: Price | None = None,
     block: int = BLOCK,
 ) -> dict[str, Any]:
     """Score one iteration and return what `metrics.json` holds.
 
     Reads `scores.parquet` and `judge_inputs.parquet` of `iteration_folder` and the run's `samples` and `outputs`. `specs`
-    are the declared scores in config order. `judge` (`label`, `calibrated`) goes into the metrics as it is; `system_price`
+    are the declared scores in config order. `judge` (`label`, `calibrated`) goes into the metrics as it is; `run_id` and
+    `spent` say who paid what, `rates` what replies cost now (`ragpipe.scoring.cost.cost`); `system_price`
     prices the tokens of the system under test. Files that would not change are left alone. Raises ConfigError when the settings do not fit the scores.
     """
     if problems := settings.problems(specs):
@@ -83,7 +86,10 @@ def run_score(
     low_scores = {"format": FORMAT, "signature": signature, "iteration": iteration, "scores": low.document(ledger)}
     n = ledger.n
     del ledger, low  # the bill needs room of its own: a mark for every reply
-    bill = cost(iteration_folder / "judge_inputs.parquet", n, case_times=times.measured, spent=spent, prices=prices)
+    bill = cost(
+        iteration_folder / "judge_inputs.parquet", n, case_times=times.measured, payer=f"{run_id}/{iteration}", spent=spent,
+        rates=rates,
+    )  # fmt: skip
     json_unless_same(iteration_folder / "metrics.json", metrics)
     json_unless_same(iteration_folder / "low_scores.json", low_scores)
     json_unless_same(iteration_folder / "cost.json", {"format": FORMAT, "signature": signature, **bill})

@@ -30,7 +30,7 @@ def run_seal(
     """
     before = _before(folder)
     files, tables = dict[str, str](), dict[str, Any]()
-    spent = dict(before.get("spent", {}))
+    spent, prices = dict(before.get("spent", {})), dict(before.get("prices", {}))
     for path in derived_and_frozen(folder.root):
         name = path.relative_to(folder.root).as_posix()
         made = name in written or _made(name, iterations, inputs, final)
@@ -44,10 +44,11 @@ def run_seal(
     for number in scored_iterations(folder):
         if number not in iterations and str(number) in spent:
             continue  # also one that an earlier start scored, and did not live to seal
-        spent[str(number)] = json.loads(folder.iteration(number).cost.read_text(encoding="utf-8"))["spent"]
+        bill = json.loads(folder.iteration(number).cost.read_text(encoding="utf-8"))
+        spent[str(number)], prices[str(number)] = bill["spent"], bill["prices"]
     frozen = {key: value for key, value in manifest.items() if key != "iterations"}
     json_unless_same(
-        folder.seal, closed({"manifest": frozen, "files": files, "tables": tables, "spent": spent})
+        folder.seal, closed({"manifest": frozen, "files": files, "tables": tables, "spent": spent, "prices": prices})
     )  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def _write(folder: RunFolder, before: Mapping[str, Any], **parts: Any) -> None:
         entries,
     ) in parts.items():  # in the order of `derived_and_frozen`: a seal of the same files is the same text
         parts[part] = dict(sorted(entries.items(), key=lambda entry: Path(entry[0])))
-    content = {key: before[key] for key in ("manifest", "files", "tables", "spent")} | parts
+    content = {key: before[key] for key in ("manifest", "files", "tables", "spent", "prices")} | parts
     json_unless_same(folder.seal, closed(content))
 
 

@@ -10,7 +10,12 @@ from typing import Any
 from ragpipe.errors import DataError, OutputError, Problem, RagpipeError
 
 BUSY_S = 20.0  # under the 30 s after which a silent owner counts as dead
-_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+_BROKEN = frozenset({
+    sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT,
+    # our statements and rows fit our tables: where they do not, the tables are not what they were
+    sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_RANGE,
+    sqlite3.SQLITE_INTERNAL, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_EMPTY, sqlite3.SQLITE_NOTFOUND,
+})  # fmt: skip
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk is full", "make room and start again: stored replies are kept"),
     sqlite3.SQLITE_IOERR: (
@@ -70,7 +75,7 @@ class transaction(translated):
 
 def store_error(path: Path, error: sqlite3.Error) -> RagpipeError:
     """The error to raise for one of sqlite3's. Raise it `from` that one."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # without one: text that is no UTF-8
     if code in _BROKEN:
         return not_a_store(path, f"a damaged file ({error})")
     cause, mend = _CAUSES.get(code, (str(error), "see the message of SQLite"))

@@ -1,95 +1,68 @@
-"""The SQLite side of the call store: its tables, and what happens to them in one transaction.
+"""The SQLite side of the call store: what happens to its tables in one transaction.
 
-Four tables beside `meta`: `calls` holds one row per key and run for permanent failures, and exactly one row per key once
-a reply is `ok`; `replaced` holds what was paid for rows that went. `claims` says which store is asking for a key now, `owners` which process that store lives in, with a
-`beat` that it raises while it lives. A beat is watched, not compared with a clock: clocks of two hosts differ, and jump.
+`calls` holds one row per key and run for permanent failures, and exactly one row per key once a reply is `ok`; `payments`
+is the ledger. `claims` says which store is asking for a key now, `owners` which process that store lives in, with a `beat`
+that it raises while it lives. A beat is watched, not compared with a clock: clocks of two hosts differ, and jump.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
-from dataclasses import fields
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
-from ragpipe import __version__
+from ragpipe.errors import OutputError
 from ragpipe.schema.call import Call
-from ragpipe.schema.format import FORMAT
-from ragpipe.store.call_errors import BUSY_S, not_a_store, transaction, translated
-from ragpipe.store.files import sync_folder, temporary_name
+from ragpipe.store import ledger
+from ragpipe.store.call_errors import BUSY_S, transaction, translated
+from ragpipe.store.call_owners import Owners
+from ragpipe.store.call_rows import COLUMNS, Damaged, Packed, Shared, call_of, fetched, key_bytes
+from ragpipe.store.call_schema import check_tables, create_tables, publish_new, set_journal
 from ragpipe.store.format import check_store
-from ragpipe.store.mounts import is_network_folder
-from ragpipe.store.process import Process, is_alive, this_process
-from ragpipe.store.replaced import TABLE as REPLACED
-from ragpipe.store.replaced import keep_payment, keep_payments
 
-_TYPES = {"int": "INTEGER", "float": "REAL"}
-_JSON = ("sent", "fields")
-_NAMES = tuple(field.name for field in fields(Call))
-_JSON_PLACES = tuple(_NAMES.index(name) for name in _JSON)
-_RUN_PLACE = _NAMES.index("run_id")
-_VALUES = attrgetter(*_NAMES)
-_COLUMNS = ", ".join(_NAMES)
-_DEFINED = ", ".join(
-    f"{field.name} {_TYPES.get(str(field.type).split(' ')[0], 'TEXT')}" for field in fields(Call)
-)  # fmt: skip
-_SCHEMA = (
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    f"CREATE TABLE calls ({_DEFINED}, PRIMARY KEY (key, run_id))",
-    "CREATE TABLE owners (id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, mark TEXT NOT NULL, "
-    "beat INTEGER NOT NULL)",
-    "CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL) WITHOUT ROWID",
-    REPLACED,
-    f"INSERT INTO meta VALUES ('format', '{FORMAT}'), ('ragpipe', '{__version__}')",
-    f"PRAGMA user_version = {FORMAT}",  # in the file's header, where it is read without opening the file
-)
-_FIND = f"SELECT {_COLUMNS} FROM calls WHERE key = ? AND (status = 'ok' OR run_id = ?)"  # one row: `ok` ends the others
-_STORE = f"INSERT INTO calls ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
-_CLAIM = (
-    "SELECT c.owner, o.host, o.pid, o.mark, o.beat FROM claims c LEFT JOIN owners o ON o.id = c.owner WHERE c.key = ?"
-)
+_NAMES = ", ".join(COLUMNS)
+_FIND = f"SELECT {_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, ?)"  # one row: `ok` ends the others
+_STORE = f"INSERT INTO calls ({_NAMES}, failed_in) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
 
-_CLOSED: set[str] = set()
-"""Stores of this process that were closed: on a full disk their claims stay in the file, and mean nothing any more."""
+
+class GoneFile(OutputError):
+    """The file at the store's path is no longer the one that was opened."""
 
 
 class CallTable:
     """One connection to the store's file, used by one thread. Every method is one transaction.
 
     `silent_after_s` is how long the beat of an owner may stand still before its claims are taken over; an owner on this
-    host whose process is gone is dead at once. Raises OutputError when the file cannot be used, DataError when it is no
-    store, OtherFormat when it is one of another format.
+    host whose process is gone is dead at once, one that was stopped is alive. `damaged` are the keys whose rows were not what
+    was stored: they count as not there. Raises OutputError when the file cannot be used, DataError when it is no store,
+    OtherFormat when it is one of another format.
     """
 
     def __init__(self, path: Path, *, run_id: str, silent_after_s: float = 30.0):
-        self.path, self.run_id, self.silent_after_s = path, run_id, silent_after_s
-        self.owner = uuid.uuid4().hex
+        self.path, self.run_id = path, run_id
         self.notices: list[str] = []
-        self._seen: dict[str, tuple[int, float]] = {}  # owner -> its beat, and when it was first seen so
-        self._changed = False
+        self.damaged: set[str] = set()
+        self._changed, self._stored_here = False, 0
         check_store(path)
         with translated(path):
             if not path.exists():
-                _publish_new(path)
+                publish_new(path)
             self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        self._shared = Shared(self._db)
+        self.owners = Owners(self._db, run_id=run_id, silent_after_s=silent_after_s)
         try:
             with translated(path):
                 self._prepare()
+            self._file = _identity(path)
         except BaseException:
             self._db.close()
             raise
 
     def _prepare(self) -> None:
         check_tables(self.path, self._db, new_is_fine=True)
-        _create_tables(self._db)
-        if _set_journal(self._db, self.path.parent) == "wal":
+        create_tables(self._db)
+        if set_journal(self._db, self.path.parent) == "wal":
             # A killed process loses nothing so; a power cut loses what came after the last `sync`.
             self._db.execute("PRAGMA synchronous=NORMAL")
         else:
@@ -99,20 +72,18 @@ class CallTable:
                 "Set `store.path` to a local disk to mend it."
             )
         self._db.execute("PRAGMA cache_size=-32768")  # KiB; keys are hashes, so look-ups jump all over the file
-        me = this_process()
-        with self._transaction():
-            self._forget_dead_owners()
-            self._db.execute(
-                "INSERT INTO owners VALUES (?, ?, ?, ?, 0)", (self.owner, me.host, me.pid, me.mark)
-            )  # fmt: skip
         check_tables(self.path, self._db, new_is_fine=False)
+        last = "SELECT COALESCE((SELECT MAX(rowid) FROM calls), 0), COALESCE((SELECT MAX(rowid) FROM payments), 0)"
+        self._first: tuple[int, int] = self._db.execute(last).fetchone()
+        with self._transaction():
+            self.owners.enter()
 
     def find(self, wanted: Sequence[tuple[str, bool]]) -> list[Call | None]:
         """The stored call of each (key, failures_too) that this run may use. One consistent read, no write."""
         with translated(self.path):
             self._db.execute("BEGIN")
             try:
-                return [self._stored(key, failures) for key, failures in wanted]
+                return [self._stored(key_bytes(key), failures) for key, failures in wanted]
             finally:
                 self._db.execute("ROLLBACK")
 
@@ -121,29 +92,42 @@ class CallTable:
         with self._transaction():
             found: list[Call | bool] = []
             for key, failures, replies in wanted:
-                call = self._stored(key, failures) if replies else None
-                found.append(call if call else self._claim(key))
+                name = key_bytes(key)
+                call = self._stored(name, failures) if replies else None
+                found.append(call if call else self.owners.claim(name))
             return found
 
-    def write(self, puts: Sequence[tuple[Any, ...]], released: Iterable[str]) -> list[Call | None]:
-        """Store rows (as `row_of` makes them) and free this store's claims on their keys and on `released`.
+    def holder(self, key: str) -> str:
+        """Who is asking for a key, in words; nothing where nobody is, or this store itself."""
+        with translated(self.path):
+            owner = self.owners.holder(key_bytes(key))
+            return str(owner) if owner is not None and owner.id != self.owners.me and not owner.closed else ""
 
-        One entry a row: None when it was stored, else the reply that another process stored after taking the claim over.
+    def write(
+        self, puts: Sequence[Packed], released: Iterable[str] = (), paid: Sequence[ledger.Entry] = ()
+    ) -> list[Call | None]:
+        """Store calls and free this store's claims on their keys and on `released`; add to the ledger.
+
+        One entry a call: None when it was stored, else the reply that another process stored after taking the claim over.
         """
         with self._transaction():
-            stands = [self._put(row) for row in puts]
+            ledger.add(self._db, self._shared, paid)
+            stands = [self._put(call) for call in puts]
             for key in released:
-                self._release(key)
+                self.owners.release(key_bytes(key))
         self._changed = True
+        self._stored_here += len(puts)
         return stands
 
     def beat(self) -> None:
         """Tell the others that this store is alive."""
         with self._transaction():
-            self._db.execute("UPDATE owners SET beat = beat + 1 WHERE id = ?", (self.owner,))
+            self.owners.beat()
 
     def sync(self) -> None:
-        """Bring committed replies to the disk (against a power cut), without waiting for readers."""
+        """Bring committed replies to the disk (against a power cut), without waiting for readers. Raises GoneFile when the
+        file was deleted or replaced meanwhile."""
+        self._same_file()
         if self._changed:
             with translated(self.path):
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -153,149 +137,112 @@ class CallTable:
         """Free what this store claimed and close the connection. Raises OutputError when that cannot be written."""
         try:
             with self._transaction():
-                self._db.execute("DELETE FROM claims WHERE owner = ?", (self.owner,))
-                self._db.execute("DELETE FROM owners WHERE id = ?", (self.owner,))
+                self.owners.leave()
         finally:
-            _CLOSED.add(self.owner)
+            self.owners.closed()
             self._db.close()
 
-    def _stored(self, key: str, failures: bool) -> Call | None:
-        row = self._db.execute(_FIND, (key, self.run_id if failures else None)).fetchone()
-        return call_of(row) if row else None
+    def stored_here(self) -> tuple[list[Call], list[ledger.Entry]]:
+        """The calls and payments that came into the file through this run since it was opened: they can still be read
+        where it was deleted."""
+        with translated(self.path):
+            run = self._shared.known("runs", (self.run_id,))
+            calls = [*every_call(self._db, "rowid > ? AND run = ?", (self._first[0], run))]
+            paid = [*ledger.entries(self._db, self._shared, run_id=self.run_id, after=self._first[1])]
+        return [call for call in calls if call], [one for one in paid if one]
 
-    def _put(self, row: tuple[Any, ...]) -> Call | None:
-        key, ok = row[0], row[3] == "ok"
-        mine = self._release(key)
-        if not (mine and ok) and (stored := self._stored(key, failures=False)):
-            self._keep_payment(row)
+    def _same_file(self) -> None:
+        now = _identity(self.path)
+        if now == self._file:
+            return
+        what = "deleted" if now is None else "replaced by another file"
+        raise GoneFile(
+            f"the call store {self.path} was {what} while this start worked with it: {self._stored_here:,} replies of this "
+            "start went into a file that is no more. To mend: leave the store where it is during a run, then start the "
+            "same command again: what it finds in no store is asked again."
+        )
+
+    def _stored(self, key: bytes, failures: bool) -> Call | None:
+        run = self._shared.known("runs", (self.run_id,)) if failures else None
+        try:
+            row = fetched(self._db, _FIND, (key, run))
+            return call_of(row, self._shared) if row else None
+        except Damaged:
+            self.damaged.add(key.hex())
+            return None
+
+    def _put(self, call: Packed) -> Call | None:
+        ok = call.status == "ok"
+        mine = self.owners.release(call.key)
+        if not (mine and ok) and (stored := self._stored(call.key, failures=False)):
             return stored if ok else None
-        gone, values = ("key = ?", (key,)) if ok else ("key = ? AND run_id = ?", (key, row[_RUN_PLACE]))
-        keep_payments(self._db, gone, values)
-        self._db.execute(f"DELETE FROM calls WHERE {gone}", values)
-        self._db.execute(_STORE, row)
+        store(self._db, self._shared, call)
         return None
 
-    def _keep_payment(self, row: tuple[Any, ...]) -> None:
-        call = call_of(row)
-        sums = (
-            1, call.attempts, call.tokens_in or 0, call.tokens_out or 0, call.tokens_cached or 0, call.cost_usd or 0.0,
-            call.cost_usd is None, call.tokens_in is None,
-        )  # fmt: skip
-        keep_payment(self._db, call.run_id, call.fields.get("iteration", ""), sums)
-
-    def _release(self, key: str) -> bool:
-        """Free a claim; False when this store did not hold it (any more)."""
-        return self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner)).rowcount == 1
-
-    def _claim(self, key: str) -> bool:
-        row = self._db.execute(_CLAIM, (key,)).fetchone()
-        if row and (row[0] == self.owner or not self._is_dead(*row)):
-            return False
-        self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (key, self.owner))
-        return True
-
-    def _is_dead(self, owner: str, host: str | None, pid: int, mark: str, beat: int) -> bool:
-        if host is None or owner in _CLOSED or is_alive(Process(host, pid, mark)) is False:
-            return True
-        now = time.monotonic()
-        seen, since = self._seen.get(owner, (None, now))
-        if seen != beat:
-            since = now
-        self._seen[owner] = (beat, since)
-        return now - since > self.silent_after_s
-
-    def _forget_dead_owners(self) -> None:
-        for owner, host, pid, mark in self._db.execute("SELECT id, host, pid, mark FROM owners").fetchall():
-            if is_alive(Process(host, pid, mark)) is False:
-                self._db.execute("DELETE FROM claims WHERE owner = ?", (owner,))
-                self._db.execute("DELETE FROM owners WHERE id = ?", (owner,))
-
-    def _transaction(self) -> transaction:
-        return transaction(self.path, self._db)
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self)
 
 
-def _publish_new(path: Path) -> None:
-    """A new store, whole from its first moment: made under another name, then linked to its own unless another process was
-    quicker. Where the file system has no links it is made in its place."""
-    temporary = temporary_name(path.parent)
-    try:
-        with closing(sqlite3.connect(temporary, isolation_level=None)) as db:
-            _create_tables(db)
-            _set_journal(db, path.parent)
-        with suppress(OSError):
-            os.link(temporary, path)
-            sync_folder(path.parent)
-    finally:
-        for left in path.parent.glob(f"{temporary.name}*"):
-            left.unlink(missing_ok=True)
+class _Transaction(transaction):
+    """One that forgets, when it fails, the numbers that it gave out."""
+
+    def __init__(self, table: CallTable):
+        super().__init__(table.path, table._db)
+        self._shared = table._shared
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        except BaseException:
+            self._shared.forget()
+            raise
+        if error is not None:
+            self._shared.forget()
 
 
-def _create_tables(db: sqlite3.Connection) -> None:
-    """The tables, where there are none. Still without a write-ahead log: the format number stands in the file itself."""
-    empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)"
-    if db.execute(empty).fetchone()[0]:
-        db.execute("BEGIN IMMEDIATE")
-        if db.execute(empty).fetchone()[0]:  # another process may have been quicker
-            for statement in _SCHEMA:
-                db.execute(statement)
-        db.execute("COMMIT")
+def store(db: sqlite3.Connection, shared: Shared, call: Packed) -> None:
+    """Write the row of a call in place of what stands under its key: a reply ends the failures of all runs."""
+    run, judge, served = (shared.number(t, c) for t, c in zip(("runs", "judges", "served"), call.shared, strict=True))
+    if call.status == "ok":
+        failed_in = 0
+        db.execute("DELETE FROM calls WHERE key = ?", (call.key,))
+    else:
+        failed_in = run
+        db.execute("DELETE FROM calls WHERE key = ? AND failed_in = ?", (call.key, run))
+    db.execute(_STORE, (call.key, run, judge, served, *call.cells, call.digest, failed_in))
 
 
-def _set_journal(db: sqlite3.Connection, folder: Path) -> str:
-    """A write-ahead log where the file system can have one; the journal that the file has then."""
-    wanted = "delete" if is_network_folder(folder) else "wal"
-    return str(db.execute(f"PRAGMA journal_mode={wanted}").fetchone()[0]).lower()
-
-
-def check_tables(path: Path, db: sqlite3.Connection, *, new_is_fine: bool) -> None:
-    """Refuse a file that is no call store. Raises DataError. `new_is_fine`: an empty one passes, too."""
-    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not tables and new_is_fine:
-        return
-    if not {"meta", "calls", "owners", "claims", "replaced"} <= tables:
-        raise not_a_store(path, f"an SQLite file with the tables {sorted(tables)}")
-
-
-def select_calls(db: sqlite3.Connection, keys: Iterable[str], run_id: str | None) -> Iterator[tuple[Any, ...]]:
-    """The rows that `run_id` may use, at most one a key; a file without tables has none."""
+def select_calls(
+    db: sqlite3.Connection, keys: Iterable[str], run_id: str | None, damaged: set[str]
+) -> Iterator[tuple[str, Call]]:
+    """The calls that `run_id` may use, at most one a key; a file without tables has none. Keys of damaged rows are added to
+    `damaged`."""
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
         return
+    shared = Shared(db)
+    run = None if run_id is None else shared.known("runs", (run_id,))
     for key in keys:
-        if row := db.execute(_FIND, (key, run_id)).fetchone():
-            yield row
+        try:
+            if row := fetched(db, _FIND, (key_bytes(key), run)):
+                yield key, call_of(row, shared)
+        except Damaged:
+            damaged.add(key)
 
 
-def row_of(call: Call, run_id: str) -> tuple[Any, ...]:
-    """A call as a row, `run_id` filled in where the call names none.
-
-    Raises ValueError for NaN in `sent` and for numbers that SQLite cannot hold.
-    """
-    values = [_cell(value) for value in _VALUES(call)]
-    for place in _JSON_PLACES:
-        values[place] = json.dumps(values[place], separators=(",", ":"), allow_nan=False)
-    values[_RUN_PLACE] = call.run_id or run_id
-    return tuple(values)
-
-
-def _cell(value: Any) -> Any:
-    kind = type(value)
-    if kind is str:
-        # lone surrogates are no UTF-8
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    if kind is int and not -(2**63) <= value < 2**63:
-        raise ValueError(f"a call cannot hold {value}: more than 64 bits")
-    return value
+def every_call(db: sqlite3.Connection, where: str = "1", values: Sequence[object] = ()) -> Iterator[Call | None]:
+    """All calls of a store, or those that fit, in the order in which they were stored; None stands for a damaged row."""
+    shared = Shared(db)
+    for (number,) in db.execute(f"SELECT rowid FROM calls WHERE {where} ORDER BY rowid", values):
+        try:
+            row = fetched(db, f"SELECT {_NAMES} FROM calls WHERE rowid = ?", (number,))
+            yield call_of(row, shared) if row else None
+        except Damaged:
+            yield None
 
 
-def as_stored(call: Call, row: tuple[Any, ...]) -> Call:
-    """The call as reading its row gives it: the same object when nothing was replaced or filled in."""
-    pairs = enumerate(zip(_VALUES(call), row, strict=True))
-    return call if all(a == b for place, (a, b) in pairs if place not in _JSON_PLACES) else call_of(row)
-
-
-def call_of(row: tuple[Any, ...]) -> Call:
-    """A row of the table as a call."""
-    values = list(row)
-    for place in _JSON_PLACES:
-        values[place] = json.loads(values[place])
-    return Call(*values)
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

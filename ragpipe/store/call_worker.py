@@ -15,26 +15,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
 
-from ragpipe.errors import RagpipeError
-from ragpipe.store.call_table import CallTable
+from ragpipe.errors import OutputError, RagpipeError
+from ragpipe.store.call_table import CallTable, GoneFile
+from ragpipe.store.kept import Kept
+from ragpipe.store.ledger import Entry
 
 GROUP = 512
 SYNC_S = 2.0
 POLL_FIRST_S, POLL_LAST_S = 0.02, 0.5
 
-Kind = Literal["take", "put", "release", "give_up", "stop"]
+Kind = Literal["take", "put", "pay", "release", "give_up", "stop"]
 
 
 class Operation:
     """One thing asked of the thread. `future` belongs to `loop`; both are None when nobody waits for the outcome."""
 
-    __slots__ = ("argument", "delay", "due", "future", "key", "kind", "loop")
+    __slots__ = ("argument", "delay", "due", "future", "key", "kind", "loop", "since")
 
     def __init__(self, kind: Kind, key: str = "", argument: Any = None, loop: asyncio.AbstractEventLoop | None = None):
         self.kind, self.key, self.argument, self.loop = kind, key, argument, loop
         self.future: asyncio.Future[Any] | None = loop.create_future() if loop else None
         self.due = 0.0
         self.delay = POLL_FIRST_S
+        self.since: float | None = None  # when it began to wait for another
 
 
 Outcome = tuple[Operation, Any, BaseException | None]
@@ -43,9 +46,14 @@ Outcome = tuple[Operation, Any, BaseException | None]
 class Worker(threading.Thread):
     """Runs until `stop`. The outcome of a take is a Call or True (claimed), of a put None or the reply that stands."""
 
-    def __init__(self, open_table: Callable[[], CallTable], *, beat_s: float):
+    def __init__(
+        self, open_table: Callable[[], CallTable], *, beat_s: float, patience_s: float, say: Callable[[str], None], kept: Kept
+    ):  # fmt: skip
         super().__init__(name="ragpipe-calls", daemon=True)  # a forgotten store must not keep the process alive
-        self._open, self._beat_s = open_table, beat_s
+        self._open, self._beat_s, self._patience_s, self._say = open_table, beat_s, patience_s, say
+        self._kept = kept
+        self._owed: list[Entry] = []  # payments that are not committed yet
+        self._named: set[str] = set()  # owners that were said to be waited for
         self._queue: queue.SimpleQueue[Operation] = queue.SimpleQueue()
         self._ready = threading.Event()
         self._waiting: list[Operation] = []  # takes whose key another store is asking for
@@ -85,18 +93,45 @@ class Worker(threading.Thread):
             while self._turn():
                 pass
         except BaseException as error:  # nobody may wait for ever for a thread that is no more
-            self.broken = error
+            self.broken = self._saved(error)
         self._end()
 
     def _end(self) -> None:
         left = [*self._group, *self._waiting, *self._drained()]
+        self._owe(left)
         closed = self.broken or RagpipeError(f"the call store {self.table.path} was closed while a task waited for it")
         _deliver([(operation, None, closed) for operation in left], self)
-        for last in (self.table.sync, self.table.close):  # a full disk fails the first and must not leave the file open
+        # a full disk fails the first and must not leave the file open
+        for last in (self._pay_the_rest, self.table.sync, self.table.close):
             try:
                 last()
             except BaseException as error:
-                self.broken = self.broken or error
+                self.broken = self.broken or self._saved(error)
+
+    def _owe(self, group: list[Operation]) -> None:
+        self._owed += [operation.argument for operation in group if operation.kind == "pay"]
+
+    def _pay_the_rest(self) -> None:
+        if self._owed and not self.broken:
+            self.table.write([], [], self._owed)
+            self._owed = []
+        for one in self._owed:
+            self._kept.payment(one)
+        self._owed = []
+
+    def _saved(self, error: BaseException) -> BaseException:
+        """The error that ends this thread, after what it would lose was kept elsewhere."""
+        with suppress(Exception):
+            if isinstance(error, GoneFile):
+                calls, payments = self.table.stored_here()
+                for call in calls:
+                    self._kept.call(call)
+                for payment in payments:
+                    self._kept.payment(payment)
+        for one in self._owed:
+            self._kept.payment(one)
+        self._owed = []
+        return self._kept.told(error) if isinstance(error, OutputError) else error
 
     def _drained(self) -> list[Operation]:
         left = []
@@ -106,7 +141,9 @@ class Worker(threading.Thread):
         return left
 
     def _turn(self) -> bool:
-        group = self._group = self._next_group()
+        group = self._next_group()
+        self._owe(group)
+        group = self._group = [operation for operation in group if operation.kind != "pay"]
         stopped = any(operation.kind == "stop" for operation in group)
         outcomes = self._write([o for o in group if o.kind in ("put", "release")])
         outcomes += self._take([*(o for o in group if o.kind == "take"), *self._due()])
@@ -130,14 +167,15 @@ class Worker(threading.Thread):
         return group
 
     def _write(self, group: list[Operation]) -> list[Outcome]:
-        if not group:
+        if not group and not self._owed:
             return []
         puts = [o for o in group if o.kind == "put"]
         releases = [o for o in group if o.kind == "release"]
         try:
-            stands = self.table.write([o.argument for o in puts], [o.key for o in releases])
-        except RagpipeError as error:
+            stands = self.table.write([o.argument for o in puts], [o.key for o in releases], self._owed)
+        except RagpipeError as error:  # what is owed is written with the next group
             return [(operation, None, error) for operation in group]
+        self._owed = []
         freed = {operation.key for operation in group}
         for operation in self._waiting:
             if operation.key in freed:
@@ -182,12 +220,25 @@ class Worker(threading.Thread):
             if call is False and self._gave_up:
                 outcomes.append((operation, None, self._gave_up))
             elif call is False:
+                self._say_whom(operation)
                 operation.due = time.monotonic() + operation.delay
                 operation.delay = min(2 * operation.delay, POLL_LAST_S)
                 self._waiting.append(operation)
             else:
                 outcomes.append((operation, call, None))
         return outcomes
+
+    def _say_whom(self, waiting: Operation) -> None:
+        """After a while, whom a take waits for: once for each of them."""
+        now = time.monotonic()
+        waiting.since = waiting.since or now
+        if now - waiting.since < self._patience_s or waiting.loop is None:
+            return
+        waiting.since = now  # once looked up, not at every poll
+        if (holder := self.table.holder(waiting.key)) and holder not in self._named:
+            self._named.add(holder)
+            with suppress(RuntimeError):  # the loop was closed
+                waiting.loop.call_soon_threadsafe(self._say, f"waiting for {holder}, which is asking the same question")
 
     def _housekeep(self) -> None:
         now = time.monotonic()
@@ -196,8 +247,12 @@ class Worker(threading.Thread):
                 self.table.beat()
             self._next_beat = now + self._beat_s
         if now >= self._next_sync:
-            with suppress(RagpipeError):
+            try:
                 self.table.sync()
+            except GoneFile:  # whatever is stored from now on would be lost: this ends the thread, and says so to all
+                raise
+            except RagpipeError:
+                pass
             self._next_sync = now + SYNC_S
 
 

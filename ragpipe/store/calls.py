@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from ragpipe.errors import FATAL, TRANSIENT, RagpipeError
+from ragpipe.errors import FATAL, TRANSIENT, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.call_errors import translated
-from ragpipe.store.call_table import CallTable, as_stored, call_of, check_tables, row_of, select_calls
+from ragpipe.store.call_open import open_to_read
+from ragpipe.store.call_rows import packed, unpacked
+from ragpipe.store.call_table import CallTable, select_calls
 from ragpipe.store.call_worker import Operation, Worker
 from ragpipe.store.files import output_error
-from ragpipe.store.format import check_store
+from ragpipe.store.kept import Kept
+from ragpipe.store.ledger import entry
 
 Fresh = Literal[True, False, "all"]
 
@@ -28,12 +31,15 @@ class CallStore:
     """Replies by key, for one run.
 
     `run_id` is the run whose permanent failures are served. A store belongs to no event loop: it may be used from one
-    loop after another. `notices` says what the user should know (no write-ahead log on this file system). Raises
-    OutputError when the file cannot be used, DataError when it is damaged, foreign or of another format; it is
-    never replaced by itself.
+    loop after another. `notices` says what the user should know (no write-ahead log on this file system), `say` is told
+    what comes up later: whom it waits for, after `patience_s`. Raises OutputError when the file cannot be used, DataError
+    when it is damaged, foreign or of another format; it is never replaced by itself.
     """
 
-    def __init__(self, path: Path, *, run_id: str, beat_s: float = 5.0, silent_after_s: float = 30.0):
+    def __init__(
+        self, path: Path, *, run_id: str, beat_s: float = 5.0, silent_after_s: float = 30.0, patience_s: float = 10.0,
+        say: Callable[[str], None] = lambda _: None,
+    ):  # fmt: skip
         path = Path(path).absolute()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,10 +49,16 @@ class CallStore:
         self._closed = False
         self._worker = Worker(
             lambda: CallTable(path, run_id=run_id, silent_after_s=silent_after_s),
-            beat_s=min(beat_s, silent_after_s / 3),
-        )
+            beat_s=min(beat_s, silent_after_s / 3), patience_s=patience_s, say=say, kept=(kept := Kept()),
+        )  # fmt: skip
+        self._kept = kept
         self._worker.open()
         self.notices: list[str] = list(self._worker.table.notices)
+
+    @property
+    def damaged(self) -> int:
+        """How many of the calls that were looked for stood there damaged: they counted as not there."""
+        return len(self._worker.table.damaged)
 
     async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
         """The stored call that this run may use, or None: then the caller holds the claim and must `put` or `release`.
@@ -80,12 +92,22 @@ class CallStore:
         if call.status in TRANSIENT or call.status in FATAL:
             await self.release(call.key)
             return call
-        row = row_of(call, self.run_id)
-        stands: Call | None = await self._done(self._operation("put", call.key, row))
-        return stands or as_stored(call, row)
+        row = packed(call, self.run_id)
+        try:
+            stands: Call | None = await self._done(self._operation("put", call.key, row))
+        except OutputError as error:
+            self._kept.call(unpacked(row))
+            raise self._kept.told(error) from error
+        return stands or unpacked(row)
 
     def pay(self, key: str, iteration: int, payment: Payment) -> None:
-        """Keep what one answered try of a question cost this run."""
+        """Enter what one answered try of a question cost this run into the ledger. It does not wait: the row is committed at
+        the latest with the next call that is put. Where it cannot be written it is kept beside (`Kept`)."""
+        paid = entry(key, self.run_id, iteration, payment)
+        if self._closed or self._worker.broken:
+            self._kept.payment(paid)
+        else:
+            self._worker.send(Operation("pay", key, paid))
 
     async def release(self, key: str) -> None:
         """Give a claim back without an answer."""
@@ -112,6 +134,8 @@ class CallStore:
         return Operation(kind, key, argument, asyncio.get_running_loop())
 
     async def _done(self, operation: Operation) -> Any:
+        if isinstance(self._worker.broken, OutputError):
+            raise self._worker.broken
         if self._closed or self._worker.broken:
             raise RagpipeError(f"the call store {self.path} is closed") from self._worker.broken
         self._worker.send(operation)
@@ -127,6 +151,7 @@ class StoredCalls:
 
     def __init__(self, path: Path, *, run_id: str | None = None):
         self.path, self.run_id = Path(path).absolute(), run_id
+        self._damaged: set[str] = set()
         self._db: sqlite3.Connection | None = None
         if self.path.exists():
             self._db = open_to_read(self.path)
@@ -136,7 +161,12 @@ class StoredCalls:
         if self._db is None:
             return {}
         with translated(self.path):
-            return {row[0]: call_of(row) for row in select_calls(self._db, keys, self.run_id)}
+            return dict(select_calls(self._db, keys, self.run_id, self._damaged))
+
+    @property
+    def damaged(self) -> int:
+        """How many of the calls that were looked for stood there damaged: they counted as not there."""
+        return len(self._damaged)
 
     async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
         """The stored call, None when there is none; nothing is claimed."""
@@ -165,30 +195,3 @@ def read_calls(path: Path, keys: Iterable[str], *, run_id: str | None = None) ->
     """The stored calls among `keys`, as `StoredCalls` gives them."""
     with closing(StoredCalls(path, run_id=run_id)) as stored:
         return stored.read(keys)
-
-
-def open_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing. Raises OutputError and DataError as `CallStore`."""
-    check_store(path)
-    with translated(path):
-        db = _connected(path)
-        try:
-            check_tables(path, db, new_is_fine=True)
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20)
-    try:
-        db.execute("SELECT 1 FROM sqlite_master").fetchone()
-        return db
-    except sqlite3.OperationalError:
-        db.close()
-        log = path.with_name(path.name + "-wal")
-        if log.exists() and log.stat().st_size:
-            raise
-    # A folder that cannot be written has no place for SQLite's shared memory; with no log beside it the file is whole.
-    return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)

@@ -1,58 +1,83 @@
-"""What a call store holds: how many replies and failures, of which judges and runs, their tokens and money."""
+"""What a call store holds: how many replies and failures, of which judges and runs, their tokens, and what was paid."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from ragpipe.schema.call import Call
 from ragpipe.schema.format import FORMAT
+from ragpipe.store import ledger
+from ragpipe.store.call_rows import Shared
+from ragpipe.store.call_table import every_call
 from ragpipe.store.file import claims, reading
-from ragpipe.store.replaced import NAMES, SUMS
 
-_NAMES = ("calls", "attempts", "tokens_in", "tokens_out", "tokens_cached", "usd_known", "calls_without_price",
-          "calls_without_usage")  # fmt: skip
+_TOKENS = ledger.TOKENS
 
 
-def bill(db: sqlite3.Connection, where: str = "1", values: Sequence[Any] = ()) -> dict[str, Any]:
-    """Calls, tokens and money of some rows. `usd` is null as soon as one price is unknown, `usd_known` the known part."""
-    return _bill(db.execute(f"SELECT {SUMS} FROM calls WHERE {where}", values).fetchone())
+class Count:
+    """Calls that stand in the store, and the tokens of their replies."""
+
+    def __init__(self) -> None:
+        self.calls = self.without_usage = 0
+        self.tokens = dict.fromkeys(_TOKENS, 0)
+
+    def add(self, call: Call) -> None:
+        self.calls += 1
+        self.without_usage += call.tokens_in is None
+        for name in _TOKENS:
+            self.tokens[name] += getattr(call, name) or 0
+
+    def total(self) -> dict[str, Any]:
+        return {"calls": self.calls, **self.tokens, "calls_without_usage": self.without_usage}
 
 
 def census(path: Path, runs: Collection[str]) -> dict[str, Any]:
-    """The whole count of a store; `runs` are the ids of the runs whose folders are there."""
+    """The whole count of a store; `runs` are the ids of the runs whose folders are there. Every row is checked."""
     path = Path(path).absolute()
+    replies, failures, damaged = Count(), Count(), 0
+    by_status, by_judge = dict[str, Count](), dict[str, Count]()
+    times: list[str] = []
     with reading(path) as db:
-        oldest, newest = db.execute(
-            "SELECT MIN(NULLIF(created_at, '')), MAX(NULLIF(created_at, '')) FROM calls"
-        ).fetchone()
-        return {
-            "format": FORMAT,
-            "file": str(path),
-            "bytes": sum(f.stat().st_size for f in (path, path.with_name(path.name + "-wal")) if f.exists()),
-            "oldest": oldest,
-            "newest": newest,
-            "replies": bill(db, "status = 'ok'"),
-            "failures": bill(db, "status <> 'ok'"),
-            "by_status": _by(db, "status"),
-            "by_judge": _by(db, "judge"),
-            "by_run": {run: {**found, "folder": run in runs} for run, found in _by(db, "run_id").items()},
-            "replaced": _bill(db.execute(f"SELECT {_summed()} FROM replaced").fetchone()),
-            "claims": claims(db),
-        }
+        for call in every_call(db):
+            if call is None:
+                damaged += 1
+                continue
+            for one in (
+                replies if call.status == "ok" else failures,
+                by_status.setdefault(call.status, Count()),
+                by_judge.setdefault(call.judge, Count()),
+            ):
+                one.add(call)
+            if call.created_at:
+                times = [min([*times[:1], call.created_at]), max([*times[1:], call.created_at])]
+        paid, by_run = ledger.Sums(), dict[str, ledger.Sums]()
+        for entry in ledger.entries(db, Shared(db)):
+            paid.add(entry)
+            if entry is not None:
+                by_run.setdefault(entry.run_id, ledger.Sums()).add(entry)
+        held = claims(db)
+    oldest, newest = times or (None, None)
+    return {
+        "format": FORMAT,
+        "file": str(path),
+        "bytes": sum(f.stat().st_size for f in (path, path.with_name(path.name + "-wal")) if f.exists()),
+        "oldest": oldest,
+        "newest": newest,
+        "replies": replies.total(),
+        "failures": failures.total(),
+        "damaged": damaged,
+        "by_status": _by_count(by_status),
+        "by_judge": _by_count(by_judge),
+        "paid": paid.total(),
+        "paid_by_run": {
+            run: {**found.total(), "folder": run in runs}
+            for run, found in sorted(by_run.items(), key=lambda item: (-item[1].tries, item[0]))
+        },
+        "claims": held,
+    }
 
 
-def _by(db: sqlite3.Connection, column: str) -> dict[str, dict[str, Any]]:
-    rows = db.execute(f"SELECT {column}, {SUMS} FROM calls GROUP BY 1 ORDER BY COUNT(*) DESC, 1").fetchall()
-    return {row[0]: _bill(row[1:]) for row in rows}
-
-
-def _summed() -> str:
-    return ", ".join(f"COALESCE(SUM({name}), 0)" for name in NAMES)
-
-
-def _bill(sums: Sequence[Any]) -> dict[str, Any]:
-    found = dict(zip(_NAMES, sums, strict=True))
-    known = float(found.pop("usd_known"))
-    return {**found, "usd": None if found["calls_without_price"] else known, "usd_known": known}
+def _by_count(counts: Mapping[str, Count]) -> dict[str, dict[str, Any]]:
+    return {name: one.total() for name, one in sorted(counts.items(), key=lambda item: (-item[1].calls, item[0]))}

@@ -1,15 +1,15 @@
-"""Calls on their way from one store to another: a file of rows, each with the format number and a digest of its own.
+"""Calls and payments on their way from one store to another, as a file of rows (`ragpipe.store.call_export`).
 
-A row is taken in only when its key is that of its parts and its digest that of its cells; a reply that stands already
-is never overwritten. A row holds no request header and no key of a provider.
+A call is taken in only when its key is that of its parts and its digest that of its cells; a reply that stands already is
+never overwritten, a payment that stands in the ledger already is not entered again.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,74 +21,91 @@ from ragpipe.digest import sha256
 from ragpipe.errors import DataError, Problem
 from ragpipe.schema.call import Call
 from ragpipe.schema.format import FORMAT, other_format
+from ragpipe.store import ledger
 from ragpipe.store.call_errors import transaction
+from ragpipe.store.call_export import (
+    CALL,
+    DIGEST,
+    KIND,
+    NAMES,
+    NUMBER,
+    PAYMENT,
+    SCHEMA,
+    call_in,
+    digest_of_row,
+    payment_in,
+    row_of_call,
+    row_of_payment,
+)
+from ragpipe.store.call_rows import Shared, key_bytes, packed
+from ragpipe.store.call_table import every_call, store
 from ragpipe.store.file import changing, reading
 from ragpipe.store.folder import make_folder
 from ragpipe.store.parquet import parquet_writer
-from ragpipe.store.replaced import keep_payments
 from ragpipe.store.unchanged import open_unless_same
 
-NAMES = tuple(field.name for field in fields(Call))
-NUMBER, DIGEST = "format", "row_sha256"
-_KINDS = {"int": pa.int64(), "float": pa.float64()}
-SCHEMA = pa.schema([
-    pa.field(NUMBER, pa.int64()),
-    *(pa.field(f.name, _KINDS.get(str(f.type).split(" ")[0], pa.string())) for f in fields(Call)),
-    pa.field(DIGEST, pa.string()),
-])  # fmt: skip
 _BATCH = 2000
 
 
 def export_calls(path: Path, to: Path, *, run_id: str | None = None) -> int:
-    """Write the calls of a store, or those that one run paid for, to a .parquet or .jsonl file; gives their number."""
+    """Write the calls and payments of a store, or those of one run, to a .parquet or .jsonl file; gives the number of
+    calls. What is damaged is left out."""
+    count = 0
     with reading(path) as db, open_unless_same(to) as file:
-        chosen, values = ("WHERE run_id = ?", (run_id,)) if run_id else ("", ())
-        cursor = db.execute(f"SELECT {', '.join(NAMES)} FROM calls {chosen} ORDER BY key, run_id", values)
-        count = 0
-        if to.suffix == ".jsonl":
-            for row in map(_sealed, cursor):
-                file.write(json.dumps(row, ensure_ascii=True, allow_nan=False).encode() + b"\n")
+        shared = Shared(db)
+        where, values = ("run = ?", (shared.known("runs", (run_id,)),)) if run_id else ("1", ())
+
+        def rows() -> Iterator[dict[str, Any]]:
+            nonlocal count
+            for call in filter(None, every_call(db, where, values)):
                 count += 1
+                yield row_of_call(call)
+            yield from map(row_of_payment, filter(None, ledger.entries(db, shared, run_id=run_id)))
+
+        if to.suffix == ".jsonl":
+            for row in rows():
+                file.write(json.dumps(row, ensure_ascii=True, allow_nan=False).encode() + b"\n")
             return count
         with parquet_writer(file, SCHEMA, compression="zstd") as writer:
-            while rows := [_sealed(row) for row in cursor.fetchmany(_BATCH)]:
-                writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
-                count += len(rows)
+            found = rows()
+            while batch := [*islice(found, _BATCH)]:
+                writer.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
         return count
 
 
 def import_calls(path: Path, source: Path, *, silent_after_s: float = 30.0) -> tuple[int, int]:
-    """Take in the calls of an exported file: how many were new, how many stood already. A damaged row refuses the whole
-    file before anything is written. Raises DataError, Locked."""
+    """Take in the calls and payments of an exported file: how many calls were new, how many stood already. A damaged row
+    refuses the whole file before anything is written. Raises DataError, Locked."""
     path = Path(path).absolute()
     for number, row in enumerate(_rows(source), 1):
         _check(source, number, row)
     make_folder(path.parent)
     new = old = 0
     with changing(path, silent_after_s=silent_after_s) as db:
-        for batch in _batches(source):
+        shared = Shared(db)
+        known = Counter(ledger.entries(db, shared))
+        rows = _rows(source)
+        while batch := [*islice(rows, _BATCH)]:
             with transaction(path, db):
-                taken = sum(_take(db, row) for row in batch)
-            new, old = new + taken, old + len(batch) - taken
+                for row in batch:
+                    if row[KIND] == CALL:
+                        taken = _take(db, shared, call_in(row))
+                        new, old = new + taken, old + (not taken)
+                    elif known[one := payment_in(row)] > 0:
+                        known[one] -= 1
+                    else:
+                        ledger.add(db, shared, [one])
     return new, old
 
 
-def _take(db: sqlite3.Connection, row: tuple[Any, ...]) -> bool:
-    cells = dict(zip(NAMES, row, strict=True))
-    same = "SELECT 1 FROM calls WHERE key = ? AND (status = 'ok' OR run_id = ?)"
-    other = None if cells["status"] == "ok" else cells["run_id"]
-    if db.execute(same, (cells["key"], other)).fetchone():
+def _take(db: Any, shared: Shared, call: Call) -> bool:
+    row = packed(call, call.run_id)
+    failed_in = 0 if call.status == "ok" else shared.number("runs", row.shared[0])
+    same = "SELECT 1 FROM calls WHERE key = ? AND failed_in IN (0, ?)"
+    if db.execute(same, (row.key, failed_in)).fetchone():
         return False
-    if cells["status"] == "ok":  # a reply ends the failures of its key
-        keep_payments(db, "key = ?", (cells["key"],))
-        db.execute("DELETE FROM calls WHERE key = ?", (cells["key"],))
-    db.execute(f"INSERT INTO calls ({', '.join(NAMES)}) VALUES ({', '.join('?' * len(NAMES))})", row)
+    store(db, shared, row)
     return True
-
-
-def _sealed(row: tuple[Any, ...]) -> dict[str, Any]:
-    cells = {NUMBER: FORMAT, **dict(zip(NAMES, row, strict=True))}
-    return {**cells, DIGEST: sha256(cells)}
 
 
 def _rows(source: Path) -> Iterator[dict[str, Any]]:
@@ -108,43 +125,38 @@ def _rows(source: Path) -> Iterator[dict[str, Any]]:
         raise _refused(source, "file", str(error)) from error
 
 
-def _batches(source: Path) -> Iterator[list[tuple[Any, ...]]]:
-    rows = _rows(source)
-    while batch := [tuple(row[name] for name in NAMES) for row in islice(rows, _BATCH)]:
-        yield batch
-
-
 def _check(source: Path, number: int, row: Mapping[str, Any]) -> None:
     place = f"row {number}"
     if row.get(NUMBER) != FORMAT:
         mend = "import it with the ragpipe that exported it; nothing was taken in"
         raise other_format("calls of another format are not taken in", source, row.get(NUMBER), None, mend)
-    if set(row) != {NUMBER, *NAMES, DIGEST}:
+    if set(row) != {NUMBER, KIND, *NAMES, DIGEST}:
         raise _refused(source, place, f"the columns {sorted(row)}")
-    cells = {name: row[name] for name in (NUMBER, *NAMES)}
-    if not all(isinstance(row[name], str) for name in (DIGEST, "key", "payload_id")):
+    if not isinstance(row[DIGEST], str):
         raise _refused(source, place, "a digest that is no text")
-    if row[DIGEST] != _digest(cells):
+    if row[DIGEST] != digest_of_row(row):
         raise _refused(source, place, f"cells that are not those of its {DIGEST}")
+    if row[KIND] not in (CALL, PAYMENT):
+        raise _refused(source, place, f"a row of the kind {row[KIND]!r}")
     try:
-        parts = json.loads(row["fields"])
-    except (TypeError, ValueError, RecursionError):
-        parts = None
-    if not isinstance(parts, dict):
-        raise _refused(source, place, "fields that are no JSON object")
-    if row["key"] != _digest(parts):
+        if row[KIND] == PAYMENT:
+            ledger.check(payment_in(row))
+            return
+        call = call_in(row)
+        packed(call, "")
+        key_bytes(call.key)
+    except (TypeError, ValueError, AttributeError, RecursionError):
+        raise _refused(source, place, f"cells that are no {row[KIND]}") from None
+    if call.key != _hashed(call.fields):
         raise _refused(source, place, "a key that is not that of its fields")
-    payload = {name: parts.get(name) for name in ("messages", "schema")}
-    if row["payload_id"] != _digest(payload):
+    if call.payload_id != _hashed({name: call.fields.get(name) for name in ("messages", "schema")}):
         raise _refused(source, place, "a payload_id that is not that of its fields")
 
 
-def _digest(value: Any) -> str | None:
-    """The digest, None of what has none: NaN, half characters."""
-    try:
+def _hashed(value: Any) -> str | None:
+    with suppress(TypeError, ValueError, RecursionError):
         return sha256(value)
-    except (TypeError, ValueError, RecursionError):
-        return None
+    return None
 
 
 def _refused(source: Path, place: str, found: str) -> DataError:

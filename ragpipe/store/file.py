@@ -10,15 +10,12 @@ from pathlib import Path
 
 from ragpipe.errors import DataError, Locked, Problem
 from ragpipe.store.call_errors import translated
+from ragpipe.store.call_open import open_to_read
+from ragpipe.store.call_owners import Owner, every_owner
 from ragpipe.store.call_table import CallTable
-from ragpipe.store.calls import open_to_read
-from ragpipe.store.process import Process, is_alive
+from ragpipe.store.process import is_alive
 
 SILENT_AFTER_S = 30.0  # as in the call table: an owner whose beat stands still so long is dead
-_OWNERS = (
-    "SELECT o.id, o.host, o.pid, o.mark, o.beat, COUNT(c.key) FROM owners o LEFT JOIN claims c ON c.owner = o.id "
-    "GROUP BY o.id"
-)
 
 
 @contextmanager
@@ -36,7 +33,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def changing(path: Path, *, silent_after_s: float = SILENT_AFTER_S) -> Iterator[sqlite3.Connection]:
-    """A store that is about to be changed. Raises Locked while another process asks questions over it."""
+    """A store that is about to be changed. Raises Locked while another process works with it."""
     path = Path(path).absolute()
     with translated(path):
         CallTable(path, run_id="").close()
@@ -48,28 +45,25 @@ def changing(path: Path, *, silent_after_s: float = SILENT_AFTER_S) -> Iterator[
 def claims(db: sqlite3.Connection) -> dict[str, int]:
     """Claimed keys by what is known of their owners: `alive`, `dead`, or `unknown` (on another host)."""
     found = {"alive": 0, "dead": 0, "unknown": 0}
-    for _, host, pid, mark, _, count in db.execute(_OWNERS).fetchall():
-        found[_state(host, pid, mark)] += count
-    orphans = "SELECT COUNT(*) FROM claims WHERE owner NOT IN (SELECT id FROM owners)"
-    found["dead"] += db.execute(orphans).fetchone()[0]
+    states = {owner.id: _state(owner) for owner in every_owner(db)}
+    for owner, count in db.execute("SELECT owner, COUNT(*) FROM claims GROUP BY owner").fetchall():
+        found[states.get(owner, "dead")] += count
     return found
 
 
 def refuse_if_in_use(path: Path, db: sqlite3.Connection, *, silent_after_s: float = SILENT_AFTER_S) -> None:
-    """Raises Locked when a process that holds claims lives. One on another host is watched until its beat moves."""
-    holders = [row for row in db.execute(_OWNERS).fetchall() if row[5]]
-    unknown = {row[0]: row[4] for row in holders if _state(*row[1:4]) == "unknown"}
-    living = [f"process {row[2]} on {row[1]}" for row in holders if _state(*row[1:4]) == "alive"]
+    """Raises Locked when a process lives that has this store open: also one that asks nothing now rests on what is in it.
+    One on another host is watched until its beat moves."""
+    owners = every_owner(db)
+    living = [str(owner) for owner in owners if _state(owner) == "alive"]
+    unknown = {owner.id: owner.beat for owner in owners if _state(owner) == "unknown"}
     end = time.monotonic() + silent_after_s
     while unknown and not living and time.monotonic() < end:
         time.sleep(min(1.0, silent_after_s))
-        now = {row[0]: row for row in db.execute(_OWNERS).fetchall()}
-        living += [
-            f"process {now[id][2]} on {now[id][1]}" for id, beat in unknown.items() if id in now and now[id][4] != beat
-        ]
+        living += [str(owner) for owner in every_owner(db) if unknown.get(owner.id, owner.beat) != owner.beat]
     if living:
-        raise Locked(f"the call store {path} is in use by {living[0]}, which is asking questions: wait for its end")
+        raise Locked(f"the call store {path} is in use by {living[0]}: wait for its end")
 
 
-def _state(host: str, pid: int, mark: str) -> str:
-    return {True: "alive", False: "dead", None: "unknown"}[is_alive(Process(host, pid, mark))]
+def _state(owner: Owner) -> str:
+    return "dead" if owner.closed else {True: "alive", False: "dead", None: "unknown"}[is_alive(owner.process)]

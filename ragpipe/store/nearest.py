@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import sqlite3
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ragpipe.store.call_rows import Damaged, Shared, key_bytes, milliseconds, parts_of, time_of
 from ragpipe.store.file import reading
 
-_NAMED = "SELECT key, run_id, judge, status, created_at, fields FROM calls"
+_NAMED = "SELECT key, run, judge, status, created_at, messages, iteration FROM calls"
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ class Nearest:
 def stored_as(path: Path, key: str) -> list[Stored]:
     """The rows of a key: one reply, or the failures of several runs; the newest last."""
     with reading(path) as db:
-        rows = db.execute(f"{_NAMED} WHERE key = ? ORDER BY created_at", (key,)).fetchall()
-    return [_stored(row) for row in rows]
+        rows = db.execute(f"{_NAMED} WHERE key = ? ORDER BY created_at", (key_bytes(key),)).fetchall()
+        found = _Rows(db)
+        return [one for one in map(found.stored, rows) if one is not None]
 
 
 def nearest(path: Path, asked: Stored, *, resembling: Collection[str] = ()) -> Nearest | None:
@@ -50,29 +52,57 @@ def nearest(path: Path, asked: Stored, *, resembling: Collection[str] = ()) -> N
     resembling key counts, then the newest. The same question of another run differs in nothing: that run's failure, which
     nobody else is served.
     """
-    best: tuple[bool, int, bool, str] | None = None
-    found: tuple[Any, ...] | None = None
+    best: tuple[bool, int, bool, int] | None = None
+    found: Stored | None = None
     wanted, width = asked.fields, len(asked.fields)
     messages = wanted.get("messages")
     with reading(path) as db:
-        rows = db.execute(f"{_NAMED} WHERE created_at <= ? AND NOT (key = ? AND run_id = ?)",
-                          (asked.created_at, asked.key, asked.run_id))  # fmt: skip
+        stored = _Rows(db)
+        rows = db.execute(f"{_NAMED} WHERE created_at <= ? AND NOT (key = ? AND run IN (SELECT id FROM runs WHERE run_id = ?))",
+                          (milliseconds(asked.created_at), key_bytes(asked.key), asked.run_id))  # fmt: skip
         for row in rows:
-            fields = json.loads(row[5])
+            if (fields := stored.fields(row)) is None:
+                continue
             same = len(wanted.items() & fields.items())
             apart = max(width, len(fields)) - same
-            known = row[0] in resembling
+            known = row[0].hex() in resembling
             # the more is the better: alike, few differences, then the same place, then a late date
             rank = (known or (messages is not None and fields.get("messages") == messages), -apart, known, row[4])
-            if best is None or rank > best:
-                best, found = rank, row
+            if (best is None or rank > best) and (call := stored.stored(row)):
+                best, found = rank, call
     if best is None or found is None:
         return None
-    call = _stored(found)
-    names = sorted({*wanted, *call.fields})
-    return Nearest(call, tuple(name for name in names if wanted.get(name) != call.fields.get(name)), alike=best[0])
+    names = sorted({*wanted, *found.fields})
+    return Nearest(found, tuple(name for name in names if wanted.get(name) != found.fields.get(name)), alike=best[0])
 
 
-def _stored(row: tuple[Any, ...]) -> Stored:
-    key, run_id, judge, status, created_at, parts = row
-    return Stored(key, run_id, judge, status, created_at, json.loads(parts))
+class _Rows:
+    """Rows of `_NAMED` as what they say; None for one that is damaged."""
+
+    def __init__(self, db: sqlite3.Connection):
+        self._shared = Shared(db)
+        self._parts: dict[tuple[Any, Any], dict[str, str]] = {}  # of a judge and an iteration, without the messages
+
+    def fields(self, row: tuple[Any, ...]) -> dict[str, str] | None:
+        _, _, judge, _, created, messages, iteration = row
+        try:
+            parts = self._parts.get((judge, iteration))
+            if parts is None:
+                cells = self._shared.cells("judges", judge)
+                parts = self._parts[judge, iteration] = parts_of(cells, b"", iteration)
+            return (
+                {**parts, "messages": messages.hex()} if messages is not None and created is not None else dict(parts)
+            )
+        except (Damaged, ValueError, TypeError, AttributeError):
+            return None
+
+    def stored(self, row: tuple[Any, ...]) -> Stored | None:
+        key, run, judge, status, created, *_ = row
+        fields = self.fields(row)
+        try:
+            (name,), (label, *_) = self._shared.cells("runs", run), self._shared.cells("judges", judge)
+            return None if fields is None else Stored(
+                key.hex(), name or "", label or "", str(status), time_of(created), fields
+            )  # fmt: skip
+        except (Damaged, ValueError, TypeError, AttributeError, OverflowError):
+            return None

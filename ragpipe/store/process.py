@@ -61,6 +61,14 @@ def is_alive(process: Process) -> bool | None:
     return True
 
 
+def is_stopped(process: Process) -> bool:
+    """Whether a living process of this host was stopped (SIGSTOP, a debugger): it does nothing now, and may go on."""
+    if process.host != this_process().host:
+        return False
+    stat = _stat(process.pid)
+    return stat is not None and stat[0] in "Tt"
+
+
 def started_at() -> str:
     """When this process started, UTC, ISO 8601 to the second."""
     seconds = time.time()

@@ -19,7 +19,8 @@ from ragpipe.store.calls import CallStore, Fresh, StoredCalls
 _KEPT = 6  # row groups held: the blocks that are open at once, and their neighbours
 _COLUMNS = (
     "key", "payload_id", "judge", "status", "reply", "message", "model", "finish_reason", "tokens_in", "tokens_out",
-    "tokens_cached", "cost_usd", "cost_reason", "latency_ms", "attempts", "output_mode", "sent", "wire_hash",
+    "tokens_cached", "tokens_reasoning", "fingerprint", "paid_by", "paid_usd", "latency_ms", "attempts", "output_mode",
+    "sent", "wire_hash",
 )  # fmt: skip
 
 
@@ -95,10 +96,12 @@ class RunReplies:
                 "judge_inputs.parquet", "reply", "null", "the raw reply",
                 "it was made with store_inputs=false: re-judging and re-scoring with other parameters need the replies",
             )])  # fmt: skip
-        sent = json.loads(cells.pop("sent") or "{}")
+        sent, payer = json.loads(cells.pop("sent") or "{}"), cells.pop("paid_by")
+        run_id, _, iteration = (payer or "").rpartition("/")
         return Call(
-            text=cells.pop("reply"), sent=sent, **{k: v for k, v in cells.items() if v is not None or k != "attempts"}
-        )
+            text=cells.pop("reply"), sent=sent, run_id=run_id, iteration=int(iteration or 1), answers=int(payer is not None),
+            **{k: v for k, v in cells.items() if v is not None or k != "attempts"},
+        )  # fmt: skip
 
     def _group(self, file: int, group: int) -> pa.Table:
         if (file, group) not in self._groups:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import ragpipe
 from ragpipe.config import RunConfig
 from ragpipe.errors import TRANSIENT, Incomplete
-from ragpipe.judging.cost import PriceTable
 from ragpipe.judging.door import Door
 from ragpipe.judging.start import Start
 from ragpipe.metrics.base import Computed
@@ -22,6 +21,7 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.frames import read_json
 from ragpipe.reports.missing import MEND, MISSING, kinds_of_errors, passing
 from ragpipe.reports.signature import signature
+from ragpipe.schema.prices import Rates
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.gates import exit_code
 from ragpipe.stages.cases import CaseReader
@@ -33,8 +33,8 @@ from ragpipe.stages.report import run_report
 from ragpipe.stages.score import run_score
 from ragpipe.stages.seal import run_seal, unseal
 from ragpipe.store.folder import RunFolder
+from ragpipe.store.ledger import paid_by
 from ragpipe.store.lock import FolderLock
-from ragpipe.store.paid import paid_by
 from ragpipe.store.progress import ProgressView
 from ragpipe.store.wall import WallClock
 from ragpipe.systems.settings import RecordedSystem
@@ -57,12 +57,12 @@ from ragpipe.tasks.manifest import (
 from ragpipe.tasks.plan import (
     plan_line,
     planned,
-    price_table,
     reference_lines,
     refuse_too_many,
     say_gaps,
     without_embedder,
 )
+from ragpipe.tasks.prices import Prices
 from ragpipe.tasks.runs import write as write_runs
 from ragpipe.tasks.spent import Spent
 from ragpipe.tasks.user_code import watched_metric
@@ -84,7 +84,7 @@ class Evaluation:
     `identity` names it: its digest is the run's id. `folder` is where it stands, by default under `output_dir`. `door` opens the judge,
     by default the configured one behind the call store. `made_from` is the manifest of the run whose frozen cases these
     are, None for a run of a data set: only such a run becomes `latest`. `plan` prints what is about to be spent, and
-    refuses too much; `known` are judge_inputs whose replies count as stored in it. `spent` says what an iteration has cost this run's own processes, by default from the call store.
+    refuses too much; `prices` are those of each iteration's replies, by default those of now; `known` are judge_inputs whose replies count as stored in it. `spent` says what an iteration has cost this run's own processes, by default from the call store.
     `asks` says who may answer what the run has no reply to: its judge, the call store alone, or nobody. `asked` counts this
     start's calls to the judge.
     """
@@ -93,14 +93,14 @@ class Evaluation:
         self, config: RunConfig, console: Console, inputs: Inputs, identity: dict[str, Any], *,
         folder: RunFolder | None = None, door: OpenDoor | None = None, made_from: Mapping[str, Any] | None = None,
         plan: bool = True, known: Sequence[Path] = (), spent: Callable[[int], Mapping[str, Any]] | None = None,
-        asks: Asks = "judge",
+        asks: Asks = "judge", prices: Mapping[int, Mapping[str, Rates]] | None = None,
     ):  # fmt: skip
         self.config, self.console, self.inputs, self.identity = config, console, inputs, identity
         self.metrics = list(config.metrics.values())
         self.specs: list[ScoreSpec] = [spec for metric in self.metrics for spec in metric.scores()]
         self.run_id = run_id(identity)
         self.folder = folder or RunFolder.at(Path(config.output_dir), config.name, self.run_id)
-        self.prices: PriceTable = price_table(config)
+        self._prices = Prices(config, self.folder, prices)
         self._door, self._made_from, self._plan, self._spent = door, made_from, plan, spent
         self._known, self._asks = known, asks
         self._bill = Spent(self.folder, store_path(config), self.run_id)
@@ -157,6 +157,8 @@ class Evaluation:
         scored = scored_iterations(self.folder)
         if not all(states.get(str(i)) in finished and i in scored for i in wanted) or not self.folder.gates.is_file():
             return False
+        if not all(self._prices.stand(i) for i in wanted):
+            return False
         return self._asks != "store" or not any(MISSING in passing(self._figures(i)) for i in wanted)
 
     def _run(self) -> int:
@@ -203,9 +205,8 @@ class Evaluation:
                 data["versions"] = named
             if self.inputs.collected_at:
                 data["collected_at"] = self.inputs.collected_at
-            prices = {"source": self.prices.source, "date": self.prices.date}
             manifest = new_manifest(
-                self.config, self.identity, run_id=self.run_id, data=data, prices=prices,
+                self.config, self.identity, run_id=self.run_id, data=data,
                 made_from=self._made_from["run_id"] if self._made_from else None,
             )  # fmt: skip
             manifest["iterations"] = self.inputs.judged(self.folder)
@@ -237,7 +238,7 @@ class Evaluation:
         say_gaps(plan, self.console)
         for line in reference_lines(plan):
             self.console.say(line)
-        self.console.say(plan_line(plan, self.config, self.prices))
+        self.console.say(plan_line(plan, self.config))
         refuse_too_many(plan, self.config)
 
     def _iterate(self, manifest: dict[str, Any], iteration: int) -> None:
@@ -256,8 +257,8 @@ class Evaluation:
             self.inputs.check()
             states[name] = INCOMPLETE if state.transient else JUDGED
             write_manifest(self.folder, manifest)
-        # What scoring reads and how it scores are part of the run's identity: a finished iteration is not scored again.
-        if states[name] != COMPLETE or not scored:
+        # What scoring reads and how it scores are part of the identity: a finished iteration is scored anew for prices alone.
+        if states[name] != COMPLETE or not scored or not self._prices.stand(iteration):
             self._made.append(iteration)
             self._score(manifest, iteration)
 
@@ -265,8 +266,7 @@ class Evaluation:
         run_score(
             self.folder.iteration(iteration).root, samples=self.folder.samples, outputs=self.folder.outputs,
             specs=self.specs, settings=self.config.scoring, signature=self._signature(iteration),
-            judge=judge_line(self.config), spent=self._paid(iteration),
-            prices=manifest["prices"],
+            judge=judge_line(self.config), spent=self._paid(iteration), run_id=self.run_id, rates=self._prices.of(iteration),
             system_price=self.config.system.prices.usd if self.config.system.prices else None,
         )  # fmt: skip
 

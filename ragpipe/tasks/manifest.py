@@ -29,8 +29,7 @@ def read_manifest(folder: RunFolder) -> dict[str, Any]:
 
 
 def new_manifest(
-    config: RunConfig, identity: Mapping[str, Any], *, run_id: str, data: Mapping[str, Any], prices: Mapping[str, Any],
-    made_from: str | None = None,
+    config: RunConfig, identity: Mapping[str, Any], *, run_id: str, data: Mapping[str, Any], made_from: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A manifest before anything is done. `made_from` is the run whose frozen cases these are."""
     return {
@@ -44,7 +43,6 @@ def new_manifest(
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
         "data": dict(data),
         "prompts": {p.signature: p.sha256 for m in config.metrics.values() for p in m.prompts().values()},
-        "prices": dict(prices),
         "identity": dict(identity),
         "iterations": {},
     }

@@ -13,7 +13,7 @@ from ragpipe.config import RunConfig
 from ragpipe.datasets.load import open_dataset
 from ragpipe.embedding.settings import INSTALL, NoEmbedder
 from ragpipe.errors import ConfigError, Problem
-from ragpipe.judging.cost import PriceTable
+from ragpipe.judging.cost import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.tokens import count_tokens
 from ragpipe.reports.console import Console
@@ -81,7 +81,7 @@ def run(config: RunConfig, console: Console) -> int:
             (s.metric, s.prompt.removeprefix(f"{s.metric}/"), f"{s.calls:,}", f"{s.tokens_in:,}") for s in plan.steps
         ]
         console.table(("metric", "step", "calls, at most", "prompt tokens"), steps, left=(0, 1))
-    console.say(plan_line(plan, config, price_table(config)))
+    console.say(plan_line(plan, config))
     return 0
 
 
@@ -90,12 +90,6 @@ def _short(value: Any) -> str:
         return f"{len(value)} x {_short(value[0])}"
     text = value.model_dump_json(exclude_defaults=True) if isinstance(value, BaseModel) else str(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
-
-
-def price_table(config: RunConfig) -> PriceTable:
-    """The prices that this run's judge is paid by."""
-    judge = config.judge
-    return PriceTable.load({judge.model: judge.prices} if isinstance(judge, JudgeSettings) and judge.prices else {})
 
 
 def planned(
@@ -189,7 +183,7 @@ def say_gaps(plan: Plan, console: Console) -> None:
             console.warn(f"{gap}: {', '.join(names)} skipped there")
 
 
-def plan_line(plan: Plan, config: RunConfig, prices: PriceTable) -> str:
+def plan_line(plan: Plan, config: RunConfig) -> str:
     """New calls, their tokens and money in one line. An upper estimate where questions depend on replies."""
     judge = config.judge
     vectors = f"; apart from it up to {plan.embeddings:,} texts to {config.embedder.label}" if plan.embeddings else ""
@@ -198,12 +192,10 @@ def plan_line(plan: Plan, config: RunConfig, prices: PriceTable) -> str:
     )
     if not isinstance(judge, JudgeSettings):
         return f"plan: {plan.cases:,} cases, up to {plan.calls:,} questions to the embedded judge, no call, no cost{vectors}"
-    usd, reason = (
-        (None, "judge.api_base without judge.prices")
-        if judge.api_base is not None and judge.prices is None
-        else prices.price(judge.model, plan.tokens_in, plan.tokens_out, 0)
-    )
-    money = f"about ${usd:,.2f}" if usd is not None else f"price unknown ({reason})"
+    prices = rates_for(judge)
+    new = max(1, plan.new_calls)
+    usd = prices.usd(plan.tokens_in / new, plan.tokens_out / new)  # a call's: long prompts may cost more
+    money = f"about ${usd * plan.new_calls:,.2f}" if usd is not None else f"price unknown ({prices.reason})"
     return (
         f"plan: {plan.cases:,} cases, up to {plan.new_calls:,} new calls to {judge.label}"
         f"{f' ({plan.stored:,} replies are stored)' if plan.stored else ''}, about {plan.tokens_in:,} prompt tokens and "

@@ -1,71 +1,88 @@
-"""Which price of a finished run's configuration is not the one that its replies were paid by."""
+"""The prices of a run: those of now, those that its figures were made with, and what differs between them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
-
-from ragpipe.judging.settings import JudgeSettings, Price
-from ragpipe.tasks.finished import Finished
-
-_TOKENS = ("tokens_in", "tokens_out", "tokens_cached")
-_MILLION = 1e6
-_EQUAL = 1e-6  # relative: costs are sums of floats
-
-Numbers = NDArray[np.float64]
+from ragpipe.config import RunConfig
+from ragpipe.judging.cost import rates_for
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.reports.frames import read_json
+from ragpipe.schema.prices import KINDS, Rates
+from ragpipe.store.folder import RunFolder
 
 
-def changed_price(finished: Finished) -> str | None:
-    """`judge.prices.input: 1 -> 1.5, by what the replies cost`; None where tokens and costs do not contradict the prices.
+class Prices:
+    """The prices of a run's replies by iteration: those of now, or those that were `given`."""
 
-    Prices are no part of a run's identity and stand in its configuration alone; what they were shows in what was paid, by
-    an earlier run where its replies were taken over. Where no single price explains the costs, `judge.prices` is named
-    as a whole.
-    """
-    judge = finished.config.judge
-    if not isinstance(judge, JudgeSettings):
-        return None
-    own = str((finished.manifest.get("prices") or {}).get("source", "")).startswith("judge.prices")
-    if own != (judge.prices is not None):
-        return f"judge.prices: {'set -> null' if own else 'null -> set'}"
+    def __init__(self, config: RunConfig, folder: RunFolder, given: Mapping[int, Mapping[str, Rates]] | None = None):
+        self._config, self._folder, self._given = config, folder, given
+
+    def of(self, iteration: int) -> Mapping[str, Rates]:
+        return rates(self._config) if self._given is None else self._given[iteration]
+
+    def stand(self, iteration: int) -> bool:
+        """Whether the iteration's bill was made with these prices: they are in no identity, and apply when it is read."""
+        before = written(self._folder, iteration)
+        return before is not None and not changes(before, self.of(iteration))
+
+
+def rates(config: RunConfig) -> dict[str, Rates]:
+    """The prices of the judge and of the embedder by their printable names; nothing where none is paid."""
+    asked = (config.judge, config.embedder)
+    return {one.label: rates_for(one) for one in asked if isinstance(one, JudgeSettings)}
+
+
+def written(folder: RunFolder, iteration: int) -> dict[str, Rates] | None:
+    """The prices that an iteration's `cost.json` was made with; None where it has none that can be read."""
+    path = folder.iteration(iteration).cost
     try:
-        paid = _paid(finished, judge.label)
-    except (pa.ArrowException, OSError):  # the table itself is a finding
+        return (
+            {name: Rates.of_document(one) for name, one in read_json(path)["prices"].items()}
+            if path.is_file()
+            else None
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    return _explained(judge.prices, paid) if judge.prices and len(paid) else None
 
 
-def _paid(finished: Finished, judge: str) -> Numbers:
-    """A row for each priced reply of this judge: tokens in, out and cached, and dollars."""
-    found = [np.empty((0, 4))]
-    for path in finished.judge_inputs():
-        rows: list[dict[str, Any]] = pq.read_table(path, columns=["judge", *_TOKENS, "cost_usd"]).to_pylist()
-        told = [
-            (row["tokens_in"], row["tokens_out"], row["tokens_cached"] or 0, row["cost_usd"])
-            for row in rows
-            if row["judge"] == judge and None not in (row["tokens_in"], row["tokens_out"], row["cost_usd"])
-        ]
-        found.append(np.array(told, dtype=np.float64).reshape(-1, 4))
-    return np.concatenate(found)
+def changes(before: Mapping[str, Rates], now: Mapping[str, Rates]) -> list[str]:
+    """`openai/gpt-4o: input 2.5 -> 2 per million`, one line for each price that differs. Where it comes from is no difference."""
+    found = []
+    for name in dict.fromkeys((*before, *now)):
+        old, new = (_figures(rates.get(name)) for rates in (before, now))
+        if old != new:
+            keys = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
+            found.append(f"{name}: " + ", ".join(f"{k} {_shown(old.get(k))} -> {_shown(new.get(k))}" for k in keys))
+    return found
 
 
-def _explained(prices: Price, paid: Numbers) -> str | None:
-    into, out, cached, usd = paid.T
-    apart = prices.cached_input is not None
-    tokens = {"input": into - cached if apart else into, "output": out} | ({"cached_input": cached} if apart else {})
-    now = {name: float(getattr(prices, name)) for name in tokens}
-    rest = usd * _MILLION - sum(tokens[name] * now[name] for name in tokens)
-    if np.allclose(rest, 0, atol=_EQUAL * max(1.0, float(np.max(np.abs(usd))) * _MILLION)):
-        return None
-    fitting = {}
-    for name, count in tokens.items():
-        if (whole := float(count.sum())) and np.allclose(rest, count * (per := float(rest.sum()) / whole), rtol=_EQUAL):
-            fitting[name] = now[name] + per
-    if len(fitting) != 1:
-        return "judge.prices: not what the replies were paid by"
-    ((name, before),) = fitting.items()
-    return f"judge.prices.{name}: {before:.6g} -> {now[name]:.6g}, by what the replies cost"
+def sealed(seal: Mapping[str, Any], iteration: int) -> dict[str, Rates]:
+    """The prices that an iteration's bill was made with, as the seal of its run says."""
+    return {name: Rates.of_document(one) for name, one in seal["prices"][str(iteration)].items()}
+
+
+def changed_prices(config: RunConfig, seal: Mapping[str, Any]) -> list[str]:
+    """What of the prices in a run's configuration is not what its figures were made with."""
+    last = max(map(int, seal["prices"]), default=None)
+    return [] if last is None else changes(sealed(seal, last), rates(config))
+
+
+def _figures(rates: Rates | None) -> dict[str, Any]:
+    if rates is None or not rates.tiers:
+        return {}
+    found: dict[str, Any] = {}
+    for tier in rates.tiers:
+        above = f" above {tier.above:,} tokens" if tier.above else ""
+        told = {name: getattr(tier, name) for name in KINDS}
+        if told["cached_input"] == told["input"]:
+            del told["cached_input"]
+        if told["reasoning"] == told["output"]:
+            del told["reasoning"]
+        found |= {f"{name}{above}": price for name, price in told.items()}
+    return found
+
+
+def _shown(price: float | None) -> str:
+    return "unknown" if price is None else f"{price:g}"

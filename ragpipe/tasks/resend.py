@@ -28,7 +28,7 @@ from ragpipe.tasks.finished import Finished
 from ragpipe.tasks.identity import run_id
 from ragpipe.tasks.loop import Signals, run_async
 from ragpipe.tasks.manifest import check_formats, config_text, new_manifest, read_manifest, write_manifest
-from ragpipe.tasks.plan import plan_line, price_table, refuse_too_many
+from ragpipe.tasks.plan import plan_line, refuse_too_many
 from ragpipe.tasks.runs import write as write_runs
 
 
@@ -39,7 +39,7 @@ def resend(finished: Finished, console: Console) -> tuple[int, Path]:
     target = finished.sibling(run_id(identity))
     check_formats(target, store_path(finished.config))
     plan = _plan(finished, target.run_id)
-    console.say(plan_line(plan, finished.config, price_table(finished.config)))
+    console.say(plan_line(plan, finished.config))
     refuse_too_many(plan, finished.config)
     target.create()
     console.folder = target.root
@@ -87,11 +87,11 @@ def _describe(finished: Finished, target: RunFolder, identity: Mapping[str, Any]
     """Which run this is of; once."""
     if read_manifest(target):
         return
-    config, prices = finished.config, price_table(finished.config)
+    config = finished.config
     write_unless_same(target.config, config_text(config))
     write_manifest(target, new_manifest(
         config, identity, run_id=target.run_id, data=finished.manifest["data"],
-        prices={"source": prices.source, "date": prices.date}, made_from=finished.run_id,
+        made_from=finished.run_id,
     ))  # fmt: skip
 
 

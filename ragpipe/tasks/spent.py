@@ -8,15 +8,13 @@ from typing import Any
 
 from ragpipe.reports.frames import read_json
 from ragpipe.store.folder import RunFolder
-from ragpipe.store.paid import paid_by
+from ragpipe.store.ledger import TOKENS, paid_by
 from ragpipe.store.seal import open_seal
 from ragpipe.store.unchanged import json_unless_same
 
 NOTE = ".paid.json"
 """Beside an iteration's tables while it is judged again: what was paid before. A start after a killed one counts from there."""
-_COUNTS = (
-    "calls", "attempts", "tokens_in", "tokens_out", "tokens_cached", "calls_without_price", "calls_without_usage",
-)  # fmt: skip
+_COUNTS = ("calls", "tries", *TOKENS, "tries_without_price", "tries_without_usage")
 
 
 class Spent:
@@ -41,7 +39,7 @@ class Spent:
         gained = _summed(now, before["store"], sign=-1)
         whole = _summed(before["folder"], gained)
         # the store that the run was made with holds all of it, also what a killed start paid: it never holds too much
-        return now if now["calls"] >= whole["calls"] else whole
+        return now if now["tries"] >= whole["tries"] else whole
 
     def end(self) -> None:
         """The run is sealed: its folder says what was paid."""
@@ -68,12 +66,7 @@ class Spent:
 
 
 def _summed(one: Mapping[str, Any], other: Mapping[str, Any], *, sign: int = 1) -> dict[str, Any]:
-    """Two bills together, or with `sign` -1 the first without the second. `usd` is None where no price is known."""
+    """Two bills together, or with `sign` -1 the first without the second. `usd` is None where a price is not known."""
     found: dict[str, Any] = {name: max(0, one.get(name, 0) + sign * other.get(name, 0)) for name in _COUNTS}
-    unknown = found["calls"] and found["calls"] == found["calls_without_price"]
-    found["usd"] = None if unknown else max(0.0, (one.get("usd") or 0.0) + sign * (other.get("usd") or 0.0))
-    if "replaced" in one or "replaced" in other:
-        nothing = {**dict.fromkeys(_COUNTS, 0), "usd": 0.0}
-        replaced = _summed(one.get("replaced", nothing), other.get("replaced", nothing), sign=sign)
-        found |= {"replaced": replaced} if replaced["calls"] else {}
-    return found
+    known = max(0.0, one.get("usd_known", 0.0) + sign * other.get("usd_known", 0.0))
+    return {**found, "usd": None if found["tries_without_price"] else known, "usd_known": known}

@@ -129,15 +129,25 @@ def _stats(task: StoreTask, console: Console) -> None:
         f"{found['file']}: {found['bytes'] / 2**20:,.1f} MiB, {found['oldest'] or '-'} to {found['newest'] or '-'}"
     )
     lines = [("replies", "", found["replies"]), ("failures", "", found["failures"])]
-    lines += [("status", name, bill) for name, bill in found["by_status"].items() if name != "ok"]
-    lines += [("judge", name, bill) for name, bill in found["by_judge"].items()]
-    lines += [
-        ("run", name + ("" if bill["folder"] else " (no folder)"), bill) for name, bill in found["by_run"].items()
-    ]
-    lines += [("replaced", "", found["replaced"])] if found["replaced"]["calls"] else []
-    console.table(("of", "name", "calls", "tokens", "paid"), [
-        (of, name, whole(bill["calls"]), whole(bill["tokens_in"] + bill["tokens_out"]), money_of(bill)) for of, name, bill in lines
+    lines += [("status", name, count) for name, count in found["by_status"].items() if name != "ok"]
+    lines += [("judge", name, count) for name, count in found["by_judge"].items()]
+    console.table(("of", "name", "calls", "tokens"), [
+        (of, name, whole(count["calls"]), whole(count["tokens_in"] + count["tokens_out"])) for of, name, count in lines
     ], left=(0, 1))  # fmt: skip
+    bills = [("paid", "in all", found["paid"])]
+    bills += [
+        ("run", name + ("" if bill["folder"] else " (no folder)"), bill) for name, bill in found["paid_by_run"].items()
+    ]
+    console.table(("of", "name", "calls", "tries", "tokens", "paid"), [
+        (of, name, whole(bill["calls"]), whole(bill["tries"]), whole(bill["tokens_in"] + bill["tokens_out"]), money_of(bill))
+        for of, name, bill in bills
+    ], left=(0, 1))  # fmt: skip
+    if found["damaged"]:
+        console.warn(
+            f"{whole(found['damaged'])} stored replies are damaged: they count as not there, and are asked again"
+        )
+    if found["paid"].get("damaged"):
+        console.warn(f"{whole(found['paid']['damaged'])} payments are damaged: they are in no sum")
     console.say("claims: " + ", ".join(f"{whole(n)} {state}" for state, n in found["claims"].items()))
     if task.settings.to:
         json_unless_same(Path(task.settings.to), found)
@@ -146,7 +156,7 @@ def _stats(task: StoreTask, console: Console) -> None:
 
 def money_of(bill: Mapping[str, Any]) -> str:
     """Money of a bill with what is not in it."""
-    return paid(bill["usd_known"], bill["calls_without_price"])
+    return paid(bill["usd_known"], bill["tries_without_price"])
 
 
 def _prune(task: StoreTask, console: Console) -> None:
@@ -156,11 +166,12 @@ def _prune(task: StoreTask, console: Console) -> None:
         keys_in_use(Path(settings.output_dir)) if settings.unused else None,
     )  # fmt: skip
     found = prunable(task.path, choice) if settings.dry_run else prune(task.path, choice)
-    tokens = whole(found["tokens_in"] + found["tokens_out"])
-    text = f"{whole(found['calls'])} calls, {tokens} tokens, {money_of(found)}"
+    bill = found["paid"]
+    text = f"{whole(found['calls'])} calls, {whole(bill['tokens_in'] + bill['tokens_out'])} tokens, {money_of(bill)}"
     if settings.dry_run:
         console.say(
-            f"would go: {text} (to ask them again costs about as much). Nothing was deleted: dry_run=false deletes"
+            f"would go: {text} (to ask them again costs about as much; the ledger keeps what was paid). Nothing was "
+            "deleted: dry_run=false deletes"
         )
     else:
         console.say(f"deleted: {text}")

@@ -22,7 +22,7 @@ from ragpipe.tasks.evaluation import JUDGED, Evaluation
 from ragpipe.tasks.finished import Finished, open_finished
 from ragpipe.tasks.identity import differences, run_id
 from ragpipe.tasks.inputs import RunInputs
-from ragpipe.tasks.prices import changed_price
+from ragpipe.tasks.prices import changed_prices, sealed
 from ragpipe.tasks.sealed import changed_words
 from ragpipe.validation import Origins
 
@@ -163,14 +163,15 @@ def _inputs(finished: Finished, seal: Mapping[str, Any]) -> Iterator[Finding]:
             if not (folder.root / name).is_file():
                 yield Finding(name, "missing")
             elif seal_file(folder.root / name) != digest:
-                price = changed_price(finished) if name == "config.yaml" else None
-                yield Finding(name, "its bytes are not what they were" + (f": {price}" if price else ""))
-    for name, sealed in seal["tables"].items():
+                prices = changed_prices(finished.config, seal) if name == "config.yaml" else []
+                told = f": its prices are not those of cost.json ({'; '.join(prices)})" if prices else ""
+                yield Finding(name, "its bytes are not what they were" + told)
+    for name, table in seal["tables"].items():
         path = folder.root / name
         if not path.is_file():
             yield Finding(name, "missing")
-        elif seal_file(path) != sealed["sha256"]:
-            yield Finding(name, changed_words(path, sealed))
+        elif seal_file(path) != table["sha256"]:
+            yield Finding(name, changed_words(path, table))
 
 
 def _again(finished: Finished, seal: Mapping[str, Any], made: RunFolder) -> None:
@@ -185,7 +186,7 @@ def _again(finished: Finished, seal: Mapping[str, Any], made: RunFolder) -> None
     Evaluation(
         config, quiet, RunInputs(finished.folder, finished.manifest), dict(finished.manifest["identity"]),
         folder=made, door=lambda: replaying(config, finished.replies(), mend=MEND), plan=False, asks="nobody",
-        made_from=finished.manifest, spent=spent,
+        made_from=finished.manifest, spent=spent, prices={int(n): sealed(seal, int(n)) for n in seal["prices"]},
     ).evaluate()  # fmt: skip
 
 

@@ -191,7 +191,7 @@ def test_questions_and_their_vectors_by_a_provider(here, capsys):
     # three questions of the data and two written ones: the third is one of the data's
     assert len({row["key"] for row in vectors}) == 5 == asked - 3
     assert {(row["template"], row["attempts"], row["output_mode"]) for row in vectors} == {(None, 1, "vector")}
-    assert all(row["cost_usd"] == pytest.approx(row["tokens_in"] / 1e6) for row in vectors)
+    assert all(row["paid_usd"] == pytest.approx(row["tokens_in"] / 1e6) for row in vectors)
     found = values(run, "answer_relevance")
     assert found["silent"] == 0
     assert found["near"] == pytest.approx(

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_tables import Row, score, stored, write_run
+from run_tables import Row, score, spent, stored, write_run
 
+from ragpipe.judging.cost import own_rates
+from ragpipe.judging.settings import Price
 from ragpipe.reports.console import Console
 from ragpipe.reports.progress import Progress
 from ragpipe.reports.settings import ReportSettings
@@ -233,12 +235,15 @@ def test_cost_line(tmp_path: Path) -> None:
         "attempts": 1,
     }
     write_run(
-        tmp_path, [Row("q", "a", {})], [{**call, "key": "1", "cost_usd": 1.5}, {**call, "key": "2", "cost_usd": 0.5}]
-    )
-    score(tmp_path, SPECS, spent={"calls": 1, "usd": 0.5})
+        tmp_path, [Row("q", "a", {})],
+        [{**call, "key": "1", "paid_by": "other/1"}, {**call, "key": "2", "paid_by": "me/1", "paid_usd": 1.0}],
+    )  # fmt: skip
+    rates = own_rates("j", Price(input=500.0, output=500.0), "judge.prices")  # 2,000 tokens a call: $1.00
+    paid = spent(1, 3, 2.5, tokens_in=4500, tokens_out=1500)
+    score(tmp_path, SPECS, spent=paid, rates={"j": rates})
     assert (
         cost_line(stored(tmp_path, "cost.json"))
-        == "cost: 2 calls, 4,000 tokens, $2.00; asked here: 1 calls, $0.5000; saved: 1 calls"
+        == "cost: 2 calls, 4,000 tokens, $2.00; asked here: 1 calls, $2.50; saved: 1 calls; wasted: 2 answers, $1.50"
     )
 
 
@@ -252,10 +257,9 @@ def test_cost_line_of_the_embedded_judge(tmp_path: Path) -> None:
         "judge": "j",
         "status": "ok",
         "attempts": 0,
-        "cost_usd": 0.0,
     }
     write_run(tmp_path, [Row("q", "a", {})], [{**call, "key": "1"}, {**call, "key": "2"}])
-    score(tmp_path, SPECS, spent={"calls": 0, "usd": 0.0})
+    score(tmp_path, SPECS)
     assert (
         cost_line(stored(tmp_path, "cost.json"))
         == "cost: 2 questions answered by the embedded judge, no call to a provider"
@@ -267,6 +271,6 @@ def test_cost_line_without_stored_replies(tmp_path: Path) -> None:
 
     call = {"sample_id": "q", "method": "a", "metric": "m", "judge": "j", "status": "missing_reply", "attempts": 0}
     write_run(tmp_path, [Row("q", "a", {})], [{**call, "key": "1"}, {**call, "key": "2"}])
-    score(tmp_path, SPECS, spent={"calls": 0, "usd": 0.0})
+    score(tmp_path, SPECS)
     said = cost_line(stored(tmp_path, "cost.json"))
     assert said == "cost: no call to a provider; 2 questions have no stored reply"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from run_tables import Chunk, Row, score, write_run
+from run_tables import Chunk, Row, score, spent, write_run
 
 from ragpipe.reports.cases import read_cases
 from ragpipe.reports.console import Console
@@ -20,6 +20,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.tables import rows_at, rows_of
 from ragpipe.reports.text import printable
 from ragpipe.reports.worst import shown_cases
+from ragpipe.schema.prices import Rates
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.tables import SCORES
@@ -64,7 +65,11 @@ def write(root: Path, text: str = "plain", details: Any = None, cases: int = 3, 
     pq.write_table(table.set_column(place, SCORES.field("details"), pa.array(column)), folder / "scores.parquet")
     gates = {text: {"score": "faithfulness", "min": 0.9}}
     score(
-        root, SPECS, ScoringSettings.model_validate({"gates": gates}), signature=f"x | {text}", prices={"source": text}
+        root,
+        SPECS,
+        ScoringSettings.model_validate({"gates": gates}),
+        signature=f"x | {text}",
+        rates={text: Rates(text, text, reason=text)},
     )
     return root
 
@@ -152,7 +157,7 @@ def test_equal_runs_are_equal_bytes_and_nothing_is_rewritten(tmp_path: Path) -> 
     assert page(tmp_path / "one") == first
     after = (tmp_path / "one" / "report.html").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    paid = {"calls": 5, "usd": 1.0}  # what this machine paid differs from another's, and is no part of the page
+    paid = spent(5, usd=1.0)  # what this machine paid differs from another's, and is no part of the page
     assert page(write(tmp_path / "two", spent=paid)).replace("<h1>two", "<h1>one").replace(">two ·", ">one ·") == first
 
 

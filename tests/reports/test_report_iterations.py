@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from run_tables import Row, write_run
+from run_tables import Row, spent, write_run
 
 from ragpipe.reports.console import Console
 from ragpipe.reports.settings import ReportSettings
@@ -41,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_score(
             root / f"iteration-{number}", samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=SPECS,
             settings=ScoringSettings(), signature=f"ragpipe 0 | test | iteration {number}",
-            judge={"label": "scripted", "uncalibrated": False}, spent={"calls": 0}, prices={"source": "none"},
+            judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
         )  # fmt: skip
     run_final(RunFolder(root), [1, 2, 3], ScoringSettings())
     return root

@@ -11,6 +11,7 @@ from run_tables import Row, score, write_run
 from ragpipe.reports.console import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.worst import worst_cases
+from ragpipe.schema.prices import Rates
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.report import run_report
@@ -40,7 +41,13 @@ def test_text_of_data_is_never_markup(tmp_path: Path, attack: str) -> None:
     labels = {"question": attack, "category": attack, "tags": [attack]}
     rows = [Row(f"{attack}{i}", attack, {"faithfulness": 0.1 * i, "correctness": ("error", attack), "n_claims": ("skipped", attack)}, labels, {"answer": attack}) for i in range(3)]  # fmt: skip
     write_run(tmp_path, rows)
-    score(tmp_path, SPECS, ScoringSettings(slices=[]), signature=f"x | {attack}", prices={"source": attack})
+    score(
+        tmp_path,
+        SPECS,
+        ScoringSettings(slices=[]),
+        signature=f"x | {attack}",
+        rates={attack: Rates(attack, attack, reason=attack)},
+    )
     reader = MarkdownIt("commonmark", {"linkify": False, "html": True}).enable("table")
     tokens = reader.parse(page(tmp_path))
     inline = [child for token in tokens for child in token.children or []]

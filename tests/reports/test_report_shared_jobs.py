@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_tables import Result, Row, write_run
+from run_tables import Result, Row, spent, write_run
 
 from ragpipe.reports.comparison import SCHEMA, Job, comparison
 from ragpipe.reports.comparison_page import comparison_lines, comparison_markdown
@@ -37,7 +37,7 @@ def job(root: Path, number: int, values: Mapping[str, Sequence[Result]]) -> Job:
         run_score(
             folder / f"iteration-{iteration}", samples=folder / "samples.parquet", outputs=folder / "outputs.parquet",
             specs=SPECS, settings=SETTINGS, signature=f"ragpipe 0 | test | iteration {iteration}",
-            judge={"label": "scripted", "uncalibrated": False}, spent={"calls": 0}, prices={},
+            judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
         )  # fmt: skip
     metrics = run_final(RunFolder(folder), range(1, count + 1), SETTINGS)
     return Job(number, [f"k={number}"], 0, "complete", folder=folder, metrics=metrics)

@@ -17,6 +17,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.tables import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.score import run_score
+from ragpipe.store.ledger import TOKENS
 
 Result = float | tuple[str, str]  # a value, or (`skipped` or `error`, reason)
 
@@ -72,6 +73,14 @@ def _score(row: Row, name: str, result: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def spent(calls: int = 0, tries: int = 0, usd: float = 0.0, **more: Any) -> dict[str, Any]:
+    """What a run has paid, as the ledger says it."""
+    return {
+        "calls": calls, "tries": tries or calls, **dict.fromkeys(TOKENS, 0), "usd": usd, "usd_known": usd,
+        "tries_without_price": 0, "tries_without_usage": 0, **more,
+    }  # fmt: skip
+
+
 def score(
     root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, **more: Any
 ) -> dict[str, Any]:
@@ -85,8 +94,9 @@ def score(
         **{
             "signature": "ragpipe 0 | test",
             "judge": {"label": "scripted", "calibrated": None},
-            "spent": {},
-            "prices": {},
+            "run_id": "me",
+            "spent": spent(),
+            "rates": {},
             **more,
         },
     )

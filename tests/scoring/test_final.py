@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_tables import Result, Row, score, write_run
+from run_tables import Result, Row, score, spent, write_run
 from scipy import stats
 
 from ragpipe.errors import DataError
@@ -48,7 +48,7 @@ def final(
         run_score(
             target, samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=specs, settings=settings,
             signature=f"ragpipe 0 | test | iteration {number}", judge={"label": "scripted", "calibrated": {"kappa": 0.9}},
-            spent={"calls": number}, prices={"source": "none"},
+            run_id="me", spent=spent(), rates={},
         )  # fmt: skip
     return run_final(RunFolder(root), range(1, count + 1), settings)
 
@@ -255,7 +255,10 @@ def _bill(calls: int, usd: float | None, known: float, **unknown: int) -> dict[s
         "latency_ms": {"n": calls, "p50": 1.0, "p95": 2.0, "sum": 10.0 * calls},
         "by_metric": {"faithfulness": {"calls": calls, "usd": usd}},
     }  # fmt: skip
-    return {"used": used, "spent": {"calls": calls - 1, "usd": 0.5}, "saved": {"calls": 1, "usd": None}, "prices": {}}
+    return {
+        "used": used, "spent": {"calls": calls - 1, "usd": 0.5}, "saved": {"calls": 1, "usd": None},
+        "wasted": {"tries": 1, "usd": 0.25}, "repriced": {"usd": 0.0}, "prices": {"m": calls},
+    }  # fmt: skip
 
 
 def test_cost_over_iterations() -> None:
@@ -267,6 +270,8 @@ def test_cost_over_iterations() -> None:
     assert used["by_metric"] == {"faithfulness": {"calls": 7, "usd": None}}
     assert found["total"]["spent"] == {"calls": 5, "usd": 1.0}
     assert found["total"]["saved"] == {"calls": 2, "usd": None}
+    assert found["total"]["wasted"] == {"tries": 2, "usd": 0.5}
+    assert found["prices"] == {"m": 4}, "those of the newest iteration"
 
 
 def test_a_rate_stays_one_where_the_first_iteration_has_no_interval(tmp_path: Path) -> None:

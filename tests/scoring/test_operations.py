@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_tables import Chunk, Citation, Row, records, score, stored, write_run
+from run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
+from ragpipe.judging.cost import own_rates
 from ragpipe.judging.settings import Price
 from ragpipe.reports.console import operations_line
 from ragpipe.reports.markdown import markdown
@@ -65,7 +66,7 @@ def test_which_errors_are_timeouts(error: str | None, expected: bool) -> None:
 def call(key: str, sample: str, status: str = "ok", ms: float | None = 100.0, attempts: int = 1) -> dict[str, Any]:
     return {
         "sample_id": sample, "method": "a", "iteration": 1, "metric": "faithfulness", "judge": "m", "key": key, "status": status,
-        "latency_ms": ms, "attempts": attempts, "cost_usd": 0.0,
+        "latency_ms": ms, "attempts": attempts, "paid_by": "me/1" if attempts else None, "paid_usd": 0.0,
     }  # fmt: skip
 
 
@@ -95,14 +96,15 @@ def test_a_case_that_goes_on_in_the_next_batch_is_one(tmp_path: Path, monkeypatc
 
 
 def test_what_a_case_costs_on_average(tmp_path: Path) -> None:
-    """Two calls of 1,000 and 500 tokens in and 100 out each at $0.25 and $0.15, over the five cases; two cases took
-    100 and 300 ms."""
+    """Two calls of 1,000 and 500 tokens in and 100 out each at $200 and $500 a million: $0.25 and $0.15, over the five
+    cases; two cases took 100 and 300 ms."""
     calls = [
-        {**call("k1", "q1"), "tokens_in": 1000, "tokens_out": 100, "cost_usd": 0.25},
-        {**call("k2", "q2", ms=300.0), "tokens_in": 500, "tokens_out": 100, "cost_usd": 0.15},
+        {**call("k1", "q1"), "tokens_in": 1000, "tokens_out": 100},
+        {**call("k2", "q2", ms=300.0), "tokens_in": 500, "tokens_out": 100},
     ]
     write_run(tmp_path, ROWS, calls)
-    found = score(tmp_path, [FAITHFUL])
+    rates = own_rates("m", Price(input=200.0, output=500.0), "judge.prices")
+    found = score(tmp_path, [FAITHFUL], rates={"m": rates}, spent=spent(2))
     expected = (
         "A case on average: 0.4 calls, 300.0 tokens in, 40.0 out, 200 ms (of the cases with a measured time), $0.0800."
     )

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from run_tables import Row, records, score, stored, write_run
+from run_tables import Row, records, score, spent, stored, write_run
 
 from ragpipe.reports.sections import problem_tables
 from ragpipe.reports.wrong import told
@@ -84,7 +84,7 @@ def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
         run_score(
             target, samples=tmp_path / "samples.parquet", outputs=tmp_path / "outputs.parquet", specs=[FAITHFUL],
             settings=SETTINGS, signature=f"ragpipe 0 | test | iteration {number}",
-            judge={"label": "scripted", "uncalibrated": False}, spent={"calls": number}, prices={"source": "none"},
+            judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
         )  # fmt: skip
     found = run_final(RunFolder(tmp_path), [1, 2], SETTINGS)
     assert [case for case in found["flips"]["cases"] if case["score"] == "faithfulness"] == [

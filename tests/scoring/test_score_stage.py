@@ -4,9 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_tables import Chunk, Citation, Row, records, score, stored, write_run
+from run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
 from ragpipe.errors import ConfigError, RagpipeError
+from ragpipe.judging.cost import own_rates
+from ragpipe.judging.settings import Price
+from ragpipe.schema.prices import Rates
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.declared import unit_value
 from ragpipe.scoring.settings import ScoringSettings
@@ -303,65 +306,110 @@ def test_no_case_at_all(tmp_path: Path) -> None:
 
 CALL = {
     "sample_id": "q1", "method": "a", "iteration": 1, "metric": "faithfulness", "judge": "m", "status": "ok", "tokens_in": 100,
-    "tokens_out": 10, "tokens_cached": 0, "cost_usd": 0.25, "latency_ms": 100.0, "attempts": 1,
+    "tokens_out": 10, "tokens_cached": 0, "latency_ms": 100.0, "attempts": 1, "paid_by": "me/1", "paid_usd": 0.25,
 }  # fmt: skip
+RATES = {"m": own_rates("m", Price(input=2000.0, output=5000.0, cached_input=500.0), "judge.prices")}
+"""A call of 100 tokens in and 10 out costs $0.25; each cached token $0.0015 less."""
 
 
 def test_cost_charges_a_shared_reply_once(tmp_path: Path) -> None:
     calls = [
         {**CALL, "key": "k1"},
-        {**CALL, "key": "k2", "tokens_cached": 60, "attempts": 3, "latency_ms": 300.0},
+        {**CALL, "key": "k2", "tokens_cached": 60, "attempts": 3, "latency_ms": 300.0, "paid_by": "other/1"},
         {**CALL, "key": "k1", "metric": "correctness"},  # the same reply: faithfulness has paid
-        {
-            **CALL,
-            "key": "k3",
-            "metric": "correctness",
-            "judge": "n",
-            "status": "refused",
-            "tokens_in": None,
-            "tokens_out": None,
-        },
-    ]
+        {**CALL, "key": "k3", "metric": "correctness", "judge": "n", "status": "refused", "tokens_in": None,
+         "tokens_out": None, "tokens_cached": None, "paid_by": None, "paid_usd": None},
+    ]  # fmt: skip
     write_run(tmp_path, ROWS, calls)
-    spent = {"calls": 1, "attempts": 1, "tokens_in": 100, "tokens_out": 10, "tokens_cached": 0, "usd": 0.25}
-    score(tmp_path, [CORRECT], spent=spent, prices={"source": "table", "date": "2026-01-01"})
+    paid = spent(1, usd=0.25, tokens_in=100, tokens_out=10)
+    score(tmp_path, [CORRECT], spent=paid, rates=RATES)
     found = stored(tmp_path, "cost.json")
     used = found["used"]
-    assert {k: used[k] for k in ("uses", "calls", "calls_failed", "attempts", "tokens_in", "tokens_out", "tokens_cached")} == {
-        "uses": 4, "calls": 3, "calls_failed": 1, "attempts": 5, "tokens_in": 200, "tokens_out": 20, "tokens_cached": 60,
+    names = ("uses", "calls", "calls_answered", "calls_failed", "attempts", "tokens_in", "tokens_out", "tokens_cached")
+    assert {name: used[name] for name in names} == {
+        "uses": 4, "calls": 3, "calls_answered": 2, "calls_failed": 1, "attempts": 5, "tokens_in": 200, "tokens_out": 20,
+        "tokens_cached": 60,
     }  # fmt: skip
-    assert (used["calls_without_usage"], used["usd"], used["latency_ms"]["p50"]) == (1, 0.75, 100.0)
+    # what a provider refused without an answer costs nothing: 0.25 + 0.25 - 60 * 0.0015
+    assert (used["calls_without_usage"], used["usd"], used["latency_ms"]["p50"]) == (0, pytest.approx(0.41), 100.0)
     assert {name: bill["calls"] for name, bill in used["by_metric"].items()} == {"faithfulness": 2, "correctness": 1}
     assert {name: bill["calls"] for name, bill in used["by_judge"].items()} == {"m": 2, "n": 1}
-    assert used["per_case"]["usd"] == pytest.approx(0.75 / 7)
+    assert used["per_case"]["usd"] == pytest.approx(0.41 / 7)
     assert found["saved"] == {
-        "calls": 2,
-        "attempts": 4,
-        "tokens_in": 100,
-        "tokens_out": 10,
-        "tokens_cached": 60,
-        "usd": 0.5,
-    }
-    assert (found["spent"], found["prices"]) == (spent, {"source": "table", "date": "2026-01-01"})
+        "calls": 1, "tokens_in": 100, "tokens_out": 10, "tokens_cached": 60, "tokens_reasoning": 0,
+        "usd": pytest.approx(0.16), "usd_known": pytest.approx(0.16),
+    }  # fmt: skip
+    assert found["wasted"] == {
+        "calls": 0, "tries": 0, "tokens_in": 0, "tokens_out": 0, "tokens_cached": 0, "tokens_reasoning": 0, "usd": 0.0,
+    }  # fmt: skip
+    assert (found["spent"], found["repriced"]) == (paid, {"usd": 0.0})
+    tier = {"above": 0, "input": 2000.0, "output": 5000.0, "cached_input": 500.0, "reasoning": 5000.0}
+    assert found["prices"] == {"m": {"model": "m", "source": "judge.prices", "usd_per_million": [tier]}}
+
+
+def test_what_was_paid_for_nothing_is_wasted_and_never_saved(tmp_path: Path) -> None:
+    """k1 stands after an empty reply, k2 failed for a passing reason after two, k3 was asked by a metric that is gone."""
+    failed = {**CALL, "key": "k2", "status": "empty_reply", "attempts": 2}
+    write_run(tmp_path, ROWS, [{**CALL, "key": "k1", "attempts": 2}, failed])
+    paid = spent(3, 5, 1.25, tokens_in=500, tokens_out=50)
+    score(tmp_path, [CORRECT], spent=paid, rates=RATES)
+    found = stored(tmp_path, "cost.json")
+    assert (found["used"]["usd"], found["used"]["calls_failed"]) == (0.25, 1)
+    assert (found["saved"]["calls"], found["saved"]["usd"]) == (0, 0.0)
+    wasted = found["wasted"]
+    assert (wasted["calls"], wasted["tries"], wasted["tokens_in"], wasted["usd"]) == (2, 4, 400, 1.0)
+    balances(found)
+
+
+def balances(found: dict[str, Any]) -> None:
+    """used - saved + wasted = spent, but for what prices have changed."""
+    used, saved, wasted, paid = (found[part] for part in ("used", "saved", "wasted", "spent"))
+    assert used["calls_answered"] - saved["calls"] + wasted["calls"] == paid["calls"]
+    assert used["calls_answered"] - saved["calls"] + wasted["tries"] == paid["tries"]
+    for name in ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning"):
+        assert used[name] - saved[name] + wasted[name] == paid[name]
+    money = used["usd"] - found["repriced"]["usd"] - saved["usd"] + wasted["usd"]
+    assert money == pytest.approx(paid["usd"])
+
+
+def test_a_changed_price_is_neither_saved_nor_wasted(tmp_path: Path) -> None:
+    calls = [{**CALL, "key": "k1"}, {**CALL, "key": "k2", "paid_by": "other/1"}]
+    write_run(tmp_path, ROWS, calls)
+    dearer = {"m": own_rates("m", Price(input=4000.0, output=10_000.0), "judge.prices")}
+    paid = spent(1, 2, 0.5, tokens_in=200, tokens_out=20)
+    score(tmp_path, [CORRECT], spent=paid, rates=dearer)
+    found = stored(tmp_path, "cost.json")
+    assert (found["used"]["usd"], found["saved"]["usd"], found["wasted"]["usd"]) == (1.0, 0.5, 0.25)
+    assert found["repriced"] == {"usd": 0.25}
+    balances(found)
+
+
+def test_a_ledger_that_lacks_payments_says_nothing_of_waste(tmp_path: Path) -> None:
+    write_run(tmp_path, ROWS, [{**CALL, "key": "k1"}])
+    score(tmp_path, [CORRECT], spent=spent(), rates=RATES)
+    assert set(stored(tmp_path, "cost.json")["wasted"].values()) == {None}
 
 
 def test_an_unknown_price_is_null_not_zero(tmp_path: Path) -> None:
-    calls = [{**CALL, "key": "k1"}, {**CALL, "key": "k2", "cost_usd": None, "cost_reason": "no price for m"}]
-    write_run(tmp_path, ROWS, calls)
-    score(tmp_path, [CORRECT], spent={"calls": 2, "usd": None})
+    unknown = {**CALL, "key": "k2", "judge": "n", "paid_usd": None}
+    no_usage = {**CALL, "key": "k3", "tokens_in": None, "tokens_out": None, "paid_usd": None}
+    write_run(tmp_path, ROWS, [{**CALL, "key": "k1"}, unknown, no_usage])
+    rates = {**RATES, "n": Rates("n", "litellm 0", reason="no price for n")}
+    paid = spent(3, usd_known=0.25, tries_without_price=2, tries_without_usage=1, tokens_in=200, tokens_out=20) | {
+        "usd": None
+    }
+    score(tmp_path, [CORRECT], spent=paid, rates=rates)
     found = stored(tmp_path, "cost.json")
-    assert (found["used"]["usd"], found["used"]["usd_known"], found["used"]["usd_unknown"]) == (
-        None,
-        0.25,
-        {"no price for m": 1},
-    )
-    assert (found["saved"]["usd"], found["saved"]["calls"], found["saved"]["tokens_in"]) == (None, 0, None)
+    assert (found["used"]["usd"], found["used"]["usd_known"]) == (None, 0.25)
+    assert found["used"]["usd_unknown"] == {"no price for n": 1, "the reply names no usage that can be believed": 1}
+    assert (found["saved"]["usd"], found["saved"]["calls"], found["wasted"]["usd"]) == (0.0, 0, 0.0)
 
 
 def test_computed_answers_save_nothing(tmp_path: Path) -> None:
-    computed = {**CALL, "attempts": 0, "tokens_in": 0, "tokens_out": 0, "cost_usd": 0.0}
-    write_run(tmp_path, ROWS, [{**computed, "key": "k1"}, {**computed, "key": "k2"}, {**CALL, "key": "k3"}])
-    score(tmp_path, [CORRECT], spent={"calls": 0})
+    computed = {**CALL, "attempts": 0, "tokens_in": 0, "tokens_out": 0, "paid_by": None, "paid_usd": None}
+    others = {**CALL, "key": "k3", "paid_by": "other/1"}
+    write_run(tmp_path, ROWS, [{**computed, "key": "k1"}, {**computed, "key": "k2"}, others])
+    score(tmp_path, [CORRECT], rates=RATES)
     found = stored(tmp_path, "cost.json")
     assert (found["used"]["calls"], found["used"]["calls_computed"], found["saved"]["calls"]) == (3, 2, 1)
 

@@ -96,7 +96,8 @@ class Scripted:
             message="as scripted",
             tokens_in=5,
             tokens_out=1,
-            cost_usd=0.5,
+            paid_usd=0.5,
+            answers=1,
         )
 
     async def close(self) -> None: ...

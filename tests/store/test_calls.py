@@ -10,7 +10,8 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragpipe.digest import sha256
 from ragpipe.errors import FATAL, TRANSIENT, DataError, OtherFormat, OutputError, RagpipeError
 from ragpipe.schema.call import Call
 from ragpipe.schema.format import FORMAT
-from ragpipe.store import call_table
+from ragpipe.store import call_owners, call_schema, call_table
 from ragpipe.store.calls import CallStore, read_calls
-from ragpipe.store.paid import paid_by
+from ragpipe.store.ledger import paid_by
 from ragpipe.store.process import Process
 
 from .memory import quick_folder
@@ -31,6 +33,7 @@ from .memory import quick_folder
 ASKER = """
 import asyncio, os, random, sys
 from pathlib import Path
+from ragpipe.digest import sha256
 from ragpipe.schema.call import Call
 from ragpipe.store.calls import CallStore
 
@@ -44,12 +47,12 @@ async def ask(store, key):
         if hang:
             await asyncio.sleep(3600)
         await asyncio.sleep(random.random() * 0.01)
-        found = Call(key, key, "judge", "ok", text=f"by {os.getpid()}")
+        found = Call(key, "", "judge", "ok", text=f"by {os.getpid()}")
         await store.put(found)
     return found.text
 
 async def main():
-    order = [f"key{n}" for n in range(keys)]
+    order = [sha256(f"key{n}") for n in range(keys)]
     random.Random(seed).shuffle(order)
     with CallStore(path, run_id=f"run{seed}") as store:
         return sorted(zip(order, await asyncio.gather(*(ask(store, key) for key in order))))
@@ -58,8 +61,13 @@ print(asyncio.run(main()))
 """
 
 
-def call(key: str = "k", status: str = "ok", **more: object) -> Call:
-    return Call(key, "payload", "judge", status, text="reply", **more)  # type: ignore[arg-type]
+def K(name: str) -> str:
+    """The key of a question: any hash."""
+    return sha256(name)
+
+
+def call(name: str = "k", status: str = "ok", **more: object) -> Call:
+    return Call(K(name), "", "judge", status, text="reply", **more)  # type: ignore[arg-type]
 
 
 def starts(path: Path, log: Path, seed: int, keys: int, mode: str = "ask") -> subprocess.Popen[str]:
@@ -77,13 +85,33 @@ def until(condition: object, timeout: float = 20) -> None:
 texts = st.none() | st.text() | st.just("nul \x00 and \u2028")
 whole = st.none() | st.integers(0, 2**63 - 1)
 real = st.none() | st.floats(0, 1e9)
-calls = st.builds(
-    Call, key=st.just("k"), payload_id=st.text(), judge=st.text(), status=st.just("ok"), text=texts, message=texts,
-    model=texts, finish_reason=texts, tokens_in=whole, tokens_out=whole, tokens_cached=whole, cost_usd=real,
-    cost_reason=texts, latency_ms=real, attempts=st.integers(0, 99), output_mode=texts,
-    sent=st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.booleans(), max_size=2), max_size=4),
-    wire_hash=texts, fields=st.dictionaries(st.text(), st.text(), max_size=4), run_id=st.just("r"), created_at=st.text(),
-)  # fmt: skip
+hashes = st.sampled_from([K(str(n)) for n in range(5)])
+times = st.just("") | st.datetimes(
+    datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)
+).map(lambda time: time.isoformat(timespec="milliseconds"))  # fmt: skip
+
+
+@st.composite
+def made(draw: st.DrawFn) -> Call:
+    """Any call. Its payload's id is that of two of the parts of its key."""
+    iteration = draw(st.integers(1, 9))
+    parts = draw(st.dictionaries(st.text(), st.text(), max_size=4))
+    parts |= draw(st.fixed_dictionaries({}, optional={
+        "messages": hashes | st.text(), "schema": hashes, "judge.model": hashes,
+        "iteration": st.just(sha256(iteration)) | st.text(),
+    }))  # fmt: skip
+    asked = {name: parts[name] for name in ("messages", "schema") if name in parts}
+    return draw(st.builds(
+        Call, key=st.just(K("k")), payload_id=st.just(sha256(asked) if asked else ""), judge=st.text(), status=st.just("ok"),
+        text=texts, message=texts, model=texts, finish_reason=texts, tokens_in=whole, tokens_out=whole, tokens_cached=whole,
+        tokens_reasoning=whole, fingerprint=texts, paid_usd=real, latency_ms=real, attempts=st.integers(0, 99),
+        answers=st.integers(0, 99), output_mode=texts,
+        sent=st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.booleans(), max_size=2), max_size=4),
+        wire_hash=texts | hashes, fields=st.just(parts), run_id=st.just("r"), iteration=st.just(iteration), created_at=times,
+    ))  # fmt: skip
+
+
+calls = made()
 
 
 @settings(max_examples=40, deadline=None)
@@ -91,37 +119,20 @@ calls = st.builds(
 def test_every_field_comes_back(one: Call) -> None:
     async def go(path: Path) -> list[Call | None]:
         with CallStore(path, run_id="r") as store:
-            assert await store.take("k") is None
+            assert await store.take(K("k")) is None
             await store.put(one)
-            return [await store.take("k")]
+            return [await store.take(K("k"))]
 
     with quick_folder() as folder:
         path = Path(folder) / "calls.sqlite"
         assert asyncio.run(go(path)) == [one]
-        assert read_calls(path, ["k"]) == {"k": one}
-
-
-def test_the_table_has_a_column_for_every_field() -> None:
-    db = sqlite3.connect(":memory:")
-    for statement in call_table._SCHEMA:
-        db.execute(statement)
-    columns = {row[1]: row[2] for row in db.execute("PRAGMA table_info(calls)")}
-    assert list(columns) == [field.name for field in fields(Call)]
-    assert {n for n, kind in columns.items() if kind == "INTEGER"} == {
-        "tokens_in",
-        "tokens_out",
-        "tokens_cached",
-        "tokens_reasoning",
-        "iteration",
-        "attempts",
-    }
-    assert {n for n, kind in columns.items() if kind == "REAL"} == {"cost_usd", "latency_ms"}
+        assert read_calls(path, [K("k")]) == {K("k"): one}
 
 
 async def test_text_that_is_no_unicode_is_stored_with_replacements(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
         put = await store.put(replace(call(), text="bad \ud800 here", message="\udfff"))
-        found = await store.take("k")
+        found = await store.take(K("k"))
         assert found == put
         assert (found.text, found.message) == ("bad ? here", "?")
 
@@ -130,6 +141,8 @@ async def test_a_call_that_cannot_be_stored_is_refused_and_others_are_not(tmp_pa
     with CallStore(tmp_path / "c", run_id="r") as store:
         with pytest.raises(ValueError, match="64 bits"):
             await store.put(replace(call(), tokens_in=10**30))
+        with pytest.raises(ValueError, match="no key of a question"):
+            await store.put(replace(call(), key="k"))
         with pytest.raises(ValueError, match="JSON compliant"):
             await store.put(replace(call(), sent={"temperature": float("nan")}))
         assert await store.put(call()) == replace(call(), run_id="r")
@@ -138,80 +151,80 @@ async def test_a_call_that_cannot_be_stored_is_refused_and_others_are_not(tmp_pa
 @pytest.mark.parametrize("status", sorted(TRANSIENT | FATAL))
 async def test_what_may_pass_is_never_stored(tmp_path: Path, status: str) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
-        assert await store.take("k") is None
+        assert await store.take(K("k")) is None
         await store.put(call(status=status))
-        assert await store.take("k") is None  # and the claim was freed
-        assert read_calls(tmp_path / "c", ["k"], run_id="r") == {}
+        assert await store.take(K("k")) is None  # and the claim was freed
+        assert read_calls(tmp_path / "c", [K("k")], run_id="r") == {}
 
 
 @pytest.mark.parametrize("status", ["bad_request", "too_long", "refused", "cut_short", "unparsable"])
 async def test_a_permanent_failure_is_served_to_the_run_that_paid_only(tmp_path: Path, status: str) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
         failure = call(status=status)
-        assert await one.take("k") is None
+        assert await one.take(K("k")) is None
         await one.put(failure)
-        assert await one.take("k") == replace(failure, run_id="one")
-        assert await two.take("k") is None
+        assert await one.take(K("k")) == replace(failure, run_id="one")
+        assert await two.take(K("k")) is None
         await two.put(call(status="refused"))
-        assert (await one.take("k")).status == status  # type: ignore[union-attr]
-        assert (await two.take("k")).status == "refused"  # type: ignore[union-attr]
-        assert read_calls(tmp_path / "c", ["k"]) == {}
-        assert read_calls(tmp_path / "c", ["k"], run_id="one")["k"].status == status
+        assert (await one.take(K("k"))).status == status  # type: ignore[union-attr]
+        assert (await two.take(K("k"))).status == "refused"  # type: ignore[union-attr]
+        assert read_calls(tmp_path / "c", [K("k")]) == {}
+        assert read_calls(tmp_path / "c", [K("k")], run_id="one")[K("k")].status == status
 
-        assert await two.take("k", fresh=True) is None
+        assert await two.take(K("k"), fresh=True) is None
         await two.put(call())
         for store in (one, two):  # a good reply ends the failures of all runs
-            assert await store.take("k") == replace(call(), run_id="two")
+            assert await store.take(K("k")) == replace(call(), run_id="two")
 
 
 async def test_fresh_all_asks_again_and_the_new_reply_stands(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
         await store.put(call())
-        assert await store.take("k", fresh=True) is not None
-        assert await store.take("k", fresh="all") is None
+        assert await store.take(K("k"), fresh=True) is not None
+        assert await store.take(K("k"), fresh="all") is None
         await store.put(replace(call(), text="second"))
-        assert (await store.take("k")).text == "second"  # type: ignore[union-attr]
-        assert await store.take("k", fresh="all") is None
+        assert (await store.take(K("k"))).text == "second"  # type: ignore[union-attr]
+        assert await store.take(K("k"), fresh="all") is None
         await store.put(call(status="refused"))
-        assert (await store.take("k")).text == "second"  # type: ignore[union-attr]
+        assert (await store.take(K("k"))).text == "second"  # type: ignore[union-attr]
 
 
 async def test_a_claimed_key_is_waited_for(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
-        assert await one.take("k") is None
-        waiting = [asyncio.create_task(store.take("k")) for store in (two, two, one)]
+        assert await one.take(K("k")) is None
+        waiting = [asyncio.create_task(store.take(K("k"))) for store in (two, two, one)]
         await asyncio.sleep(0.1)
         assert not any(task.done() for task in waiting)
         await one.put(call())
         assert {task.text for task in await asyncio.gather(*waiting) if task} == {"reply"}
 
-        assert await one.take("other") is None
-        task = asyncio.create_task(two.take("other"))
+        assert await one.take(K("other")) is None
+        task = asyncio.create_task(two.take(K("other")))
         await asyncio.sleep(0.05)
-        await one.release("other")
+        await one.release(K("other"))
         assert await asyncio.wait_for(task, 5) is None  # now the other one asks
 
 
 async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
         for delay in (0, 0, 0.0005, 0.001, 0.002, 0.005):
-            tasks = [asyncio.create_task(one.take(f"k{n}")) for n in range(50)]
+            tasks = [asyncio.create_task(one.take(K(f"k{n}"))) for n in range(50)]
             await asyncio.sleep(delay)
             for task in tasks:
                 task.cancel()
             claimed = [n for n, r in enumerate(await asyncio.gather(*tasks, return_exceptions=True)) if r is None]
             for n in claimed:
-                await one.release(f"k{n}")
+                await one.release(K(f"k{n}"))
             for n in range(50):
-                assert await asyncio.wait_for(two.take(f"k{n}"), 5) is None
-                await two.release(f"k{n}")
+                assert await asyncio.wait_for(two.take(K(f"k{n}")), 5) is None
+                await two.release(K(f"k{n}"))
 
-        assert await one.take("k") is None  # cancelled while it waits for another's claim
-        task = asyncio.create_task(two.take("k"))
+        assert await one.take(K("k")) is None  # cancelled while it waits for another's claim
+        task = asyncio.create_task(two.take(K("k")))
         await asyncio.sleep(0.05)
         task.cancel()
-        await one.release("k")
-        assert await asyncio.wait_for(one.take("k"), 5) is None
+        await one.release(K("k"))
+        assert await asyncio.wait_for(one.take(K("k")), 5) is None
 
 
 async def test_a_put_that_was_cancelled_is_committed(tmp_path: Path) -> None:
@@ -220,7 +233,7 @@ async def test_a_put_that_was_cancelled_is_committed(tmp_path: Path) -> None:
     await asyncio.sleep(0)
     task.cancel()
     store.close()
-    assert read_calls(tmp_path / "c", ["k"])["k"].text == "reply"
+    assert read_calls(tmp_path / "c", [K("k")])[K("k")].text == "reply"
 
 
 def test_works_from_one_loop_after_another(tmp_path: Path) -> None:
@@ -228,25 +241,25 @@ def test_works_from_one_loop_after_another(tmp_path: Path) -> None:
         assert await store.take(key) is None
 
     async def leave_behind(store: CallStore) -> None:
-        task = asyncio.create_task(store.take("lost"))
+        task = asyncio.create_task(store.take(K("lost")))
         await asyncio.sleep(0)
         task.cancel()
 
     for _ in range(2):
         store = CallStore(tmp_path / "c", run_id="r")
         asyncio.run(leave_behind(store))
-        asyncio.run(claim(store, "lost"))
+        asyncio.run(claim(store, K("lost")))
         store.close()
         store.close()
     with pytest.raises(RagpipeError, match="closed"):
-        asyncio.run(claim(store, "k"))
+        asyncio.run(claim(store, K("k")))
 
 
 async def test_closing_ends_the_waiting(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one:
-        await one.take("k")
+        await one.take(K("k"))
         two = CallStore(tmp_path / "c", run_id="two")
-        task = asyncio.create_task(two.take("k"))
+        task = asyncio.create_task(two.take(K("k")))
         await asyncio.sleep(0.05)
         two.close()
         with pytest.raises(RagpipeError, match="closed"):
@@ -257,9 +270,9 @@ async def test_the_thread_dying_of_a_bug_leaves_nobody_waiting(tmp_path: Path, m
     store = CallStore(tmp_path / "c", run_id="r")
     monkeypatch.setattr(call_table.CallTable, "find", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(store.take("k"), 5)
+        await asyncio.wait_for(store.take(K("k")), 5)
     with pytest.raises(RagpipeError):
-        await store.take("k")
+        await store.take(K("k"))
     with pytest.raises(ZeroDivisionError):
         store.close()
 
@@ -270,7 +283,7 @@ def test_two_processes_ask_each_key_once(tmp_path: Path) -> None:
     replies = [process.communicate(timeout=60)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     asked = [line.split()[1] for line in (tmp_path / "log").read_text().split("\n") if line]
-    assert Counter(asked) == {f"key{n}": 1 for n in range(keys)}
+    assert Counter(asked) == {K(f"key{n}"): 1 for n in range(keys)}
     assert replies[0] == replies[1]
 
 
@@ -298,10 +311,10 @@ async def test_a_claim_of_another_host_is_dead_when_its_beat_stands_still(tmp_pa
     path = tmp_path / "c"
     CallStore(path, run_id="r").close()
     db = sqlite3.connect(path, isolation_level=None)
-    db.execute("INSERT INTO owners VALUES ('far', 'another-host', 1, 'x.y.z', 5)")
-    db.execute("INSERT INTO claims VALUES ('k', 'far')")
+    db.execute("INSERT INTO owners VALUES ('far', 'another-host', 1, 'x.y.z', 5, 'r')")
+    db.execute("INSERT INTO claims VALUES (?, 'far')", (bytes.fromhex(K("k")),))
     with CallStore(path, run_id="r", silent_after_s=0.4) as store:
-        task = asyncio.create_task(store.take("k"))
+        task = asyncio.create_task(store.take(K("k")))
         for _ in range(8):
             db.execute("UPDATE owners SET beat = beat + 1 WHERE id = 'far'")
             await asyncio.sleep(0.1)
@@ -313,12 +326,14 @@ async def test_a_claim_of_another_host_is_dead_when_its_beat_stands_still(tmp_pa
 async def test_a_pid_that_is_used_again_is_not_its_old_owner(tmp_path: Path) -> None:
     path = tmp_path / "c"
     CallStore(path, run_id="r").close()
-    me = call_table.this_process()
+    me = call_owners.this_process()
     db = sqlite3.connect(path, isolation_level=None)
-    db.execute("INSERT INTO owners VALUES ('old', ?, ?, ?, 5)", (me.host, me.pid, me.mark[:-1] + "0" + me.mark[-1]))
-    db.execute("INSERT INTO claims VALUES ('k', 'old')")
+    db.execute(
+        "INSERT INTO owners VALUES ('old', ?, ?, ?, 5, 'r')", (me.host, me.pid, me.mark[:-1] + "0" + me.mark[-1])
+    )
+    db.execute("INSERT INTO claims VALUES (?, 'old')", (bytes.fromhex(K("k")),))
     with CallStore(path, run_id="r") as store:
-        assert await asyncio.wait_for(store.take("k"), 2) is None
+        assert await asyncio.wait_for(store.take(K("k")), 2) is None
     assert db.execute("SELECT count(*) FROM owners").fetchone() == (0,)
     db.close()
 
@@ -328,17 +343,17 @@ async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(
 ) -> None:
     """A process that was stopped for long finds its key answered by the one that took over."""
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
-        assert await one.take("k") is None
+        assert await one.take(K("k")) is None
         with monkeypatch.context() as patch:
-            patch.setattr(call_table, "is_alive", lambda _: False)
-            assert await asyncio.wait_for(two.take("k"), 5) is None
+            patch.setattr(call_owners, "is_alive", lambda _: False)
+            assert await asyncio.wait_for(two.take(K("k")), 5) is None
         first = await two.put(replace(call(), text="first"))
         assert await one.put(replace(call(), text="late")) == first == replace(call(), text="first", run_id="two")
-        assert (await one.take("k")).text == "first"  # type: ignore[union-attr]
+        assert (await one.take(K("k"))).text == "first"  # type: ignore[union-attr]
 
 
 def test_liveness() -> None:
-    me = call_table.this_process()
+    me = call_owners.this_process()
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
     for process, alive in [
@@ -350,7 +365,7 @@ def test_liveness() -> None:
         (Process("another-host", me.pid, me.mark), None),
         (Process(me.host, me.pid, "otherboot.1.1"), None),
     ]:
-        assert call_table.is_alive(process) is alive
+        assert call_owners.is_alive(process) is alive
 
 
 FOREIGN = {
@@ -366,7 +381,7 @@ def test_what_is_no_call_store_is_refused_and_left_alone(tmp_path: Path, name: s
     make, words = FOREIGN[name]
     make(path)
     before = path.read_bytes()
-    for use in (lambda: CallStore(path, run_id="r"), lambda: read_calls(path, ["k"])):
+    for use in (lambda: CallStore(path, run_id="r"), lambda: read_calls(path, [K("k")])):
         with pytest.raises(DataError, match=words) as found:
             use()
         assert str(path) in str(found.value)
@@ -390,7 +405,7 @@ def test_another_format_is_refused_and_nothing_is_left_beside_the_file(tmp_path:
     before = (tmp_path / "c").read_bytes()
     for use in (
         lambda: CallStore(tmp_path / "c", run_id="r"),
-        lambda: read_calls(tmp_path / "c", ["k"]),
+        lambda: read_calls(tmp_path / "c", [K("k")]),
         lambda: paid_by(tmp_path / "c", "r", 1),
     ):
         with pytest.raises(OtherFormat, match=f"format {number}, made by" if number else "no format number"):
@@ -431,12 +446,12 @@ def test_a_new_store_is_made_once_by_processes_that_start_together(tmp_path: Pat
 def test_a_page_torn_later_is_reported_with_the_path(tmp_path: Path) -> None:
     filled(tmp_path / "c")
     data = bytearray((tmp_path / "c").read_bytes())
-    data[8192:] = b"\xab" * (len(data) - 8192)
+    data[call_schema.PAGE_BYTES :] = b"\xab" * (len(data) - call_schema.PAGE_BYTES)
     (tmp_path / "c").write_bytes(data)
 
     async def go() -> None:
         with CallStore(tmp_path / "c", run_id="r") as store:
-            await asyncio.wait_for(asyncio.gather(*(store.take(f"k{n}") for n in range(300))), 10)
+            await asyncio.wait_for(asyncio.gather(*(store.take(K(f"k{n}")) for n in range(300))), 10)
 
     with pytest.raises(DataError, match="damaged") as found:
         asyncio.run(go())
@@ -445,10 +460,10 @@ def test_a_page_torn_later_is_reported_with_the_path(tmp_path: Path) -> None:
 
 def test_an_empty_file_and_a_store_cut_off_in_the_making_are_new(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"")
-    assert read_calls(tmp_path / "c", ["k"]) == {}
+    assert read_calls(tmp_path / "c", [K("k")]) == {}
     filled(tmp_path / "c", 2)
-    assert set(read_calls(tmp_path / "c", ["k0", "k1", "k2"])) == {"k0", "k1"}
-    assert read_calls(tmp_path / "missing", ["k"]) == {}
+    assert set(read_calls(tmp_path / "c", [K("k0"), K("k1"), K("k2")])) == {K("k0"), K("k1")}
+    assert read_calls(tmp_path / "missing", [K("k")]) == {}
 
 
 def test_unusable_places(tmp_path: Path) -> None:
@@ -464,13 +479,13 @@ def test_reads_beside_a_live_writer_and_from_a_folder_that_cannot_be_written(tmp
     async def go() -> None:
         with CallStore(tmp_path / "c", run_id="r") as store:
             await store.put(call())
-            assert set(read_calls(tmp_path / "c", ["k"])) == {"k"}
+            assert set(read_calls(tmp_path / "c", [K("k")])) == {K("k")}
 
     asyncio.run(go())
     assert sorted(p.name for p in tmp_path.iterdir()) == ["c"]
     os.chmod(tmp_path, 0o555)
     try:
-        assert set(read_calls(tmp_path / "c", ["k"])) == {"k"}
+        assert set(read_calls(tmp_path / "c", [K("k")])) == {K("k")}
     finally:
         os.chmod(tmp_path, 0o755)
 
@@ -478,6 +493,7 @@ def test_reads_beside_a_live_writer_and_from_a_folder_that_cannot_be_written(tmp
 FULL = """
 import asyncio, resource, sys
 from pathlib import Path
+from ragpipe.digest import sha256
 from ragpipe.errors import OutputError
 from ragpipe.schema.call import Call
 from ragpipe.store.calls import CallStore
@@ -488,7 +504,7 @@ async def main(path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
     async def put(n):
         try:
-            await store.put(Call(f"k{n}", "p", "j", "ok", text="x" * 5000))
+            await store.put(Call(sha256(f"k{n}"), "", "j", "ok", text="x" * 5000))
             stored.append(n)
         except OutputError as error:
             return str(error)
@@ -497,9 +513,9 @@ async def main(path):
         if failed:
             break
     assert failed and str(path) in failed[0] and "To mend" in failed[0], failed
-    assert (await store.take("k0")).text, "what is stored can still be read"
+    assert (await store.take(sha256("k0"))).text, "what is stored can still be read"
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    await store.put(Call("later", "p", "j", "ok"))
+    await store.put(Call(sha256("later"), "", "j", "ok"))
     store.close()
     print(len(stored))
 
@@ -512,20 +528,20 @@ def test_a_full_disk_fails_the_waiting_and_loses_nothing(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     stored = int(done.stdout)
     assert 8 <= stored < 400
-    assert set(read_calls(tmp_path / "c", [*(f"k{n}" for n in range(stored)), "later"])) >= {
-        *(f"k{n}" for n in range(stored)),
-        "later",
+    assert set(read_calls(tmp_path / "c", [*(K(f"k{n}") for n in range(stored)), K("later")])) >= {
+        *(K(f"k{n}") for n in range(stored)),
+        K("later"),
     }
 
 
 async def test_a_rollback_journal_where_there_is_no_write_ahead_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_table, "is_network_folder", lambda _: True)
+    monkeypatch.setattr(call_schema, "is_network_folder", lambda _: True)
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
         assert "rollback journal" in one.notices[0]
         await asyncio.gather(*(one.put(call(f"k{n}")) for n in range(50)))
-        assert len(read_calls(two.path, [f"k{n}" for n in range(60)])) == 50
+        assert len(read_calls(two.path, [K(f"k{n}") for n in range(60)])) == 50
         assert not (tmp_path / "c-wal").exists()
 
 

@@ -48,14 +48,15 @@ run.point_latest()
 """
 CALL = """
 import asyncio
+from ragpipe.digest import sha256
 from ragpipe.schema.call import Call
 from ragpipe.store.calls import CallStore
 async def go():
     with CallStore(folder / "calls", run_id="r") as store:
         begin()
         for n in range(3):
-            if await store.take(f"k{n}") is None:
-                await store.put(Call(f"k{n}", "p", "j", "ok", text="reply"))
+            if await store.take(sha256(f"k{n}")) is None:
+                await store.put(Call(sha256(f"k{n}"), "", "j", "ok", text="reply"))
                 print("stored", n, flush=True)
 asyncio.run(go())
 """

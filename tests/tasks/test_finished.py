@@ -41,7 +41,7 @@ def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
     folder.config.write_text(config_text(config), encoding="utf-8")
     copy_prompts(config, folder.prompts)
     data = {"name": "x", "digest": "d" * 64, "tables": "t" * 64}
-    write_manifest(folder, new_manifest(config, identity, run_id=run_id(identity), data=data, prices={}))
+    write_manifest(folder, new_manifest(config, identity, run_id=run_id(identity), data=data))
     return folder, identity
 
 

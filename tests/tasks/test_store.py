@@ -17,6 +17,9 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.digest import sha256
+from ragpipe.schema.call import Call
+from ragpipe.store.call_rows import Shared, packed, time_of
+from ragpipe.store.call_table import store
 from ragpipe.store.calls import CallStore
 from ragpipe.store.nearest import nearest, stored_as
 from ragpipe.store.prune import Choice, prune
@@ -81,9 +84,12 @@ def test_stats_count_what_the_log_counts(place: Place) -> None:
     used = place.json("iteration-1/cost.json")["used"]
     assert (found["replies"]["calls"], found["failures"]["calls"]) == (CASES, 0)
     assert found["replies"]["tokens_in"] == used["tokens_in"] > 0
-    assert (found["replies"]["usd"], found["replies"]["calls_without_price"]) == (None, CASES)
-    assert list(found["by_run"]) == [place.folder.name]
-    assert found["by_run"][place.folder.name]["folder"] is True
+    paid = found["paid"]
+    assert (paid["tries"], paid["tokens_in"], paid["usd"], paid["tries_without_price"]) == (
+        CASES, sum(line["usage"]["prompt_tokens"] for line in place.server.log), None, CASES,
+    )  # fmt: skip
+    assert found["damaged"] == 0
+    assert found["paid_by_run"] == {place.folder.name: {**paid, "folder": True}}
     assert found["claims"] == {"alive": 0, "dead": 0, "unknown": 0}
 
 
@@ -98,7 +104,7 @@ def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
     assert f"deleted: {CASES} calls" in place.store("action=prune", run, "dry_run=false")
     assert "would go: 0 calls" in place.store("action=prune", run)
     with closing(sqlite3.connect(place.file)) as db:
-        assert db.execute("SELECT calls FROM replaced").fetchall() == [(CASES,)]
+        assert db.execute("SELECT COUNT(*) FROM payments").fetchone() == (2 * CASES,)
         assert db.execute("SELECT COUNT(*) FROM calls").fetchone() == (CASES,)
     assert "prune of everything" in place.store("action=prune", expected=2)
     assert "older_then_days" in place.store("action=prune", "failures=true", "older_then_days=9", expected=2)
@@ -176,7 +182,7 @@ def test_missing_replies_that_were_taken_in_are_found_by_the_same_command(place:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("column", "value"), [("text", "other"), ("key", "0" * 64), ("cost_usd", 0.0), ("fields", "{}")]
+    ("column", "value"), [("text", "other"), ("key", "0" * 64), ("paid_usd", 0.0), ("fields", "{}")]
 )
 def test_a_changed_row_is_refused_before_anything_is_taken_in(place: Place, column: str, value: Any) -> None:
     place.run()
@@ -186,7 +192,7 @@ def test_a_changed_row_is_refused_before_anything_is_taken_in(place: Place, colu
     rows[-1][column] = value
     for resealed in (False, True):
         if resealed:
-            if column in ("text", "cost_usd"):
+            if column in ("text", "paid_usd"):
                 break  # a row of another reply under the same question: nothing but its digest can tell
             cells = {name: cell for name, cell in rows[-1].items() if name != "row_sha256"}
             rows[-1]["row_sha256"] = sha256(cells)
@@ -234,10 +240,10 @@ def test_why_shows_no_other_cases_question(place: Place) -> None:
     assert f"{none}, and no run under output_dir says which case asked it\n" in text
 
 
-def created(place: Place, key: str) -> tuple[str, int]:
+def created(place: Place, key: str) -> tuple[int, int]:
     """When a call was stored, and as which."""
     with closing(sqlite3.connect(place.file)) as db:
-        return db.execute("SELECT created_at, rowid FROM calls WHERE key = ?", (key,)).fetchone()
+        return db.execute("SELECT created_at, rowid FROM calls WHERE key = ?", (bytes.fromhex(key),)).fetchone()
 
 
 @pytest.mark.slow
@@ -274,12 +280,15 @@ def test_the_nearest_of_many_is_found_fast(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     CallStore(path, run_id="r").close()
     count = 100_000
-    row = "INSERT INTO calls (key, payload_id, judge, status, attempts, sent, fields, run_id, created_at)"
-    fields = [json.dumps({f"judge.{n}": sha256(n) for n in range(9)} | {"messages": f"m{i}"}) for i in range(count)]
-    with closing(sqlite3.connect(path)) as db:
-        db.executemany(f"{row} VALUES (?, '', 'j', 'ok', 1, '{{}}', ?, 'r', ?)",
-                       ((f"{i:064x}", fields[i], f"2026-01-01T{i:08d}") for i in range(count)))  # fmt: skip
-        db.commit()
+    judge = {f"judge.{n}": sha256(n) for n in range(9)}
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN")
+        shared = Shared(db)
+        for i in range(count):
+            made = Call(f"{i:064x}", "", "j", "ok", fields={**judge, "messages": sha256(i)}, run_id="r",
+                        created_at=time_of(i))  # fmt: skip
+            store(db, shared, packed(made, "r"))
+        db.execute("COMMIT")
     asked = stored_as(path, f"{count - 1:064x}")[0]
     start = time.perf_counter()
     found = nearest(path, asked, resembling={f"{7:064x}"})
@@ -297,7 +306,7 @@ def test_retry_errors_asks_for_what_failed_and_nothing_is_paid_for_nothing(place
     failing = [row["wire_hash"] for row in place.inputs() if row["status"] != "ok"]
     assert len(failing) == 2
     before = place.json("iteration-1/cost.json")["spent"]
-    assert before["calls"] == CASES
+    assert before["calls"] == CASES - 2, "who is refused without an answer pays nothing"
     place.server.faults = []
     assert place.run(expected=4) == 0  # without retry_errors a failure stands
     seen = len(place.server.log)
@@ -305,8 +314,7 @@ def test_retry_errors_asks_for_what_failed_and_nothing_is_paid_for_nothing(place
     asked = [line["body"] for line in place.server.log[seen:]]
     assert Counter(asked) == Counter(failing)
     after = place.json("iteration-1/cost.json")
-    assert after["spent"]["calls"] == CASES + 2
-    assert after["spent"]["replaced"]["calls"] == 2
-    assert after["saved"]["calls"] == 0
-    assert all(after["spent"][name] >= before[name] for name in ("attempts", "tokens_in", "tokens_out"))
+    assert after["spent"]["calls"] == CASES
+    assert after["saved"]["calls"] == after["wasted"]["calls"] == after["wasted"]["tries"] == 0
+    assert all(after["spent"][name] > before[name] for name in ("tries", "tokens_in", "tokens_out"))
     assert place.run("retry_errors=true") == 0

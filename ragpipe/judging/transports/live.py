@@ -16,7 +16,7 @@ from ragpipe.credentials import looks_random
 from ragpipe.errors import FATAL, Incomplete, ProviderUnusable, RagpipeError
 from ragpipe.judging.clients.base import Client, Content, Fault, Prepared
 from ragpipe.judging.clients.choose import make_client
-from ragpipe.judging.cost import PriceTable
+from ragpipe.judging.cost import rates_for
 from ragpipe.judging.ladder import Shape
 from ragpipe.judging.limits import Slots
 from ragpipe.judging.outage import SILENT, Outage
@@ -26,8 +26,9 @@ from ragpipe.judging.retry import RETRYABLE, Tries
 from ragpipe.judging.secrecy import Scrubber, provider_secrets
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.start import Known, Start
-from ragpipe.judging.tally import Tally, together
+from ragpipe.judging.tally import Tally
 from ragpipe.schema.call import Call, Paid, Payment
+from ragpipe.schema.prices import Rates
 
 _NO_ANSWER = SILENT | {"not_an_api_answer"}
 """Faults after which nothing is known of the provider but that it gave no answer."""
@@ -46,10 +47,7 @@ class LiveTransport:
     section = "judge"
     """The part of the configuration that `settings` are."""
 
-    def __init__(
-        self, settings: JudgeSettings, *, run_id: str, prices: PriceTable | None = None,
-        tell: Callable[[str], None] = lambda _: None,
-    ):  # fmt: skip
+    def __init__(self, settings: JudgeSettings, *, run_id: str, tell: Callable[[str], None] = lambda _: None):
         self.settings = settings
         self.run_id = run_id
         self.known: Known = Start().of(settings)
@@ -59,7 +57,7 @@ class LiveTransport:
         self._tell = tell
         self._stopped: RagpipeError | None = None
         self._stopping = asyncio.Event()
-        self._prices = prices
+        self._rates: Rates | None = None
         self._key = settings.api_key()
         secrets = [s for s in (self._key, *provider_secrets(settings.provider)) if s]
         self._scrub = Scrubber(secrets)
@@ -244,12 +242,14 @@ class LiveTransport:
         return content
 
     def _pay(self, tally: Tally, content: Content) -> None:
-        usd, reason = self._price(content)
-        tally.last = content
-        tally.bills.append((usd, reason))
+        if self._rates is None:
+            self._rates = rates_for(self.settings)
+        told = (content.tokens_in, content.tokens_out, content.tokens_cached, content.tokens_reasoning)
+        usd = self._rates.usd(*told)
+        tally.last, tally.usd = content, usd
+        tally.answers += 1
         tally.paid(Payment(
-            self.settings.model, datetime.now(UTC).isoformat(timespec="milliseconds"), content.tokens_in,
-            content.tokens_out, content.tokens_cached, content.tokens_reasoning, usd,
+            self.settings.model, datetime.now(UTC).isoformat(timespec="milliseconds"), *told, usd
         ))  # fmt: skip
 
     def _honour(self, seconds: float, fault: Fault) -> None:
@@ -293,7 +293,6 @@ class LiveTransport:
     def _call(
         self, question: Question, shape: Shape, tally: Tally, status: str, content: Content, message: str | None
     ) -> Call:
-        usd, reason = together(tally)
         last = tally.last
         text = None if content.text is None else self._scrub_reply(content.text)
         message = None if message is None else self._scrub(message)
@@ -305,26 +304,11 @@ class LiveTransport:
             tokens_in=last.tokens_in, tokens_out=last.tokens_out, tokens_cached=last.tokens_cached,
             tokens_reasoning=last.tokens_reasoning,
             fingerprint=None if content.fingerprint is None else self._scrub_reply(content.fingerprint),
-            cost_usd=usd, cost_reason=reason, latency_ms=tally.latency_ms, attempts=tally.attempts,
+            paid_usd=tally.usd, answers=tally.answers, latency_ms=tally.latency_ms, attempts=tally.attempts,
             output_mode=shape.mode, sent=dict(self.known.ladder.sent(shape)), wire_hash=tally.wire_hash,
             fields=dict(question.fields), run_id=self.run_id, iteration=question.iteration,
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )  # fmt: skip
-
-    def _price(self, content: Content) -> tuple[float | None, str | None]:
-        """The price of one answer, or why it is not known."""
-        if content.tokens_in is None or content.tokens_out is None:
-            return None, content.usage_reason or "no reply with a usage came"
-        own = self.settings.prices
-        if self.settings.api_base is not None and own is None:
-            section = self.settings.section
-            return (
-                None,
-                f"{section}.api_base names a server of your own, which has no public price: set {section}.prices",
-            )
-        if self._prices is None:
-            self._prices = PriceTable.load({self.settings.model: own} if own else None, section=self.settings.section)
-        return self._prices.price(self.settings.model, content.tokens_in, content.tokens_out, content.tokens_cached)
 
     def _open(self) -> Client:
         if self._client is None:

@@ -1,0 +1,76 @@
+"""The prices of a model: US dollars per million tokens, and what replies cost by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KINDS = ("input", "output", "cached_input", "reasoning")
+NO_USAGE = "the reply names no usage that can be believed"
+_MILLION = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """US dollars per million tokens of prompts with more than `above` tokens. `cached_input` and `reasoning` are what the
+    cached part of the input and the reasoning part of the output cost: as much as the rest where nothing else is said."""
+
+    above: int
+    input: float
+    output: float
+    cached_input: float
+    reasoning: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The prices of one model. `source` says where they come from; without `tiers` they are unknown, `reason` says why."""
+
+    model: str
+    source: str
+    tiers: tuple[Tier, ...] = ()
+    reason: str = ""
+
+    def usd(
+        self,
+        tokens_in: float | None,
+        tokens_out: float | None,
+        cached: float | None = None,
+        reasoning: float | None = None,
+    ) -> float | None:
+        """Dollars for one reply, None where its tokens or the price are unknown. What was cached or thought may be unknown."""
+        if tokens_in is None or tokens_out is None or not self.tiers:
+            return None
+        tier = next(t for t in reversed(self.tiers) if tokens_in > t.above or t is self.tiers[0])
+        return float(_dollars(tokens_in, tokens_out, cached or 0, reasoning or 0, tier))
+
+    def usd_of(self, tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any) -> Any:
+        """The same for arrays of many replies: NaN where it is unknown, also among the tokens."""
+        import numpy as np
+
+        found = np.full(len(tokens_in), np.nan)
+        for tier in self.tiers:
+            here = tokens_in > tier.above if tier is not self.tiers[0] else np.ones(len(tokens_in), dtype=np.bool_)
+            parts = (tokens_in[here], tokens_out[here], np.nan_to_num(cached[here]), np.nan_to_num(reasoning[here]))
+            found[here] = _dollars(*parts, tier)
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """As it stands in `cost.json`."""
+        told = {"model": self.model, "source": self.source}
+        if not self.tiers:
+            return {**told, "unknown": self.reason}
+        names = ("above", *KINDS)
+        return {**told, "usd_per_million": [{name: getattr(tier, name) for name in names} for tier in self.tiers]}
+
+    @classmethod
+    def of_document(cls, given: Mapping[str, Any]) -> Rates:
+        """What `document` gave."""
+        tiers = tuple(Tier(**tier) for tier in given.get("usd_per_million", ()))
+        return cls(given["model"], given["source"], tiers, given.get("unknown", ""))
+
+
+def _dollars(tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any, tier: Tier) -> Any:
+    into = (tokens_in - cached) * tier.input + cached * tier.cached_input
+    return (into + (tokens_out - reasoning) * tier.output + reasoning * tier.reasoning) / _MILLION

@@ -1,0 +1,232 @@
+"""A call as a row of the store: hashes as bytes, times as whole milliseconds, what many rows share by number, a digest.
+
+A row whose digest does not fit it is damaged: it was never stored as it stands there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from ragpipe.digest import sha256
+from ragpipe.schema.call import Call
+
+SHARED = {
+    "judges": ("label", "parts", "output_mode", "sent"),
+    "served": ("model", "fingerprint"),
+    "runs": ("run_id",),
+    "models": ("model",),
+}
+"""Tables of what many rows have in common, by their columns: each row of them stands once, with a digest of its own."""
+PLAIN = (
+    "iteration", "status", "text", "message", "finish_reason", "tokens_in", "tokens_out", "tokens_cached",
+    "tokens_reasoning", "paid_usd", "latency_ms", "attempts", "answers",
+)  # fmt: skip
+COLUMNS = ("key", "run", "judge", "served", *PLAIN, "wire_hash", "messages", "created_at", "digest")
+"""The columns of `calls` beside `failed_in`."""
+DIGEST_BYTES = 16
+_HASH = re.compile(r"[0-9a-f]{64}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TAKEN_OUT = ("messages", "iteration")  # parts of the key that differ from row to row
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+Cells = tuple[str | None, ...]
+
+
+class Damaged(Exception):
+    """A row that is not what was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A call ready to be stored: what it shares with others by content, the rest as cells, and the digest of it all."""
+
+    key: bytes
+    status: str
+    shared: tuple[Cells, Cells, Cells]  # run, judge, served
+    cells: tuple[Any, ...]  # PLAIN, wire_hash, messages, created_at
+    digest: bytes
+
+
+class Shared:
+    """The numbers of what many rows share, and the content behind a number, for one connection."""
+
+    def __init__(self, db: sqlite3.Connection):
+        self._db = db
+        self.forget()
+
+    def forget(self) -> None:
+        """After a transaction that failed: its numbers may be given to others."""
+        self._numbers: dict[tuple[str, Cells], int] = {}
+        self._cells: dict[tuple[str, int], Cells] = {}
+
+    def number(self, table: str, cells: Cells) -> int:
+        """The number of this content, given anew where it has none. To be asked in a write transaction."""
+        known = self._numbers.get((table, cells))
+        if known is None:
+            known = self._numbers[table, cells] = self._stored(table, cells)
+        return known
+
+    def known(self, table: str, cells: Cells) -> int | None:
+        """The number of this content where it has one. Nothing is written."""
+        row = self._db.execute(f"SELECT id FROM {table} WHERE digest = ?", (digest_of(cells),)).fetchone()
+        return row[0] if row else None
+
+    def cells(self, table: str, number: Any) -> Cells:
+        """The content behind a number. Raises Damaged where there is none, or not what was stored."""
+        found = self._cells.get((table, number))
+        if found is None:
+            columns = ", ".join(SHARED[table])
+            row = fetched(self._db, f"SELECT {columns}, digest FROM {table} WHERE id = ?", (number,))
+            if row is None or not all(cell is None or type(cell) is str for cell in row[:-1]):
+                raise Damaged
+            found = tuple(row[:-1])
+            if digest_of(found) != row[-1]:
+                raise Damaged
+            self._cells[table, number] = found
+        return found
+
+    def _stored(self, table: str, cells: Cells) -> int:
+        names, digest = SHARED[table], digest_of(cells)
+        number = self.known(table, cells)
+        if number is None:
+            marks = ", ".join("?" * (len(names) + 1))
+            statement = f"INSERT INTO {table} ({', '.join(names)}, digest) VALUES ({marks})"
+            return int(self._db.execute(statement, (*cells, digest)).lastrowid or 0)
+        try:
+            self.cells(table, number)
+        except Damaged:  # the digest says what stood here: rows that rest on it can be read again
+            told = ", ".join(f"{name} = ?" for name in names)
+            self._db.execute(f"UPDATE {table} SET {told} WHERE id = ?", (*cells, number))
+        return number
+
+
+def fetched(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The first row, None where there is none. Raises Damaged for text that is no UTF-8."""
+    try:
+        row: tuple[Any, ...] | None = db.execute(statement, values).fetchone()
+        return row
+    except sqlite3.OperationalError as error:
+        if hasattr(error, "sqlite_errorcode"):
+            raise
+        raise Damaged from None
+
+
+@lru_cache(maxsize=4096)
+def digest_of(cells: Cells) -> bytes:
+    return blake2b(_encode(cells).encode("ascii"), digest_size=DIGEST_BYTES).digest()
+
+
+def key_bytes(key: str) -> bytes:
+    """The key as it is stored. Raises ValueError for what is no hash of a question."""
+    if not _HASH.fullmatch(key):
+        raise ValueError(f"{key!r} is no key of a question: 64 hex digits")
+    return bytes.fromhex(key)
+
+
+def packed(call: Call, run_id: str) -> Packed:
+    """A call as it will be stored, `run_id` filled in where it names none, lone surrogates replaced.
+
+    Raises ValueError for NaN, for numbers that SQLite cannot hold, and for a key that is no hash.
+    """
+    parts: dict[str, str | None] = dict(call.fields)
+    messages = None
+    if _HASH.fullmatch(parts.get("messages") or ""):
+        messages, parts["messages"] = bytes.fromhex(parts["messages"] or ""), None
+    if parts.get("iteration") == _hashed(call.iteration):
+        parts["iteration"] = None
+    sent = json.dumps(call.sent, separators=(",", ":"), allow_nan=False)
+    run: Cells = (storable(call.run_id or run_id),)
+    judge = (storable(call.judge), json.dumps(parts, sort_keys=True), storable(call.output_mode), sent)
+    served = (storable(call.model), storable(call.fingerprint))
+    wire: Any = storable(call.wire_hash)
+    if wire is not None and _HASH.fullmatch(wire):
+        wire = bytes.fromhex(wire)
+    plain = (storable(getattr(call, name)) for name in PLAIN)
+    cells = (*plain, wire, messages, milliseconds(call.created_at))
+    key = key_bytes(call.key)
+    return Packed(key, call.status, (run, judge, served), cells, _digest(key, (run, judge, served), cells))
+
+
+def unpacked(row: Packed) -> Call:
+    """The call as it stands in the store."""
+    return _call(row.key, row.shared, row.cells)
+
+
+def call_of(row: tuple[Any, ...], shared: Shared) -> Call:
+    """A row with `COLUMNS` as a call. Raises Damaged."""
+    key, run, judge, served, *rest, digest = row
+    content = (shared.cells("runs", run), shared.cells("judges", judge), shared.cells("served", served))
+    try:
+        if _digest(key, content, tuple(rest)) != digest:
+            raise Damaged
+        return _call(key, content, tuple(rest))
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise Damaged from None
+
+
+def storable(value: Any) -> Any:
+    kind = type(value)
+    if kind is str:
+        # lone surrogates are no UTF-8
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if kind is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f"a call cannot hold {value}: more than 64 bits")
+    return value
+
+
+def milliseconds(time: str) -> int | None:
+    """A time in ISO 8601 as whole milliseconds since 1970; no time is None. Raises ValueError."""
+    if not time:
+        return None
+    found = datetime.fromisoformat(time)
+    return (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def time_of(count: int | None) -> str:
+    return "" if count is None else (_EPOCH + timedelta(milliseconds=count)).isoformat(timespec="milliseconds")
+
+
+def parts_of(judge: Cells, messages: Any, iteration: int) -> dict[str, str]:
+    """The hashes of the parts of a key. Raises ValueError for what is no JSON object."""
+    parts = json.loads(judge[1] or "")
+    if "messages" in parts and parts["messages"] is None:
+        parts["messages"] = messages.hex()
+    if "iteration" in parts and parts["iteration"] is None:
+        parts["iteration"] = _hashed(iteration)
+    found: dict[str, str] = parts
+    return found
+
+
+@lru_cache(maxsize=64)
+def _hashed(iteration: int) -> str:
+    return sha256(iteration)
+
+
+def _digest(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> bytes:
+    *plain, wire, messages, created = cells
+    shown = (*plain, wire.hex() if type(wire) is bytes else wire, messages and messages.hex(), created)
+    found = blake2b(key, digest_size=DIGEST_BYTES)
+    for one in shared:
+        found.update(digest_of(one))
+    found.update(_encode(shown).encode("ascii"))
+    return found.digest()
+
+
+def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> Call:
+    (run,), (label, _, mode, sent), (model, fingerprint) = shared
+    *plain, wire, messages, created = cells
+    values = dict(zip(PLAIN, plain, strict=True))
+    fields = parts_of(shared[1], messages, values["iteration"])
+    asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
+    return Call(
+        key=key.hex(), payload_id=sha256(asked) if asked else "", judge=label or "", model=model, fingerprint=fingerprint,
+        output_mode=mode, sent=json.loads(sent or "{}"), wire_hash=wire.hex() if type(wire) is bytes else wire,
+        fields=fields, run_id=run or "", created_at=time_of(created), **values,
+    )  # fmt: skip
