@@ -329,6 +329,8 @@ def _checked(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) ->
 
     origins = provenance(loader, texts)
     plain = resolved(config, origins)
+    if problems := configuration.secrets_in(plain, origins):
+        raise ConfigError(configuration.TITLE, problems)  # of every task, before one prints what it found
     task = importlib.import_module(f"ragpipe.tasks.{configuration.task_name(plain, origins)}")
     return task, getattr(task, "validate", configuration.validate)(plain, origins)
 

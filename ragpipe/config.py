@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from ragpipe.credentials import MEND, secret_at, secrets_of_environment
+from ragpipe.credentials import MEND, looks_secret, secret_at, secrets_of_environment
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.embedding.evidence import EvidenceMiniLMSettings
 from ragpipe.embedding.settings import EMBEDDERS, EmbedderSettings
@@ -30,7 +30,9 @@ from ragpipe.systems.settings import PythonSystem, SystemSettings, settings_clas
 from ragpipe.validation import Origins, Unknown, did_you_mean, show, validated
 
 TITLE = "the configuration is wrong; nothing was started"
+SECRET = "no secret in a configuration"
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,63}\Z")
+_METRIC = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}\Z")
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 
 
@@ -213,12 +215,15 @@ def secrets_in(plain: Any, origins: Origins) -> list[Problem]:
     def walk(value: Any, key: str) -> None:
         if isinstance(value, Mapping):
             for name, item in value.items():
-                walk(item, f"{key}.{name}" if key else str(name))
+                if what := looks_secret(str(name), known):
+                    found.append(Problem(origins.of(key), key or "a key", f"{what} as a key (not shown)", SECRET, MEND))
+                else:
+                    walk(item, f"{key}.{name}" if key else str(name))
         elif isinstance(value, list):
             for index, item in enumerate(value):
                 walk(item, f"{key}.{index}")
         elif what := secret_at(key, value, known):
-            found.append(Problem(origins.of(key), key, f"{what} (not shown)", "no secret in a configuration", MEND))
+            found.append(Problem(origins.of(key), key, f"{what} (not shown)", SECRET, MEND))
 
     walk(plain, "")
     return found
@@ -273,6 +278,10 @@ def _metrics(
     found: dict[str, Metric] = {}
     faults: list[Problem] = []
     for name, section in sections.items():
+        if not (isinstance(name, str) and _METRIC.match(name)):
+            expected = "letters, digits, '_', '-', at most 64, beginning with a letter"
+            faults.append(Problem("metrics", "metrics", f"the name {name!r}"[:200], expected))
+            continue
         if _left_out(name, section, origins):
             continue
         if not isinstance(section, Mapping):

@@ -92,6 +92,8 @@ class _Walk:
             self.name(frame, line, value)
             frame.size += size
             return True
+        if value is not None and "\0" in value:
+            self.add(line, "a text with a NUL character", "a text without one")
         dotted = ".".join(f.key for f in self.frames if f.mapping and f.key)
         what = secret_at(dotted, value, self.known)
         if what:

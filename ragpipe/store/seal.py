@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,10 @@ def open_seal(path: Path) -> dict[str, Any] | None:
     found = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict) or found.pop("digest", None) != sha256(found):
         raise ValueError("its own digest does not fit")
+    for part in ("files", "tables"):
+        for name in found[part] if isinstance(found.get(part), dict) else [".."]:
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
+                raise ValueError(f"`{part}` names more than files of this folder")
     return found
 
 

@@ -15,7 +15,7 @@ from ragpipe.errors import OtherFormat, RagpipeError
 from ragpipe.resources import code_digest
 from ragpipe.schema.format import FORMAT
 from ragpipe.stages.seal import unseal
-from ragpipe.store.folder import RunFolder
+from ragpipe.store.folder import RunFolder, make_folder
 from ragpipe.store.format import check_store, manifest_of
 from ragpipe.store.unchanged import json_unless_same, write_unless_same
 from ragpipe.yaml_lines import FastDumper
@@ -71,7 +71,8 @@ def previous(folder: RunFolder) -> dict[str, Any]:
     """The manifest of the newest other run of the same name, empty when there is none that can be read."""
     try:
         other = RunFolder.find(folder.latest)
-        return {} if other.root.name == folder.root.name else read_manifest(other)
+        found = {} if other.root.name == folder.root.name else read_manifest(other)
+        return found if found.get("run_id") == other.root.name else {}  # the id is a path beside this run's
     except RagpipeError:
         return {}
 
@@ -103,13 +104,17 @@ def rewritten_prompts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list
 
 
 def copy_prompts(config: RunConfig, folder: Path) -> None:
-    """The templates that this run uses, byte for byte, with what they include: prompts travel with a run."""
+    """The templates that this run uses, byte for byte, with what they include: prompts travel with a run.
+
+    Nothing is written outside of the folder: names come from `PromptLibrary`, which knows their form, and links are not
+    followed. Raises OutputError.
+    """
     for metric in config.metrics.values():
         for prompt in metric.prompts().values():
             for name, text in prompt.sources.items():
-                path = folder / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_unless_same(path, text)
+                for above in reversed((folder / name).relative_to(folder).parents):
+                    make_folder(folder / above)
+                write_unless_same(folder / name, text)
 
 
 def _version(package: str) -> str:
