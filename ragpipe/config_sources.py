@@ -144,13 +144,13 @@ class Loader(ConfigLoaderImpl):
         return found
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
-        found = super()._load_single_config(default, repo)
         path = default.config_path or ""
-        if not default.primary and not _of_hydra(path) and isinstance(found.config, DictConfig):
-            section = OmegaConf.to_container(found.config, resolve=False).get("hydra")  # type: ignore[union-attr]
-            if section is not None:
-                self._check(section, found, default)
-        return found
+        if not default.primary and not _of_hydra(path) and (found := repo.load_config(path)) is not None:
+            embedded = self._embed_result_config(found, default.package).config
+            section = OmegaConf.to_container(embedded, resolve=False) if isinstance(embedded, DictConfig) else {}
+            if isinstance(section, dict) and "hydra" in section:
+                self._check(section["hydra"], found, default)
+        return super()._load_single_config(default, repo)
 
     def _check(self, section: Any, found: ConfigResult, default: ResultDefault) -> None:
         """Raises ConfigError for what a file sets in Hydra's section."""
