@@ -277,7 +277,7 @@ class PromptLibrary:
             return self._env.parse(source)
         except jinja2.TemplateSyntaxError as error:
             found, _, expected = str(error.message).partition(": not in ")
-            raise _bad(path, above + error.lineno, found, expected or "a valid Jinja template") from error
+            raise _bad(path, above + (error.lineno or 1), found, expected or "a valid Jinja template") from error
         except (RecursionError, MemoryError, ValueError) as error:
             raise _bad(path, above + 1, f"{type(error).__name__}: {error}"[:200], "a valid Jinja template") from error
 
@@ -313,13 +313,18 @@ class PromptLibrary:
             self._includes[name] = self._tree(file, source, 0)
         return self._includes[name]
 
-    def _deep(self, path: Path, tree: jinja2.nodes.Template, around: tuple[str, ...] = ()) -> int:
+    def _deep(self, path: Path, tree: jinja2.nodes.Template) -> int:
         """How deep its loops are nested with those of what it includes. Raises PromptError for one that includes itself."""
+        depths: dict[str, int | None] = {}  # None: being looked at
 
         def inside(name: str) -> int:
-            if name in around:
+            if name not in depths:
+                depths[name] = None
+                depths[name] = loops_deep(self._included(path, name), inside)
+            found = depths[name]
+            if found is None:
                 raise _bad(path, 1, f"{name!r}, which includes itself", "a template that ends")
-            return self._deep(path, self._included(path, name), (*around, name))
+            return found
 
         return loops_deep(tree, inside)
 

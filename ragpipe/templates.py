@@ -42,7 +42,7 @@ _NODES: tuple[type[n.Node], ...] = (
 _CALLED: Mapping[type[n.Node], str] = {
     n.Call: "a call", n.Macro: "a macro", n.CallBlock: "a call block", n.FilterBlock: "a filter block",
     n.Import: "an import", n.FromImport: "an import", n.Extends: "an extends", n.Block: "a block", n.With: "a with block",
-    n.AssignBlock: "a set block", n.Dict: "a mapping in braces", n.Concat: "the operator ~", n.Mul: "the operator *",
+    n.AssignBlock: "a set block", n.Scope: "an autoescape block", n.Dict: "a mapping in braces", n.Concat: "the operator ~", n.Mul: "the operator *",
     n.Div: "the operator /", n.FloorDiv: "the operator //", n.Mod: "the operator %", n.Pow: "the operator **",
 }  # fmt: skip
 TESTS = (
@@ -230,15 +230,16 @@ def environment(folders: Sequence[Path], finalize: Callable[[Any], Any]) -> jinj
 def _check(tree: n.Template, name: str | None, filename: str | None) -> None:
     """Raises TemplateSyntaxError for what no prompt may hold."""
 
-    def walk(node: n.Node, deep: int) -> None:
+    def walk(node: n.Node, deep: int, line: int) -> None:
+        line = node.lineno or line  # a few nodes have none
         if deep > MAX_DEEP:
-            raise jinja2.TemplateSyntaxError(f"more than {MAX_DEEP} levels", node.lineno, name, filename)
+            raise jinja2.TemplateSyntaxError(f"more than {MAX_DEEP} levels", line, name, filename)
         if fault := _fault(node):
-            raise jinja2.TemplateSyntaxError(f"{fault}: not in {_ALLOWED}", node.lineno, name, filename)
+            raise jinja2.TemplateSyntaxError(f"{fault}: not in {_ALLOWED}", line, name, filename)
         for child in node.iter_child_nodes():
-            walk(child, deep + 1)
+            walk(child, deep + 1, line)
 
-    walk(tree, 0)
+    walk(tree, 0, 1)
 
 
 def _fault(node: n.Node) -> str | None:
