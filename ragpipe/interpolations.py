@@ -44,20 +44,32 @@ class Watch:
 
     hide: bool = False
     found: list[tuple[str, str]] = field(default_factory=list)  # found, expected
-    steps: int = 0
+    interpolations: int = 0
+    values: int = 0
     characters: int = 0
 
     def refuse(self, found: str, expected: str) -> Refused:
         self.found.append((found, expected))
         return Refused(found)
 
-    def step(self, value: Any) -> None:
+    @property
+    def full(self) -> bool:
+        """Whether more was unfolded than a configuration may hold."""
+        limits = (
+            (self.interpolations, MAX_INTERPOLATIONS),
+            (self.values, MAX_VALUES),
+            (self.characters, MAX_CHARACTERS),
+        )
+        return any(count > limit for count, limit in limits)
+
+    def step(self, value: Any, *, interpolation: bool = False) -> None:
         """Count one unfolded value. Raises Refused when there are too many."""
-        self.steps += 1
+        self.values += 1
+        self.interpolations += interpolation
         self.characters += len(value) if isinstance(value, str) else 0
-        if self.steps > MAX_STEPS or self.characters > MAX_CHARACTERS:
-            limit = f"{MAX_STEPS:,} values and {MAX_CHARACTERS:,} characters"
-            raise self.refuse(f"more than {limit} once the interpolations are unfolded", "a configuration")
+        if self.full:
+            limits = f"{MAX_INTERPOLATIONS:,} interpolations, {MAX_VALUES:,} values or {MAX_CHARACTERS:,} characters"
+            raise self.refuse(f"more than {limits} once the interpolations are unfolded", "a configuration")
 
     def problems(self, where: str, key: str) -> list[Problem]:
         """What was refused, as faults of a key."""
@@ -108,7 +120,7 @@ def _watched(name: str, resolver: Callable[..., Any]) -> Callable[..., Any]:
             what = f"the environment variable {args[0]}, whose name says that its value is secret (not shown)"
             raise watch.refuse(what, NO_SECRET)
         value = resolver(config, parent, node, args, texts)
-        watch.step(value)
+        watch.step(value, interpolation=True)
         return value
 
     return call
@@ -119,9 +131,9 @@ def _counted(plain: Callable[..., Any]) -> Callable[..., Any]:
         node = plain(self, *args, **kwargs)
         watch: Watch | None = getattr(_here, "watch", None)
         if watch is not None and node is not None and not isinstance(node, Container):
-            watch.step(node._value())
+            watch.step(node._value(), interpolation=True)
         elif watch is not None:
-            watch.step(None)
+            watch.step(None, interpolation=True)
         return node
 
     return resolve
@@ -131,7 +143,7 @@ def resolved(config: DictConfig, origins: Origins) -> dict[str, Any]:
     """The configuration as plain data, every interpolation resolved.
 
     Raises ConfigError that lists every `???` and every interpolation that cannot be resolved or is refused: another
-    resolver than those of `RESOLVERS`, a variable whose name says that it is secret, more than `MAX_STEPS` values.
+    resolver than those of `RESOLVERS`, a variable whose name says that it is secret, more than may be unfolded.
     """
     problems: list[Problem] = []
     with guarded() as watch:
@@ -160,7 +172,7 @@ def _child(node: Any, name: Any, above: str, origins: Origins, problems: list[Pr
         mend = f"pass {key}=... or set it in your experiment"
         problems.append(Problem(origins.of(key), key, "??? (to be given)", "a value", mend))
         return None
-    if watch.steps > MAX_STEPS or watch.characters > MAX_CHARACTERS:
+    if watch.full:
         return None  # it is said already
     watch.found.clear()
     value, text = None, ""
