@@ -172,9 +172,11 @@ class Prompt:
     def _which(self, values: Mapping[str, Any], why: str) -> str:
         """Which values make a question too long: the variable that has most characters, and how many."""
         lengths = {name: sum(map(len, _texts(value))) for name, value in values.items()}
-        name = max(lengths, key=lambda name: lengths[name], default="")
-        longest = f"{self.step}: the variable `{name}` has {lengths[name]:,} characters" if name else self.step
-        return f"{longest} ({why}); a question may have {MAX_RENDERED:,}"
+        name = max(lengths, key=lambda name: lengths[name], default="-")
+        count = lengths.get(name, 0)
+        return (
+            f"{self.step}: the variable {name} has {count:,} characters ({why}); a question may have {MAX_RENDERED:,}"
+        )
 
     def material(self, messages: Iterable[Message], values: Mapping[str, Any]) -> list[str]:
         """The texts under test that the rendered messages show.

@@ -205,7 +205,7 @@ def test_the_page_names_every_filter() -> None:
 def test_a_text_over_the_limit_names_the_variable_and_its_length(tmp_path: Path) -> None:
     prompt = write(tmp_path, "{{ q }}{{ items }}").load("t", "ask", "v1")
     assert len(prompt.render(q="x" * (MAX_RENDERED - 100), items=["a"])) == 1
-    with pytest.raises(TooLong, match=r"ask: the variable `q` has 4,000,001 characters"):
+    with pytest.raises(TooLong, match=r"ask: the variable q has 4,000,001 characters"):
         prompt.render(q="x" * (MAX_RENDERED + 1), items=["a"])
 
 
@@ -225,7 +225,9 @@ def test_one_text_too_long_costs_its_case_alone(bench, capfd: pytest.CaptureFixt
     assert [status[f"q0000{i}"][0] for i in range(4)] == ["ok", "error", "ok", "ok"]
     reason = status["q00001"][1]
     assert [
-        part for part in ("too_long", "q00001", "faithfulness/extract", "`answer`", "4,500,000") if part not in reason
+        part
+        for part in ("too_long", "q00001", "faithfulness/extract", "variable answer has", "4,500,000")
+        if part not in reason
     ] == [], reason
     assert b.run("scoring.coverage_floor=0.5").requests == []
 
