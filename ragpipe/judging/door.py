@@ -18,6 +18,7 @@ from ragpipe.errors import Interrupted, JudgeError, OutputError, RagpipeError, S
 from ragpipe.judging.parsing import Unparsable, read_answer
 from ragpipe.judging.question import Question, judge_parts, key_of, key_parts
 from ragpipe.judging.replies import storable
+from ragpipe.judging.served import Served
 from ragpipe.judging.start import Start
 from ragpipe.judging.vectors import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
 from ragpipe.prompts import Prompt
@@ -117,18 +118,19 @@ class Door:
     `identity` is what goes into the key; `label` the judge's printable name. With `retry_errors` stored failures and
     unreadable replies are asked again. `embedder` is the door to what makes vectors, None where nothing does; `prefix` is
     what such a door puts before every text; `matching` opens the door to an encoder that compares texts token by token,
-    `corpus` are the references of the run's data set, by which such a door weighs tokens where it is asked to.
+    `corpus` are the references of the run's data set, by which such a door weighs tokens where it is asked to. `served`
+    says which models may answer: replies of others are flagged.
     """
 
     def __init__(
         self, *, identity: Mapping[str, Any], label: str, transport: Transport | None = None,
         store: Replies | None = None, embedded: Embedded | None = None, retry_errors: bool = False, repeat: int = 1,
-        embedder: Door | None = None, prefix: str = "",
+        embedder: Door | None = None, prefix: str = "", served: Served | None = None,
     ):  # fmt: skip
         if (embedded is None) == (transport is None):
             raise ValueError("a door needs either a transport or an embedded judge")
         self.label, self.repeat = label, repeat
-        self.embedder, self.prefix = embedder, prefix
+        self.embedder, self.prefix, self.served = embedder, prefix, served
         self.matching: Callable[[Any, Corpus | None], Door] | None = None
         self.corpus: Corpus | None = None
         self._matchers: dict[str, Door] = {}
@@ -384,4 +386,6 @@ class CaseJudge:
             raise
         finally:
             step = prompt.step if prompt else STEP if answer is Vector else MATCH
+            served = self.door.served if prompt else None  # vectors and pairs are another door's
+            flags += served.flags(call) if served else ()
             self.uses.append(Use(self.metric, step, turn, prompt, payload, answer.__name__, call, flags))

@@ -16,7 +16,7 @@ from ragpipe.schema.settings import Operational, Settings
 _MILLION = 1e6
 OutputMode = Literal["json_schema", "json_object", "plain"]
 _NAMES = frozenset(
-    {"model", "revision", "endpoint", "season"}
+    {"model", "revision", "endpoint", "season", "served_as"}
 )  # may look random (a commit, a digest) and are no secrets
 
 
@@ -24,6 +24,10 @@ def _finite(value: Any) -> Any:
     if value is None:
         raise ValueError("a try without an end would hang the run: give a finite number of seconds, such as 120")
     return value
+
+
+def _any_key(value: Any) -> bool:
+    return any(map(has_key_form, value)) if isinstance(value, list) else has_key_form(value)
 
 
 class Price(Settings):
@@ -66,6 +70,8 @@ class JudgeSettings(Settings):
     model: str
     client: Annotated[Literal["auto", "litellm", "direct"], Operational] = "auto"
     endpoint: str | None = None
+    served_as: Annotated[list[str], Operational] = Field(default_factory=list)
+    served_model: Annotated[Literal["refuse", "warn"] | None, Operational] = None
     api_key_env: Annotated[str | None, Operational] = None
     season: str = ""
 
@@ -95,7 +101,7 @@ class JudgeSettings(Settings):
     def _hide(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        named = {name: text for name, text in data.items() if name in _NAMES and not has_key_form(text)}
+        named = {name: text for name, text in data.items() if name in _NAMES and not _any_key(text)}
         return {**hide_secrets(data), **named}  # pydantic puts the offending input into its errors
 
     @field_validator("api_base")
@@ -226,6 +232,18 @@ class JudgeSettings(Settings):
         if self.api_key_env is None and self.provider == "openai" and self.api_base is None:
             return "OPENAI_API_KEY"
         return self.api_key_env
+
+    @property
+    def key_source(self) -> str:
+        """Where the key comes from, in words."""
+        if self.key_variable:
+            return f"the key comes from the environment variable {self.key_variable} (judge.api_key_env)"
+        if self.api_base:
+            return "no key was sent: name the environment variable that holds it in judge.api_key_env"
+        return (
+            f"litellm looked for the key in its own variable, usually {self.provider.upper()}_API_KEY; another one is named "
+            "by judge.api_key_env"
+        )
 
     def api_key(self) -> str | None:
         """The key itself, read from the environment; it is never stored. None when it is not set."""

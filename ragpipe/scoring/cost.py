@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ragpipe.errors import TRANSIENT
 from ragpipe.schema.prices import NO_USAGE, Rates
 from ragpipe.scoring.operations import judge_rates, latency_of
+from ragpipe.scoring.served import served
 
 _TOKENS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
 _NUMBERS = (*_TOKENS, "paid_usd", "latency_ms", "attempts")
@@ -195,6 +196,7 @@ def cost(
     used = {
         **found,
         "uses": uses,
+        "served": served(judge_inputs, first),
         "by_metric": {name: bill.total() for name, bill in by_metric.items()},
         "by_judge": {name: bill.total() for name, bill in by_judge.items()},
         "case_latency_ms": latency_of(case_times),

@@ -28,6 +28,7 @@ from ragpipe.scoring.ledger import Ledger
 from ragpipe.scoring.low_scores import LowScores
 from ragpipe.scoring.pointers import Pointers
 from ragpipe.scoring.records import records_of, records_schema
+from ragpipe.scoring.served import served_line, signed
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.usage import Price
 from ragpipe.store.parquet import parquet_writer
@@ -73,6 +74,14 @@ def run_score(
     found = aggregate(ledger, everything, settings)
     gates = gate_results(ledger, found, everything, settings, _untrusted(settings, everything, judge, iteration_folder))
     found["warnings"] += pointers.warnings()
+    lows, findings, n = low.document(ledger), ledger.findings.document(), ledger.n
+    del ledger, low  # the bill needs room of its own: a mark for every reply
+    bill = cost(
+        iteration_folder / "judge_inputs.parquet", n, case_times=times.measured, payer=f"{run_id}/{iteration}", spent=spent,
+        rates=rates,
+    )  # fmt: skip
+    signature = signed(signature, bill["used"]["served"])
+    found["warnings"] += filter(None, [served_line(bill["used"]["served"])])
     metrics = {
         "format": FORMAT,
         "signature": signature,
@@ -80,16 +89,10 @@ def run_score(
         "judge": dict(judge),
         "scoring": {**settings.identity(), "weights_used": _weights_used(settings, everything)},
         **found,
-        **ledger.findings.document(),
+        **findings,
         "gates": gates,
     }
-    low_scores = {"format": FORMAT, "signature": signature, "iteration": iteration, "scores": low.document(ledger)}
-    n = ledger.n
-    del ledger, low  # the bill needs room of its own: a mark for every reply
-    bill = cost(
-        iteration_folder / "judge_inputs.parquet", n, case_times=times.measured, payer=f"{run_id}/{iteration}", spent=spent,
-        rates=rates,
-    )  # fmt: skip
+    low_scores = {"format": FORMAT, "signature": signature, "iteration": iteration, "scores": lows}
     json_unless_same(iteration_folder / "metrics.json", metrics)
     json_unless_same(iteration_folder / "low_scores.json", low_scores)
     json_unless_same(iteration_folder / "cost.json", {"format": FORMAT, "signature": signature, **bill})

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from ragpipe.errors import TRANSIENT, DataError, Problem, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls import CallStore, Fresh, StoredCalls
+from ragpipe.store.checked import Checked
 
 _KEPT = 6  # row groups held: the blocks that are open at once, and their neighbours
 _COLUMNS = (
@@ -132,7 +133,7 @@ class RowReplies(RunReplies):
 class Layered:
     """A call store in front of which a finished run's replies are looked at: what it answered is never asked again."""
 
-    def __init__(self, first: RunReplies, then: CallStore | StoredCalls):
+    def __init__(self, first: RunReplies, then: CallStore | StoredCalls | Checked):
         self._first, self._then = first, then
 
     async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:

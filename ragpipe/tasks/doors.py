@@ -15,14 +15,17 @@ from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, Sentence
 from ragpipe.errors import ConfigError, Problem
 from ragpipe.judging.door import Door, Transport
 from ragpipe.judging.evidence.settings import EvidenceSettings
+from ragpipe.judging.served import Served
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.stored import StoredTransport
+from ragpipe.schema.call import Call
 from ragpipe.schema.corpus import Corpus
 from ragpipe.scoring.calibration import uncalibrated_gates
 from ragpipe.store.calls import CallStore, StoredCalls
+from ragpipe.store.checked import Checked
 from ragpipe.store.replies import Layered, RunReplies
 
-Opened = CallStore | StoredCalls | RunReplies | Layered
+Opened = CallStore | StoredCalls | Checked | RunReplies | Layered
 TEXTS_TOGETHER = 64
 """Cases open at once with an embedded judge and an embedder: their texts are computed together."""
 
@@ -67,7 +70,8 @@ async def asking(
     store = CallStore(store_path(config), run_id=run_id)
     for notice in store.notices:
         warn(notice)
-    replies = Layered(known, store) if known is not None else store
+    checked = checked_store(config, store)
+    replies = Layered(known, checked) if known is not None else checked
     embedder = _embedder(config, replies, _to_embedder(config, run_id, warn) if embeds else StoredTransport())
     if isinstance(judge, EvidenceSettings):
         door = _computing(judge, embedder)
@@ -79,6 +83,24 @@ async def asking(
     finally:
         await door.close()
         replies.close()
+
+
+def checked_store(config: RunConfig, store: CallStore | StoredCalls) -> CallStore | StoredCalls | Checked:
+    """The store, of which replies of another model count as not there where the judge or the embedder refuses them."""
+    judge, embedder = served_of(config.judge), served_of(config.embedder)
+    if not any(one and one.refuses for one in (judge, embedder)):
+        return store
+
+    def refused(call: Call) -> bool:
+        asked = embedder if call.output_mode == "vector" else judge
+        return asked is not None and asked.refuse(call)
+
+    return Checked(store, refused)
+
+
+def served_of(settings: Any) -> Served | None:
+    """What these settings say of the models that answer; None for what no provider answers."""
+    return Served(settings) if isinstance(settings, JudgeSettings) else None
 
 
 def refuse_other_addresses(config: RunConfig) -> None:
@@ -117,7 +139,7 @@ def _live(config: RunConfig, run_id: str, replies: Opened, embedder: Door | None
         transport = LiveTransport(judge, run_id=run_id, tell=warn)
     return Door(
         identity=judge.identity_of_judge(), label=judge.label, transport=transport, retry_errors=config.retry_errors,
-        store=replies, embedder=embedder,
+        store=replies, embedder=embedder, served=served_of(judge),
     )  # fmt: skip
 
 
@@ -171,7 +193,7 @@ async def replaying(config: RunConfig, replies: Opened, *, mend: str = "") -> As
     judge = config.judge
     door = Door(
         identity=judge.identity_of_judge(), label=judge.label, transport=StoredTransport(mend), store=replies,
-        embedder=_embedder(config, replies, StoredTransport(mend)),
+        embedder=_embedder(config, replies, StoredTransport(mend)), served=served_of(judge),
     )  # fmt: skip
     door.matching = partial(_matcher, replies, StoredTransport(mend))
     try:

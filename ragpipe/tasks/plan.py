@@ -30,7 +30,7 @@ from ragpipe.store.calls import StoredCalls
 from ragpipe.store.format import check_store
 from ragpipe.store.replies import Layered, RunReplies
 from ragpipe.systems.settings import RecordedSystem
-from ragpipe.tasks.doors import replaying, scoring_warnings, store_path
+from ragpipe.tasks.doors import checked_store, replaying, scoring_warnings, store_path
 from ragpipe.tasks.inputs import open_index
 from ragpipe.tasks.loop import run_async
 
@@ -113,7 +113,8 @@ def planned(
 
 async def _remaining(config: RunConfig, reader: CaseReader, run_id: str | None, known: Sequence[Path]) -> Remaining:
     stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
-    replies = Layered(RunReplies(known, failures="permanent"), stored) if known else stored
+    checked = checked_store(config, stored)
+    replies = Layered(RunReplies(known, failures="permanent"), checked) if known else checked
     whole, metrics = Remaining(), list(config.metrics.values())
     async with replaying(config, replies) as door:
         door.corpus = references_of(reader.samples)

@@ -22,7 +22,7 @@ from ragpipe.store.lock import FolderLock
 from ragpipe.store.replies import Layered
 from ragpipe.store.unchanged import json_unless_same, write_unless_same
 from ragpipe.tasks.against import against
-from ragpipe.tasks.doors import asking, replaying, store_path
+from ragpipe.tasks.doors import asking, checked_store, replaying, store_path
 from ragpipe.tasks.evaluation import Evaluation
 from ragpipe.tasks.finished import Finished, open_finished
 from ragpipe.tasks.identity import run_id
@@ -137,7 +137,9 @@ def _door(rejudge: Rejudge, run: str, console: Console) -> AbstractAsyncContextM
     """Behind the run's own replies the configured judge, or (`stored`) the replies of the call store."""
     finished, config = rejudge.finished, rejudge.finished.config
     if rejudge.settings.mode == "stored" and isinstance(config.judge, JudgeSettings):
-        return replaying(config, Layered(finished.replies(), StoredCalls(store_path(config), run_id=run)))
+        return replaying(
+            config, Layered(finished.replies(), checked_store(config, StoredCalls(store_path(config), run_id=run)))
+        )
     # like the judge, an embedder is asked only where the user says so; the packaged one names no place
     own = "embedder" in finished.changed or getattr(config.embedder, "is_packaged", False)
     return asking(config, run, known=finished.replies(failures="permanent"), warn=console.warn, embeds=own)

@@ -24,6 +24,7 @@ from ragpipe.judging.question import Question
 from ragpipe.judging.replies import read_reply
 from ragpipe.judging.retry import RETRYABLE, Tries
 from ragpipe.judging.secrecy import Scrubber, provider_secrets
+from ragpipe.judging.served import Served
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.start import Known, Start
 from ragpipe.judging.tally import Tally
@@ -53,6 +54,7 @@ class LiveTransport:
         self.known: Known = Start().of(settings)
         self._slots = Slots(settings.concurrency)
         self._wires = asyncio.Semaphore(settings.concurrency)
+        self._served = Served(settings)
         self._outage = Outage(settings.outage_s, settings.retries, self._say, self._slots.let_one_more_in)
         self._tell = tell
         self._stopped: RagpipeError | None = None
@@ -251,6 +253,25 @@ class LiveTransport:
         tally.paid(Payment(
             self.settings.model, datetime.now(UTC).isoformat(timespec="milliseconds"), *told, usd
         ))  # fmt: skip
+        self._compare(content.model)
+
+    def _compare(self, model: str | None) -> None:
+        """Raises ProviderUnusable for the reply of another model where that is refused: it is paid for, and not kept."""
+        if model is None or self._served.kind(model) != "other":
+            return
+        model = " ".join(model.split())[:100]
+        told = f"its reply is of {model!r}, and {self.settings.name!r} was asked"
+        names = f"judge.served_as=[{model}] takes that for the same model"
+        if self._served.refuses:
+            raise self._unusable(
+                "other_model",
+                f"{told}: it was paid for and is not kept; {names}, judge.served_model=warn keeps and flags it",
+            )
+        if ("", model) not in self.known.said:
+            self.known.said.add(("", model))
+            self._say(
+                f"{told}: such replies are kept and flagged (other_model); {names}, judge.served_model=refuse ends the run"
+            )
 
     def _honour(self, seconds: float, fault: Fault) -> None:
         """Close the gate for all workers for as long as the provider asked, or stop when that is too long."""
@@ -335,7 +356,7 @@ class LiveTransport:
         """Mark the provider as unusable for all, and say so."""
         text = f"{self._place}: {what}"
         if kind == "auth":
-            text += f"; {self._key_came_from()}"
+            text += f"; {self.settings.key_source}"
         elif kind == "model_not_found":
             text += "; check judge.model and judge.api_base"
         self._dead = self._dead or ProviderUnusable(self._scrub(text), kind)
@@ -351,14 +372,3 @@ class LiveTransport:
     def _say(self, text: str) -> None:
         """Tell the user, without the key."""
         self._tell(self._scrub(f"{self.section}: {text}"))
-
-    def _key_came_from(self) -> str:
-        variable = self.settings.key_variable
-        if variable:
-            return f"the key comes from the environment variable {variable} (judge.api_key_env)"
-        if self.settings.api_base:
-            return "no key was sent: name the environment variable that holds it in judge.api_key_env"
-        return (
-            f"litellm looked for the key in its own variable, usually {self.settings.provider.upper()}_API_KEY; another "
-            f"one is named by judge.api_key_env"
-        )

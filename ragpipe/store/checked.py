@@ -1,0 +1,39 @@
+"""A call store of which some replies may not be used: they count as not there, and are asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ragpipe.errors import RagpipeError
+from ragpipe.schema.call import Call, Payment
+from ragpipe.store.calls import CallStore, Fresh, StoredCalls
+
+
+class Checked:
+    """`refused` says which stored calls are passed over; everything else is the store's own."""
+
+    def __init__(self, store: CallStore | StoredCalls, refused: Callable[[Call], bool]):
+        self._store, self._refused = store, refused
+
+    async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
+        """As `CallStore.take`; a refused reply is passed over, and the claim on its key taken."""
+        found = await self._store.take(key, fresh=fresh)
+        if found is None or not self._refused(found):
+            return found
+        again = await self._store.take(key, fresh="all")
+        return None if again is not None and self._refused(again) else again
+
+    async def put(self, call: Call) -> Call:
+        return await self._store.put(call)
+
+    def pay(self, key: str, iteration: int, payment: Payment) -> None:
+        self._store.pay(key, iteration, payment)
+
+    async def release(self, key: str) -> None:
+        await self._store.release(key)
+
+    def give_up(self, why: RagpipeError) -> None:
+        self._store.give_up(why)
+
+    def close(self) -> None:
+        self._store.close()
