@@ -95,6 +95,7 @@ def test_recorded_outputs_and_an_embedded_judge_have_nobody_to_ask(
     assert ways == {}
 
 
+@pytest.mark.slow
 def test_an_incomplete_run_is_not_called_complete(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = write_cases(here / "data.jsonl", 2)
     with in_thread(faults=["empty_content:after=2"]) as server:
@@ -104,6 +105,7 @@ def test_an_incomplete_run_is_not_called_complete(here: Path, capfd: pytest.Capt
     assert COMPLETE.search(capfd.readouterr().out) is None
 
 
+@pytest.mark.slow
 def test_a_rejudged_run_names_a_season(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = write_cases(here / "data.jsonl", 2)
     with in_thread() as server:
@@ -122,6 +124,7 @@ def test_a_rejudged_run_names_a_season(here: Path, capfd: pytest.CaptureFixture[
         assert server.tries == asked + asked / 2
 
 
+@pytest.mark.slow
 def test_a_run_over_collected_outputs_keeps_their_age(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with in_thread() as server:
         words = live(here, server.url)
