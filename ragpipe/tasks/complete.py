@@ -24,7 +24,7 @@ def complete_lines(config: RunConfig, manifest: Mapping[str, Any], now: datetime
     if any(manifest["iterations"].get(str(number)) != COMPLETE for number in range(1, config.iterations + 1)):
         return []
     now = now or datetime.now(UTC)
-    first = f"complete since {_local(manifest.get('ended_at', manifest['created_at']))}: nothing was asked"
+    first = f"complete since {_local(manifest.get('ended_at', manifest['created_at']))}, nothing was asked"
     if collected := manifest["data"].get("collected_at"):
         first += f"; outputs collected {ago(now - datetime.fromisoformat(collected))}"
     ways = []

@@ -40,7 +40,7 @@ from ragpipe.store.wall import WallClock
 from ragpipe.systems.settings import RecordedSystem
 from ragpipe.tasks.complete import COMPLETE, complete_lines
 from ragpipe.tasks.doors import asking, judge_line, scoring_warnings, store_path, window
-from ragpipe.tasks.identity import differences, metric_words, run_id
+from ragpipe.tasks.identity import differences, metric_words, run_id, system_words
 from ragpipe.tasks.inputs import Inputs
 from ragpipe.tasks.loop import Signals, run_async
 from ragpipe.tasks.manifest import (
@@ -289,7 +289,7 @@ class Evaluation:
         return signature(
             version=ragpipe.__version__, dataset=self.inputs.name, dataset_digest=self.inputs.digest,
             judge=judge["label"], calibrated=judge["calibrated"], metrics=metric_words(self.config), scoring=self.config.scoring.identity(),
-            n=count_of(self.folder.outputs), iteration=iteration, versions=versions(self.folder.outputs),
+            n=count_of(self.folder.outputs), iteration=iteration, versions=system_words(self.identity, versions(self.folder.outputs)),
         )  # fmt: skip
 
     async def _judge(self, iteration: int) -> State:

@@ -53,6 +53,14 @@ def metric_words(config: RunConfig) -> dict[str, str]:
     }  # fmt: skip
 
 
+def system_words(identity: Mapping[str, Any], versions: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """What the signature says of each method: the versions that its outputs name, and of a Python system its source."""
+    found, system = {method: list(names) for method, names in versions.items()}, identity.get("system", {})
+    if source := system.get("source"):
+        found.setdefault(system["method"], []).append(f"source:{sha256(source)[:8]}")
+    return found
+
+
 def run_identity(
     sections: Mapping[str, Any], metrics: Sequence[Metric], *, data: str, judge: Mapping[str, Any]
 ) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
     assert ", price unknown" in capfd.readouterr().out
     found = ragpipe.load("outputs/live/latest")
     assert set(found.records["version"]) == {"v7"}
-    assert " | system mine v7 | " in found.metrics["signature"]
+    assert re.search(r" \| system mine v7\+source:[0-9a-f]{8} \| ", found.metrics["signature"])
     assert json.loads((found.folder.parent / "manifest.json").read_text())["data"]["versions"] == {"mine": ["v7"]}
     assert found.metrics["by"]["version"]["v7"]["n_cases"] == 6
     prices = "system.prices={input: 2, output: 4}"

@@ -26,7 +26,7 @@ def answer(sample):
     return {"answer": "Paris is the capital.", "contexts": ["Paris is the capital of France."]}
 """
 COMPLETE = re.compile(
-    r"complete since (\d{4}-\d\d-\d\d \d\d:\d\d): nothing was asked(?:; outputs collected (.+) ago)?\n"
+    r"complete since (\d{4}-\d\d-\d\d \d\d:\d\d), nothing was asked(?:; outputs collected (.+) ago)?\n"
 )
 
 

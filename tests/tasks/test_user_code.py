@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -237,6 +238,9 @@ def test_an_edited_system_is_asked_anew_and_that_is_said_first(live: Path, capfd
     said = capfd.readouterr().out
     assert asked() == 6
     assert answers() == {"Paris is the capital of France."}
+    signatures = [ragpipe.load(f"outputs/live/{run}").metrics["signature"] for run in (first, run_id("live"))]
+    assert all(re.search(r" \| system default source:[0-9a-f]{8} \| ", line) for line in signatures)
+    assert len(set(signatures)) == 2, "they must not be compared as if they were one"
     places = [said.index(f"differs from run {first}: system.source.mysystem.rag: "),
               said.index("outputs are collected again"), said.index("collected 3 outputs")]  # fmt: skip
     assert places == sorted(places)
