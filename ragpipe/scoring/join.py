@@ -64,9 +64,10 @@ def aligned(samples: Path, outputs: Path, size: int = BLOCK) -> Iterator[tuple[p
     """All cases: rows of the outputs with the rows of the samples that they belong to, in the same order."""
     with pq.ParquetFile(samples) as sample_file, pq.ParquetFile(outputs) as output_file:
         reader = _SampleRows(sample_file)
-        for batch in output_file.iter_batches(batch_size=size, columns=list(OUTPUT_COLUMNS)):
-            table = pa.Table.from_batches([batch])
-            yield table, reader.take(table["sample_row"].to_numpy())
+        for group in range(output_file.num_row_groups):  # these are cut by their bytes as well
+            for batch in output_file.iter_batches(batch_size=size, row_groups=[group], columns=list(OUTPUT_COLUMNS)):
+                table = pa.Table.from_batches([batch])
+                yield table, reader.take(table["sample_row"].to_numpy())
 
 
 class ScoreRows:

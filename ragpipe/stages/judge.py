@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from ragpipe.digest import sha256
 from ragpipe.errors import (
     ConfigError,
     DataError,
@@ -34,6 +33,7 @@ from ragpipe.schema.score import Score
 from ragpipe.schema.tables import JUDGE_INPUTS, SCORES, table_from, table_of
 from ragpipe.stages.applies import why_skipped
 from ragpipe.stages.cases import CaseReader
+from ragpipe.stages.resumed import JOURNAL_FORM, Mark, case_of, mark_of
 from ragpipe.stages.rows import Measured, Packed, add_scores, failed, groups_of, input_rows, named, result_of
 from ragpipe.store.causes import outside_cause
 from ragpipe.store.folder import IterationFolder
@@ -47,20 +47,7 @@ OPEN_BLOCKS = 3
 GROUP_BYTES = 8 << 20
 """Bytes of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
 
-_FORM = {
-    "sample_id": str, "method": str, "repeat": int, "question": str, "completed_at": str, "transient": bool, "result": dict,
-}  # fmt: skip
-"""What every line of the journal has: see `result_of`."""
 _ENDING = (ConfigError, DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
-
-
-class _Mark(NamedTuple):
-    """What tells one journal line of a case from another: its result, whether asking again may change it by itself, and
-    whether a score of it failed."""
-
-    result: bytes
-    transient: bool
-    failed: bool
 
 
 class MetricBug(RagpipeError):
@@ -69,13 +56,16 @@ class MetricBug(RagpipeError):
 
 @dataclass(slots=True)
 class State:
-    """What the progress display shows. Times are monotonic seconds."""
+    """What the progress display shows. Times are monotonic seconds. `changed` counts cases that came out otherwise than an
+    earlier start had written down, though nobody wanted them asked again."""
 
     cases: int
     done: int = 0
     resumed: int = 0
     errors: int = 0
     transient: int = 0
+    changed: int = 0
+    first_changed: str = ""
     started: float = field(default_factory=time.monotonic)
 
 
@@ -131,7 +121,7 @@ class JudgeStage:
         self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: RagpipeError | None = None
-        self._known: dict[CaseKey, _Mark] = {}
+        self._known: dict[CaseKey, Mark] = {}
         self.state = State(cases.count)
 
     def stop(self, why: RagpipeError) -> None:
@@ -148,7 +138,7 @@ class JudgeStage:
 
     async def run(self) -> State:
         """Judge all cases and write `scores.parquet` and `judge_inputs.parquet`. Raises what stopped it early."""
-        self._journal = Journal.open(self._folder.journal, keep=self._remember, form=_FORM)
+        self._journal = Journal.open(self._folder.journal, keep=self._remember, form=JOURNAL_FORM)
         try:
             for notice in self._journal.notices:
                 self._on_notice(notice)
@@ -201,8 +191,8 @@ class JudgeStage:
 
     def _remember(self, entry: dict[str, Any]) -> bool:
         """Note what the journal says of a case, and keep no more of it: 100,000 lines would take 140 MB."""
-        case = CaseKey(entry["sample_id"], entry["method"], entry["repeat"], self._cases.iteration)
-        self._known[case] = _mark(entry)
+        case = case_of(entry, self._cases.iteration)
+        self._known[case] = mark_of(entry)
         self._show(case, entry)
         return False
 
@@ -274,7 +264,12 @@ class JudgeStage:
     async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measured]) -> None:
         entry = {**result_of(case, measured), "completed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
         before = self._known.get(case.key)
-        if before is None or before != _mark(entry):
+        if before is None or before != mark_of(entry):
+            if before and self._retry:
+                entry["asked_again"] = True  # the user wanted another result; without that word it is a contradiction
+            elif before and not before.transient:
+                self.state.changed += 1
+                self.state.first_changed = self.state.first_changed or str(case.key)
             self._journal.append(entry)
             self._show(case.key, entry)
         else:
@@ -330,8 +325,3 @@ class JudgeStage:
     def _join(self) -> None:
         self._inputs.join(self._folder.judge_inputs)
         self._scores.join(self._folder.scores)
-
-
-def _mark(entry: dict[str, Any]) -> _Mark:
-    result = entry["result"]
-    return _Mark(bytes.fromhex(sha256(result))[:16], entry["transient"], "error" in result.values())

@@ -14,6 +14,7 @@ from ragpipe.schema.references import ReferenceRule
 from ragpipe.schema.sample import NOT_RECORDED, Case
 from ragpipe.scoring.recording import Gap, Recording
 from ragpipe.stages.applies import why_skipped
+from ragpipe.stages.resumed import Resumed
 from ragpipe.templates import MAX_RENDERED
 
 RENDERED = 50
@@ -69,7 +70,7 @@ class Plan:
     `stored` of the questions already have a reply, `missing` (at most) have none; None where nobody looked. `embeddings`
     are texts to the embedder, stored or not; a text counts once a case and metric, whatever the iteration. `several` are the
     cases with several references, by which of them count. `gaps` are the parts of the outputs that are not recorded, each
-    with the metrics that are skipped for it.
+    with the metrics that are skipped for it. `resumed` is what became of the replies of finished cases.
     """
 
     cases: int
@@ -81,6 +82,7 @@ class Plan:
     embeddings: int = 0
     several: dict[ReferenceRule, Several] = field(default_factory=dict)
     gaps: list[tuple[Gap, list[str]]] = field(default_factory=list)
+    resumed: Resumed = field(default_factory=Resumed)
 
     @property
     def calls(self) -> int:

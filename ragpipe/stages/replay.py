@@ -2,50 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ragpipe.errors import JudgeError, Skipped
 from ragpipe.judging.door import Door
 from ragpipe.metrics.base import Computed, Metric
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.stages.applies import why_skipped
+from ragpipe.stages.resumed import Mark, Resumed
+from ragpipe.stages.rows import Measured, failed, named, result_of
 
 
 @dataclass(slots=True)
 class Remaining:
-    """Questions that find their reply in the store, and (at most) those that do not."""
+    """Questions that find their reply in the store, and (at most) those that do not; what became of finished cases."""
 
     stored: int = 0
     missing: int = 0
+    resumed: Resumed = field(default_factory=Resumed)
 
 
-async def remaining(cases: Iterable[Case], metrics: Sequence[Metric], door: Door) -> Remaining:
-    """Replay every case through every metric that asks. `door` has the `stored` transport.
+async def remaining(
+    cases: Iterable[Case], metrics: Sequence[Metric], door: Door, found: Remaining, done: Mapping[CaseKey, Mark]
+) -> None:
+    """Replay every case through every metric that asks, and add up what was found. `door` has the `stored` transport. `done`
+    are the cases that a journal calls finished.
 
     Where a reply is missing, what the metric declares to ask beyond the stored ones counts as missing.
     """
-    found = Remaining()
     asking = [metric for metric in metrics if not isinstance(metric, Computed)]
     for case in cases:
+        missing = 0
+        measured: list[Measured | None] = []
         for metric in asking:
-            if why_skipped(metric, case, embedder=door.embedder is not None) is None:
-                await _replay(metric, case, door, found)
-    return found
+            if reason := why_skipped(metric, case, embedder=door.embedder is not None):
+                measured.append(failed(metric, Skipped(reason), []))
+                continue
+            one, stored, lacking = await _replay(metric, case, door)
+            measured.append(one)
+            found.stored += stored
+            missing += lacking
+        found.missing += missing
+        if before := done.get(case.key):
+            known = [one for one in measured if one]
+            result = result_of(case, known)["result"] if len(known) == len(measured) else None
+            found.resumed.hold(case.key, before, result, missing)
 
 
-async def _replay(metric: Metric, case: Case, door: Door, found: Remaining) -> None:
+async def _replay(metric: Metric, case: Case, door: Door) -> tuple[Measured | None, int, int]:
+    """What the metric gives over stored replies (None: not known), how many of its questions have one, and how many not."""
     judge = door.for_case(case.key, metric.name)
-    whole = True
+    whole, measured = True, None
     try:
-        await metric.measure(case, judge)
-    except (JudgeError, Skipped):
+        measured = Measured(metric, named(metric, await metric.measure(case, judge)), [])
+    except (JudgeError, Skipped) as outcome:
         whole = not any(use.call.status == "missing_reply" for use in judge.uses)
+        measured = failed(metric, outcome, []) if whole else None
     except Exception:  # a bug of the metric's: the run itself will say so
         whole = False
     asked = [use for use in judge.uses if use.prompt is not None]  # texts to an embedder are planned apart
     stored = sum(use.call.status != "missing_reply" for use in asked)
-    found.stored += stored
-    if not whole:
-        missing = len(asked) - stored
-        found.missing += max(missing, sum(ask.times for ask in metric.asks(case)) - stored)
+    if whole:
+        return measured, stored, 0
+    missing = len(asked) - stored
+    return None, stored, max(missing, sum(ask.times for ask in metric.asks(case)) - stored)

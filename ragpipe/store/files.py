@@ -210,6 +210,17 @@ def sweep_temporaries(folder: Path) -> list[Path]:
     return removed
 
 
+def sweep_below(folder: Path, *, depth: int = 4) -> list[Path]:
+    """As `sweep_temporaries`, also in the folders below, so many levels deep. Links are not followed."""
+    removed = sweep_temporaries(folder)
+    if depth:
+        with suppress(OSError):
+            for entry in os.scandir(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    removed += sweep_below(Path(entry.path), depth=depth - 1)
+    return removed
+
+
 def _is_leftover(entry: os.DirEntry[str], found: re.Match[str]) -> bool:
     alive = is_alive(Process(found[1], int(found[2]), found[3]))
     if alive is None:

@@ -17,12 +17,13 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self
 
-from ragpipe.errors import Abandoned, Locked
+from ragpipe.errors import Abandoned, Locked, OutputError
 from ragpipe.store.files import output_error, temporary_name
 from ragpipe.store.process import Process, is_alive, started_at, this_process
 
 if sys.platform != "win32":
     import fcntl
+    import pwd
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,12 @@ class FolderLock:
             if sys.platform == "win32" or not self._has_flock():
                 return self._try_exclusive()
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self.path, flags, 0o666)
+            try:
+                descriptor = os.open(self.path, flags, 0o666)
+            except PermissionError:
+                if not self._remove_of_another_user():
+                    return False
+                descriptor = os.open(self.path, flags, 0o666)
         except OSError as error:
             raise output_error(self.path, error) from error
         try:
@@ -161,6 +167,39 @@ class FolderLock:
         if before:
             self.notices.append(f"{self.folder}: took over the lock of {_named(before)}, which is gone")
         return True
+
+    def _remove_of_another_user(self) -> bool:
+        """Remove a lock file that this user may not write to, where nobody holds it; False where somebody does. Raises
+        OutputError that says who has to remove it, and OSError."""
+        try:
+            owner = _user(os.lstat(self.path).st_uid)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return True
+        except PermissionError as error:
+            raise OutputError(
+                f"{self.folder} cannot be locked: {self.path} belongs to {owner}, and this user may not read it. To fix: if "
+                f"nobody works in that folder, remove the file as {owner} or as root."
+            ) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # to read is enough for that
+            except OSError as error:
+                if error.errno in _HELD:
+                    return False
+                raise
+            before = self._read()
+            try:
+                self.path.unlink(missing_ok=True)
+            except PermissionError as error:
+                raise OutputError(
+                    f"{self.folder} cannot be locked: {self.path} was left by {_named(before)}, which is gone; it belongs to "
+                    f"{owner}, and this user may not remove it. To fix: remove it as {owner} or as root."
+                ) from error
+            self.notices.append(f"{self.folder}: removed the lock of {_named(before)} (user {owner}), which is gone")
+            return True
+        finally:
+            os.close(descriptor)
 
     def _try_exclusive(self) -> bool:
         """Without flock: who makes the file holds the lock; one whose process is gone is moved away first."""
@@ -255,6 +294,13 @@ def _named(content: dict[str, Any]) -> str:
         return "another process"
     words = f"process {content.get('pid')} on {content.get('host')}, started {content.get('started')}"
     return f"{words} ({content.get('command')})"
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -86,6 +86,10 @@ class Parts:
                 found.add(index)
         return found
 
+    def present(self) -> set[int]:
+        """The numbers of the parts that are there, whole or not."""
+        return set(self._present())
+
     def discard(self, index: int) -> None:
         """Remove a part, if it is there."""
         try:

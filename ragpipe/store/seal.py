@@ -24,6 +24,7 @@ from ragpipe.schema.format import FORMAT
 
 Hashes = NDArray[np.uint64]
 _BATCH = 4096
+_BATCH_BYTES = 4 << 20
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -94,9 +95,11 @@ def _digests(path: Path) -> tuple[NDArray[np.uint32], dict[str, str]]:
 
 
 def _batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """Row group by row group: these are cut by their bytes, while 4,096 long messages may be any number of them."""
+    """Few rows at a time where they are large: 4,096 long messages may be any number of bytes."""
     for group in range(file.num_row_groups):
-        yield from file.iter_batches(batch_size=_BATCH, row_groups=[group])
+        size = file.metadata.row_group(group)
+        rows = size.num_rows * _BATCH_BYTES // max(1, size.total_byte_size)
+        yield from file.iter_batches(batch_size=min(_BATCH, max(1, rows)), row_groups=[group])
 
 
 def _cells(column: pa.Array) -> Hashes:

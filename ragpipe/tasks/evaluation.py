@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,25 +11,26 @@ from typing import Any, Literal
 
 import ragpipe
 from ragpipe.config import RunConfig
-from ragpipe.errors import TRANSIENT, Incomplete
+from ragpipe.errors import RagpipeError
 from ragpipe.judging.door import Door
 from ragpipe.judging.start import Start
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.console import Console
 from ragpipe.reports.frames import read_json
-from ragpipe.reports.missing import MEND, MISSING, kinds_of_errors, passing
+from ragpipe.reports.missing import MISSING, passing
 from ragpipe.reports.signature import signature
 from ragpipe.schema.prices import Rates
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.gates import exit_code
 from ragpipe.stages.cases import CaseReader
-from ragpipe.stages.collect import unanswered, versions
+from ragpipe.stages.collect import versions
 from ragpipe.stages.final import is_final, run_final, scored_iterations
 from ragpipe.stages.judge import JudgeStage, State
 from ragpipe.stages.load import blocks_rule, count_of, references_of
 from ragpipe.stages.report import run_report
+from ragpipe.stages.resumed import settled_cases
 from ragpipe.stages.score import run_score
 from ragpipe.stages.seal import run_seal, unseal
+from ragpipe.store.files import sweep_below
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.ledger import paid_by
 from ragpipe.store.lock import FolderLock
@@ -40,6 +39,7 @@ from ragpipe.store.wall import WallClock
 from ragpipe.systems.settings import RecordedSystem
 from ragpipe.tasks.complete import COMPLETE, complete_lines
 from ragpipe.tasks.doors import asking, judge_line, scoring_warnings, store_path, window
+from ragpipe.tasks.frozen import digests, freeze_again, is_table, named, remove_unborn
 from ragpipe.tasks.identity import differences, metric_words, run_id, system_words
 from ragpipe.tasks.inputs import Inputs
 from ragpipe.tasks.loop import Signals, run_async
@@ -51,14 +51,18 @@ from ragpipe.tasks.manifest import (
     read_manifest,
     rewritten_prompts,
     unread,
+    whole_manifest,
     write_config,
     write_manifest,
 )  # fmt: skip
+from ragpipe.tasks.outcome import INCOMPLETE, Outcome
 from ragpipe.tasks.plan import (
+    changed_line,
     plan_line,
     planned,
     reference_lines,
     refuse_too_many,
+    resumed_lines,
     say_gaps,
     without_embedder,
 )
@@ -69,13 +73,9 @@ from ragpipe.tasks.user_code import watched_metric
 
 OpenDoor = Callable[[], AbstractAsyncContextManager[Door]]
 Asks = Literal["judge", "store", "nobody"]
-INCOMPLETE, JUDGED = "incomplete", "judged"
-"""How far an iteration is: some calls failed for a passing reason; all judged, not scored and sealed; finished."""
+JUDGED = "judged"
+"""An iteration that is judged, and not scored and sealed yet; see also COMPLETE, and INCOMPLETE: some calls failed for a passing reason."""
 _SETTLED = (JUDGED, COMPLETE)
-UNASKED = (
-    "this task asks nobody; the command of the evaluation asks for them (or, over its folder, task=rejudge with its judge named: "
-    "judge=llm judge.model=...), then start this one again"
-)
 
 
 class Evaluation:
@@ -130,10 +130,17 @@ class Evaluation:
         with FolderLock(self.folder.root) as lock:
             for notice in lock.notices:
                 self.console.warn(notice)
+            sweep_below(self.folder.root)
             try:
                 return self._run()
+            except Exception as error:
+                if not (isinstance(error, RagpipeError) and error.exit_code != 1) and (
+                    found := named(self.folder, error)
+                ):
+                    raise found from error
+                raise
             finally:
-                _remove_unborn(self.folder)  # under the lock: without it, the folder may be another process's
+                remove_unborn(self.folder)  # under the lock: without it, the folder may be another process's
 
     def _check_formats(self) -> None:
         """Before anything is made or asked: what has another format is not even locked."""
@@ -187,7 +194,7 @@ class Evaluation:
 
     def _compose(self, fresh: bool) -> dict[str, Any]:
         """The frozen inputs: nothing is spent before they stand, and nothing is left behind when they cannot."""
-        manifest = read_manifest(self.folder)
+        manifest = whole_manifest(self.folder, self.run_id) if not fresh else {}
         before: Mapping[str, Any] = (self._made_from or previous(self.folder)) if fresh else {}
         if not manifest:
             for line in differences(before["identity"], self.identity) if before else ():
@@ -200,9 +207,10 @@ class Evaluation:
                 "digest": self.inputs.digest,
                 "tables": self.inputs.tables(self.identity),
                 "blocks": blocks_rule(),
+                "frozen": digests(self.folder),
             }
-            if named := versions(self.folder.outputs):
-                data["versions"] = named
+            if found := versions(self.folder.outputs):
+                data["versions"] = found
             if self.inputs.collected_at:
                 data["collected_at"] = self.inputs.collected_at
             manifest = new_manifest(
@@ -210,13 +218,16 @@ class Evaluation:
                 made_from=self._made_from["run_id"] if self._made_from else None,
             )  # fmt: skip
             manifest["iterations"] = self.inputs.judged(self.folder)
-        elif self.config.retry_errors and self.inputs.ask_again(self.folder):
-            manifest["iterations"] = {}  # judged again; what did not change costs nothing
-            manifest["data"]["collected_at"] = self.inputs.collected_at
+        else:
+            quick = self._settled(manifest, COMPLETE) and not self.config.retry_errors
+            freeze_again(self.folder, manifest, self.inputs, self.console.warn, quick=quick)
+            if self.config.retry_errors and self.inputs.ask_again(self.folder):
+                manifest["iterations"] = {}  # judged again; what did not change costs nothing
+                manifest["data"] |= {"collected_at": self.inputs.collected_at, "frozen": digests(self.folder)}
         # Also where a start that collected again was killed: no iteration was judged on other outputs since.
         self._collected = not {COMPLETE, INCOMPLETE} & set(manifest["iterations"].values())
-        if any(manifest["iterations"].get(str(i)) not in _SETTLED for i in range(1, self.config.iterations + 1)):
-            self._check_plan()
+        if not self._settled(manifest):
+            self._check_plan(manifest["iterations"])
         if not self._over_itself:  # a task over a run leaves it as it was described
             write_config(self.folder, self.config)
         copy_prompts(self.config, self.folder.prompts)
@@ -228,13 +239,22 @@ class Evaluation:
             self.folder.point_latest()
         return manifest
 
-    def _check_plan(self) -> None:
+    def _settled(self, manifest: Mapping[str, Any], *states: str) -> bool:
+        """Whether every iteration is in one of these states; by default, judged to its end."""
+        wanted, numbers = states or _SETTLED, range(1, self.config.iterations + 1)
+        return all(manifest["iterations"].get(str(number)) in wanted for number in numbers)
+
+    def _check_plan(self, states: Mapping[str, str]) -> None:
         """One line before the first paid call; a plan over `judge.max_calls` is refused."""
         if not self._plan or all(isinstance(metric, Computed) for metric in self.metrics):
             return
         reader = CaseReader(self.folder.samples, self.folder.outputs)
-        plan = planned(self.config, reader, self.run_id, rough=True, known=self._known)
+        open_ones = [n for n in range(1, self.config.iterations + 1) if states.get(str(n)) not in _SETTLED]
+        done = {number: settled_cases(self.folder.iteration(number), reader, number) for number in open_ones}
+        plan = planned(self.config, reader, self.run_id, rough=True, known=self._known, done=done)
         reader.close()
+        for line in resumed_lines(plan):
+            self.console.warn(line)
         say_gaps(plan, self.console)
         for line in reference_lines(plan):
             self.console.say(line)
@@ -246,7 +266,8 @@ class Evaluation:
         folder = self.folder.iteration(iteration).create()
         states: dict[str, str] = manifest["iterations"]
         scored = all(path.is_file() for path in (folder.records, folder.metrics, folder.cost))
-        if states.get(name := str(iteration)) not in _SETTLED or self.config.retry_errors:
+        whole = scored or (is_table(folder.scores) and is_table(folder.judge_inputs))
+        if states.get(name := str(iteration)) not in _SETTLED or self.config.retry_errors or not whole:
             if states.get(name) == COMPLETE:  # its tables may change now: the figures beside them are not to be trusted
                 states[name] = JUDGED
                 write_manifest(self.folder, manifest)
@@ -255,6 +276,8 @@ class Evaluation:
                 self._bill.begin(iteration)
             state = run_async(self._judge(iteration))
             self.inputs.check()
+            if state.changed:
+                self.console.warn(changed_line(state.changed, state.first_changed))
             states[name] = INCOMPLETE if state.transient else JUDGED
             write_manifest(self.folder, manifest)
         # What scoring reads and how it scores are part of the identity: a finished iteration is scored anew for prices alone.
@@ -333,68 +356,10 @@ class Evaluation:
             self.console.say(line)
 
     def _ending(self, states: Mapping[str, str]) -> int:
-        """The exit code. What another start may still change is said first: a gate over half the replies says little."""
-        wanted = range(1, self.config.iterations + 1)
-        low = any(self._low(iteration) for iteration in wanted)
-        if incomplete := any(states.get(str(iteration)) == INCOMPLETE for iteration in wanted):
-            self._warn_of_the_rest(wanted)
-        failed = self._unanswered()
-        if low or failed:
-            self.console.resume = self._words_to_resume(wanted, failed=failed, incomplete=incomplete)
-        if incomplete and low:
-            return Incomplete.exit_code
-        blocked = exit_code(read_json(self.folder.gates))
-        return blocked or (Incomplete.exit_code if low or failed else 0)
-
-    def _words_to_resume(self, wanted: Iterable[int], *, failed: bool, incomplete: bool) -> tuple[str, ...] | None:
-        """What this command needs so that another start can change the result. What failed for good, in the system or
-        in the judge, is asked again by `retry_errors` alone; what failed for a passing reason is asked again anyway. None
-        where no start of it changes anything: the failures come from the data, or the replies are not in the store."""
-        if self._asks != "judge":
-            return None
-        judged = {spec.name for metric in self.metrics if not isinstance(metric, Computed) for spec in metric.scores()}
-        kinds = {kind for iteration in wanted for kind in kinds_of_errors(self._figures(iteration), judged)}
-        if failed or (kinds - TRANSIENT and not incomplete):
-            return ("retry_errors=true",)
-        return () if incomplete and kinds != {MISSING} else None
-
-    def _unanswered(self) -> bool:
-        """Whether the live system of this run failed on more cases than the coverage floor leaves; says so."""
-        if self._made_from is not None or isinstance(self.config.system, RecordedSystem):
-            return False
-        found, floor = unanswered(self.folder.outputs), self.config.scoring.coverage_floor
-        if found.failed <= (1 - floor) * found.cases + 1e-9:
-            return False
-        self.console.warn(
-            f"the system under test answered too few cases: it failed on {found.failed:,} of {found.cases:,} "
-            f"(scoring.coverage_floor={floor:g}), first {found.first}. retry_errors=true asks it again for these alone"
-        )
-        return True
-
-    def _warn_of_the_rest(self, iterations: Iterable[int]) -> None:
-        """What another start would ask, and which: over stored replies alone the same command asks nobody."""
-        kinds = {kind for iteration in iterations for kind in passing(self._figures(iteration))}
-        if MISSING in kinds:
-            self.console.warn(f"questions without a stored reply were not asked: {MEND}")
-        if kinds != {MISSING}:
-            again = "the same command asks for them again" if self._asks == "judge" else UNASKED
-            self.console.warn(f"some calls failed for a passing reason: {again}")
+        """The exit code, and what is said with it."""
+        live = self._made_from is None and not isinstance(self.config.system, RecordedSystem)
+        return Outcome(self.config, self.console, self.folder, asks=self._asks == "judge", live=live).code(states)
 
     def _figures(self, iteration: int) -> dict[str, Any]:
         found: dict[str, Any] = read_json(self.folder.iteration(iteration).metrics)
         return found
-
-    def _low(self, iteration: int) -> bool:
-        """Whether too many judgements of some score failed. What is made of several scores adds no failure of its own; what
-        the system or the data set lacks is in the coverage, but no start of this run can change it."""
-        scores, floor = self._figures(iteration)["overall"]["scores"], self.config.scoring.coverage_floor
-        measured = [scores[spec.name] for spec in self.specs]
-        return any(score["n_ok"] < floor * (score["n_ok"] + score.get("n_error", 0)) for score in measured)
-
-
-def _remove_unborn(folder: RunFolder) -> None:
-    """A folder that never became a run (its data or its plan was refused) leaves nothing behind."""
-    if not folder.manifest.exists() and not folder.outputs_journal.exists():
-        shutil.rmtree(folder.root, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            folder.root.parent.rmdir()

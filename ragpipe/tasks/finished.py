@@ -7,7 +7,6 @@ plugin, endpoint or name of a key is taken from it, only data.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from ragpipe.resources import prompts_dir
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.replies import RunReplies
 from ragpipe.tasks.identity import run_identity, with_source
-from ragpipe.tasks.manifest import read_manifest
+from ragpipe.tasks.manifest import whole_manifest
 from ragpipe.validation import Origins, Unknown
 from ragpipe.yaml_check import check_yaml
 from ragpipe.yaml_lines import FastLoader, lines_of, shown
@@ -31,9 +30,6 @@ OURS = frozenset({
     "prompt_dirs",
 })  # fmt: skip
 """Sections that belong to this start and this machine, never to the run: taken from what is composed now."""
-
-
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ def open_finished(
     """
     origins = origins or Unknown()
     folder = _folder(plain, origins, task)
-    manifest = _whole(folder, read_manifest(folder))
+    manifest = whole_manifest(folder)
     own = read_config(folder)
     said = tuple(key for key in getattr(origins, "said", ()))
     words = [key for key in said if key.partition(".")[0] not in OURS.union(task_keys)]
@@ -139,34 +135,6 @@ class _Places:
 
     def raw(self, key: str) -> str | None:
         return self._now.raw(key)
-
-
-_SHAPE: Mapping[str, Mapping[str, type] | type] = {
-    "run_id": str, "data": {"name": str, "digest": str, "tables": str}, "iterations": dict,
-    "identity": {"metrics": dict, "judge_identity": dict},
-}  # fmt: skip
-"""What the tasks read of a manifest."""
-
-
-def _whole(folder: RunFolder, manifest: dict[str, Any]) -> dict[str, Any]:
-    """The manifest, when it holds what a run writes into it. Raises DataError: it may be a stranger's, or half a copy."""
-    faults = [key for key, kind in _SHAPE.items() if not _fits(manifest.get(key), kind)]
-    if not faults and not _RUN_ID.fullmatch(manifest["run_id"]):
-        faults = ["run_id"]
-    if not faults and not all(number.isdecimal() for number in manifest["iterations"]):
-        faults = ["iterations"]
-    if faults:
-        raise DataError("a run folder cannot be read", [
-            Problem(str(folder.manifest), key, "missing, or of another form", "what ragpipe wrote", "copy the whole run folder")
-            for key in faults
-        ])  # fmt: skip
-    return manifest
-
-
-def _fits(value: Any, kind: Mapping[str, type] | type) -> bool:
-    if isinstance(kind, type):
-        return isinstance(value, kind)
-    return isinstance(value, dict) and all(isinstance(value.get(key), one) for key, one in kind.items())
 
 
 def _judged(manifest: Mapping[str, Any]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,13 +13,15 @@ from ragpipe.datasets.load import Dataset, open_dataset
 from ragpipe.digest import sha256
 from ragpipe.errors import DataError, Problem
 from ragpipe.reports.console import Console
-from ragpipe.stages.collect import has_failures
+from ragpipe.schema.sample import Output
+from ragpipe.stages.collect import collected, has_failures
 from ragpipe.stages.load import load_outputs, load_samples, read_samples, run_load
 from ragpipe.stages.retrieving import declared, unknown_methods
 from ragpipe.store.files import atomic_write, link_or_copy
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.unchanged import json_unless_same
 from ragpipe.systems.settings import PythonSystem, RecordedSystem
+from ragpipe.tasks.frozen import damage
 from ragpipe.tasks.manifest import previous
 from ragpipe.tasks.sealed import check_sealed
 
@@ -39,6 +41,11 @@ class Inputs(Protocol):
 
     def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
         """Put samples.parquet and outputs.parquet into the folder. Raises DataError and leaves nothing behind."""
+        ...
+
+    def freeze_again(self, folder: RunFolder, fault: str) -> None:
+        """Put both tables into the folder once more, with the same cases, because of this fault; nobody is asked. Raises
+        DataError where they cannot be made again."""
         ...
 
     def ask_again(self, folder: RunFolder) -> bool:
@@ -76,14 +83,11 @@ class DataInputs:
     def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
         before = previous(folder)
         other = RunFolder(folder.root.parent / str(before.get("run_id")))
-        if self._same_tables(before, identity) and other.outputs.is_file():
+        if self._same_tables(before, identity) and damage(other, before["data"].get("frozen")) is None:
             link_tables(other, folder)
             self.collected_at = before["data"].get("collected_at")
         elif isinstance(self._config.system, RecordedSystem):
-            counts = run_load(
-                declared(self._dataset, self._config.system), samples=folder.samples, outputs=folder.outputs
-            )
-            self._warn_of_unknown(counts.methods)
+            self._load(folder, self._config.system)
         else:
             load_samples(self._dataset, samples=folder.samples)
             self._write_index(folder)  # a wrong one is told before the system is asked
@@ -92,6 +96,28 @@ class DataInputs:
             self._collect(folder)
             self._warn_of_unknown([self._config.system.method])
         self._write_index(folder)
+
+    def _load(self, folder: RunFolder, system: RecordedSystem) -> None:
+        counts = run_load(declared(self._dataset, system), samples=folder.samples, outputs=folder.outputs)
+        self._warn_of_unknown(counts.methods)
+
+    def freeze_again(self, folder: RunFolder, fault: str) -> None:
+        if isinstance(self._config.system, RecordedSystem):
+            self._load(folder, self._config.system)
+        elif not folder.outputs_journal.is_file():
+            raise cannot_freeze(
+                folder, f"{fault}; outputs.journal.jsonl, which has what the system answered, is missing too"
+            )
+        else:
+            load_samples(self._dataset, samples=folder.samples)
+            found = collected(folder.outputs_journal)
+            if lost := [sample.id for sample in read_samples(folder.samples) if sample.id not in found]:
+                raise cannot_freeze(folder, f"{fault}; outputs.journal.jsonl has no answer to sample {lost[0]!r}")
+            self._write_outputs(folder, found)
+        self._write_index(folder)
+
+    def _write_outputs(self, folder: RunFolder, found: Mapping[str, Sequence[Output]]) -> None:
+        load_outputs(((sample, found[sample.id]) for sample in read_samples(folder.samples)), outputs=folder.outputs)
 
     def _same_tables(self, before: dict[str, Any], identity: dict[str, Any]) -> bool:
         """Whether a run has the outputs that this one would collect: also those of an older source, where the user says
@@ -156,7 +182,7 @@ class DataInputs:
 
         found = collect(self._config, folder, self._console)
         self.collected_at = datetime.now(UTC).isoformat(timespec="seconds")
-        load_outputs(((sample, found[sample.id]) for sample in read_samples(folder.samples)), outputs=folder.outputs)
+        self._write_outputs(folder, found)
 
 
 class RunInputs:
@@ -182,6 +208,11 @@ class RunInputs:
         return str(self._data["tables"])
 
     def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
+        link_tables(self._source, folder)
+
+    def freeze_again(self, folder: RunFolder, fault: str) -> None:
+        if self._source.root.resolve() == folder.root.resolve():
+            raise cannot_freeze(folder, fault)
         link_tables(self._source, folder)
 
     def ask_again(self, folder: RunFolder) -> bool:
@@ -230,6 +261,15 @@ def check_tables(source: RunFolder) -> None:
             raise DataError("a run folder is not whole", [Problem(
                 str(path), "file", "no such file", "the run's frozen cases", "copy the whole run folder",
             )])  # fmt: skip
+
+
+def cannot_freeze(folder: RunFolder, fault: str) -> DataError:
+    """The error for frozen cases that are damaged and cannot be made again."""
+    return DataError("the frozen cases of a run are damaged", [Problem(
+        str(folder.root), "samples.parquet, outputs.parquet", fault, "the tables that ragpipe wrote",
+        "remove this folder and start the run's own command again: replies of the judge are in the call store, a live system "
+        "is asked again; or copy the whole run folder from elsewhere",
+    )])  # fmt: skip
 
 
 def link_tables(source: RunFolder, target: RunFolder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -11,7 +12,7 @@ from typing import Any
 
 import ragpipe
 from ragpipe.config import RunConfig
-from ragpipe.errors import OtherFormat, RagpipeError
+from ragpipe.errors import DataError, OtherFormat, Problem, RagpipeError
 from ragpipe.resources import code_digest
 from ragpipe.schema.format import FORMAT
 from ragpipe.stages.seal import unseal
@@ -26,6 +27,40 @@ _PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow"
 def read_manifest(folder: RunFolder) -> dict[str, Any]:
     """The manifest of a run folder, empty when there is none. Raises DataError for a broken one, or one of another format."""
     return manifest_of(folder.manifest) if folder.manifest.is_file() else {}
+
+
+_RUN_ID = re.compile(r"[0-9a-f]{12}")
+_SHAPE: Mapping[str, Mapping[str, type] | type] = {
+    "run_id": str, "data": {"name": str, "digest": str, "tables": str}, "iterations": dict,
+    "identity": {"metrics": dict, "judge_identity": dict},
+}  # fmt: skip
+"""What the tasks read of a manifest."""
+
+
+def whole_manifest(folder: RunFolder, run_id: str | None = None) -> dict[str, Any]:
+    """The manifest, when it holds what a run (with `run_id`: this one) writes into it. Raises DataError: it may be a
+    stranger's, half a copy, or damaged."""
+    manifest = read_manifest(folder)
+    faults = {key: "missing, or of another form" for key, kind in _SHAPE.items() if not _fits(manifest.get(key), kind)}
+    if not faults and not _RUN_ID.fullmatch(manifest["run_id"]):
+        faults["run_id"] = "no run's name"
+    states = manifest.get("iterations") or {}
+    if not faults and not all(n.isdecimal() and isinstance(state, str) for n, state in states.items()):
+        faults["iterations"] = "no states by number"
+    if not faults and run_id is not None and run_id != manifest["run_id"]:
+        faults["run_id"] = f"{manifest['run_id']}, and not {run_id}"
+    if faults:
+        mend = "copy the whole run folder; or remove this file and start the run's command again: what was answered is kept"
+        raise DataError("a run folder cannot be read", [
+            Problem(str(folder.manifest), key, found, "what ragpipe wrote", mend) for key, found in faults.items()
+        ])  # fmt: skip
+    return manifest
+
+
+def _fits(value: Any, kind: Mapping[str, type] | type) -> bool:
+    if isinstance(kind, type):
+        return isinstance(value, kind)
+    return isinstance(value, dict) and all(isinstance(value.get(key), one) for key, one in kind.items())
 
 
 def new_manifest(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
@@ -20,11 +21,13 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.index import index_notes
 from ragpipe.reports.text import one_line
 from ragpipe.schema.references import ReferenceRule
+from ragpipe.schema.sample import CaseKey
 from ragpipe.scoring.pointers import pointer_warnings
 from ragpipe.stages.cases import CaseReader
 from ragpipe.stages.load import references_of, run_load
 from ragpipe.stages.plan import TOKENS_OUT, Plan, make_plan
 from ragpipe.stages.replay import Remaining, remaining
+from ragpipe.stages.resumed import Mark
 from ragpipe.stages.retrieving import declared, unknown_methods
 from ragpipe.store.calls import StoredCalls
 from ragpipe.store.format import check_store
@@ -94,24 +97,28 @@ def _short(value: Any) -> str:
 
 def planned(
     config: RunConfig, reader: CaseReader, run_id: str | None = None, *, rough: bool = False,
-    known: Sequence[Path] = (),
+    known: Sequence[Path] = (), done: Mapping[int, Mapping[CaseKey, Mark]] = MappingProxyType({}),
 ) -> Plan:  # fmt: skip
     """The plan of a configuration over frozen cases, less what the call store holds for it (and for run `run_id`).
 
-    `known` are judge_inputs of a finished run, whose replies count as stored too. `rough` takes four characters for a token: loading a tokenizer would hold up the first call for half a second.
+    `known` are judge_inputs of a finished run, whose replies count as stored too. `done` are the cases of each iteration that
+    a journal calls finished. `rough` takes four characters for a token: loading a tokenizer would hold up the first call for half a second.
     """
     judge = config.judge
     model = judge.model if isinstance(judge, JudgeSettings) else ""
     metrics = list(config.metrics.values())
     count = (lambda text: len(text) // 4) if rough else (lambda text: count_tokens(text, model))
     plan = make_plan(reader, metrics, iterations=config.iterations, count_tokens=count, embedder=embeds(config))
-    if isinstance(judge, JudgeSettings) and plan.calls and (known or store_path(config).exists()):
-        found = run_async(_remaining(config, reader, run_id, known))
-        plan.stored, plan.missing = found.stored, found.missing
+    if isinstance(judge, JudgeSettings) and plan.calls and (known or any(done.values()) or store_path(config).exists()):
+        found = run_async(_remaining(config, reader, run_id, known, done))
+        plan.stored, plan.missing, plan.resumed = found.stored, found.missing, found.resumed
     return plan
 
 
-async def _remaining(config: RunConfig, reader: CaseReader, run_id: str | None, known: Sequence[Path]) -> Remaining:
+async def _remaining(
+    config: RunConfig, reader: CaseReader, run_id: str | None, known: Sequence[Path],
+    done: Mapping[int, Mapping[CaseKey, Mark]],
+) -> Remaining:  # fmt: skip
     stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
     checked = checked_store(config, stored)
     replies = Layered(RunReplies(known, failures="permanent"), checked) if known else checked
@@ -119,10 +126,36 @@ async def _remaining(config: RunConfig, reader: CaseReader, run_id: str | None, 
     async with replaying(config, replies) as door:
         door.corpus = references_of(reader.samples)
         for iteration in range(1, config.iterations + 1):
-            found = await remaining(reader.of(iteration), metrics, door)
-            whole.stored += found.stored
-            whole.missing += found.missing
+            await remaining(reader.of(iteration), metrics, door, whole, done.get(iteration, {}))
     return whole
+
+
+def resumed_lines(plan: Plan) -> list[str]:
+    """What to know of finished cases before anything is spent: those that must be asked again, or come out otherwise."""
+    found, lines = plan.resumed, []
+    if found.again:
+        lines.append(
+            f"{found.again:,} finished {_cases(found.again)} must be asked again, about {found.calls:,} calls, because the call store "
+            f"was damaged or replaced (first: {found.first_again})"
+        )
+    if found.changed:
+        lines.append(
+            f"{found.changed:,} finished {_cases(found.changed)} come out otherwise than the journal says: replies in the call store "
+            f"were changed since (first: {found.first_changed})"
+        )
+    return lines
+
+
+def changed_line(count: int, first: str) -> str:
+    """What to know at the end of cases that came out otherwise than an earlier start had written down."""
+    return (
+        f"{count:,} finished {_cases(count)} came out otherwise than an earlier start of this run had written down (first: {first}): "
+        "their replies were asked again or changed. Both results are in journal.jsonl; the later one counts"
+    )
+
+
+def _cases(count: int) -> str:
+    return "case" if count == 1 else "cases"
 
 
 def embeds(config: RunConfig) -> bool:

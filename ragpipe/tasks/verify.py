@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from ragpipe.stages.seal import derived_and_frozen
 from ragpipe.store.difference import first_difference
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.seal import open_seal, seal_file
+from ragpipe.tasks.contradictions import Finding, contradictions
 from ragpipe.tasks.doors import replaying
 from ragpipe.tasks.evaluation import JUDGED, Evaluation
 from ragpipe.tasks.finished import Finished, open_finished
@@ -31,17 +31,6 @@ DIFFERENT = 3
 MEND = (
     "the run's own replies do not answer its own questions: judge_inputs.parquet, a prompt or a case is not the run's"
 )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One file that is not what it was: `where` is its path in the run folder, `what` says where and how it differs."""
-
-    where: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}"
 
 
 def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Finished:
@@ -107,7 +96,8 @@ def verify(finished: Finished) -> tuple[list[Finding], list[str], list[str]]:
             if not finished.config.store_inputs:
                 return _unkept(finished, seal), [], []
             return [Finding("scores.parquet", f"cannot be made again: {error}")], [], []
-        return _compared(folder, made, seal)
+        found, same, held = _compared(folder, made, seal)
+    return [*found, *contradictions(folder, [int(number) for number in finished.manifest["iterations"]])], same, held
 
 
 def _refuse_resent(finished: Finished) -> None:
