@@ -141,14 +141,20 @@ def committed(out: Path) -> frozenset[str]:
     with closing(sqlite3.connect(path)) as db:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
             return frozenset()
-        return frozenset(row[0] for row in db.execute("SELECT wire_hash FROM calls WHERE status = 'ok'"))
+        return frozenset(row[0].hex() for row in db.execute("SELECT wire_hash FROM calls WHERE status = 'ok'"))
 
 
 def repeats_of_finished(server: Server, kills: Sequence[tuple[float, frozenset[str]]]) -> list[str]:
     """Bodies that were asked for after a kill although their replies stood in the store when it came."""
-    return [
-        r["body"] for r in server.requests() for moment, done in kills if r["arrived"] > moment and r["body"] in done
-    ]
+    return asked_again(server.requests(), kills)
+
+
+def asked_again(requests: Sequence[dict[str, Any]], kills: Sequence[tuple[float, frozenset[str]]]) -> list[str]:
+    """As `repeats_of_finished`, of a log. Store and log must know a request by the same name, or nothing could be found."""
+    known = {r["body"] for r in requests}
+    for _, done in kills:
+        assert done <= known, "the store names requests that the server has never seen"
+    return [r["body"] for r in requests for moment, done in kills if r["arrived"] > moment and r["body"] in done]
 
 
 def lost_by_kill(server: Server, kills: Sequence[tuple[float, frozenset[str]]]) -> list[int]:
