@@ -24,14 +24,17 @@ class Tries:
 
     @property
     def limit(self) -> float:
-        """Seconds that the next try may take."""
-        return max(0.001, min(self._settings.timeout_s, self._left))
+        """Seconds that the next try may take. A try that took its whole time leaves a little less than another one: that is
+        no reason to cut the next."""
+        whole = self._settings.timeout_s
+        return max(0.001, self._left if self._left < 0.9 * whole else whole)
 
     @property
     def _left(self) -> float:
         """Of `judge.deadline_s`; null: twice `judge.timeout_s`, and the waits between tries are not counted."""
         given = self._settings.deadline_s
-        return (2 * self._settings.timeout_s if given is None else given) - self._used
+        left = (2 * self._settings.timeout_s if given is None else given) - self._used
+        return left if given is not None or left > 0.1 * self._settings.timeout_s else 0.0
 
     def failed(self, fault: Fault, seconds: float, outages: int) -> float | None:
         """The wait before the next try, None when this was the last. `seconds` is how long it took, `outages` how many

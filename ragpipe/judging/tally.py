@@ -12,13 +12,12 @@ from ragpipe.schema.call import Paid
 class Tally:
     """The tries of one question: `latency_ms` of the last one, how many were answered, the last answer and its price.
 
-    `attempts` are those of the call, `tries` all that were sent for it, those of an outage too; `fault` says how the last one
-    failed. `paid` is told of every answer at once, so that its price is kept whatever becomes of the call.
+    `attempts` are all that were sent for it, probes of an outage too; `fault` says how the last one failed. `paid` is told
+    of every answer at once, so that its price is kept whatever becomes of the call.
     """
 
     paid: Paid
     attempts: int = 0
-    tries: int = 0
     fault: str = ""
     latency_ms: float | None = None
     wire_hash: str | None = None

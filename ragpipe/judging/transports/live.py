@@ -113,7 +113,7 @@ class LiveTransport:
         while True:
             await asyncio.sleep(wait)
             passed = time.monotonic() - began
-            text = f"no answer yet from {self._place} after {passed:.0f} s: try {max(1, tally.tries)} of {1 + self.settings.retries}"
+            text = f"no answer yet from {self._place} after {passed:.0f} s: try {max(1, tally.attempts)} of {1 + self.settings.retries}"
             self._say(f"{text}; the one before: {tally.fault}" if tally.fault else text)
             wait = passed
 
@@ -163,7 +163,6 @@ class LiveTransport:
         while True:
             probe = await self._turn(question)
             tally.attempts += 1
-            tally.tries += 1
             start = time.monotonic()
             try:
                 content = await self._try(client, prepared, tally, self.settings.timeout_s if probe else tries.limit)
@@ -172,9 +171,8 @@ class LiveTransport:
                 if fault.kind not in _NO_ANSWER:
                     self._heard_of(fault)
                 elif self._outage.failed(fault, question.key, probe=probe, armed=self.known.answered):
-                    tally.attempts -= 1  # it is laid to the outage
                     self._end_of_patience(fault)
-                    continue
+                    continue  # it uses up none of the call's tries
                 wait = tries.failed(fault, time.monotonic() - start, self._outage.number)
                 if wait is None:
                     raise
@@ -294,7 +292,7 @@ class LiveTransport:
             raise self._unusable(fault.kind, fault.message) from None
         if fault.kind in _NO_ANSWER and not self.known.answered:
             raise self._unusable(
-                "unreachable", f"no answer came in this start, tries sent: {tally.tries}; the last: {fault.message}"
+                "unreachable", f"no answer came in this start, tries sent: {tally.attempts}; the last: {fault.message}"
             ) from None
         if told := self.known.breaker.failed(question.step, fault, self.settings.breaker_after):
             raise self._unusable(*told) from None
