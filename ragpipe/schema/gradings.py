@@ -131,7 +131,7 @@ class Tone(Answer):
     kept: Flag
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)  # 1 and 1.0 are equal, and are written differently into a schema and so into a key
 def rubric_grade(low: float, high: float, whole: bool) -> type[RubricGrade]:
     """The type of a grade from `low` to `high`, whole numbers only or any number."""
     number: Any = Annotated[Integer if whole else Number, Field(ge=low, le=high)]

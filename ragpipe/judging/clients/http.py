@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import aiohttp
-from multidict import CIMultiDictProxy
 
 from ragpipe.judging.clients.base import CONNECT_S, Fault
 from ragpipe.judging.clients.proxies import Proxy, proxy_for
@@ -26,7 +25,7 @@ class Answer:
     """A whole HTTP answer, decoded."""
 
     status: int
-    headers: CIMultiDictProxy[str]
+    headers: Mapping[str, str]
     body: bytes
 
 
