@@ -291,8 +291,10 @@ def _state_kept() -> Iterator[None]:
         yield
     finally:
         for resolver in _HYDRAS:
-            resolvers.pop(resolver, None)
-        resolvers.update(before)
+            if resolver in before:
+                resolvers[resolver] = before[resolver]
+            else:
+                resolvers.pop(resolver, None)
         runtime.set("name", name)
         version.version_base, running.cfg = base, config
 
