@@ -33,8 +33,8 @@ COLUMNS = ("key", "run", "judge", "served", *PLAIN, "wire_hash", "messages", "cr
 DIGEST_BYTES = 16
 _HASH = re.compile(r"[0-9a-f]{64}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TAKEN_OUT = ("messages", "iteration")  # parts of the key that differ from row to row
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_in_order = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 Cells = tuple[str | None, ...]
 
@@ -65,6 +65,7 @@ class Shared:
         """After a transaction that failed: its numbers may be given to others."""
         self._numbers: dict[tuple[str, Cells], int] = {}
         self._cells: dict[tuple[str, int], Cells] = {}
+        self._of_calls: dict[tuple[Any, Any, Any], tuple[tuple[Cells, Cells, Cells], bytes]] = {}
 
     def number(self, table: str, cells: Cells) -> int:
         """The number of this content, given anew where it has none. To be asked in a write transaction."""
@@ -90,6 +91,14 @@ class Shared:
             if digest_of(found) != row[-1]:
                 raise Damaged
             self._cells[table, number] = found
+        return found
+
+    def of_call(self, run: Any, judge: Any, served: Any) -> tuple[tuple[Cells, Cells, Cells], bytes]:
+        """What a call shares with others, and the digests of it. Raises Damaged."""
+        found = self._of_calls.get((run, judge, served))
+        if found is None:
+            content = (self.cells("runs", run), self.cells("judges", judge), self.cells("served", served))
+            found = self._of_calls[run, judge, served] = content, _joined(content)
         return found
 
     def _stored(self, table: str, cells: Cells) -> int:
@@ -141,9 +150,8 @@ def packed(call: Call, run_id: str) -> Packed:
         messages, parts["messages"] = bytes.fromhex(parts["messages"] or ""), None
     if parts.get("iteration") == _hashed(call.iteration):
         parts["iteration"] = None
-    sent = json.dumps(call.sent, separators=(",", ":"), allow_nan=False)
     run: Cells = (storable(call.run_id or run_id),)
-    judge = (storable(call.judge), json.dumps(parts, sort_keys=True), storable(call.output_mode), sent)
+    judge = (storable(call.judge), _in_order(parts), storable(call.output_mode), _encode(call.sent))
     served = (storable(call.model), storable(call.fingerprint))
     wire: Any = storable(call.wire_hash)
     if wire is not None and _HASH.fullmatch(wire):
@@ -151,7 +159,8 @@ def packed(call: Call, run_id: str) -> Packed:
     plain = (storable(getattr(call, name)) for name in PLAIN)
     cells = (*plain, wire, messages, milliseconds(call.created_at))
     key = key_bytes(call.key)
-    return Packed(key, call.status, (run, judge, served), cells, _digest(key, (run, judge, served), cells))
+    shared = (run, judge, served)
+    return Packed(key, call.status, shared, cells, _digest(key, _joined(shared), cells))
 
 
 def unpacked(row: Packed) -> Call:
@@ -161,12 +170,13 @@ def unpacked(row: Packed) -> Call:
 
 def call_of(row: tuple[Any, ...], shared: Shared) -> Call:
     """A row with `COLUMNS` as a call. Raises Damaged."""
-    key, run, judge, served, *rest, digest = row
-    content = (shared.cells("runs", run), shared.cells("judges", judge), shared.cells("served", served))
+    key, run, judge, served, *_, digest = row
+    rest = row[4:-1]
+    content, joined = shared.of_call(run, judge, served)
     try:
-        if _digest(key, content, tuple(rest)) != digest:
+        if _digest(key, joined, rest) != digest:
             raise Damaged
-        return _call(key, content, tuple(rest))
+        return _call(key, content, rest)
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise Damaged from None
 
@@ -195,13 +205,26 @@ def time_of(count: int | None) -> str:
 
 def parts_of(judge: Cells, messages: Any, iteration: int) -> dict[str, str]:
     """The hashes of the parts of a key. Raises ValueError for what is no JSON object."""
-    parts = json.loads(judge[1] or "")
+    parts = dict(_object(judge[1]))
     if "messages" in parts and parts["messages"] is None:
         parts["messages"] = messages.hex()
     if "iteration" in parts and parts["iteration"] is None:
         parts["iteration"] = _hashed(iteration)
-    found: dict[str, str] = parts
+    return parts
+
+
+@lru_cache(maxsize=4096)
+def _object(text: str | None) -> dict[str, Any]:
+    """A JSON object that many rows share: not to be changed. Raises ValueError for what is none."""
+    found = json.loads(text or "")
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
     return found
+
+
+def _payload_id(fields: dict[str, str]) -> str:
+    asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
+    return sha256(asked) if asked else ""
 
 
 @lru_cache(maxsize=64)
@@ -209,24 +232,25 @@ def _hashed(iteration: int) -> str:
     return sha256(iteration)
 
 
-def _digest(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> bytes:
-    *plain, wire, messages, created = cells
-    shown = (*plain, wire.hex() if type(wire) is bytes else wire, messages and messages.hex(), created)
-    found = blake2b(key, digest_size=DIGEST_BYTES)
-    for one in shared:
-        found.update(digest_of(one))
-    found.update(_encode(shown).encode("ascii"))
-    return found.digest()
+def _digest(key: bytes, shared: bytes, cells: tuple[Any, ...]) -> bytes:
+    """Over the key, the digests of what is shared, and the cells: texts with their length, numbers as they are written."""
+    told = "\x1f".join([f"{len(cell)}:{cell}" if type(cell) is str else repr(cell) for cell in cells])
+    return blake2b(key + shared + told.encode("utf-8"), digest_size=DIGEST_BYTES).digest()
+
+
+def _joined(shared: tuple[Cells, Cells, Cells]) -> bytes:
+    return b"".join(map(digest_of, shared))
 
 
 def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> Call:
     (run,), (label, _, mode, sent), (model, fingerprint) = shared
     *plain, wire, messages, created = cells
-    values = dict(zip(PLAIN, plain, strict=True))
-    fields = parts_of(shared[1], messages, values["iteration"])
-    asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
+    iteration, status, text, message, finish, into, out, cached, reasoning, usd, latency, attempts, answers = plain
+    fields = parts_of(shared[1], messages, iteration)
     return Call(
-        key=key.hex(), payload_id=sha256(asked) if asked else "", judge=label or "", model=model, fingerprint=fingerprint,
-        output_mode=mode, sent=json.loads(sent or "{}"), wire_hash=wire.hex() if type(wire) is bytes else wire,
-        fields=fields, run_id=run or "", created_at=time_of(created), **values,
+        key=key.hex(), payload_id=_payload_id(fields), judge=label or "", status=status, text=text, message=message,
+        model=model, finish_reason=finish, tokens_in=into, tokens_out=out, tokens_cached=cached, tokens_reasoning=reasoning,
+        fingerprint=fingerprint, paid_usd=usd, latency_ms=latency, attempts=attempts, answers=answers, output_mode=mode,
+        sent=dict(_object(sent)), wire_hash=wire.hex() if type(wire) is bytes else wire, fields=fields, run_id=run or "",
+        iteration=iteration, created_at=time_of(created),
     )  # fmt: skip

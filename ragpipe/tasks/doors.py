@@ -67,7 +67,7 @@ async def asking(
     if isinstance(judge, EvidenceSettings) and not _keeps(config):
         yield _computing(judge, None)
         return
-    store = CallStore(store_path(config), run_id=run_id)
+    store = CallStore(store_path(config), run_id=run_id, say=warn)
     for notice in store.notices:
         warn(notice)
     checked = checked_store(config, store)
@@ -82,6 +82,8 @@ async def asking(
         yield door
     finally:
         await door.close()
+        if store.damaged:
+            warn(f"{store.damaged:,} stored replies were damaged: they counted as not there, and were asked again")
         replies.close()
 
 

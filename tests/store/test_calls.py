@@ -582,7 +582,13 @@ async def test_replay_and_storing_are_fast(tmp_path: Path) -> None:
     async def store_one(key: str) -> None:
         assert await store.take(key) is None
         await store.put(
-            replace(call(key), text="x" * 400, sent={"temperature": 0}, fields={"messages": key, "schema": key})
+            replace(
+                call(),
+                key=key,
+                text="x" * 400,
+                sent={"temperature": 0},
+                fields={"messages": key, "schema": K("schema")},
+            )
         )
 
     async def read_one(key: str) -> None:
