@@ -19,7 +19,7 @@ from ragpipe.tasks.identity import run_id
 from ragpipe.tasks.inputs import RunInputs
 from ragpipe.validation import Origins
 
-CHANGEABLE = ("scoring", "metrics", "report", "system.prices")
+CHANGEABLE = ("scoring", "metrics", "report", "system.prices", "judge.prices", "embedder.prices")
 MEND = "this parameter decides what is asked: task=rejudge (or task=evaluate) asks for what is missing"
 HEADS = ("score", "mean", "threshold", "passed", "flips")
 
