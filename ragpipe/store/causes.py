@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 
 from ragpipe.errors import OutputError, RagpipeError
@@ -15,6 +16,7 @@ _THREADS = f"the system lets this process start no more threads. To fix: raise `
 _WORKER = (
     f"a worker process was killed by the system, most often because no memory was left. To fix: free memory; {_KEPT}"
 )
+_NO_ROOM = re.compile("failed to map segment|[Cc]annot allocate memory")  # a library that could not be loaded
 _KILLED = frozenset({"TerminatedWorkerError", "BrokenProcessPool"})
 _USED_UP = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN})
 
@@ -27,7 +29,7 @@ def outside_cause(error: BaseException | None, *, any_file: bool = False) -> Rag
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM.search(str(error))):
             return OutputError(_MEMORY)
         if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
             return OutputError(_THREADS)
