@@ -28,6 +28,7 @@ DETAILS = "details"  # read only where something asks for it: it is most of the 
 SCORE_COLUMNS = (*OUTPUT_KEY, "iteration", "metric", "score_name", "value", "status", "reason")
 
 BLOCK = 2048  # cases; with ten 1 kB chunks each that is 20 MB of text held at once
+BLOCK_BYTES = 4 << 20  # of their outputs: scoring makes several copies of a block
 _BATCH = 32768  # rows of scores read at once
 _GROUPS_KEPT = 2  # row groups of samples held
 
@@ -64,8 +65,12 @@ def aligned(samples: Path, outputs: Path, size: int = BLOCK) -> Iterator[tuple[p
     """All cases: rows of the outputs with the rows of the samples that they belong to, in the same order."""
     with pq.ParquetFile(samples) as sample_file, pq.ParquetFile(outputs) as output_file:
         reader = _SampleRows(sample_file)
-        for group in range(output_file.num_row_groups):  # these are cut by their bytes as well
-            for batch in output_file.iter_batches(batch_size=size, row_groups=[group], columns=list(OUTPUT_COLUMNS)):
+        for group in range(output_file.num_row_groups):
+            found = output_file.metadata.row_group(group)
+            fitting = max(1, found.num_rows * BLOCK_BYTES // max(1, found.total_byte_size))
+            for batch in output_file.iter_batches(
+                batch_size=min(size, fitting), row_groups=[group], columns=list(OUTPUT_COLUMNS)
+            ):
                 table = pa.Table.from_batches([batch])
                 yield table, reader.take(table["sample_row"].to_numpy())
 
