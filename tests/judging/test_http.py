@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from asking import SENTINEL, VARIABLE, ask, question, settings
 
 from ragpipe.errors import ProviderUnusable
+from ragpipe.judging.clients.litellm import LitellmClient
 from ragpipe.judging.clients.proxies import proxy_for
+from ragpipe.judging.settings import JudgeSettings
 
 CLIENTS = ["direct", "litellm"]
 
@@ -122,6 +126,37 @@ async def test_a_public_address_is_asked_through_the_proxy(serve, monkeypatch, c
     own = serve()
     (call,) = await ask(settings(own.url, client=client))
     assert (call.status, proxy.tries, own.tries) == ("ok", 1, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [
+    "anthropic/claude-3-5-haiku-20241022", "cohere_chat/m-2024-07-18", "ollama/m-2024-07-18", "gemini/gemini-1.5-pro-002",
+    "bedrock/anthropic.claude-3-haiku-20240307-v1:0",
+])  # fmt: skip
+async def test_every_provider_of_litellms_goes_the_same_way(serve, monkeypatch, model):
+    """The proxy knows no route of theirs and says 404: that a request came to it is what counts."""
+    monkeypatch.setenv("HTTP_PROXY", serve().url.removesuffix("/v1"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION_NAME"):
+        monkeypatch.setenv(name, "us-east-1")
+    asked = JudgeSettings(model=model, api_base="http://judge.example.invalid/v1", allow_unpinned=True)
+    client = LitellmClient(asked, "a-test-key-of-no-worth")
+    found = await client.send(client.prepare({"messages": [{"role": "user", "content": "How good?"}]}))
+    await client.close()
+    assert found.status == 404
+
+
+async def test_litellm_has_its_own_connections_back_when_the_last_client_closes(serve):
+    import litellm
+
+    before = litellm.aclient_session, litellm.in_memory_llm_clients_cache
+    with ThreadPoolExecutor(3) as pool:  # each in an event loop of its own
+        url = serve(latency_ms=50).url
+        asking = [
+            pool.submit(asyncio.run, ask(settings(url, client="litellm"), *(question(f"{i} {k}") for k in range(4))))
+            for i in range(3)
+        ]
+        assert {call.status for one in asking for call in one.result()} == {"ok"}
+    assert (litellm.aclient_session, litellm.in_memory_llm_clients_cache) == before
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 from asking import ask, question, settings
 
+from ragpipe.cli import main
 from ragpipe.errors import ProviderUnusable
 from ragpipe.judging.ladder import wire_schema
 from ragpipe.judging.parsing import read_answer
 from ragpipe.schema.answers import Answer, Claims, Grade15, Groundedness, TwoAxes, Verdicts, YesNo, answer_schema
+from tests.torture.harness import arguments, write_cases
 
 CLIENTS = ["direct", "litellm"]
 
@@ -167,3 +170,21 @@ def test_strict_schemas_require_every_key_and_allow_no_other():
     assert items["required"] == list(items["properties"])
     assert sorted(items["required"]) == ["evidence", "index", "reason", "supported"]
     assert "default" not in str(found)
+
+
+def test_a_run_with_one_refused_schema_has_all_its_metrics(serve, tmp_path, capfd):
+    server = serve("no_json_schema:match=relevant")  # without `param`; a word of one metric's schema and prompt
+    data = write_cases(tmp_path / "cases.jsonl", 4)
+    metrics = "faithfulness,answer_relevance,context_relevance"
+    assert main(arguments(data, tmp_path / "out", server.url, concurrency=1, metrics=metrics)) == 0
+    folder = tmp_path / "out" / "torture" / "latest" / "iteration-1"
+    rows = pq.read_table(folder / "judge_inputs.parquet").to_pylist()
+    assert {row["status"] for row in rows} == {"ok"}
+    modes = {(row["metric"], row["step"]): set() for row in rows}
+    for row in rows:
+        modes[row["metric"], row["step"]].add(row["output_mode"])
+    assert {"json_schema"} in modes.values()
+    assert {"json_object"} in modes.values()
+    refused = [line for line in server.log if line["status"] == 400]
+    assert len(refused) == sum("json_object" in found for found in modes.values())
+    capfd.readouterr()

@@ -10,12 +10,14 @@ from dataclasses import replace
 import pytest
 from asking import ask, nobody, question, settings
 
+from ragpipe.cli import main
 from ragpipe.errors import Interrupted, ProviderUnusable
 from ragpipe.judging.clients.base import Fault
 from ragpipe.judging.outage import Outage
 from ragpipe.judging.start import Start
 from ragpipe.judging.transports.live import LiveTransport
 from ragpipe.schema.answers import Claims, Grade15, YesNo
+from tests.torture.harness import arguments, write_cases
 
 
 @pytest.fixture(autouse=True)
@@ -227,3 +229,12 @@ async def test_what_a_start_has_learnt_is_not_paid_for_again(serve):
     assert server.peak == 4  # nobody went alone
     third = await ask(found, question("c"))  # another start
     assert third[0].attempts == 3
+
+
+def test_the_second_iteration_pays_for_nothing_that_the_first_has_learnt(serve, tmp_path, capfd):
+    server = serve("no_json_schema")
+    data = write_cases(tmp_path / "cases.jsonl", 4)
+    words = arguments(data, tmp_path / "out", server.url, "iterations=2", concurrency=2, metrics="correctness")
+    assert main(words) == 0
+    assert server.tries == 1 + 4 + 4  # json_schema was refused once, in the first iteration
+    assert capfd.readouterr().err.count("json_schema was refused for correctness / grade") == 1

@@ -163,7 +163,6 @@ class LiveTransport:
         while True:
             probe = await self._turn(question)
             tally.attempts += 1
-            start = time.monotonic()
             try:
                 content = await self._try(client, prepared, tally, self.settings.timeout_s if probe else tries.limit)
             except Fault as fault:
@@ -173,7 +172,7 @@ class LiveTransport:
                 elif self._outage.failed(fault, question.key, probe=probe, armed=self.known.answered):
                     self._end_of_patience(fault)
                     continue  # it uses up none of the call's tries
-                wait = tries.failed(fault, time.monotonic() - start, self._outage.number)
+                wait = tries.failed(fault, (tally.latency_ms or 0) / 1000, self._outage.number)
                 if wait is None:
                     raise
             except BaseException:
@@ -190,9 +189,14 @@ class LiveTransport:
         """Wait until a try may start; whether it is the probe of an outage."""
         while True:
             probe = await self._outage.turn(question.key)
-            self._still_usable()
-            await self.known.pace.turn(self._sleep)
-            self._still_usable()
+            try:
+                self._still_usable()
+                await self.known.pace.turn(self._sleep)
+                self._still_usable()
+            except BaseException:
+                if probe:
+                    self._outage.lost()
+                raise
             if probe or not self._outage.on:
                 return probe
 
