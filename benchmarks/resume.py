@@ -60,7 +60,7 @@ async def look_ups(folder: Path, calls: int = 50_000, width: int = 256) -> None:
     async def put(part: list[str]) -> None:
         for key in part:
             await store.take(key)
-            await store.put(Call(key, key, "m", "ok", text=text, tokens_in=1000, tokens_out=100))
+            await store.put(Call(key, "", "m", "ok", text=text, tokens_in=1000, tokens_out=100))
 
     async def take(part: list[str]) -> None:
         for key in part:

@@ -70,7 +70,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `iteration-N/judge_inputs.parquet` | one row a use of a reply |
 | `iteration-N/records.parquet` | one wide row a case, with normalised scores and passed / failed |
 | `iteration-N/metrics.json` | means, intervals, pass rates, counts, breakdowns |
-| `iteration-N/cost.json` | `used` (what the results rest on) and `spent` (what this folder's processes paid) |
+| `iteration-N/cost.json` | `used` (what the results rest on), `spent` (what this run paid), `saved`, `wasted`, and the prices ([call store](call-store.md)) |
 | `iteration-N/low_scores.json` | what is low: bands, examples, what the low cases have in common ([diagnosis](diagnosis.md)) |
 | `final/metrics.json`, `final/cost.json` | the same over all iterations, with spread, noise and [flips](iterations.md) |
 | `gates.json` | every gate with its verdict over all iterations ([scoring](scoring.md)) |

@@ -225,7 +225,7 @@ def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(
 
 @pytest.mark.slow
 def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
-    place.server.faults = [Fault.read("empty_content:first=3"), Fault.read("429:retry_after=20,after=3")]
+    place.server.faults = [Fault.read("empty_content:first=3"), Fault.read("429:retry_after=20")]
     process = start(place.words, place.root)
     deadline = time.monotonic() + 60
     while len(place.server.log) < 5:
@@ -236,3 +236,23 @@ def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
     assert process.returncode == 130
     assert place.billed()["tries"] == 3
     assert paid(place.file) == place.billed()
+
+
+@pytest.mark.slow  # litellm takes seconds to import
+def test_a_vector_is_paid_by_the_iteration_that_asked_for_it(place: Place) -> None:
+    """Iterations share the vectors of the questions; those of texts that a judge wrote are each iteration's own."""
+    words = [word.replace("correctness", "answer_relevance") for word in place.words]
+    embedder = [
+        "metrics.answer_relevance.method=questions", "embedder=litellm", "embedder.model=openai/vectors-2026-01-01",
+        f"embedder.api_base={place.server.url}", "embedder.api_key_env=RAGPIPE_TEST_KEY",
+        "embedder.prices={input: 1000.0, output: 0}",
+    ]  # fmt: skip
+    assert main([*words, *embedder, "iterations=2"]) == 0
+    bills = [json.loads((place.folder / f"iteration-{n}" / "cost.json").read_text()) for n in (1, 2)]
+    for found in bills:
+        balances(found)
+    usages = [line["usage"] for line in place.server.log if line["usage"]]
+    assert sum(found["spent"]["tries"] for found in bills) == len(usages)
+    assert sum(found["spent"]["tokens_in"] for found in bills) == sum(u["prompt_tokens"] for u in usages)
+    assert bills[0]["saved"]["calls"] == 0
+    assert bills[1]["saved"]["calls"] >= 6, "the vectors of the six questions"
