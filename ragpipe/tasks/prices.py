@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragpipe.config import RunConfig
+from ragpipe.errors import DataError
 from ragpipe.judging.cost import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.reports.frames import read_json
@@ -20,7 +21,7 @@ class Prices:
         self._config, self._folder, self._given = config, folder, given
 
     def of(self, iteration: int) -> Mapping[str, Rates]:
-        return rates(self._config) if self._given is None else self._given[iteration]
+        return rates(self._config) if self._given is None else self._given.get(iteration, {})
 
     def stand(self, iteration: int) -> bool:
         """Whether the iteration's bill was made with these prices: they are in no identity, and apply when it is read."""
@@ -38,12 +39,8 @@ def written(folder: RunFolder, iteration: int) -> dict[str, Rates] | None:
     """The prices that an iteration's `cost.json` was made with; None where it has none that can be read."""
     path = folder.iteration(iteration).cost
     try:
-        return (
-            {name: Rates.of_document(one) for name, one in read_json(path)["prices"].items()}
-            if path.is_file()
-            else None
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
+        return _read(read_json(path)["prices"]) if path.is_file() else None
+    except (KeyError, TypeError, ValueError, AttributeError, DataError):
         return None
 
 
@@ -58,15 +55,22 @@ def changes(before: Mapping[str, Rates], now: Mapping[str, Rates]) -> list[str]:
     return found
 
 
-def sealed(seal: Mapping[str, Any], iteration: int) -> dict[str, Rates]:
-    """The prices that an iteration's bill was made with, as the seal of its run says."""
-    return {name: Rates.of_document(one) for name, one in seal["prices"][str(iteration)].items()}
+def made_with(folder: RunFolder, seal: Mapping[str, Any]) -> dict[int, dict[str, Rates]]:
+    """The prices that each iteration's bill was made with: as the seal says, or, where a start did not live to seal it, as
+    the bill itself does."""
+    found = {number: written(folder, number) or {} for number in folder.iterations()}
+    return {**found, **{int(number): _read(prices) for number, prices in seal.get("prices", {}).items()}}
+
+
+def _read(prices: Mapping[str, Any]) -> dict[str, Rates]:
+    return {name: Rates.of_document(one) for name, one in prices.items()}
 
 
 def changed_prices(config: RunConfig, seal: Mapping[str, Any]) -> list[str]:
     """What of the prices in a run's configuration is not what its figures were made with."""
-    last = max(map(int, seal["prices"]), default=None)
-    return [] if last is None else changes(sealed(seal, last), rates(config))
+    sealed = seal.get("prices", {})
+    last = max(sealed, key=int, default=None)
+    return [] if last is None else changes(_read(sealed[last]), rates(config))
 
 
 def _figures(rates: Rates | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ragpipe.tasks.evaluation import JUDGED, Evaluation
 from ragpipe.tasks.finished import Finished, open_finished
 from ragpipe.tasks.identity import differences, run_id
 from ragpipe.tasks.inputs import RunInputs
-from ragpipe.tasks.prices import changed_prices, sealed
+from ragpipe.tasks.prices import changed_prices, made_with
 from ragpipe.tasks.sealed import changed_words
 from ragpipe.validation import Origins
 
@@ -176,7 +176,7 @@ def _again(finished: Finished, seal: Mapping[str, Any], made: RunFolder) -> None
     Evaluation(
         config, quiet, RunInputs(finished.folder, finished.manifest), dict(finished.manifest["identity"]),
         folder=made, door=lambda: replaying(config, finished.replies(), mend=MEND), plan=False, asks="nobody",
-        made_from=finished.manifest, spent=spent, prices={int(n): sealed(seal, int(n)) for n in seal["prices"]},
+        made_from=finished.manifest, spent=spent, prices=made_with(finished.folder, seal),
     ).evaluate()  # fmt: skip
 
 
