@@ -6,18 +6,27 @@ At most 1 + `judge.retries` tries, for every kind of fault, and no try after the
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception
+
 from ragpipe.judging.clients.base import Fault
-from ragpipe.judging.limits import backoff
+from ragpipe.judging.limits import Sleep, backoff
 from ragpipe.judging.settings import JudgeSettings
+
+T = TypeVar("T")
 
 RETRYABLE = frozenset({"network", "rate_limit", "server_error", "deadline", "empty_reply", "not_an_api_answer"})
 _EMPTY_RETRIES = 2  # at temperature 0 an empty reply is likely to come again, and every one is paid
 
 
 class Tries:
-    """What is left of one call: `limit` before each try, `failed` after one that failed."""
+    """What is left of one call: `limit` before each try, `failed` after one that failed, `wait` then says how long to wait
+    before the next, None when that was the last."""
 
     def __init__(self, settings: JudgeSettings):
+        self.wait: float | None = None
         self._settings = settings
         self._tries = self._empty = self._outage = 0
         self._used = 0.0  # seconds
@@ -36,9 +45,29 @@ class Tries:
         left = (2 * self._settings.timeout_s if given is None else given) - self._used
         return left if given is not None or left > 0.1 * self._settings.timeout_s else 0.0
 
-    def failed(self, fault: Fault, seconds: float, outages: int) -> float | None:
-        """The wait before the next try, None when this was the last. `seconds` is how long it took, `outages` how many
-        there were so far: what failed before one is laid to it, and the call has all its tries again."""
+    async def __call__(self, attempt: Callable[[], Awaitable[T]], sleep: Sleep) -> T:
+        """Try until `attempt` succeeds or was the last. It tells `failed` of its fault. Raises that of the last one."""
+        try:
+            return await attempt()
+        except Fault as fault:
+            if self.wait is None:
+                raise
+            first = [fault]
+
+        async def attempts() -> T:  # the loop costs more than the rest of a call: only those that failed once enter it
+            if first:
+                raise first.pop()
+            return await attempt()
+
+        again = retry_if_exception(lambda error: isinstance(error, Fault) and self.wait is not None)
+        return await AsyncRetrying(retry=again, wait=lambda _: self.wait or 0.0, sleep=sleep, reraise=True)(attempts)
+
+    def failed(self, fault: Fault, seconds: float, outages: int) -> None:
+        """A try ended in `fault` after so many seconds. `outages` is how many there were so far: what failed before one is
+        laid to it, and the call has all its tries again."""
+        self.wait = self._next_wait(fault, seconds, outages)
+
+    def _next_wait(self, fault: Fault, seconds: float, outages: int) -> float | None:
         if outages > self._outage:
             self._tries, self._empty, self._outage = 0, 0, outages
         self._tries += 1

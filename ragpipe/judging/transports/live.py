@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from ragpipe.credentials import looks_random
 from ragpipe.errors import FATAL, Incomplete, ProviderUnusable, RagpipeError
@@ -160,6 +161,12 @@ class LiveTransport:
     async def _content(self, client: Client, prepared: Prepared, question: Question, tally: Tally) -> Content:
         """One request, as often as it takes. Raises its last Fault."""
         tries = Tries(self.settings)
+        return await tries(partial(self._counted_try, client, prepared, question, tally, tries), self._sleep)
+
+    async def _counted_try(
+        self, client: Client, prepared: Prepared, question: Question, tally: Tally, tries: Tries
+    ) -> Content:
+        """A try that the call's own tries are counted by. Those of an outage come on top."""
         while True:
             probe = await self._turn(question)
             tally.attempts += 1
@@ -172,18 +179,15 @@ class LiveTransport:
                 elif self._outage.failed(fault, question.key, probe=probe, armed=self.known.answered):
                     self._end_of_patience(fault)
                     continue  # it uses up none of the call's tries
-                wait = tries.failed(fault, (tally.latency_ms or 0) / 1000, self._outage.number)
-                if wait is None:
-                    raise
+                tries.failed(fault, (tally.latency_ms or 0) / 1000, self._outage.number)
+                raise
             except BaseException:
                 if probe:
                     self._outage.lost()
                 raise
-            else:
-                self.known.answered = True
-                self._outage.answered()
-                return content
-            await self._sleep(wait)
+            self.known.answered = True
+            self._outage.answered()
+            return content
 
     async def _turn(self, question: Question) -> bool:
         """Wait until a try may start; whether it is the probe of an outage."""
