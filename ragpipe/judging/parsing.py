@@ -22,7 +22,7 @@ from ragpipe.schema.text_forms import other_grades
 
 __all__ = ["PARSER", "Unparsable", "read_answer"]
 
-PARSER = 2
+PARSER = 3
 """Part of a run's identity. Raised whenever the same raw reply would be read otherwise: stored replies are then read again
 in a run of their own, without a call."""
 

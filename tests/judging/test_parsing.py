@@ -7,7 +7,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ragpipe.judging.parsing import Unparsable, read_answer
@@ -287,6 +287,7 @@ def test_a_valid_answer_reads_back_equal_however_it_is_wrapped(
 
 
 @settings(max_examples=150, deadline=None)
+@example(Claims(claims=["<THINK>", "</THINK>"]), 1, False)
 @given(_VALID, st.integers(1, 60), st.booleans())
 def test_a_cut_reply_never_gives_another_answer(answer, cut, score_first):
     """json-repair may complete a text that is cut, but no number, verdict or list comes out that did not stand there."""
