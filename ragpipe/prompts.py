@@ -56,7 +56,7 @@ _INCLUDED = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.\-]*/)*[A-Za-z0-9_][A-Za-z0-9_
 
 
 def fence(value: str) -> str:
-    """The value between tags that it does not contain: a text that holds its own tag would take years of hashing to find."""
+    """The value between tags that it does not contain: no honest text holds the beginning of its own hash."""
     return _remembered(value) if len(value) <= 100_000 else _fenced(value)
 
 
