@@ -57,7 +57,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 
 | file | what it is |
 |---|---|
-| `manifest.json` | versions, data hash, prompt hashes, price table, the run's identity, state of each iteration, when outputs were collected and when the run ended, when a block of cases is closed |
+| `manifest.json` | versions, data hash, prompt hashes, the run's identity, sha256 of the frozen cases, state of each iteration, when outputs were collected and when the run ended, when a block of cases is closed |
 | `config.yaml` | the composed configuration (names of environment variables, never their values) |
 | `prompts/` | the templates that were used |
 | `samples.parquet`, `outputs.parquet` | the frozen cases |

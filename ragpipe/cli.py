@@ -140,6 +140,7 @@ def run_overrides(overrides: Sequence[str], *, config_dir: str | None = None) ->
     the keyboard is raised as what Python calls it, KeyboardInterrupt: code that catches errors must not catch it.
     """
     from ragpipe.config import RunConfig
+    from ragpipe.store.lock import waiting
     from ragpipe.tasks import evaluate
     from ragpipe.tasks.ending import stoppable
     from ragpipe.tasks.loop import CELL
@@ -150,7 +151,8 @@ def run_overrides(overrides: Sequence[str], *, config_dir: str | None = None) ->
             problem = Problem("the overrides", "task", "another task", "task=evaluate")
             raise ConfigError("ragpipe.run evaluates", [problem])
         try:
-            return evaluate.evaluate(config, console())[1].resolve()
+            with waiting(config.lock_wait_s or 0):
+                return evaluate.evaluate(config, console())[1].resolve()
         except Interrupted as interrupted:
             if interrupted.signal_number == signal.SIGINT:
                 raise KeyboardInterrupt(CELL) from interrupted

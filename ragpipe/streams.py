@@ -20,19 +20,23 @@ class Steady(io.TextIOBase):
     def write(self, text: str) -> int:
         if not self._gone:
             try:
-                self._stream.write(text)
-            except UnicodeEncodeError:
-                encoding = self._stream.encoding or "ascii"
-                self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-            except (BrokenPipeError, ValueError, OSError):
+                self._write(text)
+            except (ValueError, OSError):
                 self._gone = True
         return len(text)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+        except UnicodeEncodeError:
+            encoding = self._stream.encoding or "ascii"
+            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
     def flush(self) -> None:
         if not self._gone:
             try:
                 self._stream.flush()
-            except (BrokenPipeError, ValueError, OSError):
+            except (ValueError, OSError):
                 self._gone = True
 
     def isatty(self) -> bool:

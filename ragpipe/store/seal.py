@@ -69,7 +69,10 @@ def open_seal(path: Path) -> dict[str, Any] | None:
     """The content of a seal file; None when there is none. Raises ValueError when the seal itself was changed."""
     if path.is_symlink() or not path.is_file():
         return None
-    found = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("too many brackets") from error
     if not isinstance(found, dict) or found.pop("digest", None) != sha256(found):
         raise ValueError("its own digest does not fit")
     for part in ("files", "tables"):

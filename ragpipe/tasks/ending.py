@@ -34,7 +34,7 @@ class Ending:
     def __init__(self, *, owns_process: bool = True):
         self.why: RagpipeError | None = None
         self.say: Callable[[str], None] = lambda _: None
-        self._owns_process = owns_process
+        self.owns_process = owns_process
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[object] | None = None
         self._stage: Stoppable | None = None
@@ -80,7 +80,7 @@ class Ending:
     def arm(self, seconds: float, leave: Callable[[], None]) -> None:
         """Leave the process after so many seconds, unless the loop is at rest by then. A thread does it: the loop itself
         may be what hangs. A process that is not the run's own is left alone."""
-        if self._owns_process:
+        if self.owns_process:
             if self._timer:
                 self._timer.cancel()
             self._timer = threading.Timer(seconds, leave)

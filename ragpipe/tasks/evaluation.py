@@ -74,7 +74,7 @@ from ragpipe.tasks.user_code import watched_metric
 OpenDoor = Callable[[], AbstractAsyncContextManager[Door]]
 Asks = Literal["judge", "store", "nobody"]
 JUDGED = "judged"
-"""An iteration that is judged, and not scored and sealed yet; see also COMPLETE, and INCOMPLETE: some calls failed for a passing reason."""
+"""An iteration that is judged, and not scored and sealed yet; see also COMPLETE and INCOMPLETE."""
 _SETTLED = (JUDGED, COMPLETE)
 
 

@@ -63,8 +63,10 @@ def freeze_again(
 
 
 def remove_unborn(folder: RunFolder) -> None:
-    """A folder that never became a run (its data or its plan was refused) leaves nothing behind."""
-    if not folder.manifest.exists() and not folder.outputs_journal.exists():
+    """A folder that never became a run (its data or its plan was refused) leaves nothing behind. One with a journal
+    was a run, and has only lost its manifest."""
+    journals = (folder.outputs_journal, *(folder.iteration(number).journal for number in folder.iterations()))
+    if not folder.manifest.exists() and not any(path.exists() for path in journals):
         shutil.rmtree(folder.root, ignore_errors=True)
         with suppress(OSError):
             folder.root.parent.rmdir()

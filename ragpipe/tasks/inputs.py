@@ -259,7 +259,8 @@ def check_tables(source: RunFolder) -> None:
     for path in (source.samples, source.outputs):
         if not _whole(path):
             raise DataError("a run folder is not whole", [Problem(
-                str(path), "file", "no such file", "the run's frozen cases", "copy the whole run folder",
+                str(path), "file", "no such file", "the run's frozen cases",
+                "start the run's own command again: it freezes the cases anew from the same data; or copy the whole run folder",
             )])  # fmt: skip
 
 

@@ -136,7 +136,8 @@ def _waited(thread: threading.Thread, ended: threading.Event, ending: Ending) ->
 
 class Signals:
     """While it is entered, a signal ends the stage early: SIGINT lets calls in flight land, SIGTERM and SIGHUP for
-    `TERM_GRACE_S` at most, a second signal of any kind gives them up, and a third ends the process at once.
+    `TERM_GRACE_S` at most, a second signal of any kind gives them up, and a third ends the process at once. A process that is
+    not the run's own (`ragpipe.run`) is never ended: there a third one puts back what signals did before.
 
     Only the main thread can take signals; elsewhere the stage is ended by `Ending` alone. A SIGHUP that is ignored
     (`nohup`) stays so.
@@ -160,7 +161,11 @@ class Signals:
 
     def __exit__(self, *_: object) -> None:
         self._ending.detach()
-        for number, before in self._before.items():
+        self._put_back()
+
+    def _put_back(self) -> None:
+        while self._before:
+            number, before = self._before.popitem()
             self._loop.remove_signal_handler(number)
             if before is not None:  # one that was not set from Python cannot be put back
                 signal.signal(number, before)
@@ -168,8 +173,10 @@ class Signals:
     def _came(self, number: signal.Signals) -> None:
         self._count += 1
         code = 128 + number
-        if self._count > 2:
+        if self._count > 2 and self._ending.owns_process:
             self._exit(code)
+        elif self._count > 2:
+            self._put_back()
         elif self._count == 2:
             self._ending.cancel()
             self._ending.arm(TWICE_EXIT_S, lambda: self._exit(code))

@@ -106,8 +106,9 @@ def previous(folder: RunFolder) -> dict[str, Any]:
     """The manifest of the newest other run of the same name, empty when there is none that can be read."""
     try:
         other = RunFolder.find(folder.latest)
-        found = {} if other.root.name == folder.root.name else read_manifest(other)
-        return found if found.get("run_id") == other.root.name else {}  # the id is a path beside this run's
+        if other.root.name == folder.root.name:
+            return {}
+        return whole_manifest(other, other.root.name)  # its id is taken for a path beside this run's
     except RagpipeError:
         return {}
 

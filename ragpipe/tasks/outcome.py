@@ -15,7 +15,8 @@ from ragpipe.scoring.gates import exit_code
 from ragpipe.stages.collect import unanswered
 from ragpipe.store.folder import RunFolder
 
-INCOMPLETE, JUDGED = "incomplete", "judged"
+INCOMPLETE = "incomplete"
+"""The state of an iteration of which some calls failed for a passing reason."""
 UNASKED = (
     "this task asks nobody; the command of the evaluation asks for them (or, over its folder, task=rejudge with its judge named: "
     "judge=llm judge.model=...), then start this one again"

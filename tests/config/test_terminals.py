@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.streams import Steady
 
 PYTHON = [sys.executable, "-m", "ragpipe"]
 
@@ -39,6 +41,19 @@ def test_a_reader_that_goes_away(command: str, tmp_path: Path) -> None:
     assert done.stderr == ""
     if "init" in command:
         assert (tmp_path / "a/experiment/a.yaml").is_file()
+
+
+def test_a_reader_that_goes_away_at_a_letter_that_cannot_be_shown() -> None:
+    """The letter is written once more, escaped; by then there may be nobody to read it."""
+
+    class Gone(io.TextIOWrapper):
+        def write(self, text: str) -> int:
+            text.encode("ascii")
+            raise BrokenPipeError
+
+    stream = Steady(Gone(io.BytesIO(), encoding="ascii"))
+    assert stream.write("größe") == 5
+    assert not stream.isatty()
 
 
 @pytest.mark.slow

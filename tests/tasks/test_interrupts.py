@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -151,6 +153,46 @@ def test_a_third_interrupt_leaves_the_folder_locked_until_the_work_has_ended(tmp
         FolderLock(tmp_path).acquire()
     free.set()
     FolderLock(tmp_path).acquire(wait_s=5).release()
+
+
+def test_a_third_interrupt_does_not_end_the_process_of_a_script() -> None:
+    """`ragpipe.run` without a running loop: what cannot be given up is waited for, and the script goes on."""
+    script = """
+import asyncio, os, signal
+from ragpipe.tasks.ending import stoppable
+from ragpipe.tasks.loop import Signals, run_async
+
+class Deaf:
+    def stop(self, why): print(type(why).__name__)
+    def cancel(self): print("cancelled")
+
+async def work():
+    with Signals(Deaf(), lambda text: None):
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.05)
+    return "ended"
+
+before = signal.getsignal(signal.SIGTERM)
+with stoppable():
+    print(run_async(work()))
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGTERM) is before)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.split() == ["Interrupted", "cancelled", "ended", "True", "True"], ran.stderr
+    assert ran.returncode == 0
+
+
+def test_a_run_from_python_waits_for_a_folder_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["dataset=demo", "dataset.limit=1", "metrics=[retrieval]", "name=x"]
+    ragpipe.run(words)
+    folder = (tmp_path / "outputs/x/latest").resolve()
+    held = FolderLock(folder).acquire()
+    with pytest.raises(Locked):
+        ragpipe.run(words)
+    threading.Timer(0.3, held.release).start()
+    assert ragpipe.run([*words, "lock_wait_s=30"]).metrics
 
 
 def test_a_run_in_a_thread_is_stopped_from_another_one(words: list[str], server: OpenAIServer, tmp_path: Path) -> None:

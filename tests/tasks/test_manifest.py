@@ -1,0 +1,81 @@
+"""Which manifest beside a run is believed, and which folder is taken for one that never became a run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.schema.format import FORMAT
+from ragpipe.store.folder import RunFolder
+from ragpipe.tasks.frozen import remove_unborn
+from ragpipe.tasks.manifest import previous
+
+NEWEST, THIS = "a" * 12, "b" * 12
+
+
+def manifest(**other: Any) -> dict[str, Any]:
+    return {
+        "format": FORMAT, "run_id": NEWEST, "data": {"name": "x", "digest": "d", "tables": "t"}, "iterations": {"1": "complete"},
+        "identity": {"metrics": {}, "judge_identity": {}}, **other,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def latest(tmp_path: Path) -> Callable[[Any], RunFolder]:
+    """Puts a manifest into the newest run beside another one, which it gives back."""
+
+    def put(content: Any) -> RunFolder:
+        newest = RunFolder.at(tmp_path, "x", NEWEST).create()
+        newest.manifest.write_text(json.dumps(content))
+        newest.point_latest()
+        return RunFolder.at(tmp_path, "x", THIS)
+
+    return put
+
+
+def test_the_run_before_is_the_newest_other_one(latest: Callable[[Any], RunFolder]) -> None:
+    this = latest(manifest())
+    assert previous(this) == manifest()
+    assert previous(RunFolder(this.root.parent / NEWEST)) == {}, "a run is not before itself"
+
+
+@pytest.mark.parametrize(
+    "run_id", ["c" * 12, "../../elsewhere", "/etc", ".", "", 7, None], ids=["another", "up", "root", "here", "none", "number", "null"]
+)  # fmt: skip
+def test_a_manifest_that_names_another_run_is_not_followed(latest: Callable[[Any], RunFolder], run_id: object) -> None:
+    """Its id is taken for a path beside this run, from which frozen cases are linked."""
+    assert previous(latest(manifest(run_id=run_id))) == {}
+
+
+@pytest.mark.parametrize("lost", ["identity", "data", "iterations", "run_id", "format"])
+def test_half_a_manifest_is_no_run_before(latest: Callable[[Any], RunFolder], lost: str) -> None:
+    whole = manifest()
+    del whole[lost]
+    assert previous(latest(whole)) == {}
+
+
+def test_a_pointer_that_leads_out_is_not_followed(latest: Callable[[Any], RunFolder], tmp_path: Path) -> None:
+    this = latest(manifest())
+    stranger = tmp_path / "elsewhere" / NEWEST
+    stranger.mkdir(parents=True)
+    (stranger / "manifest.json").write_text(json.dumps(manifest()))
+    this.latest.unlink()
+    os.symlink(f"../elsewhere/{NEWEST}", this.latest)
+    assert previous(this) == {}
+
+
+def test_a_folder_that_never_became_a_run_goes_and_one_that_lost_its_manifest_stays(tmp_path: Path) -> None:
+    unborn = RunFolder.at(tmp_path, "x", NEWEST).create()
+    unborn.samples.write_bytes(b"frozen")
+    remove_unborn(unborn)
+    assert not unborn.root.exists()
+    judged = RunFolder.at(tmp_path, "x", THIS).create()
+    judged.iteration(1).create().journal.write_text("{}\n")
+    judged.report.write_text("figures")
+    remove_unborn(judged)
+    assert judged.report.read_text() == "figures"
