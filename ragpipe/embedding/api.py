@@ -21,6 +21,7 @@ from ragpipe.errors import ProviderUnusable
 from ragpipe.judging.clients.base import Fault, Prepared, Reply
 from ragpipe.judging.clients.litellm import LitellmClient
 from ragpipe.judging.question import Question
+from ragpipe.judging.replies import billed
 from ragpipe.judging.transports.live import LiveTransport
 from ragpipe.judging.vectors import vector_text
 from ragpipe.schema.call import Call, Paid
@@ -55,14 +56,17 @@ def _as_chat(response: Any) -> Reply:
     first = data[0] if isinstance(data, list) and len(data) == 1 else None
     given = first.get("embedding") if isinstance(first, dict) else getattr(first, "embedding", None)
     vector = _numbers(given)
-    if vector is None:
-        raise Fault("not_an_api_answer", "an answer without one vector of finite numbers")
     usage = getattr(response, "usage", None)
     tokens = getattr(usage, "prompt_tokens", None)
+    asked = {"prompt_tokens": tokens, "completion_tokens": 0} if tokens is not None else None
+    if vector is None:
+        raise Fault(
+            "not_an_api_answer", "an answer without one vector of finite numbers", reply=billed({"usage": asked})
+        )
     content = {
         "choices": [{"finish_reason": "stop", "message": {"content": vector_text(vector)}}],
         "model": getattr(response, "model", None),
-        "usage": {"prompt_tokens": tokens, "completion_tokens": 0} if tokens is not None else None,
+        "usage": asked,
     }
     return Reply(200, {}, content, "")
 

@@ -40,9 +40,7 @@ def rates_for(settings: JudgeSettings) -> Rates:
 
 def own_rates(model: str, price: Price, source: str) -> Rates:
     """The prices that a user set."""
-    cached = price.input if price.cached_input is None else price.cached_input
-    reasoning = price.output if price.reasoning is None else price.reasoning
-    return Rates(model, source, (Tier(0, price.input, price.output, cached, reasoning),))
+    return Rates(model, source, (price.tier,))
 
 
 def table_rates(model: str, *, section: str = "judge") -> Rates:

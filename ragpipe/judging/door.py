@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ragpipe.digest import sha256
-from ragpipe.errors import Interrupted, JudgeError, OutputError, RagpipeError, Skipped, TooLong
+from ragpipe.errors import DataError, Interrupted, JudgeError, OutputError, RagpipeError, Skipped, TooLong
 from ragpipe.judging.parsing import Unparsable, read_answer
 from ragpipe.judging.question import Question, judge_parts, key_of, key_parts
 from ragpipe.judging.replies import storable
@@ -243,11 +243,12 @@ class Door:
                 self.spent.add(call)
                 try:
                     return await self._store.put(call)
-                except OutputError as full:
+                except (OutputError, DataError) as full:
                     self.stop(full)  # before this place is free: the next reply would find no room either
                     raise
         except BaseException:
-            with suppress(OutputError):  # a claim that stays is freed with its process; what went wrong first counts
+            # what went wrong first counts: a claim that stays is freed with its process
+            with suppress(OutputError, DataError):
                 await self._store.release(question.key)
             raise
 

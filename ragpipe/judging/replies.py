@@ -47,12 +47,12 @@ def read_reply(reply: Reply) -> Content:
     choices = data.get("choices")
     if data.get("error") and not choices:
         told = f"an error in an answer with status 200: {_shown(_error(data)[0])}"
-        raise Fault("not_an_api_answer", told, reply=_billed(data))
+        raise Fault("not_an_api_answer", told, reply=billed(data))
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         told = f"not an API answer (a proxy?), no message in it: {_shown(data)}"
-        raise Fault("not_an_api_answer", told, reply=_billed(data))
+        raise Fault("not_an_api_answer", told, reply=billed(data))
     return _checked(choice, message, data)
 
 
@@ -165,7 +165,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return seconds if 0 <= seconds < 1e9 else 0.0 if seconds < 0 else None
 
 
-def _billed(data: dict[str, Any]) -> dict[str, Any] | None:
+def billed(data: dict[str, Any]) -> dict[str, Any] | None:
     """The usage of an answer that cannot be read otherwise: what names one is on the provider's bill."""
     usage = _usage(data.get("usage"))
     return usage if "tokens_in" in usage else None

@@ -11,9 +11,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_v
 from ragpipe.judging.capabilities import LOCAL, capabilities
 from ragpipe.judging.pinning import is_pinned
 from ragpipe.judging.secrecy import HIDDEN, has_key_form, hide_secrets, is_variable_name
+from ragpipe.schema.prices import Tier, dollars
 from ragpipe.schema.settings import Operational, Settings
 
-_MILLION = 1e6
 OutputMode = Literal["json_schema", "json_object", "plain"]
 _NAMES = frozenset(
     {"model", "revision", "endpoint", "season", "served_as"}
@@ -41,10 +41,16 @@ class Price(Settings):
     cached_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     reasoning: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
-    def usd(self, tokens_in: float, tokens_out: float, tokens_cached: float = 0.0) -> float:
-        """Dollars for these tokens; `tokens_cached` of the `tokens_in` were cached."""
-        less = self.input if self.cached_input is None else self.cached_input
-        return ((tokens_in - tokens_cached) * self.input + tokens_cached * less + tokens_out * self.output) / _MILLION
+    @property
+    def tier(self) -> Tier:
+        """These prices, for prompts of any length."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        reasoning = self.output if self.reasoning is None else self.reasoning
+        return Tier(0, self.input, self.output, cached, reasoning)
+
+    def usd(self, tokens_in: float, tokens_out: float, cached: float = 0.0, reasoning: float = 0.0) -> float:
+        """Dollars for these tokens; `cached` of the `tokens_in` were cached, `reasoning` of the `tokens_out` were thought."""
+        return float(dollars(tokens_in, tokens_out, cached, reasoning, self.tier))
 
 
 class JudgeSettings(Settings):

@@ -43,7 +43,7 @@ class Rates:
         if tokens_in is None or tokens_out is None or not self.tiers:
             return None
         tier = next(t for t in reversed(self.tiers) if tokens_in > t.above or t is self.tiers[0])
-        return float(_dollars(tokens_in, tokens_out, cached or 0, reasoning or 0, tier))
+        return float(dollars(tokens_in, tokens_out, cached or 0, reasoning or 0, tier))
 
     def usd_of(self, tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any) -> Any:
         """The same for arrays of many replies: NaN where it is unknown, also among the tokens."""
@@ -53,7 +53,7 @@ class Rates:
         for tier in self.tiers:
             here = tokens_in > tier.above if tier is not self.tiers[0] else np.ones(len(tokens_in), dtype=np.bool_)
             parts = (tokens_in[here], tokens_out[here], np.nan_to_num(cached[here]), np.nan_to_num(reasoning[here]))
-            found[here] = _dollars(*parts, tier)
+            found[here] = dollars(*parts, tier)
         return found
 
     def document(self) -> dict[str, Any]:
@@ -71,6 +71,7 @@ class Rates:
         return cls(given["model"], given["source"], tiers, given.get("unknown", ""))
 
 
-def _dollars(tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any, tier: Tier) -> Any:
+def dollars(tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any, tier: Tier) -> Any:
+    """Dollars by one tier, for numbers or arrays; `cached` is a part of `tokens_in`, `reasoning` one of `tokens_out`."""
     into = (tokens_in - cached) * tier.input + cached * tier.cached_input
     return (into + (tokens_out - reasoning) * tier.output + reasoning * tier.reasoning) / _MILLION

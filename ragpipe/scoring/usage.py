@@ -11,22 +11,23 @@ from pydantic_core import from_json
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
-Price = Callable[[float, float, float], float]
-"""Dollars for prompt tokens, completion tokens, and the cached part of the prompt tokens."""
+Price = Callable[[float, float, float, float], float]
+"""Dollars for prompt tokens, completion tokens, the cached part of the prompt tokens, the reasoning part of the others."""
 
 USD = "cost_usd"
 _NAMES = {
     "prompt_tokens": "tokens_in", "input_tokens": "tokens_in",
     "completion_tokens": "tokens_out", "output_tokens": "tokens_out",
     "cached_tokens": "tokens_cached", "cache_read_input_tokens": "tokens_cached",
-    "total_tokens": "tokens_total",
+    "reasoning_tokens": "tokens_reasoning", "total_tokens": "tokens_total",
 }  # fmt: skip
 """The names of providers for what is one thing; a name that is not here stays what it is."""
 
 
 def figures(given: Mapping[str, float], price: Price | None) -> dict[str, float]:
     """The usage of one answer under one vocabulary: `tokens_in`, `tokens_out`, `tokens_cached` (of `tokens_in`),
-    `tokens_total` (given, else in + out), `cost_usd` (given, else by `price` from in and out; absent when unknown)."""
+    `tokens_reasoning` (of `tokens_out`), `tokens_total` (given, else in + out), `cost_usd` (given, else by `price` from in
+    and out; absent when unknown)."""
     found: dict[str, float] = {}
     for name, value in given.items():
         found.setdefault(_NAMES.get(name, name), float(value))
@@ -34,7 +35,7 @@ def figures(given: Mapping[str, float], price: Price | None) -> dict[str, float]
         into, out = found["tokens_in"], found["tokens_out"]
         found.setdefault("tokens_total", into + out)
         if price is not None:
-            found.setdefault(USD, price(into, out, found.get("tokens_cached", 0.0)))
+            found.setdefault(USD, price(into, out, found.get("tokens_cached", 0.0), found.get("tokens_reasoning", 0.0)))
     return found
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
 
-from ragpipe.errors import OutputError, RagpipeError
+from ragpipe.errors import DataError, OutputError, RagpipeError
 from ragpipe.store.call_table import CallTable, GoneFile
 from ragpipe.store.kept import Kept
 from ragpipe.store.ledger import Entry
@@ -131,7 +131,7 @@ class Worker(threading.Thread):
         for one in self._owed:
             self._kept.payment(one)
         self._owed = []
-        return self._kept.told(error) if isinstance(error, OutputError) else error
+        return self._kept.told(error) if isinstance(error, OutputError | DataError) else error
 
     def _drained(self) -> list[Operation]:
         left = []
@@ -254,13 +254,6 @@ class Worker(threading.Thread):
             except RagpipeError:
                 pass
             self._next_sync = now + SYNC_S
-
-
-def _tried(operation: Operation, work: Callable[[], Any]) -> Outcome:
-    try:
-        return operation, work(), None
-    except RagpipeError as error:
-        return operation, None, error
 
 
 def _deliver(outcomes: list[Outcome], worker: Worker) -> None:

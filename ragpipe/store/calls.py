@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from ragpipe.errors import FATAL, TRANSIENT, OutputError, RagpipeError
+from ragpipe.errors import FATAL, TRANSIENT, DataError, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.call_errors import translated
 from ragpipe.store.call_open import open_to_read
@@ -95,7 +95,7 @@ class CallStore:
         row = packed(call, self.run_id)
         try:
             stands: Call | None = await self._done(self._operation("put", call.key, row))
-        except OutputError as error:
+        except (OutputError, DataError) as error:
             self._kept.call(unpacked(row))
             raise self._kept.told(error) from error
         return stands or unpacked(row)

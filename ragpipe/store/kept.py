@@ -1,4 +1,4 @@
-"""The last ditch: what was paid for and cannot be stored (a full disk, a store that was deleted) goes into a file of the
+"""The last ditch: what was paid for and cannot be stored (a full disk, a store that was deleted or damaged) goes into a file of the
 system's temporary folder, from which `task=store action=import` takes it."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from ragpipe.errors import OutputError
+from ragpipe.errors import DataError, OutputError, Problem
 from ragpipe.schema.call import Call
 from ragpipe.store.call_export import line_of_call, line_of_payment
 from ragpipe.store.ledger import Entry
@@ -30,14 +30,18 @@ class Kept:
         """Keep a payment; False where not even that can be written."""
         return self._write(line_of_payment(payment))
 
-    def told(self, error: OutputError) -> OutputError:
+    def told(self, error: OutputError | DataError) -> OutputError | DataError:
         """The error with where that file is and how to take it in, where there is one."""
         if self.file is None or str(self.file) in str(error):
             return error
         words = f"task=store action=import from={shlex.quote(str(self.file))}"
-        found = type(error)(
-            f"{error} What was paid for and could not be stored is kept in {self.file}: `{words}` takes it in."
-        )
+        kept = "what was paid for and could not be stored"
+        found: OutputError | DataError
+        if isinstance(error, DataError):
+            here = Problem(str(self.file), "replies", kept, "these rows in a call store", f"`{words}` takes them in")
+            found = type(error)(error.title, [*error.problems, here])
+        else:
+            found = type(error)(f"{error} {kept.capitalize()} is kept in {self.file}: `{words}` takes it in.")
         found.__cause__ = error.__cause__
         return found
 

@@ -44,7 +44,7 @@ class StoreTaskSettings(Settings):
     step: Text | None = None
     iteration: int = Field(default=1, ge=1)
     key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
-    older_than_days: float | None = Field(default=None, ge=0)
+    older_than_days: float | None = Field(default=None, ge=0, le=100_000)
     judge_label: Text | None = None
     failures: bool = False
     unused: bool = False

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from asking import VARIABLE, ask, settings
@@ -92,3 +96,35 @@ async def test_with_an_address_of_its_own_a_judge_is_asked_there(serve, monkeypa
     monkeypatch.setenv("HOSTED_VLLM_API_BASE", other.url)
     await ask(settings(server.url, model="hosted_vllm/m-2024-07-18", client="litellm"))
     assert (server.tries, other.tries) == (1, 0)
+
+
+LOADS = """
+import asyncio, os
+from ragpipe.judging.clients.litellm import LitellmClient
+from ragpipe.judging.settings import JudgeSettings
+
+async def work():
+    client = LitellmClient(JudgeSettings(model="groq/m-2024-07-18"), "k")
+    before = dict(os.environ)
+    client.prepare({"messages": []})
+    assert dict(os.environ) == before, set(os.environ.items()) ^ set(before.items())
+    await client.close()
+
+asyncio.run(work())
+"""
+
+
+@pytest.mark.slow
+def test_litellm_adds_nothing_to_the_environment(tmp_path):
+    """Without a file of its own a program counts as interactive, as a notebook does: there litellm reads ./.env."""
+    (tmp_path / ".env").write_text("GROQ_API_BASE=http://127.0.0.1:1/v1\nHTTPS_PROXY=http://127.0.0.1:1\n")
+    given = {name: value for name, value in os.environ.items() if not name.startswith("LITELLM_")}
+    root = Path(__file__).resolve().parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-c", LOADS],
+        cwd=tmp_path,
+        env={**given, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr

@@ -8,10 +8,14 @@ from datetime import datetime, timedelta
 import pytest
 from asking import ask, question, settings
 
+from ragpipe.embedding.api import ApiTransport
+from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.errors import ProviderUnusable
 from ragpipe.judging.clients.base import Reply
+from ragpipe.judging.question import Question, key_of, key_parts
 from ragpipe.judging.replies import read_reply
 from ragpipe.judging.transports.live import LiveTransport
+from ragpipe.judging.vectors import Vector, text_payload
 from ragpipe.schema.call import Payment
 
 pytestmark = pytest.mark.usefixtures("key")
@@ -142,3 +146,30 @@ def test_reasoning_tokens_are_a_part_of_the_tokens_out(details, expected):
 )
 def test_a_fingerprint_is_a_text(given, expected):
     assert read_reply(answer(system_fingerprint=given)).fingerprint == expected
+
+
+@pytest.mark.slow
+async def test_an_answer_without_a_readable_vector_is_paid(serve, monkeypatch):
+    server, payments = serve(), []
+    good = server._vectors
+
+    def twice(body):
+        found = good(body)
+        return {**found, "data": found["data"] * 2} if len(server.log) == 0 else found
+
+    monkeypatch.setattr(server, "_vectors", twice)
+    found = ApiEmbedder(
+        model="openai/vectors-2024-07-18", api_base=server.url, api_key_env="RAGPIPE_TEST_KEY", prices=PRICES, retries=2
+    )
+    transport = ApiTransport(found, run_id="test-run")
+    payload = text_payload("A text for a vector.")
+    parts = key_parts(payload, {"judge": "test"}, 1, 1)
+    asked = Question(key_of(parts), payload, Vector, "test", parts, "case-1/default / similarity / embed")
+    try:
+        async with transport.slot():
+            call = await transport.ask(asked, payments.append)
+    finally:
+        await transport.close()
+    assert (call.status, call.attempts, len(server.log)) == ("ok", 2, 2)
+    assert [p.tokens_in for p in payments] == [line["usage"]["prompt_tokens"] for line in server.log]
+    assert [p.tokens_out for p in payments] == [0, 0]

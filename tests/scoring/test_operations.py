@@ -180,6 +180,14 @@ def test_cached_tokens_have_their_price() -> None:
     assert found["cost_usd"] == pytest.approx(1800e-6)
 
 
+def test_reasoning_tokens_have_their_price() -> None:
+    """1,000 in, 100 out, 40 of them thought at 2 instead of 10: 1,000 + 600 + 80 millionths."""
+    price = Price(input=1, output=10, reasoning=2).usd
+    found = figures({"tokens_in": 1000, "tokens_out": 100, "reasoning_tokens": 40}, price)
+    assert found["cost_usd"] == pytest.approx(1680e-6)
+    assert found["tokens_reasoning"] == 40
+
+
 def test_reports_tell_what_the_system_used(tmp_path: Path) -> None:
     usages = [{"tokens_in": 1200.0, "tokens_out": 50.0, "cost_usd": 0.014}] * 2
     found = used_by(tmp_path, usages)

@@ -266,6 +266,27 @@ def test_a_full_disk_keeps_what_was_in_flight_elsewhere(tmp_path: Path, monkeypa
     assert paid_by(path, "0123456789ab", 1)["usd"] == 1.0
 
 
+def test_a_store_that_breaks_under_a_run_keeps_the_replies_it_cannot_take_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    path = tmp_path / "calls.sqlite"
+    with CallStore(path, run_id="0123456789ab") as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("DROP TABLE calls")
+
+        async def work() -> None:
+            with pytest.raises(DataError, match=r"(?s)cannot be read.*action=import from=.*takes them in") as found:
+                await store.put(CALLS[0])
+            assert str(path) in str(found.value)
+
+        asyncio.run(work())
+    (kept,) = (tmp_path / "tmp").iterdir()
+    assert import_calls(tmp_path / "new" / "calls.sqlite", kept) == (1, 0)
+    assert read_calls(tmp_path / "new" / "calls.sqlite", KEYS) == {KEYS[0]: CALLS[0]}
+
+
 STOPPED = """
 import asyncio, sys, time
 from pathlib import Path

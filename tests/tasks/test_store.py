@@ -111,6 +111,13 @@ def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("days", ["-1", "100001", "1e12", ".inf", ".nan"])
+def test_an_age_that_no_call_can_have_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str) -> None:
+    words = ["task=store", "action=prune", f"older_than_days={days}", f"output_dir={tmp_path}"]
+    assert main(words) == 2
+    assert "older_than_days" in capsys.readouterr().err
+
+
 def test_what_was_resent_is_in_use(place: Place) -> None:
     place.run()
     words = [word for word in place.words if word.startswith(("judge", "output_dir="))]

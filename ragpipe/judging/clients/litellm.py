@@ -1,6 +1,7 @@
 """The litellm client: every provider that litellm knows. One try per call: litellm's own retries are off.
 
-litellm is imported by the first call (it costs seconds), with its price-map download switched off.
+litellm is imported by the first call (it costs seconds), without what it does to a process: it would download its price map,
+and read a `.env` file into the environment, with addresses, proxies and keys that nobody has checked.
 """
 
 from __future__ import annotations
@@ -8,12 +9,17 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ragpipe.digest import sha256
 from ragpipe.judging.clients.base import Fault, Prepared, Reply
 from ragpipe.judging.settings import JudgeSettings
 
+_IMPORTED_WITH = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
+_ENVIRONMENT = threading.Lock()
 _NO_KEY = "none"  # openai's library wants one, and would else take OPENAI_API_KEY to somebody else's host
 
 
@@ -54,9 +60,8 @@ class LitellmClient:
 
     def _open(self) -> Any:
         if self._litellm is None:
-            os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-            os.environ.setdefault("LITELLM_LOG", "ERROR")
-            import litellm
+            with _in_environment(_IMPORTED_WITH):
+                import litellm
 
             from ragpipe.judging.clients.litellm_http import connections
 
@@ -74,6 +79,22 @@ class LitellmClient:
 
             await connections.let_go(self._litellm)
             self._litellm = None
+
+
+@contextmanager
+def _in_environment(names: Mapping[str, str]) -> Iterator[None]:
+    """These environment variables for a while, and then what was there before."""
+    with _ENVIRONMENT:
+        before = {name: os.environ.get(name) for name in names}
+        os.environ.update(names)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 def _plain(response: Any) -> Any:

@@ -231,6 +231,7 @@ class LiveTransport:
             except Fault as fault:
                 if fault.connect and not self.known.heard:
                     raise self._unusable("unreachable", fault.message) from None
+                self._pay_for(fault, tally)
                 raise
             finally:
                 tally.latency_ms = round((time.monotonic() - start) * 1000, 3)
@@ -238,8 +239,7 @@ class LiveTransport:
         try:
             content = read_reply(reply)
         except Fault as fault:
-            if fault.reply:  # an empty or a cut reply is paid like any other
-                self._pay(tally, Content(**{"text": None, **fault.reply}))
+            self._pay_for(fault, tally)
             if fault.kind == "rate_limit":
                 self.known.pace.limited(start)
             if fault.retry_after is not None:
@@ -248,6 +248,11 @@ class LiveTransport:
         self.known.pace.passed()
         self._pay(tally, content)
         return content
+
+    def _pay_for(self, fault: Fault, tally: Tally) -> None:
+        """An empty, a cut or an unreadable reply that names a usage is paid like any other."""
+        if fault.reply:
+            self._pay(tally, Content(**{"text": None, **fault.reply}))
 
     def _pay(self, tally: Tally, content: Content) -> None:
         if self._rates is None:
