@@ -10,6 +10,7 @@ from ragpipe.errors import TooLong
 from ragpipe.metrics.base import Ask, Metric
 from ragpipe.metrics.shared.references import Referenced
 from ragpipe.schema.answers import answer_schema
+from ragpipe.schema.call import Message
 from ragpipe.schema.references import ReferenceRule
 from ragpipe.schema.sample import NOT_RECORDED, Case
 from ragpipe.scoring.recording import Gap, Recording
@@ -139,20 +140,24 @@ def make_plan(
             embeddings += metric.embeds(case)
             for ask in metric.asks(case):
                 answer_schema(ask.answer)  # a type that cannot be asked for is refused before anything is
-                if why := _too_long(ask):
+                key = (metric.name, ask.prompt.name)
+                step = steps.get(key) or StepPlan(metric.name, ask.prompt.step, ask.prompt.signature)
+                shared = _asked_before(ask, asked)
+                try:
+                    messages = _rendered(ask, always=step.rendered < RENDERED and not shared)
+                except TooLong as error:
                     plan = plans[metric.name]
-                    plan.first_too_long = plan.first_too_long or f"{case.key}: {why}"
+                    plan.first_too_long = plan.first_too_long or f"{case.key}: {error}"
                     plan.too_long += 1
                     break
-                key = (metric.name, ask.prompt.name)
-                step = steps.setdefault(key, StepPlan(metric.name, ask.prompt.step, ask.prompt.signature))
-                if _asked_before(ask, asked):
+                steps[key] = step
+                if shared:
                     step.shared += ask.times * iterations
                     continue
                 step.calls += ask.times * iterations
-                if step.rendered < RENDERED:
+                if messages and step.rendered < RENDERED:
                     step.rendered += 1
-                    step.tokens_rendered += _tokens(ask, count_tokens)
+                    step.tokens_rendered += sum(count_tokens(message["content"]) for message in messages)
         _count_several(case, applying, several)
     found = (list(plans.values()), list(steps.values()))
     return Plan(total, iterations, *found, embeddings=embeddings, several=several, gaps=gaps.named())
@@ -195,16 +200,8 @@ def _asked_before(ask: Ask, asked: dict[str, list[Ask]]) -> bool:
     return False
 
 
-def _too_long(ask: Ask) -> str | None:
-    """Why a question cannot be asked for the length of its values, None when it can. Only long ones are rendered."""
-    if ask.prompt.length(ask.values) * REPEATED <= MAX_RENDERED:
-        return None
-    try:
-        ask.prompt.render(**ask.values)
-    except TooLong as error:
-        return str(error)
-    return None
-
-
-def _tokens(ask: Ask, count_tokens: Callable[[str], int]) -> int:
-    return sum(count_tokens(message["content"]) for message in ask.prompt.render(**ask.values))
+def _rendered(ask: Ask, *, always: bool) -> tuple[Message, ...]:
+    """The messages of a question; none where nobody needs them and its values are short. Raises TooLong."""
+    if always or ask.prompt.length(ask.values) * REPEATED > MAX_RENDERED:
+        return ask.prompt.render(**ask.values)
+    return ()
