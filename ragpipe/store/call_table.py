@@ -87,14 +87,15 @@ class CallTable:
             finally:
                 self._db.execute("ROLLBACK")
 
-    def find_or_claim(self, wanted: Sequence[tuple[str, bool, bool]]) -> list[Call | bool]:
-        """For each (key, failures_too, replies_too): the stored call, True once claimed, False while another asks."""
+    def find_or_claim(self, wanted: Sequence[tuple[str, bool, object]]) -> list[Call | bool]:
+        """For each (key, failures_too, passed_over): the stored call, True once claimed, False while another asks.
+        `passed_over` is `all` or a call that counts as not there; anything else is none."""
         with self._transaction():
             found: list[Call | bool] = []
-            for key, failures, replies in wanted:
+            for key, failures, passed_over in wanted:
                 name = key_bytes(key)
-                call = self._stored(name, failures) if replies else None
-                found.append(call if call else self.owners.claim(name))
+                call = None if passed_over == "all" else self._stored(name, failures)
+                found.append(call if call and call != passed_over else self.owners.claim(name))
             return found
 
     def holder(self, key: str) -> str:

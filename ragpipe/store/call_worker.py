@@ -201,7 +201,7 @@ class Worker(threading.Thread):
         try:
             found = self.table.find([(o.key, not o.argument) for o in readable])
             for operation, call in zip(readable, found, strict=True):
-                if call:
+                if call and call != operation.argument:
                     outcomes.append((operation, call, None))
                 else:
                     missing.append(operation)
@@ -215,7 +215,7 @@ class Worker(threading.Thread):
 
     def _claim(self, missing: list[Operation]) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        found = self.table.find_or_claim([(o.key, not o.argument, o.argument != "all") for o in missing])
+        found = self.table.find_or_claim([(o.key, not o.argument, o.argument) for o in missing])
         for operation, call in zip(missing, found, strict=True):
             if call is False and self._gave_up:
                 outcomes.append((operation, None, self._gave_up))

@@ -24,7 +24,8 @@ from ragpipe.store.files import output_error
 from ragpipe.store.kept import Kept
 from ragpipe.store.ledger import entry
 
-Fresh = Literal[True, False, "all"]
+Fresh = Literal[True, False, "all"] | Call
+"""What of the stored calls is passed over: nothing, failures (True), `all`, or failures and this very reply."""
 
 
 class CallStore:
@@ -64,7 +65,7 @@ class CallStore:
         """The stored call that this run may use, or None: then the caller holds the claim and must `put` or `release`.
 
         A key that another caller is asking for is waited for; the claim of a dead process is taken over. `fresh=True`
-        passes over stored failures (`retry_errors`), `fresh="all"` over stored replies too.
+        passes over stored failures (`retry_errors`), `fresh="all"` over stored replies too, and a call over that reply alone.
         """
         operation = self._operation("take", key, fresh)
         try:

@@ -18,10 +18,11 @@ class Checked:
     async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
         """As `CallStore.take`; a refused reply is passed over, and the claim on its key taken."""
         found = await self._store.take(key, fresh=fresh)
-        if found is None or not self._refused(found):
-            return found
-        again = await self._store.take(key, fresh="all")
-        return None if again is not None and self._refused(again) else again
+        while found is not None and self._refused(found):
+            before, found = found, await self._store.take(key, fresh=found)  # another process may be asking, too
+            if found == before:  # a store that is only read
+                return None
+        return found
 
     async def put(self, call: Call) -> Call:
         return await self._store.put(call)

@@ -24,7 +24,8 @@ from ragpipe.errors import FATAL, TRANSIENT, DataError, OtherFormat, OutputError
 from ragpipe.schema.call import Call
 from ragpipe.schema.format import FORMAT
 from ragpipe.store import call_owners, call_schema, call_table
-from ragpipe.store.calls import CallStore, read_calls
+from ragpipe.store.calls import CallStore, StoredCalls, read_calls
+from ragpipe.store.checked import Checked
 from ragpipe.store.ledger import paid_by
 from ragpipe.store.process import Process
 
@@ -203,6 +204,24 @@ async def test_a_claimed_key_is_waited_for(tmp_path: Path) -> None:
         await asyncio.sleep(0.05)
         await one.release(K("other"))
         assert await asyncio.wait_for(task, 5) is None  # now the other one asks
+
+
+async def test_two_that_refuse_a_stored_reply_ask_once(tmp_path: Path) -> None:
+    """Both find the reply of another model; one asks, the other waits for it and takes what it got."""
+    path = tmp_path / "c"
+    with CallStore(path, run_id="old") as old:
+        await old.take(K("k"))
+        await old.put(replace(call("k"), model="another"))
+    with CallStore(path, run_id="one") as one, CallStore(path, run_id="two") as two:
+        first, second = (Checked(store, lambda found: found.model == "another") for store in (one, two))
+        assert await asyncio.wait_for(first.take(K("k")), 5) is None
+        waiting = asyncio.create_task(second.take(K("k")))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        stands = await first.put(replace(call("k"), model="asked", text="again"))
+        assert await asyncio.wait_for(waiting, 5) == stands
+    with closing(StoredCalls(path)) as only_read:
+        assert await Checked(only_read, lambda found: True).take(K("k")) is None
 
 
 async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
