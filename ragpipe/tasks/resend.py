@@ -23,7 +23,7 @@ from ragpipe.store.calls import read_calls
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.lock import FolderLock
 from ragpipe.store.unchanged import json_unless_same, write_unless_same
-from ragpipe.tasks.doors import asking, store_path
+from ragpipe.tasks.doors import asking, served_of, store_path
 from ragpipe.tasks.finished import Finished
 from ragpipe.tasks.identity import run_id
 from ragpipe.tasks.loop import Signals, run_async
@@ -67,15 +67,15 @@ def resend(finished: Finished, console: Console) -> tuple[int, Path]:
 
 def _plan(finished: Finished, run: str) -> Plan:
     """The different questions, and how many of them the call store answers: each of the others is one call. A failure of
-    this run is an answer, too, unless `retry_errors` asks again."""
-    retry = finished.config.retry_errors
+    this run is an answer, too, unless `retry_errors` asks again; a reply of another model is none where it is refused."""
+    retry, served = finished.config.retry_errors, served_of(finished.config.judge)
     judge = judge_parts(finished.config.judge.identity_of_judge())
     questions = stored = characters = 0
     cases: set[tuple[str | int, ...]] = set()
     for block in stored_questions(finished.judge_inputs()):
         keys = [key_of(key_parts(one.payload, judge, one.row["iteration"], 1)) for one in block]
         found = read_calls(store_path(finished.config), keys, run_id=run).values()
-        stored += sum(call.status == "ok" or not retry for call in found)
+        stored += sum((call.status == "ok" or not retry) and not (served and served.refuse(call)) for call in found)
         questions += len(block)
         characters += sum(len(message["content"]) for one in block for message in one.payload.messages)
         cases |= {tuple(one.row[name] for name in OUTPUT_KEY) for one in block}
