@@ -219,6 +219,7 @@ class Evaluation:
             )  # fmt: skip
             manifest["iterations"] = self.inputs.judged(self.folder)
         else:
+            self._forget_lost(manifest["iterations"])
             quick = self._settled(manifest, COMPLETE) and not self.config.retry_errors
             freeze_again(self.folder, manifest, self.inputs, self.console.warn, quick=quick)
             if self.config.retry_errors and self.inputs.ask_again(self.folder):
@@ -238,6 +239,16 @@ class Evaluation:
         if self._made_from is None:
             self.folder.point_latest()
         return manifest
+
+    def _forget_lost(self, states: dict[str, str]) -> None:
+        """An iteration whose tables are gone or cannot be opened is judged again: the plan is to say so, and what it asks."""
+        for name in [name for name, state in states.items() if state in _SETTLED]:
+            folder = self.folder.iteration(int(name))
+            if lost := [path.name for path in (folder.scores, folder.judge_inputs) if not is_table(path)]:
+                del states[name]
+                self.console.warn(
+                    f"iteration {name}: {' and '.join(lost)} missing or damaged; its cases are done again over the stored replies"
+                )
 
     def _settled(self, manifest: Mapping[str, Any], *states: str) -> bool:
         """Whether every iteration is in one of these states; by default, judged to its end."""
@@ -266,8 +277,7 @@ class Evaluation:
         folder = self.folder.iteration(iteration).create()
         states: dict[str, str] = manifest["iterations"]
         scored = all(path.is_file() for path in (folder.records, folder.metrics, folder.cost))
-        whole = scored or (is_table(folder.scores) and is_table(folder.judge_inputs))
-        if states.get(name := str(iteration)) not in _SETTLED or self.config.retry_errors or not whole:
+        if states.get(name := str(iteration)) not in _SETTLED or self.config.retry_errors:
             if states.get(name) == COMPLETE:  # its tables may change now: the figures beside them are not to be trusted
                 states[name] = JUDGED
                 write_manifest(self.folder, manifest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +134,23 @@ def test_tables_are_sealed_row_by_row_wherever_the_run_stands(here: Path) -> Non
     assert main([*WORDS, "output_dir=export"]) == 0
     tables = json.loads((here / "export/x/latest/seal.json").read_text())["tables"]
     assert set(tables) == {"samples.parquet", "outputs.parquet", "iteration-1/judge_inputs.parquet"}
+
+
+@pytest.mark.parametrize("name", ["scores.parquet", "judge_inputs.parquet"])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:20])], ids=["gone", "cut"]
+)
+def test_a_lost_table_of_a_finished_run_is_made_again(
+    run: Path, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], object]
+) -> None:
+    table = run / "iteration-1" / name
+    whole = table.read_bytes()
+    damage(table)
+    capsys.readouterr()
+    assert main([*WORDS]) == 0
+    assert f"iteration 1: {name} missing or damaged" in capsys.readouterr().err
+    assert table.read_bytes() == whole
+    assert states(run) == {"1": "complete"}
+    assert "identical" in verified(run, capsys)
+    assert main([*WORDS]) == 0
+    assert "missing or damaged" not in capsys.readouterr().err
