@@ -56,9 +56,10 @@ async def test_the_payments_are_the_servers_bill(serve, client, faults):
     assert (call.tokens_in, call.tokens_out) == (payments[-1].tokens_in, payments[-1].tokens_out)
 
 
-async def test_an_answer_without_a_message_that_names_a_usage_is_paid(serve):
-    server, payments = serve("no_message:first=1"), []  # litellm gives nothing of such an answer on
-    await ask(settings(server.url), paid=payments.append)
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_an_answer_without_a_message_that_names_a_usage_is_paid(serve, client):
+    server, payments = serve("no_message:first=1"), []
+    await ask(settings(server.url, client=client), paid=payments.append)
     assert total(payments) == billed(server)
     assert len(payments) == 2
 

@@ -6,6 +6,7 @@ and read a `.env` file into the environment, with addresses, proxies and keys th
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any
 
 from ragpipe.digest import sha256
 from ragpipe.judging.clients.base import Fault, Prepared, Reply
+from ragpipe.judging.replies import billed
 from ragpipe.judging.settings import JudgeSettings
 
 _IMPORTED_WITH = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
@@ -46,15 +48,17 @@ class LitellmClient:
 
     async def _sent(self, verb: str, **asked: Any) -> Any:
         """litellm's response, or the Reply that its exception really was. Raises Fault when no HTTP answer came."""
-        from ragpipe.judging.clients.litellm_http import met
+        from ragpipe.judging.clients.litellm_http import answered, met
 
-        litellm, faults = self._open(), list[Fault]()
+        litellm, faults, bodies = self._open(), list[Fault](), list[bytes]()
         met.set(faults)
+        answered.set(bodies)
         try:
             return await getattr(litellm, verb)(**asked)
         except Exception as error:  # litellm blurs what happened: everything is looked at in its chain of causes
             found = faults[0] if faults else translated(error)
         if isinstance(found, Fault):
+            found.reply = found.reply or _bill_of(bodies)
             raise found  # outside of the except block: the library's exception may hold the key
         return found
 
@@ -79,6 +83,15 @@ class LitellmClient:
 
             await connections.let_go(self._litellm)
             self._litellm = None
+
+
+def _bill_of(bodies: list[bytes]) -> Mapping[str, Any]:
+    """The usage that the last answer names, nothing where it names none: it is on the provider's bill all the same."""
+    try:
+        data = json.loads(bodies[-1]) if bodies else None
+    except (ValueError, RecursionError):
+        return {}
+    return (billed(data) or {}) if isinstance(data, dict) else {}
 
 
 @contextmanager

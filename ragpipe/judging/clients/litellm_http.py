@@ -22,6 +22,8 @@ _DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"}
 
 met: ContextVar[list[Fault]] = ContextVar("met")
 """The faults that a request met on its way, for whoever sent it: litellm blurs what happened."""
+answered: ContextVar[list[bytes]] = ContextVar("answered")
+"""The answers with status 200 that a request had: litellm gives nothing on of one that it cannot read."""
 
 
 class _Transport(httpx.AsyncBaseTransport):
@@ -49,6 +51,8 @@ class _Transport(httpx.AsyncBaseTransport):
         except Fault as fault:
             met.get([]).append(fault)
             raise
+        if answer.status == 200:
+            answered.get([]).append(answer.body)
         given = [(name, value) for name, value in answer.headers.items() if name.lower() not in _DECODED]
         return httpx.Response(answer.status, headers=given, content=answer.body)
 
