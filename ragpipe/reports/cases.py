@@ -9,12 +9,13 @@ from typing import Any
 
 from ragpipe.reports.details import Block, blocks, quotes, unsupported
 from ragpipe.reports.marks import Part, marked
-from ragpipe.reports.tables import refused, rows_at, rows_of
+from ragpipe.reports.tables import rows_at, rows_of
 from ragpipe.reports.text import reply_text
 from ragpipe.reports.worst import shown_cases
 from ragpipe.schema.references import distinct_references
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.folder import IterationFolder, RunFolder
+from ragpipe.store.rows import refused
 
 TEXT_MAX = 8000  # characters of one text; the whole stands in the tables
 QUOTES_MAX = 60  # quotes of one case that are looked for in its contexts

@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ragpipe.reports.tables import check_plain, open_table, refused
+from ragpipe.reports.tables import check_plain, open_table
 from ragpipe.store.folder import LATEST, RunFolder
 from ragpipe.store.format import manifest_of
+from ragpipe.store.rows import refused
 
 if TYPE_CHECKING:
     import pandas as pd

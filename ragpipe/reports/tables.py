@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ragpipe.errors import DataError, Problem
 from ragpipe.schema.sample import CaseKey
+from ragpipe.store.rows import refused
 
 BATCH = 256  # rows held at once; a row of judge_inputs.parquet may be tens of kilobytes
 
@@ -88,11 +88,6 @@ def check_plain(path: Path) -> None:
         raise refused(path, "a symbolic link", "the file itself: links in a run folder are not followed")
     if not path.is_file():
         raise refused(path, "no such file", "a file of a finished run")
-
-
-def refused(path: Path, found: str, expected: str) -> DataError:
-    """The DataError for a file of a run folder that cannot be read."""
-    return DataError("cannot read this run", [Problem(str(path), "file", found, expected)])
 
 
 def is_json(field: pa.Field) -> bool:

@@ -91,6 +91,19 @@ def derived_and_frozen(root: Path) -> Iterator[Path]:
             yield path
 
 
+def damaged_seal(folder: RunFolder) -> str | None:
+    """What to say of a seal that was changed: the next one is made of the files as they are then. None for a whole seal and
+    where there is none."""
+    try:
+        open_seal(folder.seal)
+    except ValueError as error:
+        return (
+            f"{folder.seal}: damaged ({error}). What the files of this run were is no longer known: the seal is made anew of "
+            "them as they are now. To be sure of the figures, evaluate into another folder (name=...): stored replies are used"
+        )
+    return None
+
+
 def _before(folder: RunFolder) -> dict[str, Any]:
     try:
         return open_seal(folder.seal) or {}

@@ -15,12 +15,13 @@ from ragpipe.store.files import sync_folder, temporary_name
 from ragpipe.store.mounts import is_network_folder
 
 PAGE_BYTES = 8192  # a row of some 400 bytes leaves half a row's room on a page: the larger, the less of it
+_FEW = ("served", "models")  # too few rows for an index of their own: it would take a page
 _SHARED = tuple(
-    f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, {', '.join(columns)}, digest BLOB NOT NULL UNIQUE)"
+    f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, {', '.join(columns)}, digest BLOB NOT NULL{'' if name in _FEW else ' UNIQUE'})"
     for name, columns in SHARED.items()
 )
 TABLES = (
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     *_SHARED,
     # no type for a column: what was stored is read as it is. `failed_in` is 0 for a reply, else the number of the run
     f"CREATE TABLE calls ({', '.join(COLUMNS)}, failed_in)",

@@ -10,11 +10,13 @@ import pyarrow.parquet as pq
 
 from ragpipe.errors import DataError, Problem
 
+_TABLE = "the table that ragpipe wrote"
+
 
 def rows_where(path: Path, **cells: Any) -> list[dict[str, Any]]:
     """The rows whose columns hold exactly these values, in the table's order. Raises DataError for a broken table."""
     if path.is_symlink() or not path.is_file():
-        raise _refused(path, "no such file")
+        raise refused(path, "no such file", _TABLE)
     found: list[dict[str, Any]] = []
     try:
         with pq.ParquetFile(path) as file:
@@ -24,9 +26,11 @@ def rows_where(path: Path, **cells: Any) -> list[dict[str, Any]]:
                 if places:
                     found += file.read_row_group(group).take(pa.array(places)).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise _refused(path, f"no readable Parquet file ({error})") from None
+        raise refused(path, f"no readable Parquet file ({error})", _TABLE) from None
     return found
 
 
-def _refused(path: Path, found: str) -> DataError:
-    return DataError("cannot read this run", [Problem(str(path), "file", found, "the table that ragpipe wrote")])
+def refused(path: Path, found: str, expected: str) -> DataError:
+    """The DataError for a file of a run folder that cannot be read."""
+    fix = "remove it and start the run's own command again: it is made again of what is stored"
+    return DataError("cannot read this run", [Problem(str(path), "file", found, expected, fix)])

@@ -29,7 +29,7 @@ from ragpipe.stages.load import blocks_rule, count_of, references_of
 from ragpipe.stages.report import run_report
 from ragpipe.stages.resumed import settled_cases
 from ragpipe.stages.score import run_score
-from ragpipe.stages.seal import run_seal, unseal
+from ragpipe.stages.seal import damaged_seal, run_seal, unseal
 from ragpipe.store.files import sweep_below
 from ragpipe.store.folder import RunFolder
 from ragpipe.store.ledger import paid_by
@@ -179,6 +179,8 @@ class Evaluation:
         if final := bool(self._made) or not is_final(self.folder, scored):
             run_final(self.folder, scored, self.config.scoring)
         written = [path.relative_to(self.folder.root).as_posix() for path in self._report(scored[-1])]
+        if said := damaged_seal(self.folder):
+            self.console.warn(said)
         run_seal(
             self.folder, manifest, iterations=self._made, inputs=fresh or self._collected, final=final,
             written=written if self._over_itself else [*written, "config.yaml"],

@@ -154,3 +154,29 @@ def test_a_lost_table_of_a_finished_run_is_made_again(
     assert "identical" in verified(run, capsys)
     assert main([*WORDS]) == 0
     assert "missing or damaged" not in capsys.readouterr().err
+
+
+def test_a_changed_seal_is_not_replaced_without_a_word(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seal = run / "seal.json"
+    seal.write_text(seal.read_text().replace('"files"', '"filed"', 1))
+    capsys.readouterr()
+    assert main([*WORDS]) == 0
+    text = " ".join("".join(capsys.readouterr()).split())
+    assert "seal.json: damaged (its own digest does not fit)" in text
+    assert "name=..." in text
+    assert verified(run, capsys).startswith("verify: identical")
+
+
+@pytest.mark.parametrize("name", ["iteration-1/metrics.json", "iteration-1/records.parquet"])
+def test_a_cut_file_is_named_with_what_makes_it_again(run: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = (run / name).read_bytes()
+    (run / name).write_bytes(whole[:20])
+    capsys.readouterr()
+    assert main([*WORDS]) in (0, 2)
+    text = " ".join("".join(capsys.readouterr()).split())
+    if "cannot read this run" in text:
+        assert "remove it and start the run's own command again" in text
+        (run / name).unlink()
+        assert main([*WORDS]) == 0
+    assert (run / name).read_bytes() == whole
+    assert verified(run, capsys).startswith("verify: identical")
