@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.judging.parsing import PARSER
 from ragpipe.schema.format import FORMAT
 from tests.openai_server import in_thread
 from tests.torture.harness import arguments
@@ -144,15 +145,15 @@ FLIPS = {
     "a category": (cell("samples.parquet", "category", 5, flipped), "samples.parquet: category changed in row 5 (q5"),
     "the price of a call": (cell("iteration-1/judge_inputs.parquet", "paid_usd", 1, lambda usd: usd * 2), "iteration-1/judge_inputs.parquet: paid_usd changed in row 1 (q0"),
     "the price of the model": (text("config.yaml", "input: 1.0", "input: 1.5"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json (openai/test-model-2026-01-01@test: input 1 -> 1.5)"),
-    "the other price of the model": (text("config.yaml", "output: 2.0", "output: 0.5"), "config.yaml: its bytes are not what they were: judge.prices.output: 2 -> 0.5, by what the replies cost"),
-    "both prices of the model": (text("config.yaml", "input: 1.0\n    output: 2.0", "input: 3.0\n    output: 5.0"), "config.yaml: its bytes are not what they were: judge.prices: not what the replies were paid by"),
-    "the prices": (text("config.yaml", "  prices:\n    input: 1.0\n    output: 2.0\n    cached_input: null", "  prices: null"), "config.yaml: its bytes are not what they were: judge.prices: set -> null"),
+    "the other price of the model": (text("config.yaml", "output: 2.0", "output: 0.5"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json (openai/test-model-2026-01-01@test: output 2 -> 0.5)"),
+    "both prices of the model": (text("config.yaml", "input: 1.0\n    output: 2.0", "input: 3.0\n    output: 5.0"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json (openai/test-model-2026-01-01@test: input 1 -> 3, output 2 -> 5)"),
+    "the prices": (text("config.yaml", "  prices:\n    input: 1.0\n    output: 2.0\n    cached_input: null\n    reasoning: null", "  prices: null"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json ("),
     "a setting that no figure rests on": (text("config.yaml", "concurrency: 8", "concurrency: 9"), "config.yaml: its bytes are not what they were"),
     "a threshold": (text("config.yaml", "faithfulness: 0.85", "faithfulness: 0.95"), "scoring.thresholds.faithfulness: 0.85 -> 0.95"),
     "a weight in the configuration": (text("config.yaml", "faithfulness: 0.2", "faithfulness: 0.3"), "scoring.weights.faithfulness: 0.2 -> 0.3"),
     "a prompt": (text("prompts/faithfulness/verify.v1.jinja", "Task: decide", "Task: decidf"), "metrics.faithfulness.prompts.verify"),
     "a comment in a prompt": (text("prompts/faithfulness/verify.v1.jinja", "{# Faithfulness", "{# faithfulness"), "prompts/faithfulness/verify.v1.jinja: its bytes"),
-    "the data's digest": (text("manifest.json", '"parser": 2', '"parser": 1'), "manifest.json: identity.parser: 2 -> 1"),
+    "the data's digest": (text("manifest.json", f'"parser": {PARSER}', '"parser": 1'), f"manifest.json: identity.parser: {PARSER} -> 1"),
     "a score": (cell("iteration-1/scores.parquet", "value", 1, lambda value: 0.123), "iteration-1/scores.parquet: row 1 (q0 / default / 1 / retrieval"),
     "a record": (cell("iteration-1/records.parquet", "answer", 1, flipped), "iteration-1/records.parquet: row 1 (q1"),
     "a mean": (text("iteration-1/metrics.json", '"n_cases": 6', '"n_cases": 7'), "iteration-1/metrics.json: n_cases: 7, expected 6"),
