@@ -179,8 +179,9 @@ def test_a_signal_at_any_moment(bench: Make, wait_s: float, number: signal.Signa
     time.sleep(wait_s)
     process.send_signal(number)
     text, _ = process.communicate(timeout=30)
-    early = wait_s < 0.5  # the interpreter itself may still be starting
-    assert process.returncode in (0, 128 + number, *([-number] if early else [])), text
+    # the interpreter itself may still be starting, or ending after the last word was said
+    alone = wait_s < 0.5 or "next:" in text
+    assert process.returncode in (0, 128 + number, *([-number] if alone else [])), text
     swallowed = (
         "Exception ignored in" in text
     )  # outside of the judging a SIGINT may hit a finalizer: Python drops it there
