@@ -2,7 +2,7 @@
 
     python benchmarks/clients.py [--widths 16,64,256] [--latency-ms 200] [--rounds 8] [--only aiohttp,direct]
 
-The server runs in a process of its own (tests/openai_server.py). `wall/ideal`: wall time over calls x latency / width
+The server runs in a process of its own (tests/support/openai_server.py). `wall/ideal`: wall time over calls x latency / width
 (Little's law). `cpu ms`: CPU time of this process per call, imports and warm-up apart. Ratios stand beside: of the direct
 client to bare aiohttp (goal <= 2.5) and to bare litellm (goal <= 1/6), of the litellm client to bare litellm (goal <= 1.15).
 `peak` and `sockets` come from the server's log. Every call is another question of about 1,225 tokens.
@@ -20,9 +20,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-from openai_server import in_subprocess, read_log
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ragpipe.judging.ladder import wire_schema
 from ragpipe.judging.question import Question, key_of, key_parts
@@ -31,6 +29,7 @@ from ragpipe.judging.tokens import count_tokens
 from ragpipe.judging.transports.live import LiveTransport
 from ragpipe.schema.answers import Grade15, answer_schema
 from ragpipe.schema.call import Payload
+from tests.support.openai_server import in_subprocess, read_log
 
 MODEL = "openai/test-model-2024-07-18"
 _SENTENCE = "The treasury of the organisation held three and a half million dollars at the end of the second quarter. "

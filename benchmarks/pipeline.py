@@ -27,7 +27,7 @@ from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
 MODEL = "bench-2026-01-01"
 CLIENTS = ("aiohttp", "litellm", "ragpipe-direct", "ragpipe-litellm")
@@ -188,7 +188,7 @@ def main() -> None:
         client, url, calls, width = args.child
         child(client, url, int(calls), int(width))
         return
-    from openai_server import in_subprocess, read_log
+    from tests.support.openai_server import in_subprocess, read_log
 
     print(
         "width  client            wall / ideal   CPU ms a call   x aiohttp   x litellm   peak in flight   connections"

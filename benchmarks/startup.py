@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-from openai_server import in_subprocess, read_log  # noqa: E402  its folder is on the path only now
+from tests.support.openai_server import in_subprocess, read_log  # noqa: E402  its folder is on the path only now
 
 
 def environment() -> dict[str, str]:

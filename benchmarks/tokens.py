@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
 MODEL = "gpt-4o-2024-08-06"
 METRICS = ("faithfulness", "answer_relevance", "context_precision", "context_recall")
@@ -62,9 +62,8 @@ def _passage(facts: list[str], number: int) -> str:
 
 
 def measure(name: str, words: list[str], data: Path, cases: int, folder: Path) -> None:
-    from openai_server import in_subprocess, read_log
-
     from ragpipe.judging.tokens import count_tokens
+    from tests.support.openai_server import in_subprocess, read_log
 
     log = folder / "log.jsonl"
     with in_subprocess("--log", str(log)) as url:

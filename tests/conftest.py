@@ -1,23 +1,38 @@
 """Shared by all tests: no ambient keys, no network for litellm's price map, and where the real data stands.
 
-The scripted judge and the case builder are in `scripted.py`, importable from every test.
+The scripted judge and the case builder are in `tests/support/scripted.py`; what a room forbids is in `tests/support/rooms.py`.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
-from scripted import ScriptedJudge, make_case
+
+from tests.support import rooms
+from tests.support.scripted import ScriptedJudge, make_case
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 # the time of one example says more of the machine than of the code
 hypothesis.settings.register_profile("ragpipe", deadline=None)
 hypothesis.settings.load_profile("ragpipe")
+
+
+rooms.watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    rooms.enter(item)
+    try:
+        return (yield)
+    finally:
+        rooms.leave()
 
 
 def pytest_collection_finish() -> None:
@@ -27,7 +42,7 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-DATA = Path(os.environ.get("RAGPIPE_DATA", Path(__file__).resolve().parents[1].parent / "shared" / "data"))
+DATA = Path(os.environ.get("RAGPIPE_DATA", Path(__file__).resolve().parents[2].parent / "shared" / "data"))
 
 
 @pytest.fixture(scope="session")

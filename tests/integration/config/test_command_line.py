@@ -1,0 +1,175 @@
+"""What is typed is what is meant: texts, paths, help, the composed YAML, own options, the API from Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import ragpipe
+from ragpipe.cli import compose, main
+from ragpipe.errors import ConfigError
+
+RUN = ["dataset=mine", "metrics=[retrieval]"]
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [("name=2024", "2024"), ("name=true", "true"), ("name=1e3", "1e3"), ("name=007", "007"), ("name=1.10", "1.10"),
+     ("name='a-b'", "a-b"), ("name=null_", "null_"), ("name=2024_11", "2024_11")],
+)  # fmt: skip
+def test_a_text_is_the_text_that_was_typed(word: str, name: str, here: Path) -> None:
+    assert compose([*RUN, word]).name == name
+
+
+def test_texts_deep_inside(here: Path) -> None:
+    config = compose(
+        [*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.season=2024", "dataset.path=7"]
+    )
+    assert (config.judge.season, config.dataset.path) == ("2024", "7")
+
+
+def test_keys_need_no_plus(here: Path) -> None:
+    config = compose(
+        [*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.top_p=0.5", "dataset.limit=3"]
+    )
+    assert (config.judge.top_p, config.dataset.limit) == (0.5, 3)
+
+
+def test_a_metric_is_added_changed_and_taken_away(here: Path) -> None:
+    config = compose(
+        ["dataset=mine", "metrics=[retrieval,correctness]", "metrics.retrieval.k=[2]", "~metrics.correctness"]
+    )
+    assert list(config.metrics) == ["retrieval"]
+    assert list(config.metrics["retrieval"].k) == [2]
+
+
+def test_own_folder_of_options(here: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("options")
+    (other / "experiment").mkdir()
+    (other / "experiment/x.yaml").write_text(
+        "# @package _global_\n# mine\ndefaults:\n  - override /dataset: mine\n  - override /metrics: [retrieval]\nname: own\n"
+    )
+    assert compose(["+experiment=x"], config_dir=str(other)).name == "own"
+    with pytest.raises(ConfigError, match="experiment"):
+        compose(["+experiment=x"])
+
+
+def test_all_faults_of_all_sections_at_once(here: Path) -> None:
+    words = [*RUN, "seed=-1", "dataset.limit=0", "judge.window=0", "scoring.level=2", "transport.kind=x", "embedder.kind=y",
+             "metrics.retrieval.kk=1", "nonsense=1", "store.path=''"]  # fmt: skip
+    with pytest.raises(ConfigError) as caught:
+        compose(words)
+    keys = {p.key for p in caught.value.problems}
+    assert {"seed", "dataset.limit", "judge.window", "scoring.level", "transport.kind", "embedder.kind",
+            "metrics.retrieval.kk", "nonsense", "store.path"} <= keys  # fmt: skip
+
+
+def test_the_last_to_set_a_key_is_named(here: Path) -> None:
+    (here / "conf/experiment").mkdir()
+    (here / "conf/experiment/x.yaml").write_text(
+        "# @package _global_\n# mine\ndefaults:\n  - override /dataset: mine\n  - override /metrics: [retrieval]\njudge:\n  window: 0\n"
+    )
+    (here / "conf/mode").mkdir()
+    (here / "conf/mode/top.yaml").write_text("# @package _global_\n# mine\njudge:\n\n  window: -5\n")
+    for words, where in (
+        (["+experiment=x"], "conf/experiment/x.yaml:7"),
+        (["+experiment=x", "+mode=top"], "conf/mode/top.yaml:5"),
+        (["+experiment=x", "+mode=top", "judge.window=-9"], "command line (judge.window=-9)"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            compose(words)
+        assert [p.where for p in caught.value.problems if p.key == "judge.window"] == [where]
+
+
+def test_composed_yaml(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--cfg", "job", *RUN, "name=${oc.env:RAGPIPE_TEST_API_KEY}", "--resolve"]) == 0
+    out = capfd.readouterr().out
+    assert "kind: recorded" in out
+    assert "c0ffee-secret-c0ffee" not in out
+
+
+def test_no_words_print_the_help(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == main(["--help"]) == 0
+    out = capfd.readouterr().out
+    for word in ("+experiment=quickstart", "task=init", "task=plan", "judge=llm", " -m ", "--cfg job"):
+        assert word in out
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--version", "+experiment=quickstart"]])
+def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert capfd.readouterr().out == f"ragpipe {ragpipe.__version__}\n"
+
+
+@pytest.mark.slow
+def test_help_needs_nothing_heavy() -> None:
+    code = ("import sys; from ragpipe.cli import main; main(['--help']); "
+            "print([m for m in ('hydra', 'pydantic', 'pandas', 'pyarrow', 'litellm', 'rich', 'yaml') if m in sys.modules])")  # fmt: skip
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip().endswith("[]")
+    assert time.monotonic() - start < 5  # 0.2 s on an idle machine; the bound leaves room for a busy one
+
+
+@pytest.mark.slow
+def test_public_names() -> None:
+    assert sorted(ragpipe.__all__) == ["__version__", "load", "run", "stop"]
+    assert all(hasattr(ragpipe, name) for name in ragpipe.__all__)
+    code = ("import sys, ragpipe; "
+            "print([m for m in ('hydra', 'pydantic', 'pandas', 'pyarrow', 'litellm') if m in sys.modules])")  # fmt: skip
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def _interrupted_at(call: int, words: list[str]) -> tuple[int, int]:
+    """The exit code of a start that is interrupted at the n-th call inside OmegaConf, and how many calls it made there."""
+    made = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal made
+        if event == "call" and "omegaconf" in frame.f_code.co_filename:
+            made += 1
+            if made == call:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(count)
+    try:
+        return main(words), made
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.slow
+def test_an_interrupt_while_composing_is_no_wrong_configuration(here: Path) -> None:
+    """OmegaConf turns an interrupt into errors of its own; every moment of 25 over the whole composing says 130."""
+    words = [*RUN, "task=plan"]
+    code, calls = _interrupted_at(0, words)
+    assert (code, calls > 10_000) == (0, True)
+    assert [_interrupted_at(1 + calls * i // 25, words)[0] for i in range(25)] == [130] * 25
+
+
+@pytest.mark.parametrize("value", ["{X-Tenant: X_TENANT}", "{X-Tenant: X_TENANT, Authorization: 'BOT_TOKEN'}", "{}"])
+def test_names_of_variables_may_be_given_as_a_mapping(here: Path, value: str) -> None:
+    words = [*RUN, "system=http", "system.url=http://127.0.0.1:1/x", f"system.headers_env={value}"]
+    assert "X-Tenant" in compose(words).system.headers_env or value == "{}"
+
+
+@pytest.mark.parametrize("value", ["sk-abcdefghijklmnop1234", "not a name", "hunter2:x"])
+def test_a_value_of_a_header_in_a_mapping_is_refused(here: Path, value: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["system=http", f"system.headers_env={{X-Tenant: X_TENANT, Authorization: {value}}}"]) == 2
+    err = capfd.readouterr().err
+    assert "system.headers_env" in err
+    assert value not in err
+
+
+def test_a_folder_that_hydra_cannot_make_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "file").write_text("in the way")
+    assert main(["-m", "task=init", "dir=one,two", "hydra.sweep.dir=file/below"]) == 6
+    err = capfd.readouterr().err
+    assert "a part of the path is a file" in err
+    assert "Traceback" not in err

@@ -1,0 +1,81 @@
+"""The pages that are made from the code are those of this code, and say what a run really writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from tests.support.pages import DOCS
+
+REJUDGED = {"agreement.json", "agreement.md", "resend.parquet", "resend.json"}
+"""Files that only a run made from a run has."""
+
+
+def load_script(name: str) -> ModuleType:
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{Path(name).stem}", DOCS / name)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    return load_script("generate.py")
+
+
+@pytest.mark.parametrize("page", ["file-formats.md", "metrics.md"])
+def test_a_generated_page_is_up_to_date(generate: ModuleType, page: str) -> None:
+    made = generate.PAGES[page]()
+    assert (DOCS / page).read_text(encoding="utf-8") == made, "run `python docs/generate.py`"
+
+
+def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["-m", "dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=x"]
+    assert main([*words, "scoring.composites.ragas_score=null"]) == 0  # the page shows the columns of one score
+    run, page = tmp_path / "outputs" / "x" / "latest", (DOCS / "file-formats.md").read_text(encoding="utf-8")
+    listed = [
+        name.replace("-N", "-1") for name in re.findall(r"`([^`]+)`", page.split("\n## ")[0].split("|---|---|")[1])
+    ]
+    files = {name for name in listed if re.fullmatch(r"[\w./\-]+\.(json|jsonl|yaml|parquet|md|html)|prompts/", name)}
+    there = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "prompts" not in path.parts}
+    live = {"outputs.journal.jsonl", "index.json"}  # of a live system, of one with an index manifest
+    assert there | {"prompts/"} | live | REJUDGED == files
+    *tables, figures = re.split(r"\n## ", page)[1:]
+    for table in tables:
+        name, columns = table.split(".parquet")[0], re.findall(r"^\| `([^`]+)` \|", table, re.M)
+        if f"{name}.parquet" in REJUDGED:  # tests/integration/tasks/test_rejudge.py holds the file against its schema
+            continue
+        folders = (run, run / "iteration-1", *(run.parent / "sweeps").iterdir())
+        (found,) = (one / f"{name}.parquet" for one in folders if (one / f"{name}.parquet").exists())
+        assert pq.read_schema(found).names == columns, name
+    assert figures.startswith("metrics.json")
+    metrics = json.loads((run / "iteration-1" / "metrics.json").read_text())
+    score = metrics["overall"]["scores"]["faithfulness"]
+    assert [
+        key
+        for key in (*metrics, *metrics["declared"]["faithfulness"], *metrics["shared"], *score)
+        if f"`{key}`" not in figures
+    ] == []
+
+
+@pytest.mark.slow
+def test_the_picture_shows_the_figures_of_a_run() -> None:
+    picture = load_script("picture.py")
+    figures = re.compile(r"\d[\d.]*\[[\d.]+,[\d.]+\]|n=\d+|\d+%of\d+")
+    drawn = (DOCS / "quickstart.svg").read_text(encoding="utf-8")
+    shown = re.sub(r"<[^>]+>|&#160;|\s", "", drawn)
+    assert "@font-face" not in drawn
+    expected = figures.findall(re.sub(r"\s", "", picture.printed()))
+    assert len(expected) > 40
+    assert figures.findall(shown) == expected, "run `python docs/picture.py`"

@@ -1,0 +1,240 @@
+"""The life of a call, and an outage of the provider, as the server's log saw them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.errors import Interrupted, ProviderUnusable
+from ragpipe.judging.clients.base import Fault
+from ragpipe.judging.outage import Outage
+from ragpipe.judging.start import Start
+from ragpipe.judging.transports.live import LiveTransport
+from ragpipe.schema.answers import Claims, Grade15, YesNo
+from tests.support.asking import ask, nobody, question, settings
+from tests.support.harness import arguments, write_cases
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
+    monkeypatch.setattr("ragpipe.judging.retry.backoff", lambda attempt, **_: 0.02 * attempt)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Probes after 0.05, 0.1, 0.2 ... s."""
+    monkeypatch.setattr("ragpipe.judging.outage._FIRST", 0.05)
+
+
+def answered_once(server):
+    """Whether no question had two answers."""
+    return set(Counter(line["body"] for line in server.log if line["status"] == 200).values()) == {1}
+
+
+SILENT = [("500", 3), ("reset", 3), ("close", 3), ("html", 3), ("hang", 2), ("br", 1), ("gzip_bomb", 1)]
+
+
+@pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("fault", "tries"), SILENT)
+async def test_a_provider_that_never_answered_ends_the_run_with_its_first_call(serve, client, fault, tries):
+    """Nobody follows the first call before one came back; a hanging server costs twice judge.timeout_s."""
+    server = serve(fault)
+    await ask(settings(serve().url, client=client))  # imports take longer than the deadline
+    found = settings(server.url, client=client, timeout_s=0.5 if fault == "hang" else 20.0)
+    with pytest.raises(
+        ProviderUnusable, match=f"no answer came in this start, tries sent: {tries}; the last: "
+    ) as caught:
+        await ask(found, *(question(f"a {i}") for i in range(20)))
+    assert (server.tries, caught.value.kind) == (tries, "unreachable")
+
+
+async def test_the_first_call_stays_alone_until_one_came_back(serve):
+    server = serve("429_no_header:first=3", latency_ms=20)
+    calls = await ask(settings(server.url, concurrency=8), *(question(f"a {i}") for i in range(8)))
+    assert Counter(c.status for c in calls) == {"rate_limit": 1, "ok": 7}
+    alone = sorted(server.log, key=lambda line: line["n"])[:4]  # three refusals, and the first answer
+    assert [line["in_flight"] for line in alone] == [1, 1, 1, 1]
+    assert server.peak > 1
+
+
+async def test_a_deadline_holds_over_all_tries_of_a_call(serve):
+    server = serve("500:after=1", latency_ms=100)
+    found = settings(server.url, concurrency=1, retries=3, deadline_s=0.25)
+    _, call = await ask(found, question("a"), question("b"))
+    assert (call.status, call.attempts, server.tries) == ("server_error", 2, 3)  # 0.1 + 0.02 + 0.1 s, and 0.04 to wait
+
+
+async def test_the_deadline_stands_still_while_the_gate_is_closed(serve):
+    server = serve("429:nth=2,retry_after=0.6")
+    found = settings(server.url, concurrency=1, deadline_s=0.4)
+    calls = await ask(found, question("a"), question("b"))
+    assert [c.status for c in calls] == ["ok", "ok"]
+
+
+async def test_a_terminal_is_told_that_nothing_has_answered_yet(serve, monkeypatch):
+    monkeypatch.setattr("ragpipe.judging.transports.live._SAY_AFTER_S", 0.1)
+    told = []
+    with pytest.raises(ProviderUnusable):
+        await ask(settings(serve("hang").url, timeout_s=0.3), tell=told.append)
+    assert len(told) == 3  # after 0.1, 0.2 and 0.4 s of 0.6
+    assert "no answer yet from openai/test-model-2024-07-18 at http://127.0.0.1:" in told[0]
+    assert told[0].endswith("after 0 s: try 1 of 3")
+    assert told[2].endswith("try 2 of 3; the one before: no whole answer within judge.timeout_s=0.3 s")
+
+
+async def test_an_answer_in_time_says_nothing(serve, monkeypatch):
+    monkeypatch.setattr("ragpipe.judging.transports.live._SAY_AFTER_S", 0.1)
+    told = []
+    await ask(settings(serve(latency_ms=30).url), *(question(f"a {i}") for i in range(30)), tell=told.append)
+    assert told == []
+
+
+@pytest.mark.parametrize("width", [1, 2, 16])
+@pytest.mark.parametrize("fault", ["503", "reset", "502_html"])
+async def test_an_outage_costs_no_call_and_few_probes(serve, quick, fault, width):
+    server = serve(f"{fault}:from_s=0.2,for_s=0.7", latency_ms=10)
+    told = []
+    calls = await ask(
+        settings(server.url, concurrency=width, retries=5), *(question(f"a {i}") for i in range(60 * width)),
+        tell=told.append,
+    )  # fmt: skip
+    assert {c.status for c in calls} == {"ok"}
+    assert answered_once(server)
+    failed = sum(line["status"] != 200 for line in server.log)
+    assert failed <= 5 + (width - 1) + 5  # what began it, what was under way, and the probes
+    assert server.peak <= width
+    assert "paused: 5 tries in a row had no answer, the last: " in told[0]
+    assert "answering again after 1 s" in told[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1, 16])
+@pytest.mark.parametrize("seconds", [14, 30])
+async def test_an_outage_of_half_a_minute(serve, seconds, width, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
+    server = serve(f"503:from_s=1,for_s={seconds}", latency_ms=100 if width > 1 else 15)
+    found = settings(server.url, concurrency=width, retries=5)
+    calls = await ask(found, *(question(f"a {i}") for i in range(199)))
+    assert {c.status for c in calls} == {"ok"}
+    assert answered_once(server)
+    began = next(line["arrived"] for line in server.log if line["status"] == 503)
+    probes = [line for line in server.log if line["status"] == 503 and line["arrived"] > began + 20 * 0.5]
+    assert len(probes) <= 8
+
+
+async def test_one_question_that_the_provider_cannot_take_is_no_outage(serve, quick):
+    """Probes go round: another question is answered, and only the odd one fails."""
+    server = serve("500:match=the odd one")
+    texts = [*(f"a {i}" for i in range(5)), "the odd one", *(f"b {i}" for i in range(5))]
+    calls = await ask(settings(server.url, concurrency=1, retries=5), *(question(text) for text in texts))
+    assert [c.status for c in calls] == [*["ok"] * 5, "server_error", *["ok"] * 5]
+    assert server.tries == 10 + 6
+
+
+async def test_nor_is_it_when_it_is_the_last(serve, quick):
+    server = serve("500:match=the odd one")
+    calls = await ask(settings(server.url, concurrency=4, retries=5), question("a"), question("the odd one"))
+    assert [c.status for c in calls] == ["ok", "server_error"]
+    assert server.tries == 1 + 5 + 6  # its tries, and as many probes
+
+
+async def test_an_outage_that_does_not_end_ends_the_run(serve, quick):
+    server = serve("500:after=3")
+    start = time.monotonic()
+    with pytest.raises(
+        ProviderUnusable, match=r"no answer for 1 s \(judge\.outage_s=0\.8\), the last: status 500"
+    ) as caught:
+        await ask(settings(server.url, concurrency=4, outage_s=0.8), *(question(f"a {i}") for i in range(20)))
+    assert caught.value.kind == "unreachable"
+    assert 0.8 <= time.monotonic() - start < 2.5
+    assert server.tries < 20
+
+
+async def test_what_a_503_asks_to_wait_is_waited_for_in_an_outage(serve, quick):
+    server = serve("503:after=1,first=7,retry_after=0.5", latency_ms=5)
+    calls = await ask(settings(server.url, concurrency=8), *(question(f"a {i}") for i in range(20)))
+    assert {c.status for c in calls} == {"ok"}
+    refused = max(line["done"] for line in server.log if line["status"] == 503)
+    assert min(line["arrived"] for line in server.log if line["arrived"] > refused) >= refused + 0.49
+
+
+async def test_a_rate_limit_is_no_outage(serve, quick):
+    told = []
+    server = serve("429_no_header:after=1,first=10")
+    await ask(
+        settings(server.url, concurrency=8, retries=9), *(question(f"a {i}") for i in range(12)), tell=told.append
+    )
+    assert told == []
+
+
+async def test_stopping_ends_a_pause_at_once(serve):
+    server = serve("500:after=1")
+    live = LiveTransport(settings(server.url, concurrency=4), run_id="r")
+    await live.ask(question("first"), nobody)
+    tasks = [asyncio.create_task(live.ask(question(f"a {i}"), nobody)) for i in range(8)]
+    await asyncio.sleep(0.5)
+    start = time.monotonic()
+    live.stop(Interrupted("interrupted"))
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert time.monotonic() - start < 0.3
+    assert {type(f) for f in found} == {Interrupted}
+    await live.close()
+
+
+async def test_a_cancelled_probe_leaves_the_turn_to_another(quick):
+    outage = Outage(600, 5, lambda _: None, lambda _: None)
+    for i in range(5):
+        outage.failed(Fault("server_error", "ill"), f"q{i}", probe=False, armed=True)
+    first, second = (asyncio.create_task(outage.turn(who)) for who in ("q1", "q2"))
+    assert await first is True  # and before it says how its try went, it is cancelled
+    assert not second.done()
+    outage.lost()
+    assert await asyncio.wait_for(second, 1) is True
+    third = asyncio.create_task(outage.turn("q3"))
+    await asyncio.sleep(0)
+    outage.answered()
+    assert await third is False
+
+
+async def test_refusals_of_one_step_in_the_same_words_end_the_run(serve):
+    server = serve("400:match=odd step")
+    found = settings(server.url, concurrency=1, breaker=4)
+    mixed = [question(f"{'odd step' if i % 2 else 'a'} {i}", Grade15 if i % 2 else Claims) for i in range(20)]
+    asked = [replace(q, asker=f"case-{i} / {'odd' if i % 2 else 'even'} / rate") for i, q in enumerate(mixed)]
+    with pytest.raises(
+        ProviderUnusable, match="4 calls of odd / rate in a row were refused in the same words"
+    ) as caught:
+        await ask(found, *asked)
+    assert caught.value.kind == "bad_request"
+    assert server.tries == 8
+
+
+async def test_what_a_start_has_learnt_is_not_paid_for_again(serve):
+    server, start = serve("no_json_schema", "no_max_tokens", latency_ms=20), Start()
+    found = settings(server.url, concurrency=4)
+    first = await ask(found, *(question(f"a {i}", t) for t in (Grade15, YesNo) for i in range(4)), start=start)
+    assert {c.status for c in first} == {"ok"}
+    before, server.peak = server.tries, 0
+    assert before == 8 + 2
+    second = await ask(found, *(question(f"b {i}", t) for t in (Grade15, YesNo) for i in range(4)), start=start)
+    assert {c.attempts for c in second} == {1}
+    assert server.tries == before + 8
+    assert server.peak == 4  # nobody went alone
+    third = await ask(found, question("c"))  # another start
+    assert third[0].attempts == 3
+
+
+def test_the_second_iteration_pays_for_nothing_that_the_first_has_learnt(serve, tmp_path, capfd):
+    server = serve("no_json_schema")
+    data = write_cases(tmp_path / "cases.jsonl", 4)
+    words = arguments(data, tmp_path / "out", server.url, "iterations=2", concurrency=2, metrics="correctness")
+    assert main(words) == 0
+    assert server.tries == 1 + 4 + 4  # json_schema was refused once, in the first iteration
+    assert capfd.readouterr().err.count("json_schema was refused for correctness / grade") == 1

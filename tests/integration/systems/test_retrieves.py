@@ -1,0 +1,311 @@
+"""`retrieves: false`: a method that retrieves nothing by design has no score in what measures retrieval, and no 0."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import ragpipe
+from ragpipe.cli import main
+from ragpipe.datasets.load import Record, open_dataset
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.errors import DataError
+from ragpipe.metrics.base import Computed, Metric
+from ragpipe.stages.applies import why_skipped
+from ragpipe.stages.retrieving import declared
+from ragpipe.systems.settings import PythonSystem, RecordedSystem
+from tests.support.scripted import make_case, shipped_metric, shipped_names
+
+REASON = "retrieves_nothing"
+# Sections 1 and 2 of the metrics paper, and whatever else shows contexts or is 0 without any: citations are of chunks.
+ON_RETRIEVAL = {
+    "retrieval", "scope_miss", "attribution_hit", "recency_conflict",
+    "context_relevance", "context_precision", "context_recall", "context_utilization", "noise_sensitivity",
+    "context_sufficiency", "relevance_grade",
+    "faithfulness", "chunk_faithfulness", "chunk_relevancy", "groundedness", "answer_synthesis", "contextual_correctness",
+    "citation", "expected_citation_recall", "source_policy", "must_quote",
+}  # fmt: skip
+LABELLED: dict[str, Any] = {
+    "answer": "Ada wrote it in 1843, for the engine.", "references": ["Ada, in 1843."], "relevant_chunks": ["c1"],
+    "anchors": [{"rel_path": "a.md", "role": "newer"}, {"rel_path": "b.md", "role": "older"}],
+    "recency_conflict_rule": "cite_newer", "citations": [], "answerable": True, "folder_mode": "on",
+    "selected_folders": ["x"],
+    "expected": {"behavior": "answer", "requires_citations": True, "citations": ["a.md"], "must_quote": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_what_measures_retrieval_is_skipped_and_nothing_else(name: str) -> None:
+    metric = shipped_metric(name)
+    closed = why_skipped(metric, make_case(chunks=(), retrieves=False, **LABELLED), embedder=True)
+    assert (closed == REASON) is (name in ON_RETRIEVAL)
+    assert why_skipped(metric, make_case(chunks=(), **LABELLED), embedder=True) != REASON
+
+
+@pytest.mark.parametrize("name", ["context_precision", "context_recall", "context_relevance", "retrieval", "citation"])
+def test_a_method_that_found_nothing_is_measured(name: str) -> None:
+    assert why_skipped(shipped_metric(name), make_case(chunks=(), **LABELLED), embedder=True) is None
+
+
+def test_a_rubric_goes_by_what_it_shows() -> None:
+    closed = make_case(chunks=(), retrieves=False)
+    for shows, why in ((["answer"], None), (["answer", "contexts"], REASON)):
+        assert why_skipped(shipped_metric("rubric", shows=shows), closed, embedder=True) == why
+
+
+def test_a_metric_of_the_users_own_says_it_by_one_attribute() -> None:
+    class Found(Computed):
+        pass
+
+    class OnRetrieval(Found):
+        measures_retrieval = True
+
+    closed = make_case(chunks=(), retrieves=False)
+    own: list[Metric] = [Found(name="a"), OnRetrieval(name="b")]
+    assert [why_skipped(metric, closed, embedder=True) for metric in own] == [None, REASON]
+
+
+def test_a_failure_of_the_system_takes_nothing_from_what_does_not_apply() -> None:
+    failed = make_case(answer=None, chunks=None, retrieves=False, error="500", references=["a"])
+    reasons = {"retrieval": REASON, "abstention": "no_answerable_label", "correctness": "system_error"}
+    assert {name: why_skipped(shipped_metric(name), failed, embedder=True) for name in reasons} == reasons
+    similar = shipped_metric("semantic_similarity")
+    assert [why_skipped(similar, failed, embedder=there) for there in (True, False)] == ["system_error", "no_embedder"]
+
+
+def records(folder: Path, text: str, name: str = "d.jsonl", **settings: Any) -> list[Record]:
+    (folder / name).write_text(text, encoding="utf-8")
+    return list(open_dataset(DatasetSettings(path=name, **settings), folder))
+
+
+def said(found: list[Record]) -> dict[str, bool]:
+    return {record.output.method: record.output.retrieves for record in found if record.output}
+
+
+def test_a_data_set_says_it_in_every_form(tmp_path: Path) -> None:
+    line = '{"id": "q", "question": "?", "outputs": [{"method": "a", "answer": "x"}, {"method": "b", "answer": "y", "retrieves": false}]}'
+    assert said(records(tmp_path, line + "\n")) == {"a": True, "b": False}
+    cells = "id,question,method,answer,retrieves\nq,?,a,x,\nq,?,b,y,false\nq,?,c,z,TRUE\n"
+    assert said(records(tmp_path, cells, "d.csv")) == {"a": True, "b": False, "c": True}
+    fields = {
+        "id": "id", "question": "q", "method": "m", "answer": "a",
+        "retrieves": {"path": "m", "map": {"closed": False}, "otherwise": True},
+    }  # fmt: skip
+    lines = "".join(json.dumps({"id": "s", "q": "?", "m": m, "a": "x"}) + "\n" for m in ("dense", "closed"))
+    assert said(records(tmp_path, lines, fields=fields)) == {"dense": True, "closed": False}
+
+
+TWO = (
+    '{"id": "q1", "question": "Who wrote it?", "reference": "Ada.", "relevant_chunks": ["c1"], "expected": {"behavior": "answer"},'
+    ' "outputs": [{"method": "dense", "answer": "Ada wrote it.", "contexts": ["Ada wrote it in 1843."]},'
+    ' {"method": "closed", "answer": "Ada wrote it."}]}\n'
+    '{"id": "q2", "question": "When?", "reference": "1843.", "relevant_chunks": ["c1"], "expected": {"behavior": "answer"},'
+    ' "outputs": [{"method": "dense", "answer": "In 1843.", "contexts": []}, {"method": "closed", "answer": "In 1843."}]}\n'
+)
+
+
+def test_the_system_section_says_it_of_single_methods_and_of_all(tmp_path: Path) -> None:
+    found = records(tmp_path, TWO)
+    assert said(list(declared(found, RecordedSystem(retrieves={"closed": False})))) == {"dense": True, "closed": False}
+    assert list(declared(found, RecordedSystem(retrieves={"closed": True}))) == found
+    with pytest.raises(DataError) as error:
+        list(declared(found, RecordedSystem(retrieves=False)))
+    assert len(error.value.problems) == 1
+    for part in ("d.jsonl:1", "'q1'", "'dense'", "system.retrieves", "1 chunks"):
+        assert part in str(error.value)
+
+
+def test_true_never_overrules_what_an_output_says_of_itself(tmp_path: Path) -> None:
+    found = records(tmp_path, '{"id": "q", "question": "?", "answer": "x", "retrieves": false}\n')
+    assert said(list(declared(found, RecordedSystem(retrieves={"default": True})))) == {"default": False}
+
+
+def test_only_what_is_false_is_part_of_the_identity() -> None:
+    default = RecordedSystem().identity()
+    assert default == {"kind": "recorded"}
+    assert RecordedSystem(retrieves={"a": True}).identity() == default
+    assert RecordedSystem(retrieves=False).identity() == {**default, "retrieves": False}
+    assert RecordedSystem(retrieves={"b": False, "a": False, "c": True}).identity() == {
+        **default, "retrieves": {"a": False, "b": False},
+    }  # fmt: skip
+
+    def live(retrieves: Any) -> dict[str, Any]:
+        return PythonSystem(kind="python", callable="a:b", method="mine", retrieves=retrieves).identity()
+
+    assert "retrieves" not in live(True)
+    assert live({"other": False}) == live(True)
+    assert live({"mine": False}) == live(False) == {**live(True), "retrieves": False}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "two.jsonl").write_text(TWO)
+    (tmp_path / "closedsystem.py").write_text(LIVE)
+    yield tmp_path
+    sys.modules.pop("closedsystem", None)
+
+
+def recorded_run(*extra: str) -> int:
+    return main([
+        "dataset=jsonl", "dataset.path=two.jsonl", "metrics=[retrieval,context_precision,rejection_calibration]", "name=x", *extra,
+    ])  # fmt: skip
+
+
+CLOSED = "system.retrieves={closed: false, clsed: false}"
+
+
+def test_the_plan_says_what_is_skipped_and_why(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert recorded_run("task=plan", CLOSED) == 0
+    out, err = capfd.readouterr()
+    rows = {line.split()[0]: line for line in out.splitlines() if line.split()[1:2] in (["2"], ["4"])}
+    assert f"2 {REASON}" in rows["retrieval"]
+    assert f"2 {REASON}" in rows["context_precision"]
+    assert REASON not in rows["rejection_calibration"]
+    assert err.count("'clsed'") == 1
+
+
+def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert recorded_run(CLOSED) == 0
+    assert capfd.readouterr().err.count("'clsed'") == 1
+    run = Path("outputs/x/latest").resolve()
+    table = pq.read_table(run / "outputs.parquet").to_pylist()
+    assert {row["method"]: row["retrieves"] for row in table} == {"dense": True, "closed": False}
+    found = ragpipe.load(str(run)).records.set_index(["sample_id", "method"])
+    for sample in ("q1", "q2"):
+        row = found.loc[sample, "closed"]
+        for score in ("mrr", "retrieval_score", "context_precision"):
+            assert (row[f"{score}.status"], row[f"{score}.reason"]) == ("skipped", REASON)
+        assert list(row["failure_modes"]) == []
+        assert row["overall_score"] == 1.0  # the weights are renormalised over rejection_calibration, which is right
+        assert not row["retrieves"]
+    assert "retrieval_miss" in list(found.loc["q2", "dense"]["failure_modes"])  # it does retrieve, and found nothing
+    metrics = json.loads((run / "iteration-1" / "metrics.json").read_text())
+    assert metrics["overall"]["scores"]["context_precision"]["mean"] == 50.0  # of dense alone: 100 and 0
+    assert metrics["overall"]["scores"]["mrr"]["mean"] == 0.5
+    assert f"`{REASON}` 2" in (run / "report.md").read_text()
+    assert REASON in (run / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_finished_run_needs_neither_data_nor_system_section(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert recorded_run("system.retrieves={closed: false}") == 0
+    run = Path("outputs/x/latest").resolve()
+    (here / "two.jsonl").unlink()
+    assert main(["task=verify", f"run={run}"]) == 0
+    assert main(["task=rescore", f"run={run}", "scoring.thresholds.retrieval_score=0.1"]) == 0
+    (made,) = (path for path in run.parent.iterdir() if path.is_dir() and not path.is_symlink() and path != run)
+    found = ragpipe.load(str(made)).records.set_index(["sample_id", "method"])
+    assert found.loc["q1", "closed"]["retrieval_score.reason"] == REASON
+    assert "warning" not in capfd.readouterr().err
+
+
+def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert recorded_run("system.retrieves=false") == 2
+    said = capfd.readouterr().err
+    assert "'q1'" in said
+    assert "'dense'" in said
+    assert not Path("outputs/x").exists()
+
+
+@pytest.mark.parametrize(
+    "value", [*(pytest.param(value, marks=pytest.mark.slow) for value in ("no", "[closed]")), "{closed: maybe}"]
+)
+def test_another_value_is_refused_with_its_key(here: Path, capfd: pytest.CaptureFixture[str], value: str) -> None:
+    assert recorded_run(f"system.retrieves={value}") == 2
+    assert "system.retrieves" in capfd.readouterr().err
+
+
+LIVE = """
+import os, signal
+def closed(sample):
+    with open("asked.txt", "a") as file:
+        file.write(sample["id"] + " ")
+    if os.path.exists("stop") and sample["id"] == "q1":
+        os.kill(os.getpid(), signal.SIGINT)
+    if os.path.exists("fail") and sample["id"] == "q1":
+        raise ConnectionError("down")
+    return "Ada wrote it."
+def mixed(sample):
+    if sample["id"] == "q1":
+        return {"answer": "Ada wrote it.", "retrieves": False}
+    return {"answer": "In 1843.", "contexts": ["In 1843."]}
+def both(sample):
+    return {"answer": "In 1843.", "contexts": ["In 1843."], "retrieves": False}
+"""
+
+
+@pytest.fixture
+def live(here: Path) -> Callable[..., int]:
+    (here / "q.jsonl").write_text('{"id": "q1", "question": "Who?"}\n{"id": "q2", "question": "When?"}\n')
+
+    def run(function: str, *extra: str) -> int:
+        return main([
+            "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[context_precision,faithfulness]", "name=live", "system=python",
+            "plugins=[closedsystem]", f"system.callable=closedsystem:{function}", "system.concurrency=1", *extra,
+        ])  # fmt: skip
+
+    return run
+
+
+def frozen() -> list[bool]:
+    found: list[bool] = pq.read_table("outputs/live/latest/outputs.parquet")["retrieves"].to_pylist()
+    return found
+
+
+def reasons() -> dict[str, str | None]:
+    found = ragpipe.load("outputs/live/latest").records
+    return dict(zip(found["sample_id"], found["context_precision.reason"], strict=True))
+
+
+def test_a_live_system_may_be_closed_book_and_a_stopped_collection_goes_on(
+    here: Path, live: Callable[..., int]
+) -> None:
+    (here / "stop").touch()
+    assert live("closed", "system.retrieves=false") == 130
+    assert live("closed", "system.retrieves=false") == 0
+    assert reasons() == {"q1": REASON, "q2": REASON}
+    assert (here / "asked.txt").read_text().split() == ["q1", "q2"]
+    assert frozen() == [False, False]
+
+
+def test_a_closed_book_system_that_fails_is_a_system_error(here: Path, live: Callable[..., int]) -> None:
+    (here / "fail").touch()
+    assert live("closed", "system.retrieves=false") == 4
+    assert reasons() == {"q1": REASON, "q2": REASON}  # the failure takes away no score that was due
+    assert ragpipe.load("outputs/live/latest").records["system_error"].notna().tolist() == [True, False]
+    assert frozen() == [False, False]
+
+
+@pytest.mark.slow
+def test_a_live_system_may_say_it_of_each_output(
+    here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert live("mixed", "system.retrieves={other: false}") == 0
+    assert "no output has the method 'other'; there are 'default'" in capfd.readouterr().err
+    assert frozen() == [False, True]
+    found = reasons()
+    assert found["q1"] == REASON
+    assert found["q2"] != REASON
+    assert live("both") == 4
+    assert "1 chunks" in str(ragpipe.load("outputs/live/latest").records["system_error"][0])
+
+
+def test_a_live_system_that_retrieves_although_declared_otherwise_ends_the_collection(
+    here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert live("mixed", "system.retrieves=false") == 2
+    said = capfd.readouterr().err
+    for part in ("'q2'", "system.retrieves", "1 chunks", "system.retrieves=true"):
+        assert part in said

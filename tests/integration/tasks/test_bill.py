@@ -1,0 +1,258 @@
+"""What runs have paid is what the server has on its own bill: to the token, whatever became of the calls."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.store.census import census
+from tests.support.harness import arguments, start, write_cases
+from tests.support.openai_faults import Fault
+from tests.support.openai_server import OpenAIServer, in_thread
+
+PRICES = "judge.prices={input: 1000.0, output: 1000.0}"  # dollars per million tokens
+
+
+@dataclass
+class Place:
+    """A server, the words of a run over it, and where its results lie."""
+
+    server: OpenAIServer
+    words: list[str]
+    root: Path
+    capsys: Any
+
+    def run(self, *more: str, expected: int | None = None) -> tuple[int, str]:
+        """Gives the number of requests that it took, and what was said."""
+        before = len(self.server.log)
+        code = main([*self.words, *more])
+        shown = self.capsys.readouterr()
+        assert expected in (None, code), shown.out + shown.err
+        return len(self.server.log) - before, shown.out + shown.err
+
+    def task(self, *words: str) -> str:
+        assert main([*words, f"output_dir={self.root / 'out'}"]) == 0
+        shown = self.capsys.readouterr()
+        return str(shown.out + shown.err)
+
+    @property
+    def file(self) -> Path:
+        return self.root / "out" / ".store" / "calls.sqlite"
+
+    @property
+    def folder(self) -> Path:
+        return (self.root / "out" / "torture" / "latest").resolve()
+
+    def cost(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "iteration-1" / "cost.json").read_text())
+        return found
+
+    def billed(self) -> dict[str, int]:
+        return billed(self.server)
+
+
+def billed(server: OpenAIServer) -> dict[str, int]:
+    """The server's own bill: the answers that named a usage, and their tokens."""
+    usages = [line["usage"] for line in server.log if line["usage"]]
+    return {
+        "tries": len(usages), "tokens_in": sum(u["prompt_tokens"] for u in usages),
+        "tokens_out": sum(u["completion_tokens"] for u in usages),
+    }  # fmt: skip
+
+
+def paid(file: Path) -> dict[str, int]:
+    """The whole ledger of a store."""
+    found = census(file, ())["paid"]
+    return {name: found[name] for name in ("tries", "tokens_in", "tokens_out")}
+
+
+def dollars(bill: dict[str, int]) -> float:
+    return (bill["tokens_in"] + bill["tokens_out"]) / 1000
+
+
+def balances(found: dict[str, Any]) -> None:
+    used, saved, wasted, spent = (found[part] for part in ("used", "saved", "wasted", "spent"))
+    assert used["calls_answered"] - saved["calls"] + wasted["tries"] == spent["tries"]
+    for name in ("tokens_in", "tokens_out"):
+        assert used[name] - saved[name] + wasted[name] == spent[name]
+    assert used["usd"] - saved["usd"] + wasted["usd"] - found["repriced"]["usd"] == pytest.approx(spent["usd"])
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Place]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+    monkeypatch.setattr("ragpipe.judging.retry.backoff", lambda attempt: 0.01)
+    data = write_cases(tmp_path / "data.jsonl", 6)
+    with in_thread() as server:
+        words = arguments(data, tmp_path / "out", server.url, PRICES, metrics="correctness", concurrency=2)
+        yield Place(server, words, tmp_path, capsys)
+
+
+def test_empty_replies_are_paid_by_the_start_that_got_them_and_by_all_later_ones(place: Place) -> None:
+    place.server.faults = [Fault.read("empty_content")]
+    place.run(expected=4)
+    first = place.billed()
+    assert first["tries"] == 18, "three tries for each of six questions"
+    found = place.cost()
+    assert {name: found["spent"][name] for name in first} == first
+    assert found["spent"]["usd"] == pytest.approx(dollars(first))
+    assert (found["spent"]["calls"], found["used"]["usd"], found["saved"]["usd"]) == (6, 0.0, 0.0)
+    assert found["wasted"]["usd"] == pytest.approx(dollars(first))
+    balances(found)
+    assert f"${dollars(first):.2f}" in (place.folder / "report.md").read_text()
+
+    place.server.faults = []
+    place.run(expected=0)
+    whole = place.billed()
+    found = place.cost()
+    assert {name: found["spent"][name] for name in whole} == whole
+    assert found["used"]["usd"] == pytest.approx(dollars(whole) - dollars(first))
+    assert found["wasted"]["tries"] == 18
+    balances(found)
+
+
+@pytest.mark.parametrize("faults", [
+    ("empty_content:rate=0.5",), ("length:match=Case 1 says",), ("content_filter:match=Case 2 says",), ("500:first=2",),
+    ("empty_content:first=3", "429:retry_after=9000,after=3"), ("empty_content:first=2", "401:after=4"),
+    ("400:after=2",), ("content_filter_400:match=Case 3 says", "empty_content:first=1"),
+])  # fmt: skip
+def test_the_bill_is_the_servers(place: Place, faults: tuple[str, ...]) -> None:
+    place.server.faults = [Fault.read(text) for text in faults]
+    place.run()
+    assert paid(place.file) == place.billed()
+    place.server.faults = []
+    place.run("retry_errors=true", expected=0)
+    assert paid(place.file) == place.billed()
+    found = place.cost()
+    assert {name: found["spent"][name] for name in place.billed()} == place.billed()
+    balances(found)
+
+
+def test_another_run_saves_what_this_one_paid(place: Place) -> None:
+    place.run(expected=0)
+    whole = place.billed()
+    assert place.run("scoring.thresholds.correctness=2.5", expected=0)[0] == 0
+    found = place.cost()
+    assert (found["spent"]["tries"], found["saved"]["calls"]) == (0, 6)
+    assert found["saved"]["usd"] == pytest.approx(dollars(whole))
+    balances(found)
+
+
+def test_the_ledger_survives_a_prune(place: Place) -> None:
+    place.run(expected=0)
+    before = paid(place.file)
+    place.task("task=store", "action=prune", f"run={place.folder}", "dry_run=false")
+    assert paid(place.file) == before
+    shutil.rmtree(place.folder)
+    place.run(expected=0)
+    assert place.cost()["spent"]["tries"] == 12, "asked again, and both times paid"
+
+
+def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:
+    words = [word for word in place.words if word != PRICES]
+    assert main(words) == 0
+    place.capsys.readouterr()
+    bill, found = place.billed(), place.cost()
+    assert (found["used"]["usd"], found["spent"]["usd"]) == (None, None)
+    asked = len(place.server.log)
+
+    given = "judge.prices={input: 1.0, output: 2.0}"
+    assert main([*words, given]) == 0
+    expected = (bill["tokens_in"] + 2 * bill["tokens_out"]) / 1e6
+    found = place.cost()
+    assert found["used"]["usd"] == pytest.approx(expected)
+    assert found["spent"]["usd"] is None, "what it was paid then is not known by that"
+    tier = {"above": 0, "input": 1.0, "output": 2.0, "cached_input": 1.0, "reasoning": 2.0}
+    (told,) = found["prices"].values()
+    assert (told["source"], told["usd_per_million"]) == ("judge.prices", [tier])
+    assert main(["task=verify", f"run={place.folder}"]) == 0
+
+    assert main(["task=rescore", f"run={place.folder}", "judge.prices={input: 2.0, output: 4.0}"]) == 0
+    assert place.cost()["used"]["usd"] == pytest.approx(2 * expected)
+    assert main(["task=verify", f"run={place.folder}"]) == 0
+    assert len(place.server.log) == asked
+
+
+def test_a_changed_reply_in_the_store_is_damaged_and_asked_again(place: Place) -> None:
+    place.run(expected=0)
+    with closing(sqlite3.connect(place.file, isolation_level=None)) as db:
+        db.execute("UPDATE calls SET text = replace(text, 'score', 'Score') WHERE rowid IN (2, 5)")
+    assert "2 stored replies are damaged" in place.task("task=store")
+    asked, said = place.run("name=other", expected=0)
+    assert asked == 2
+    assert "2 stored replies were damaged" in said
+    assert "damaged" not in place.task("task=store")
+
+
+def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    (place.root / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place.root / "tmp"))
+    place.server.latency_ms = 20
+    stored, put = [], OpenAIServer._write
+
+    async def write(server: OpenAIServer, *more: Any) -> Any:
+        stored.append(1)
+        if len(stored) == 4:
+            shutil.rmtree(place.file.parent)
+        return await put(server, *more)
+
+    monkeypatch.setattr(OpenAIServer, "_write", write)
+    _, said = place.run(expected=6)
+    assert f"the call store {place.file} was deleted while this start worked with it" in said
+    (kept,) = (place.root / "tmp").glob("ragpipe-replies-*.jsonl")
+    assert str(kept) in said
+    place.task("task=store", "action=import", f"from={kept}")
+    assert paid(place.file) == place.billed()
+    place.run(expected=0)
+    assert len(place.server.log) == 6, "nothing was asked twice"
+
+
+@pytest.mark.slow
+def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
+    place.server.faults = [Fault.read("empty_content:first=3"), Fault.read("429:retry_after=20")]
+    process = start(place.words, place.root)
+    deadline = time.monotonic() + 60
+    while len(place.server.log) < 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert place.billed()["tries"] == 3
+    assert paid(place.file) == place.billed()
+
+
+@pytest.mark.slow  # litellm takes seconds to import
+def test_a_vector_is_paid_by_the_iteration_that_asked_for_it(place: Place) -> None:
+    """Iterations share the vectors of the questions; those of texts that a judge wrote are each iteration's own."""
+    words = [word.replace("correctness", "answer_relevance") for word in place.words]
+    embedder = [
+        "metrics.answer_relevance.method=questions", "embedder=litellm", "embedder.model=openai/vectors-2026-01-01",
+        f"embedder.api_base={place.server.url}", "embedder.api_key_env=RAGPIPE_TEST_KEY",
+        "embedder.prices={input: 1000.0, output: 0}",
+    ]  # fmt: skip
+    assert main([*words, *embedder, "iterations=2"]) == 0
+    bills = [json.loads((place.folder / f"iteration-{n}" / "cost.json").read_text()) for n in (1, 2)]
+    for found in bills:
+        balances(found)
+    usages = [line["usage"] for line in place.server.log if line["usage"]]
+    assert sum(found["spent"]["tries"] for found in bills) == len(usages)
+    assert sum(found["spent"]["tokens_in"] for found in bills) == sum(u["prompt_tokens"] for u in usages)
+    assert bills[0]["saved"]["calls"] == 0
+    assert bills[1]["saved"]["calls"] >= 6, "the vectors of the six questions"

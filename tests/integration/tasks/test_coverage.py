@@ -1,0 +1,178 @@
+"""Coverage is one figure: what the judge, the system and the data set did not give, in every file and on every page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ragpipe
+from ragpipe.cli import main
+from tests.support.harness import arguments
+from tests.support.openai_server import in_thread
+
+RECORD = {
+    "question": "Who wrote the notes on the engine?", "reference": "Ada Lovelace wrote the notes.", "method": "x",
+    "answer": "Ada Lovelace wrote the notes in 1843.", "contexts": ["Ada Lovelace wrote the notes on the engine in 1843."],
+}  # fmt: skip
+METRICS = "metrics=[faithfulness,context_recall,context_precision]"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+    return tmp_path
+
+
+def write(*records: dict[str, Any]) -> None:
+    lines = (json.dumps({"id": f"q{i:03}", **record}) + "\n" for i, record in enumerate(records, 1))
+    Path("d.jsonl").write_text("".join(lines))
+
+
+def without(*names: str, **other: Any) -> dict[str, Any]:
+    return {**{name: value for name, value in RECORD.items() if name not in names}, **other}
+
+
+def run(*words: str) -> int:
+    return main(["dataset=jsonl", "dataset.path=d.jsonl", "name=x", *words])
+
+
+def read(name: str) -> dict[str, Any]:
+    return json.loads(Path("outputs/x/latest", name).read_text())
+
+
+@pytest.mark.slow
+def test_contexts_that_some_records_lack_are_no_zeros(capsys: pytest.CaptureFixture[str]) -> None:
+    """12 records, 6 without the key: the mean is that of the six that have it, and every place says so."""
+    write(*(without("contexts") if i % 2 else RECORD for i in range(12)))
+    line = "contexts: not recorded in 6 of 12 cases of method x, first q002"
+    assert run(METRICS, "task=plan") == 0
+    assert line in " ".join(capsys.readouterr().err.split())
+    assert run(METRICS, "+scoring.gates.true={score: faithfulness, min: 0.5}") == 3
+    metrics = read("iteration-1/metrics.json")
+    for name in ("faithfulness", "context_recall", "context_precision", "ragas_score"):
+        for score in (metrics["overall"]["scores"][name], metrics["by"]["method"]["x"]["scores"][name], read("final/metrics.json")["overall"]["scores"][name]):  # fmt: skip
+            assert (score["mean"], score["n_ok"], score["n_not_recorded"], score["coverage"]) == (
+                1.0 if name == "faithfulness" else 100.0, 6, 6, 0.5,
+            ), name  # fmt: skip
+    assert metrics["overall"]["scores"]["faithfulness"]["skipped"] == {"not_recorded: contexts": 6}
+    assert line in metrics["warnings"]
+    floor = "faithfulness: only 6 of 12 judgements came out (50.0%, floor 95%): not recorded 6"
+    assert floor in metrics["warnings"]
+    (gate,) = read("gates.json")["gates"]
+    assert (gate["coverage"], gate["verdict"]) == (0.5, "not_enough_evidence")
+    page = Path("outputs/x/latest/report.md").read_text()
+    assert line in page
+    assert "50.0%" in page
+    assert "coverage 50.0%" in capsys.readouterr().out
+    records = ragpipe.load("outputs/x/latest").records
+    assert records["n_chunks"].isna().tolist() == [False, True] * 6
+    assert set(records["faithfulness.reason"][1::2]) == {"not_recorded: contexts"}
+
+
+def test_an_answer_that_is_not_recorded_has_no_lowest_grade() -> None:
+    """With a judge of chat replies: `correctness` of an empty answer is 1, of one that is not recorded nothing."""
+    write(RECORD, without("answer"), {**RECORD, "answer": ""})
+    with in_thread(script=[{"match": ".", "reply": json.dumps({"reason": "so it is", "score": 4})}]) as server:
+        assert main(arguments(Path("d.jsonl"), Path("out"), server.url, metrics="correctness")) == 0
+        assert len(server.log) == 1
+    found = ragpipe.load("out/torture/latest").records
+    assert found["correctness"].tolist()[::2] == [4.0, 1.0]
+    assert found["correctness.status"].tolist() == ["ok", "skipped", "ok"]
+    assert found["correctness.reason"].tolist()[1:] == ["not_recorded: answer", "no_answer"]
+    score = json.loads(Path("out/torture/latest/iteration-1/metrics.json").read_text())["overall"]["scores"][
+        "correctness"
+    ]
+    assert (score["mean"], score["n_not_recorded"], score["coverage"]) == (2.5, 1, 2 / 3)
+
+
+def test_failures_of_the_system_are_in_the_coverage_of_every_place(capsys: pytest.CaptureFixture[str]) -> None:
+    """6 of 10 cases with a system error: 4 of 10 judgements, for the gate and for the table."""
+    write(*(without("answer", "contexts", error="500") if i < 6 else RECORD for i in range(10)))
+    gate = "+scoring.gates.true={score: faithfulness, min: 0.5}"
+    assert run(METRICS, gate, "iterations=2") == 3
+    assert "coverage 40.0%" in capsys.readouterr().out
+    (found,) = read("gates.json")["gates"]
+    assert (found["coverage"], found["n_system_error"], found["n_error"]) == (0.4, 12, 0)
+    for name in ("faithfulness", "ragas_score"):
+        score, final = (
+            read(file)["overall"]["scores"][name] for file in ("iteration-2/metrics.json", "final/metrics.json")
+        )
+        assert (score["n_ok"], score["n_system_error"], score["coverage"]) == (4, 6, 0.4), name
+        assert (final["n_ok"], final["n_system_error"], final["coverage"]) == (8, 12, 0.4), name
+    said = "faithfulness: only 4 of 10 judgements came out (40.0%, floor 95%): system errors 6"
+    assert said in read("iteration-1/metrics.json")["warnings"]
+
+
+@pytest.mark.slow
+def test_what_a_whole_method_does_not_record_does_not_apply_to_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """No coverage there, and none lost elsewhere: not by the gap, nor by the system errors of that method."""
+    other = {"method": "answers_only"}
+    write(RECORD, RECORD, without("contexts", **other), without("contexts", "answer", **other, error="500"))
+    assert run(METRICS, "task=plan") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    gap = "contexts: not recorded in method answers_only: faithfulness, context_recall, context_precision not applicable there"
+    assert gap in said
+    assert run(METRICS) == 0
+    metrics = read("iteration-1/metrics.json")
+    score = metrics["overall"]["scores"]["faithfulness"]
+    assert (score["coverage"], score["n_ok"], score.get("n_not_recorded"), score.get("n_system_error")) == (
+        1.0,
+        2,
+        None,
+        None,
+    )
+    assert "faithfulness" not in metrics["by"]["method"]["answers_only"]["scores"]
+    assert not [line for line in metrics["warnings"] if "not recorded" in line]
+
+
+@pytest.mark.slow
+def test_a_label_that_is_not_there_is_not_lost_to_a_failure() -> None:
+    """`abstention` is about unanswerable questions: a failure on another one takes nothing from it."""
+    unanswerable = {**RECORD, "answerable": False, "abstained": True}
+    write(unanswerable, without("answer", "contexts", error="500", answerable=True), without("answer", "contexts", error="500", answerable=False))  # fmt: skip
+    assert run("metrics=[abstention]") == 0
+    score = read("iteration-1/metrics.json")["overall"]["scores"]["abstention"]
+    assert (score["n_ok"], score["n_system_error"], score["coverage"]) == (1, 1, 0.5)
+    assert score["skipped"] == {"answerable": 1, "system_error": 1}
+
+
+def test_a_run_of_retrieval_alone_is_told_nothing_of_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    write(*(without("answer", relevant_chunks=["c1"]) for _ in range(3)))
+    assert run("metrics=[retrieval]") == 0
+    metrics = read("iteration-1/metrics.json")
+    overall = metrics["overall"]
+    assert overall["scores"]["mrr"]["coverage"] == 1.0
+    assert (overall["operations"]["n_empty"], overall["operations"]["empty_rate"]) == (0, None)
+    assert overall["failure_modes"].get("empty_answer", {"n": 0})["n"] == 0
+    assert [one["name"] for one in metrics["diagnosis"]] == []
+    assert "empty_answer" not in {
+        mode for modes in ragpipe.load("outputs/x/latest").records["failure_modes"] for mode in modes
+    }
+    page = Path("outputs/x/latest/report.md").read_text()
+    assert "nothing_answered" not in page + capsys.readouterr().out
+    assert "not recorded" not in " ".join(metrics["warnings"])
+
+
+def test_an_empty_answer_is_still_told() -> None:
+    write(RECORD, {**RECORD, "answer": " "}, without("answer"))
+    assert run("metrics=[context_recall]") == 0
+    overall = read("iteration-1/metrics.json")["overall"]
+    assert (overall["operations"]["n_empty"], overall["operations"]["empty_rate"]) == (1, 0.5)
+    mode = overall["failure_modes"]["empty_answer"]
+    assert (mode["n"], mode["n_judged"]) == (1, 2)
+
+
+def test_an_invention_on_empty_retrieval_is_seen() -> None:
+    invented = {**RECORD, "answer": "Ada Lovelace wrote it in 1843. It was printed in Paris.", "contexts": []}
+    write(RECORD, invented, {**invented, "answer": "I could not find any information about that."})
+    assert run("metrics=[faithfulness,groundedness,chunk_faithfulness]") == 0
+    found = ragpipe.load("outputs/x/latest").records
+    assert found["faithfulness"].tolist() == [1.0, 0.0, 1.0]
+    assert found["groundedness"].tolist()[:2] == [5.0, 0.0]
+    assert found["chunk_faithfulness"].tolist()[:2] == [1.0, 0.0]
+    assert found["groundedness.reason"][2] == found["chunk_faithfulness.reason"][2] == "no_claims"
+    assert [("unsupported_claim" in modes) for modes in found["failure_modes"]] == [False, True, False]

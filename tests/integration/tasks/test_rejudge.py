@@ -1,0 +1,300 @@
+"""`task=rejudge` on a copied run folder: what is asked, what is not, and how far both judges agree."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.stages.resend import RESENT
+from tests.support.openai_faults import Fault
+from tests.support.openai_server import OpenAIServer, in_thread
+from tests.support.rejudged import CASES, CHUNKS, content, travelled
+
+ALWAYS_NO = [{"match": "Begin the reply with the one word YES or NO", "reply": "NO"}]
+SAME, OTHER = "openai/test-model-2026-01-01", "openai/other-model-2026-01-01"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with travelled(tmp_path_factory.mktemp("rejudged")) as folder:
+        yield folder
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    return Path(shutil.copytree(finished, tmp_path / "runs" / "run"))
+
+
+def words(run: Path, server: OpenAIServer | None, *extra: str, model: str = SAME) -> list[str]:
+    judge = [
+        "judge=llm", f"judge.model={model}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY",
+        f"judge.api_base={server.url}",
+    ] if server else []  # fmt: skip
+    return ["task=rejudge", f"run={run}", *judge, *extra]
+
+
+def inputs(folder: Path) -> list[dict]:
+    return pq.read_table(folder / "iteration-1" / "judge_inputs.parquet").to_pylist()
+
+
+def sibling(run: Path) -> Path:
+    """The one folder beside the run."""
+    (found,) = [path for path in run.parent.iterdir() if path.is_dir() and path != run]
+    return found
+
+
+def test_the_same_judge_is_asked_nothing_and_the_run_stays_as_it_is(run: Path) -> None:
+    before = content(run)
+    with in_thread() as server:
+        assert main(words(run, server)) == 0
+        assert server.tries == 0
+    assert content(run) == before
+    assert [path.name for path in run.parent.iterdir()] == ["run"]
+
+
+@pytest.mark.slow
+def test_another_judge_asks_new_questions_only_where_a_chain_went_another_way(run: Path, capsys) -> None:
+    with in_thread(script=ALWAYS_NO) as server:
+        assert main(words(run, server, model=OTHER)) == 0
+        made, said, asked = sibling(run), capsys.readouterr().out, server.tries
+        first = content(made)
+        assert main(words(run, server, model=OTHER)) == 0
+        assert main(words(run, server, model=OTHER)) == 0
+        assert server.tries == asked, "a second start asks nothing"
+    assert content(made) == first, "and rewrites nothing"
+    old = {row["payload_id"] for row in inputs(run)}
+    new = {row["payload_id"] for row in inputs(made)}
+    chain = {row["payload_id"] for row in inputs(run) if row["metric"] == "chunk_faithfulness"}
+    # a judge that never says YES is asked about every chunk; the other judge's chains are beginnings of these
+    assert len(new - old) == CASES * CHUNKS - len(chain) > 0
+    assert asked == len(new) == len(old | new)
+    assert f"{len(new & old)} the same as there, {len(new - old)} new" in said
+    found = json.loads((made / "agreement.json").read_text())
+    assert found["questions"] == {
+        "old": len(old), "new": len(new), "new_payloads": len(new - old), "calls": asked, "same_calls": 0,
+    }  # fmt: skip
+
+
+def test_agreement_is_that_of_the_records(run: Path) -> None:
+    with in_thread(script=[{"match": r"Passage \d of case [02468](?s:.*)YES or NO", "reply": "NO"}]) as server:
+        assert main(words(run, server, model=OTHER)) == 0
+    made = sibling(run)
+    found = json.loads((made / "agreement.json").read_text())
+    old, new = (pq.read_table(folder / "iteration-1" / "records.parquet").to_pylist() for folder in (run, made))
+    score = found["scores"]["chunk_faithfulness"]
+    a, b = ([row["chunk_faithfulness"] for row in rows] for rows in (old, new))
+    p, q = ([bool(row["chunk_faithfulness.passed"]) for row in rows] for rows in (old, new))
+    assert p != q, "the planted judge answers otherwise"
+    assert score["n_both"] == CASES
+    assert score["difference"]["mean"] == pytest.approx(sum(b) / CASES - sum(a) / CASES)
+    assert score["equal_share"] == sum(x == y for x, y in zip(a, b, strict=True)) / CASES
+    observed = sum(x == y for x, y in zip(p, q, strict=True)) / CASES
+    by_chance = (sum(p) * sum(q) + (CASES - sum(p)) * (CASES - sum(q))) / CASES**2
+    assert score["passed"]["kappa"]["value"] == pytest.approx((observed - by_chance) / (1 - by_chance))
+    flipped = [row["sample_id"] for row, x, y in zip(old, p, q, strict=True) if x and not y]
+    assert score["flips"]["to_failed"]["n"] == len(flipped)
+    assert {one["sample_id"] for one in score["flips"]["to_failed"]["examples"]} <= set(flipped)
+    page = (made / "agreement.md").read_text()
+    assert all(name in page for name in ("`chunk_faithfulness`", SAME, OTHER))
+    assert "`mrr`" not in page, "no judge decides it"
+    assert "NaN" not in page + (made / "agreement.json").read_text()
+
+
+def test_only_the_tail_behind_another_prompt_is_asked(run: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine" / "chunk_faithfulness"
+    mine.mkdir(parents=True)
+    text = (run / "prompts" / "chunk_faithfulness" / "refine.v1.jinja").read_text()
+    (mine / "refine.v7.jinja").write_text(text.replace("Task: is the", "Task: again, is the"))
+    with in_thread() as server:
+        extra = ("metrics.chunk_faithfulness.prompts.refine=v7", f"prompt_dirs=[{mine.parent}]")
+        assert main(words(run, server, *extra)) == 0
+        asked = server.tries
+    made = sibling(run)
+    tail = [row for row in inputs(made) if row["step"] == "refine"]
+    assert asked == len(tail) > 0
+    found = json.loads((made / "agreement.json").read_text())["questions"]
+    assert (found["new_payloads"], found["same_calls"]) == (asked, len(inputs(made)) - asked)
+
+
+@pytest.mark.slow
+def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine" / "chunk_faithfulness"
+    mine.mkdir(parents=True)
+    text = (run / "prompts" / "chunk_faithfulness" / "first.v1.jinja").read_text()
+    (mine / "first.v1.jinja").write_text(text.replace("Task: is the", "Task: now, is the"))
+    with in_thread() as server:
+        assert main(words(run, server, f"prompt_dirs=[{mine.parent}]")) == 0
+        assert server.tries == 0
+        assert main(words(run, server, f"prompt_dirs=[{mine.parent}]", "rejudge.prompts=current")) == 0
+        assert server.tries >= CASES
+    firsts = [json.loads(row["messages"])[-1]["content"] for row in inputs(sibling(run)) if row["step"] == "first"]
+    assert len(firsts) == CASES
+    assert all("Task: now, is the" in text for text in firsts)
+
+
+@pytest.mark.slow
+def test_stored_names_case_metric_and_step_and_a_live_start_asks_for_the_rest(run: Path, capsys) -> None:
+    with in_thread() as server:
+        said_there = "report.formats=[terminal,markdown]"
+        assert main(words(run, server, "rejudge.mode=stored", said_there, model=OTHER)) == 4
+        assert server.tries == 0
+        made = sibling(run)
+        shown = capsys.readouterr()
+        for said in (shown.out, shown.err, (made / "report.md").read_text()):
+            assert "transport=live (and not rejudge.mode=stored, but replay)" in " ".join(said.split())
+            assert "task=store action=import" in " ".join(said.split())
+            assert "retry_errors" not in said, "nothing that failed is kept, and nobody can be asked"
+            assert "the same command asks for them again" not in said
+        reasons = pq.read_table(made / "iteration-1" / "scores.parquet").to_pylist()
+        missing = [row for row in reasons if row["metric"] == "chunk_faithfulness"]
+        assert [row["status"] for row in missing] == ["error"] * CASES
+        assert re.match(r"missing_reply: .*q0/default / chunk_faithfulness / first", missing[0]["reason"])
+        score = json.loads((made / "agreement.json").read_text())["scores"]["chunk_faithfulness"]
+        assert (score["n_both"], score["new"]["coverage"], score["difference"]["mean"]) == (0, 0.0, None)
+        assert score["passed"]["kappa"] == {"n": 0, "value": None, "reason": "no_pairs"}
+        capsys.readouterr()
+        assert main(words(run, server, model=OTHER)) == 0
+        assert server.tries == len({row["payload_id"] for row in inputs(made)})
+    again = pq.read_table(made / "iteration-1" / "scores.parquet").to_pylist()
+    assert {row["status"] for row in again if row["metric"] == "chunk_faithfulness"} == {"ok"}
+
+
+def test_stored_needs_no_judge_of_the_users(run: Path) -> None:
+    before = content(run)
+    assert main(words(run, None, "rejudge.mode=stored")) == 0
+    assert content(run) == before
+
+
+def test_resend_sends_the_very_bytes(run: Path, capsys) -> None:
+    with in_thread() as server:
+        assert main(words(run, server, "rejudge.mode=resend")) == 0
+        bodies = [line["body"] for line in server.log]
+        assert sorted(bodies) == sorted({row["wire_hash"] for row in inputs(run)}), "each once, as it was"
+        made = sibling(run)
+        first = content(made)
+        assert main(words(run, server, "rejudge.mode=resend")) == 0
+        assert len(server.log) == len(bodies), "the replies are in the call store"
+        assert content(made) == first
+        assert main(words(run, server, "rejudge.mode=resend", "judge.season=later")) == 0
+        assert len(server.log) == 2 * len(bodies), "another season asks the same judge anew"
+    assert pq.read_schema(made / "resend.parquet").names == RESENT.names
+    rows = pq.read_table(made / "resend.parquet").to_pylist()
+    assert all(row["same_text"] and row["same_answer"] and row["same_body"] for row in rows)
+    found = json.loads((made / "resend.json").read_text())
+    assert (found["questions"], found["ok"], found["same_body"]) == (len(bodies),) * 3
+    assert f"requests with the same bytes as then: {len(bodies)} of {len(bodies)}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
+    with in_thread() as server:
+        extra = ("rejudge.mode=resend", "transport=stored")
+        assert main(words(run, server, *extra, model=OTHER)) == 4
+        assert server.tries == 0
+    said = capsys.readouterr().err
+    assert "questions without a stored reply were not asked: " in said
+    assert "the same command asks for them again" not in said
+
+
+@pytest.mark.slow
+def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys) -> None:
+    """Every case stands twice; of what is stored only replies are not asked, with retry_errors no failure either."""
+    path = run / "iteration-1" / "judge_inputs.parquet"
+    table = pq.read_table(path)
+    twins = [f"{name}-twin" for name in table["sample_id"].to_pylist()]
+    place = table.schema.get_field_index("sample_id")
+    twice = table.set_column(place, table.schema.field(place), pa.array(twins))
+    pq.write_table(pa.concat_tables([table, twice]), path)
+    with in_thread() as server:
+        server.faults = [Fault.read(f"content_filter_400:match=Passage 0 of case {n} says") for n in (1, 3)]
+        planned, sent = [], []
+        for extra in ((), (), ("retry_errors=true",)):
+            before, _ = len(server.log), capsys.readouterr()
+            assert main(words(run, server, "rejudge.mode=resend", *extra, model=OTHER)) == 4  # refused: 4 of 35
+            said = re.search(r"up to ([\d,]+) new calls", capsys.readouterr().out)
+            assert said
+            planned.append(int(said[1]))
+            sent.append(len({line["body"] for line in server.log[before:]}))
+    made = pq.read_table(sibling(run) / "resend.parquet").to_pylist()
+    refused = sum(row["status_new"] == "refused" for row in made)
+    bodies = len({row["wire_hash"] for row in inputs(run)})
+    assert refused > 0
+    assert sent == [bodies, 0, refused]
+    assert planned == sent
+
+
+def test_resend_counts_other_answers(run: Path) -> None:
+    with in_thread(script=ALWAYS_NO) as server:
+        assert main(words(run, server, "rejudge.mode=resend", model=OTHER)) == 0
+    rows = pq.read_table(sibling(run) / "resend.parquet").to_pylist()
+    chain = [row for row in rows if row["metric"] == "chunk_faithfulness"]
+    assert [row["same_answer"] for row in chain] == [row["reply_old"] == "NO" for row in chain]
+    assert {row["same_body"] for row in rows} == {False}  # the model's name is in the body
+    old = {row["payload_id"] for row in inputs(run)}
+    assert {row["payload_id"] for row in rows} == old, "resend asks no question of its own"
+
+
+def test_a_changed_question_is_not_sent(run: Path, capsys) -> None:
+    path = run / "iteration-1" / "judge_inputs.parquet"
+    table = pq.read_table(path)
+    texts = table["messages"].to_pylist()
+    texts[3] = texts[3].replace("case", "cake", 1)
+    column = table.schema.get_field_index("messages")
+    pq.write_table(table.set_column(column, table.schema.field(column), pa.array(texts)), path)
+    with in_thread() as server:
+        assert main(words(run, server, "rejudge.mode=resend")) == 2
+        assert server.tries == 0
+    assert "a stored question is not what it was" in capsys.readouterr().err
+    assert [path.name for path in run.parent.iterdir()] == ["run"]
+
+
+@pytest.mark.slow
+def test_a_strangers_folder_decides_nothing_about_a_live_call(
+    run: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRECIOUS", "sk-precious-1234567890")
+    config = run / "config.yaml"
+    with in_thread() as theirs, in_thread() as ours:
+        text = re.sub(r"api_base: .*", f"api_base: {theirs.url}", config.read_text())
+        text = text.replace("api_key_env: RAGPIPE_TEST_KEY", "api_key_env: PRECIOUS")
+        text = text.replace("output_dir: ", "output_dir: stolen # ").replace("plugins: []", "plugins: [antigravity]")
+        config.write_text(text)
+        for extra in ((), ("judge.model=openai/other-2026-01-01",), ("judge.temperature=0.3", "rejudge.mode=resend")):
+            assert main(words(run, None, *extra)) == 2
+            assert "a judge that you name" in capsys.readouterr().err
+        assert main(words(run, ours, model=OTHER)) == 0
+        assert (theirs.tries, ours.tries > 0) == (0, True)
+    assert not Path("stolen").exists()
+    assert main(words(run, None, "rejudge.mode=stored")) == 0
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["rejudge.mode=again"], "one of replay, resend, stored"),
+        (["rejudge.speed=1"], "rejudge.speed"),
+        (["rejudge.mode=resend", "rejudge.prompts=current"], "rendered already"),
+        (["rejudge.mode=resend", "metrics.retrieval.k=[1]"], "a change of what is frozen"),
+        (["rejudge.mode=resend", "judge=evidence"], "reads no messages"),
+        (["dataset.limit=3"], "a change of what is frozen"),
+        (["judge.max_calls=3"], "judge.max_calls"),
+        (["judge.max_calls=3", "rejudge.mode=resend"], "judge.max_calls"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_leaves_nothing(run: Path, capsys, extra: list[str], said: str) -> None:
+    nowhere = OpenAIServer()
+    nowhere.url = "http://127.0.0.1:9/v1"  # asking there would end with exit code 5
+    given = words(run, None if "judge=evidence" in extra else nowhere, model=OTHER)
+    assert main([*given, *extra]) == 2
+    assert said in capsys.readouterr().err
+    assert [path.name for path in run.parent.iterdir()] == ["run"]

@@ -1,0 +1,226 @@
+"""Whole sweeps against the local server: what they ask (by its log), what they leave, and what survives a kill."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import SEVERITY, main
+from ragpipe.resources import prompts_dir
+from ragpipe.store import lock
+from ragpipe.tasks import sweep
+from tests.support.harness import (
+    Server,
+    arguments,
+    committed,
+    finish,
+    kill_after,
+    repeats_of_finished,
+    start,
+    write_cases,
+)  # fmt: skip
+from tests.support.openai_server import in_thread
+
+JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+WEIGHTS = "scoring.weights.faithfulness=0.2,0.5"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+    monkeypatch.setenv("COLUMNS", "160")
+    return tmp_path
+
+
+def words(here: Path, url: str, *more: str, cases: int = 3) -> list[str]:
+    data = here / "data.jsonl"
+    if not data.exists():
+        write_cases(data, cases)
+    return ["-m", *arguments(data, here / "out", url, *more, metrics="faithfulness")]
+
+
+def sweeps(here: Path) -> list[Path]:
+    return sorted((here / "out" / "torture" / "sweeps").iterdir())
+
+
+def runs(here: Path) -> list[Path]:
+    return sorted(p.parent for p in (here / "out" / "torture").glob("*/manifest.json") if not p.parent.is_symlink())
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    files = (p for p in folder.rglob("*") if p.is_file() and ".store" not in p.parts)
+    return {str(p.relative_to(folder)): (p.stat().st_mtime_ns, p.read_bytes()) for p in files}
+
+
+def table(folder: Path) -> list[dict[str, Any]]:
+    return pq.read_table(folder / "comparison.parquet").to_pylist()
+
+
+@pytest.mark.slow
+def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with in_thread() as server:
+        assert main(words(here, server.url)[1:]) == 0
+        asked = len(server.log)
+        assert main(words(here, server.url, WEIGHTS)) == 0
+        assert len(server.log) == asked
+        (folder,) = sweeps(here)
+        assert len(runs(here)) == 2, "0.2 is the shipped weight: that job is the finished run"
+        rows = table(folder)
+        found = [row for row in rows if row["score"] == "faithfulness"]
+        assert [row["label"] for row in found] == [f"scoring.weights.faithfulness={w}" for w in ("0.2", "0.5")]
+        assert [(row["state"], row["exit_code"]) for row in found] == [("complete", 0)] * 2
+        assert [row["calls_spent"] for row in found] == [asked, 0]
+        assert {row["calls_used"] for row in found} == {asked}
+        for row in found:
+            own = json.loads((folder / "../.." / row["run_id"] / "final/metrics.json").read_text())
+            assert row["mean"] == own["overall"]["scores"]["faithfulness"]["mean"]
+        document = json.loads((folder / "sweep.json").read_text())
+        assert [(folder / one["folder"]).resolve().name for one in document["jobs"]] == [r["run_id"] for r in found]
+        text = capfd.readouterr().out
+        assert f"comparison: {here}/out/torture/sweeps/{folder.name}/comparison.md" in text
+        assert "0: scoring.weights.faithfulness=0.2" in text
+        before = state(here / "out")
+        assert main(words(here, server.url, WEIGHTS)) == 0
+        assert state(here / "out") == before, "a finished sweep, started again, rewrites nothing"
+        assert len(server.log) == asked
+
+
+def test_every_exit_code_has_words() -> None:
+    found = {code: sweep.job(0, [], code, "", None) for code in (*SEVERITY, None)}
+    assert not [one.state for one in found.values() if one.state.startswith("exit")]
+    assert found[None].state == "not started"
+    assert [code for code, one in found.items() if one.reason] == [3, 4], "those that end without an error's words"
+    assert sweep.job(0, [], 4, "its own words", None).reason == "its own words"
+
+
+def test_a_folder_per_combination_and_equal_questions_asked_once(here: Path) -> None:
+    """Two judges, two versions of one step: the step before it is asked once a judge."""
+    mine = here / "prompts/faithfulness"
+    mine.mkdir(parents=True)
+    text = (prompts_dir() / "faithfulness/verify.v1.jinja").read_text()
+    (mine / "verify.v2.jinja").write_text(text.replace("[[user]]", "[[user]]\nBe strict.", 1))
+    varied = ("prompt_dirs=[prompts]", "judge.temperature=0.0,0.5", "metrics.faithfulness.prompts.verify=v1,v2")
+    with in_thread() as server:
+        assert main(words(here, server.url, *varied)) == 0
+        bodies = [line["body"] for line in server.log]
+    assert len(bodies) == len(set(bodies)) == 3 * 2 * (1 + 2), "3 cases, 2 judges: extract, then verify by v1 and by v2"
+    assert len(runs(here)) == 4
+    (folder,) = sweeps(here)
+    found = [row for row in table(folder) if row["score"] == "faithfulness"]
+    assert [row["calls_used"] for row in found] == [6] * 4
+    assert [row["calls_spent"] for row in found] == [6, 3, 6, 3]
+
+
+@pytest.mark.slow
+def test_jobs_that_failed_stand_in_the_table_with_their_reason(here: Path) -> None:
+    models = "judge.model=openai/test-model-2026-01-01,openai/gone-model-2026-01-01,gone"
+    with in_thread(faults=["401:match=gone-model"]) as server:
+        assert main(words(here, server.url, models)) == 5, "the worst of 0, 5 and 2"
+    (folder,) = sweeps(here)
+    rows = table(folder)
+    good, gone, wrong = rows[0], rows[-2], rows[-1]
+    assert (good["state"], good["exit_code"], good["reason"]) == ("complete", 0, None)
+    assert (gone["state"], gone["exit_code"], gone["score"]) == ("provider unusable", 5, None)
+    assert gone["run_id"] in {run.name for run in runs(here)}, "it can be resumed there"
+    assert "401" in gone["reason"]
+    assert (wrong["state"], wrong["exit_code"], wrong["score"], wrong["run_id"]) == ("refused", 2, None, None)
+    assert "judge.model: 'gone'" in wrong["reason"]
+    page = (folder / "comparison.md").read_text()
+    assert "provider unusable" in page
+    assert "refused" in page
+
+
+@pytest.mark.slow
+def test_two_jobs_that_are_the_same_run_judge_once(here: Path) -> None:
+    with in_thread() as server:
+        assert main(words(here, server.url, "judge.concurrency=4,8")) == 0
+        bodies = [line["body"] for line in server.log]
+    assert len(bodies) == len(set(bodies))
+    assert len(runs(here)) == 1
+    assert {row["standing"] for row in table(sweeps(here)[0])} <= {"equal", None}
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
+    """kill -9 in the first job, then in the second: what the store holds is not asked for again."""
+    with Server(here / "server.jsonl", ["--latency-ms", "20"]) as server:
+        again = words(here, server.url, "judge.temperature=0.0,0.5", "judge.allow_unpinned=true", cases=12)
+        kills = []
+        for calls in (10, 20):
+            moment = kill_after(again, here, server, calls)
+            if moment is not None:
+                kills.append((moment, committed(here / "out")))
+        assert kills
+        code, text = finish(again, here)
+        assert code == 0, text
+        assert repeats_of_finished(server, kills) == []
+        asked = len(server.requests())
+        assert finish(again, here)[0] == 0
+        assert len(server.requests()) == asked
+    (folder,) = sweeps(here)
+    assert {row["state"] for row in table(folder)} == {"complete"}
+    assert len(runs(here)) == 2
+
+
+@pytest.mark.slow
+def test_two_identical_sweeps_at_once_double_nothing(here: Path) -> None:
+    with Server(here / "server.jsonl", ["--latency-ms", "30"]) as server:
+        again = words(here, server.url, "judge.temperature=0.0,0.5", cases=10)
+        both = [start(again, here) for _ in range(2)]
+        for one in both:
+            text, _ = one.communicate(timeout=120)
+            assert one.returncode == 0, text
+        assert set(server.bodies().values()) == {1}
+    (folder,) = sweeps(here)
+    rows = table(folder)
+    assert {row["state"] for row in rows} == {"complete"}
+    assert len(runs(here)) == 2
+    for run in runs(here):
+        assert pq.read_table(run / "iteration-1/scores.parquet").num_rows == 10
+        assert not list(run.rglob("*.tmp"))
+        assert not (run / ".lock").exists()
+
+
+@pytest.mark.slow
+def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def end_of_the_other(text: str, *values: object) -> None:
+        said.append(text % values)
+        held.release()
+
+    monkeypatch.setattr(lock, "TELL_S", 0.0)
+    monkeypatch.setattr(lock.log, "warning", end_of_the_other)
+    with in_thread() as server:
+        again = words(here, server.url)
+        assert main(again[1:]) == 0
+        (run,) = runs(here)
+        with lock.FolderLock(run):
+            assert main(again[1:]) == 6
+            assert main([*again, "lock_wait_s=0"]) == 6
+        for begin in (again, [*again[1:], "lock_wait_s=30"]):
+            held = lock.FolderLock(run).acquire()
+            assert main(begin) == 0
+    assert [text.split(" is in use by process")[0] for text in said] == [str(run)] * 2
+
+
+@pytest.mark.slow
+def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path) -> None:
+    with Server(here / "server.jsonl", ["--latency-ms", "30"]) as server:
+        code, text = finish(
+            words(here, server.url, *JOBLIB, "scoring.weights.faithfulness=0.2,0.3,0.5", cases=10), here
+        )
+        assert code == 0, text
+        assert set(server.bodies().values()) == {1}
+    (folder,) = sweeps(here)
+    rows = [row for row in table(folder) if row["score"] == "faithfulness"]
+    assert [row["job"] for row in rows] == [0, 1, 2]
+    assert {row["standing"] for row in rows} == {"equal"}
+    assert sum(row["calls_spent"] for row in rows) == rows[0]["calls_used"], "what one paid the others read"

@@ -1,0 +1,312 @@
+"""Code of the user's is part of a run's identity: a metric or a system that was edited never shows the numbers of before."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ragpipe
+from ragpipe.cli import main
+from ragpipe.systems.settings import PythonSystem
+from ragpipe.tasks.identity import metric_identity
+from ragpipe.tasks.user_code import watched_metric, watched_system
+from tests.support.harness import arguments, write_cases
+from tests.support.openai_server import in_thread
+
+COMPUTED = """
+from ragpipe.metrics.base import Computed
+from ragpipe.schema.score import Score
+
+class Fixed(Computed):
+    def compute(self, cases):
+        return [Score({value}) for _ in cases]
+"""
+JUDGED = """
+from typing import ClassVar
+from ragpipe.metrics.base import Ask, Metric
+from ragpipe.prompts import Prompt
+from ragpipe.schema.score import Score, ScoreSpec
+from mymetrics.answers import Mood
+
+class Polite(Metric):
+    grade: Prompt
+
+    def asks(self, case):
+        yield Ask(self.grade, Mood, {"answer": case.answer})
+
+    async def measure(self, case, judge):
+        found = await judge(self.grade, Mood, answer=case.answer)
+        return Score(FACTOR * found.score / 5)
+"""
+ANSWERS = """
+from typing import Annotated
+from pydantic import Field
+from ragpipe.schema.answers import Answer, Number
+
+class Mood(Answer):
+    reason: str = ""
+    score: Annotated[Number, Field(ge=1, le=5)]
+"""
+TEMPLATE = "---\nroles: {answer: text}\n---\n[[user]]\nAnswer:\n{{ answer }}\n\nGrade it from 1 to 5 as JSON.\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+    yield tmp_path
+    forget()
+
+
+def forget() -> None:
+    """As a new process would: what it imports stands in the files. Bytecode goes by seconds."""
+    importlib.invalidate_caches()
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("mymetrics", "mysystem", "zipped")]:
+        del sys.modules[name]
+
+
+def write(path: str, text: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
+    for cached in Path(path).parent.rglob("*.pyc"):
+        cached.unlink()
+    forget()
+
+
+def mean(name: str, score: str) -> Any:
+    return ragpipe.load(f"outputs/{name}/latest").metrics["overall"]["scores"][score]["mean"]
+
+
+def run_id(name: str) -> str:
+    return Path(f"outputs/{name}/latest").resolve().name
+
+
+def test_an_edited_metric_is_computed_anew(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("q.jsonl").write_text('{"id": "a", "question": "Why?", "answer": "Because."}\n')
+    words = ["dataset=jsonl", "dataset.path=q.jsonl", "name=mine", "plugins=[mymetrics]", "metrics=[]"]
+    words += ["+metrics.fixed={class: mymetrics.fixed.Fixed}"]
+    write("mymetrics/fixed.py", COMPUTED.format(value="0.25"))
+    assert main(words) == 0
+    first = run_id("mine")
+    assert mean("mine", "fixed") == 0.25
+    write("mymetrics/fixed.py", COMPUTED.format(value="0.75"))
+    capfd.readouterr()
+    assert main(words) == 0
+    assert mean("mine", "fixed") == 0.75
+    said = capfd.readouterr().out
+    assert f"differs from run {first}: metrics.fixed.source.mymetrics.fixed: " in said
+    assert main(["task=verify", f"run=outputs/mine/{first}", "plugins=[mymetrics]"]) == 3
+    assert "differs  the source of a metric: metrics.fixed.source.mymetrics.fixed" in capfd.readouterr().out
+    write("mymetrics/fixed.py", COMPUTED.format(value="0.25"))
+    assert main(words) == 0
+    assert run_id("mine") == first, "the same source is the same run"
+
+
+def test_an_edited_judge_metric_asks_nothing_again(here: Path) -> None:
+    """Neither does an edit of the module of its answer type, unless it changes what is asked."""
+    data = write_cases(here / "data.jsonl", 4)
+    write("prompts/polite/grade.v1.jinja", TEMPLATE)
+    write("mymetrics/answers.py", ANSWERS)
+    write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
+    runs = []
+    with in_thread() as server:
+        words = [
+            *arguments(data, here / "outputs", server.url, metrics=""),
+            "plugins=[mymetrics]",
+            "prompt_dirs=[prompts]",
+        ]
+        words += ["+metrics.polite={class: mymetrics.polite.Polite, prompts: {grade: v1}}"]
+
+        def start() -> tuple[int, float]:
+            assert main(words) == 0
+            runs.append(run_id("torture"))
+            return server.tries, mean("torture", "polite")
+
+        asked, before = start()
+        write("mymetrics/polite.py", JUDGED.replace("FACTOR", "0.5"))
+        assert start() == (asked, pytest.approx(before / 2))
+        write("mymetrics/answers.py", ANSWERS + "\n# a remark\n")
+        assert start() == (asked, pytest.approx(before / 2))
+        write("mymetrics/answers.py", ANSWERS.replace("Number, Field(", "Number, Field(description='How kind.', "))
+        again, _ = start()
+    assert asked >= 4
+    assert again == 2 * asked, "another description is another question"
+    assert len(set(runs)) == 4
+
+
+def test_a_recursive_answer_type_ends_before_anything_is_asked(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = write_cases(here / "data.jsonl", 2)
+    write("prompts/polite/grade.v1.jinja", TEMPLATE)
+    recursive = "\nclass Mood(Answer):\n    score: Number\n    below: 'list[Mood]' = []\n"
+    write("mymetrics/answers.py", "from ragpipe.schema.answers import Answer, Number\n" + recursive)
+    write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
+    with in_thread() as server:
+        words = [
+            *arguments(data, here / "outputs", server.url, metrics=""),
+            "plugins=[mymetrics]",
+            "prompt_dirs=[prompts]",
+        ]
+        assert main([*words, "+metrics.polite={class: mymetrics.polite.Polite, prompts: {grade: v1}}"]) == 2
+        assert server.tries == 0
+    said = capfd.readouterr().err
+    assert "mymetrics.answers.Mood" in said
+    assert "holds itself" in said
+    assert "Traceback" not in said
+
+
+def test_shipped_metrics_hold_no_source() -> None:
+    from tests.support.scripted import shipped_metric
+
+    assert "source" not in metric_identity(shipped_metric("retrieval"))
+
+
+def test_bases_and_archives_are_watched(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile("code.zip", "w") as archive:
+        archive.writestr("zipped.py", COMPUTED.format(value="1"))
+    monkeypatch.syspath_prepend(str(here / "code.zip"))
+    write("mymetrics/child.py", "from zipped import Fixed\nclass Child(Fixed):\n    pass\n")
+    sources = watched_metric(importlib.import_module("mymetrics.child").Child).sources
+    assert list(sources) == ["mymetrics.child", "zipped"]
+    assert len(set(sources.values())) == 2
+
+
+def test_code_without_a_source_is_named(here: Path) -> None:
+    write("mymetrics/fixed.py", COMPUTED.format(value="1"))
+    kind = importlib.import_module("mymetrics.fixed").Fixed
+    kind.__module__ = "mymetrics.gone"
+    sources, (note,) = watched_metric(kind)
+    assert sources == {}
+    assert note.startswith("the source of mymetrics.gone cannot be read")
+
+
+def test_code_that_was_edited_after_its_import_is_what_it_was_and_named(here: Path) -> None:
+    write("mymetrics/fixed.py", COMPUTED.format(value="1"))
+    module = importlib.import_module("mymetrics.fixed")
+    before = watched_metric(module.Fixed)
+    Path("mymetrics/fixed.py").write_text(COMPUTED.format(value="12"))
+    sources, (note,) = watched_metric(module.Fixed)
+    assert sources == before.sources
+    assert note.startswith("mymetrics.fixed was edited after this process imported it")
+    after = watched_metric(importlib.reload(module).Fixed)
+    assert after.sources != before.sources
+    assert after.notes == ()
+
+
+SYSTEM = """
+def answer(sample):
+    with open("asked.txt", "a") as file:
+        file.write("x")
+    return {{"answer": "{text}", "contexts": ["Paris is the capital of France."]}}
+"""
+LIVE = [
+    "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "plugins=[mysystem]", "system=python",
+    "system.callable=mysystem.rag:answer",
+]  # fmt: skip
+
+
+def asked() -> int:
+    return len(Path("asked.txt").read_text())
+
+
+def answers(name: str = "live") -> set[str]:
+    return set(ragpipe.load(f"outputs/{name}/latest").records["answer"])
+
+
+@pytest.fixture
+def live(here: Path) -> Path:
+    Path("q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital?"}}\n' for i in range(3)))
+    write("mysystem/rag.py", SYSTEM.format(text="Berlin is the capital."))
+    assert main(LIVE) == 0
+    assert asked() == 3
+    write("mysystem/rag.py", SYSTEM.format(text="Paris is the capital of France."))
+    return here
+
+
+def test_an_edited_system_is_asked_anew_and_that_is_said_first(live: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    first = run_id("live")
+    capfd.readouterr()
+    assert main(LIVE) == 0
+    said = capfd.readouterr().out
+    assert asked() == 6
+    assert answers() == {"Paris is the capital of France."}
+    signatures = [ragpipe.load(f"outputs/live/{run}").metrics["signature"] for run in (first, run_id("live"))]
+    assert all(re.search(r" \| system default source:[0-9a-f]{8} \| ", line) for line in signatures)
+    assert len(set(signatures)) == 2, "they must not be compared as if they were one"
+    places = [said.index(f"differs from run {first}: system.source.mysystem.rag: "),
+              said.index("outputs are collected again"), said.index("collected 3 outputs")]  # fmt: skip
+    assert places == sorted(places)
+
+
+@pytest.mark.slow
+def test_with_the_version_alone_an_edit_keeps_the_outputs(live: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for word in ("system.identity=version", "metrics=[faithfulness,chunk_faithfulness]"):
+        assert main([*LIVE, "system.identity=version", word]) == 0
+        assert asked() == 3
+        assert answers() == {"Berlin is the capital."}
+    capfd.readouterr()
+    assert main([*LIVE, "system.identity=version", "system.version=2"]) == 0
+    assert asked() == 6
+    assert answers() == {"Paris is the capital of France."}
+
+
+def test_a_finished_run_is_rescored_and_verified_without_its_system(live: Path) -> None:
+    Path("mysystem/rag.py").unlink()
+    forget()
+    folder = f"run={Path('outputs/live/latest').resolve()}"
+    assert main(["task=verify", folder]) == 0
+    assert main(["task=rescore", folder]) == 0
+    assert asked() == 3
+
+
+@pytest.mark.slow
+def test_a_stopped_collection_of_an_older_source_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Five failures more than the concurrency in a row end it; what was answered before is kept for the same source."""
+    Path("q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital?"}}\n' for i in range(9)))
+    failing = SYSTEM.format(text="x") + "    raise ValueError('down')\n"
+    write("mysystem/rag.py", failing.replace("    return", "    if sample['id'] == 'q0': return"))
+    words = [*LIVE, "system.concurrency=1"]
+    assert main(words) == 4
+    (stopped,) = (path for path in Path("outputs/live").iterdir() if path.is_dir())
+    assert main(words) == 4
+    said = capfd.readouterr().out
+    assert "from the start" not in said, "the same source goes on"
+    write("mysystem/rag.py", SYSTEM.format(text="Paris."))
+    assert main(words) == 0
+    assert f"outputs are collected from the start: those of {stopped}" in capfd.readouterr().out
+
+
+def test_a_partial_and_an_object_are_watched_where_they_are_defined(here: Path) -> None:
+    write(
+        "mysystem/core.py",
+        "class Rag:\n    def __call__(self, sample):\n        return 'a'\ndef ask(k, sample): return 'a'\n",
+    )
+    write(
+        "mysystem/rag.py",
+        "from functools import partial\nfrom mysystem.core import Rag, ask\nfirst, second = Rag(), partial(ask, 5)\n",
+    )
+    importlib.import_module("mysystem.rag")
+    for name in ("first", "second"):
+        settings = PythonSystem(kind="python", callable=f"mysystem.rag:{name}")
+        assert set(watched_system(settings, ["mysystem"]).sources) == {"mysystem.core", "mysystem.rag"}
+
+
+@pytest.mark.slow
+def test_a_callable_from_another_plugin_is_watched_where_it_is_defined(here: Path) -> None:
+    Path("q.jsonl").write_text('{"id": "a", "question": "Capital?"}\n')
+    write("mysystem/core.py", SYSTEM.format(text="Berlin."))
+    write("mysystem/rag.py", "from mysystem.core import answer\n")
+    assert main(LIVE) == 0
+    identity = json.loads(Path("outputs/live/latest/manifest.json").read_text())["identity"]
+    assert set(identity["system"]["source"]) == {"mysystem.core", "mysystem.rag"}
+    write("mysystem/core.py", SYSTEM.format(text="Paris."))
+    assert main(LIVE) == 0
+    assert asked() == 2

@@ -1,0 +1,85 @@
+"""The public API: `ragpipe.run`, `ragpipe.load`, also where an event loop is running already."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ragpipe
+from ragpipe.errors import ConfigError, DataError
+
+WORDS = ["dataset=demo", "dataset.limit=4", "metrics=[faithfulness,retrieval]", "metrics.retrieval.k=[5]", "name=api"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_all_is_what_is_there() -> None:
+    assert ragpipe.__all__ == ["__version__", "load", "run", "stop"]
+    assert all(hasattr(ragpipe, name) for name in ragpipe.__all__)
+
+
+def test_run_gives_what_load_reads_later(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = ragpipe.run(WORDS)
+    assert found.path == (here / "outputs/api/latest").resolve()
+    again = ragpipe.load("outputs/api/latest")
+    assert again.path == found.path
+    n = len(found.records)
+    assert n == len(set(zip(found.records["sample_id"], found.records["method"], strict=True)))
+    assert found.records["sample_id"].nunique() == 4
+    assert set(found.scores["status"]) <= {"ok", "skipped", "error"}
+    assert len(found.scores) == n * 9  # faithfulness, six measures at 5, mrr, retrieval_score
+    assert set(found.judge_inputs["metric"]) == {"faithfulness"}
+    assert set(found.judge_inputs["step"]) == {"extract", "verify"}
+    score = found.metrics["overall"]["scores"]["faithfulness"]
+    assert score["mean"] == pytest.approx(found.records["faithfulness"].mean())
+    assert score["n_ok"] == found.records["faithfulness"].notna().sum()
+    assert found.cost["used"]["uses"] == len(found.judge_inputs)
+    assert found.manifest["iterations"] == {"1": "complete"}
+    assert found.metrics["signature"] in capsys.readouterr().out
+
+
+async def test_run_works_inside_a_running_loop(here: Path) -> None:
+    beside = asyncio.create_task(asyncio.sleep(0, "alive"))
+    found = ragpipe.run(WORDS)
+    assert found.metrics["overall"]["scores"]["faithfulness"].get("n_error", 0) == 0
+    assert await beside == "alive"
+
+
+def test_iterations_are_folders(here: Path) -> None:
+    found = ragpipe.run(["dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=api", "iterations=2"])
+    first = ragpipe.load(found.path / "iteration-1")
+    assert (found.iteration, first.iteration) == (2, 1), "the newest, unless one is named"
+    assert (set(first.records["iteration"]), set(found.records["iteration"])) == ({1}, {2})
+    assert list(first.records["faithfulness"].dropna()) == list(found.records["faithfulness"].dropna())
+
+
+def test_what_is_wrong_is_raised(here: Path) -> None:
+    with pytest.raises(ConfigError, match=r"metrics\.faithfulness\.bach"):
+        ragpipe.run([*WORDS, "+metrics.faithfulness.bach=5"])
+    with pytest.raises(ConfigError, match="evaluates"):
+        ragpipe.run([*WORDS, "task=plan"])
+    with pytest.raises(DataError, match="gone"):
+        ragpipe.run(["dataset=jsonl", "dataset.path=gone.jsonl", "metrics=[faithfulness]"])
+    with pytest.raises(DataError, match="cannot read this run"):
+        ragpipe.load("outputs/none")
+    assert not (here / "outputs").exists()
+
+
+@pytest.mark.slow
+def test_a_script_of_five_lines(here: Path) -> None:
+    """The README's example, in a fresh interpreter: pandas and the rest come in by themselves."""
+    page = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    script = page.split("```python\n")[1].split("```")[0]
+    assert len(script.strip().split("\n")) <= 5
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^\d+ +[a-z]+-\d+ +(baseline|rerank)", done.stdout, re.M)) == 3, done.stdout

@@ -1,0 +1,170 @@
+"""A disk that is full, small, read-only or a file; too few open files; data that changes under a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.checks import Bench, Ran
+from tests.support.harness import start
+
+Make = Callable[..., Bench]
+
+
+@contextmanager
+def _mounted(path: Path, *options: str) -> Iterator[Path]:
+    """A small file system in memory; skips where this user may not mount."""
+    path.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(path)], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("this user may not mount a file system")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=False)
+
+
+def _limited(b: Bench, limit: int, value: int, *extra: str, concurrency: int = 8) -> tuple[Ran, float]:
+    """A start in a process with a limit, and how long it took from its first request on."""
+
+    def lower() -> None:
+        resource.setrlimit(limit, (value, resource.getrlimit(limit)[1]))
+
+    before = len(b.server.log)
+    process = start(b.args(*extra, concurrency=concurrency), b.folder, preexec_fn=lower)
+    begun = time.monotonic()
+    text, _ = process.communicate(timeout=90)
+    return b.ran(process.returncode, text, before), time.monotonic() - begun
+
+
+def _goes_on(b: Bench, lost: int) -> None:
+    """After room was made: all of it is answered, and at most `lost` replies that found no room are asked for again."""
+    answered = {r["body"] for r in b.server.log if r["status"] == 200}
+    ran = b.run()
+    assert ran.code == 0, ran.text
+    assert len(answered & set(ran.bodies)) <= lost
+    assert [row["status"] for row in ran.rows()] == ["ok"] * b.cases
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up(bench: Make, tmp_path: Path) -> None:
+    with _mounted(tmp_path / "out", "size=700k"):
+        b = bench(cases=300)
+        begun = time.monotonic()
+        ran = b.run()
+        assert ran.code == 6, ran.text
+        assert time.monotonic() - begun < 30
+        assert "disk is full" in ran.text
+        assert "make room" in ran.text
+        assert len(ran.requests) > 10, "it was under way"
+        subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path / "out")], check=True)
+        _goes_on(b, lost=8)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kilobytes", [120, 200, 250, 300, 400, 500, 600, 800, 1000, 1200, 1400])
+def test_a_disk_that_fills_up_at_any_moment(bench: Make, tmp_path: Path, kilobytes: int) -> None:
+    with _mounted(tmp_path / "out", f"size={kilobytes}k"):
+        b = bench(cases=300)
+        ran = b.run()
+        assert ran.code in (0, 6), ran.text
+        if ran.code == 6:
+            assert "disk is full" in ran.text
+        subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path / "out")], check=True)
+        _goes_on(b, lost=8)
+
+
+@pytest.mark.parametrize("kilobytes", [pytest.param(size, marks=pytest.mark.slow) for size in (60, 150, 400)])
+def test_files_may_not_grow(bench: Make, kilobytes: int) -> None:
+    b = bench(cases=200)
+    ran, took = _limited(b, resource.RLIMIT_FSIZE, kilobytes << 10)
+    assert ran.code == 6, ran.text
+    assert took < 30
+    assert "ulimit -f" in ran.text, ran.text
+    _goes_on(b, lost=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("files", [14, 24, 40])
+def test_too_many_open_files(bench: Make, files: int) -> None:
+    b = bench(cases=80)
+    b.server.latency_ms = 30
+    ran, took = _limited(b, resource.RLIMIT_NOFILE, files, "judge.retries=2", concurrency=64)
+    assert ran.code != 0
+    assert took < 30
+    assert "oo many open files" in ran.text, ran.text
+    _goes_on(b, lost=64)
+
+
+@pytest.mark.parametrize("where", ["output_dir", "store.path"])
+def test_a_folder_that_is_a_file(bench: Make, where: str) -> None:
+    b = bench()
+    taken = b.folder / "taken"
+    taken.write_text("mine")
+    ran = b.run(f"{where}={taken}")
+    assert ran.code in (2, 6)
+    assert ran.requests == []
+    assert str(taken) in ran.text
+    assert taken.read_text() == "mine"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["output_dir", pytest.param("store.path", marks=pytest.mark.slow)])
+def test_a_read_only_folder(bench: Make, tmp_path: Path, where: str) -> None:
+    b = bench()
+    with _mounted(tmp_path / "closed", "ro", "size=1m") as closed:
+        ran = b.run(f"{where}={closed}/x")
+    assert ran.code == 6
+    assert ran.requests == []
+    assert "read-only" in ran.text
+
+
+@pytest.mark.slow
+def test_data_that_changes_under_a_run_is_refused_and_opens_its_own_run_after(bench: Make) -> None:
+    b = bench(cases=20)
+    b.server.latency_ms = 60
+    process = start(b.args(concurrency=2), b.folder)
+    b.until(6, process)
+    lines = b.data.read_text().splitlines()
+    record = json.loads(lines[19])
+    record["answer"] = "Something else is said. And something more."
+    b.data.write_text("\n".join([*lines[:19], json.dumps(record)]) + "\n")
+    text, _ = process.communicate(timeout=60)
+    ran = b.ran(process.returncode, text)
+    assert ran.code == 2, text
+    assert "changed while the run was going on" in text
+    assert str(b.data) in text
+    first = ran.folder
+    answered = set(ran.bodies)
+    again = b.run(concurrency=2)
+    assert again.code == 0
+    assert again.folder != first
+    assert "differs from run " + first.name in again.text
+    assert "data:" in again.text
+    assert not answered & set(again.bodies), "unchanged cases cost nothing"
+    assert 1 <= len(again.requests) <= 2
+    changed = next(r for r in again.rows("judge_inputs") if r["sample_id"] == "q00019")
+    assert "Something else is said" in changed["messages"]
+
+
+@pytest.mark.slow
+def test_a_data_file_that_goes_away_under_a_run(bench: Make) -> None:
+    b = bench(cases=12)
+    b.server.latency_ms = 60
+    process = start(b.args(concurrency=2), b.folder)
+    b.until(4, process)
+    os.unlink(b.data)
+    text, _ = process.communicate(timeout=60)
+    assert b.ran(process.returncode, text).code == 2
+    assert str(b.data) in text

@@ -1,0 +1,176 @@
+"""Edits of a finished run, and the number of new calls each may cause. Counted from the server's log by body hash."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ragpipe.cli import main
+from tests.support.harness import ROOT, arguments, environment, write_cases
+from tests.support.openai_server import OpenAIServer, in_thread
+
+CASES = 12
+METRICS = "faithfulness,chunk_faithfulness"
+
+
+@dataclass
+class Bench:
+    """A finished run: its arguments, data, prompt folder and server, and how many requests it took, in all and by step."""
+
+    folder: Path
+    server: OpenAIServer
+    data: Path
+    prompts: Path
+    args: list[str]
+    plugins: Path
+    whole: int = 0
+    verify: int = 0
+    faithfulness: int = 0
+
+    def new_calls(self, *edits: str, args: list[str] | None = None) -> int:
+        before = self.bodies()
+        assert main([*(args or self.args), *edits]) == 0
+        return sum((self.bodies() - before).values())
+
+    def bodies(self) -> Counter[str]:
+        return Counter(line["body"] for line in self.server.log)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One server and one finished run for all edits; commands run in this process, through the command line's own door."""
+    folder = tmp_path_factory.mktemp("edits")
+    data, prompts, plugins = write_cases(folder / "cases.jsonl", CASES), folder / "prompts", folder / "mymetrics"
+    plugins.mkdir()
+    (plugins / "__init__.py").write_text(
+        "from ragpipe.metrics.faithfulness import Faithfulness\n\n\nclass Renamed(Faithfulness):\n    folder = 'faithfulness'\n"
+    )
+    shutil.copytree(ROOT / "prompts" / "faithfulness", prompts / "faithfulness")
+    with pytest.MonkeyPatch.context() as monkey, in_thread() as server:
+        args = [
+            *arguments(data, folder / "out", server.url, metrics=METRICS),
+            f"prompt_dirs=[{prompts}]",
+            "plugins=[mymetrics]",
+        ]
+        bench = Bench(folder, server, data, prompts, args, plugins)
+        for name, value in environment().items():
+            monkey.setenv(name, value)
+        monkey.syspath_prepend(str(folder))
+        monkey.chdir(folder)
+        bench.faithfulness = bench.new_calls(args=[a.replace(METRICS, "faithfulness") for a in args])
+        bench.whole = bench.faithfulness + bench.new_calls()
+        bench.verify = bench.faithfulness - CASES  # one question a case extracts the claims
+        assert bench.verify >= CASES
+        assert bench.whole > bench.faithfulness
+        assert max(bench.bodies().values()) == 1, "a body was sent twice"
+        yield bench
+
+
+NOTHING = [
+    ("nothing at all", []),
+    ("a weight", ["scoring.weights.faithfulness=0.5"]),
+    ("a threshold", ["scoring.thresholds.faithfulness=0.5"]),
+    ("a slice", ["scoring.slices=[difficulty]"]),
+    ("a report option", ["report.formats=[terminal]"]),
+    ("concurrency", ["judge.concurrency=3"]),
+    ("retries and timeout", ["judge.retries=1", "judge.timeout_s=30"]),
+    ("max_tokens, as no reply was cut", ["judge.max_tokens=4000"]),
+    ("the transport", ["transport=stored"]),
+    ("the client", ["judge.client=litellm"]),
+    ("the run's name", ["name=other"]),
+    ("a limit on the data", ["dataset.limit=5"]),
+    ("a prompt that nobody uses", ["metrics.chunk_faithfulness.prompts.first=v1"]),
+    ("a renamed metric class", ["metrics.faithfulness.class=mymetrics.Renamed"]),
+    ("a small allowance, as nothing is new", ["judge.max_calls=1", "scoring.weights.faithfulness=0.4"]),
+    ("the metrics' order", ["metrics=[chunk_faithfulness,faithfulness]"]),
+]
+
+
+ALIKE = {
+    "a weight",
+    "a slice",
+    "a report option",
+    "retries and timeout",
+    "max_tokens, as no reply was cut",
+    "the run's name",
+    "a limit on the data",
+    "a prompt that nobody uses",
+    "the metrics' order",
+}
+"""Of each of these another one of the same kind is tried with every start of the tests."""
+
+
+@pytest.mark.parametrize(
+    ("edit", "overrides"),
+    [pytest.param(*row, id=row[0], marks=[pytest.mark.slow] if row[0] in ALIKE else []) for row in NOTHING],
+)
+def test_costs_no_call(bench: Bench, edit: str, overrides: list[str]) -> None:
+    assert bench.new_calls(*overrides) == 0
+
+
+def test_the_plan_counts_only_what_is_not_stored(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*bench.args, "task=plan"]) == 0
+    assert (
+        f"up to 0 new calls to openai/test-model-2026-01-01@test ({bench.whole} replies are stored)"
+        in capsys.readouterr().out
+    )
+    more = [a.replace(METRICS, METRICS + ",groundedness") for a in bench.args]
+    assert main([*more, "task=plan"]) == 0
+    assert f"up to {CASES} new calls" in capsys.readouterr().out
+
+
+def test_a_comment_in_a_template_costs_no_call(bench: Bench) -> None:
+    path = bench.prompts / "faithfulness" / "verify.v1.jinja"
+    text = path.read_text()
+    path.write_text(text.replace("[[user]]\n", "[[user]]\n{# why this order: caches #}\n", 1))
+    try:
+        assert bench.new_calls() == 0
+    finally:
+        path.write_text(text)
+
+
+@pytest.mark.slow
+def test_one_prompt_version_asks_that_step_alone(bench: Bench) -> None:
+    folder = bench.prompts / "faithfulness"
+    text = (folder / "verify.v1.jinja").read_text()
+    (folder / "verify.v2.jinja").write_text(text.rstrip() + "\nBe brief.\n")
+    assert bench.new_calls("metrics.faithfulness.prompts.verify=v2") == bench.verify
+    assert bench.new_calls("metrics.faithfulness.prompts.verify=v2") == 0
+
+
+def test_one_more_metric_asks_its_own_questions(bench: Bench) -> None:
+    assert bench.new_calls(args=[a.replace(METRICS, METRICS + ",correctness") for a in bench.args]) == CASES
+
+
+def test_another_judge_asks_everything(bench: Bench) -> None:
+    assert bench.new_calls("judge.model=openai/other-model-2026-02-02") == bench.whole
+
+
+@pytest.mark.slow
+def test_another_season_asks_everything(bench: Bench) -> None:
+    assert bench.new_calls("judge.season=s2") == bench.whole
+
+
+def test_one_changed_answer_asks_for_that_case(bench: Bench) -> None:
+    lines = bench.data.read_text().splitlines()
+    record = json.loads(lines[3])
+    record["answer"] = "Case 3 says something else. It also names nobody."
+    changed = bench.folder / "changed.jsonl"
+    changed.write_text("\n".join([*lines[:3], json.dumps(record), *lines[4:]]) + "\n")
+    args = [re.sub(r"^dataset\.path=.*", f"dataset.path={changed}", a) for a in bench.args]
+    new = bench.new_calls(args=args)
+    assert 0 < new <= bench.whole / CASES + 4, "one case's questions, no other's"
+
+
+def test_a_moved_server_with_the_same_endpoint_asks_nothing(bench: Bench) -> None:
+    with in_thread() as moved:
+        args = [a.replace(bench.server.url, moved.url) for a in bench.args]
+        assert main(args) == 0
+        assert moved.log == []

@@ -1,0 +1,372 @@
+"""Faults of a provider, met by a whole run: exit code, bounded requests, what is recorded, and what the next start asks."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.checks import Bench, Ran
+from tests.support.harness import environment
+
+Make = Callable[..., Bench]
+KEY = environment()["RAGPIPE_TEST_KEY"]
+
+
+def _slow(*values: object) -> object:
+    """One of many alike: the default suite takes the most telling."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def _status(ran: Ran, **wanted: int) -> None:
+    found: dict[str, int] = {}
+    for row in ran.rows():
+        found[row["status"]] = found.get(row["status"], 0) + 1
+    assert found == wanted, [row["reason"] for row in ran.rows() if row["status"] == "error"][:3]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("401", ["RAGPIPE_TEST_KEY", "401"]),
+        _slow("403", ["RAGPIPE_TEST_KEY", "403"]),
+        _slow("404", ["test-model-2026-01-01", "http://127.0.0.1:", "judge.model"]),
+        ("quota", ["quota"]),
+        _slow("redirect:to=http://127.0.0.2:9/v1", ["redirect", "127.0.0.2"]),
+        _slow("redirect_loop", ["redirect"]),
+        ("429:retry_after=86400", ["86,400", "come back after"]),
+        _slow("503:retry_after=86400", ["86,400", "come back after"]),
+    ],
+)
+def test_an_unusable_provider_ends_the_run_at_once(bench: Make, fault: str, words: list[str]) -> None:
+    b = bench()
+    b.fault(fault)
+    ran = b.run()
+    assert ran.code == 5
+    assert len(ran.requests) == 1, "the first call goes alone"
+    assert [word for word in words if word not in ran.text] == [], ran.text
+    assert KEY not in ran.text
+    assert "to go on where it stopped" in ran.text
+    b.fault()
+    again = b.run()
+    assert again.code == 0
+    assert max(again.bodies.values()) == 1
+    _status(again, ok=12)
+
+
+@pytest.mark.parametrize("fault", ["401", *map(_slow, ("404", "quota", "429:retry_after=86400"))])
+def test_a_provider_that_turns_unusable_keeps_what_it_answered(bench: Make, fault: str) -> None:
+    """From the 11th request on: at most those already under way are refused, and none of the answered is asked again."""
+    b = bench(cases=24)
+    b.fault(f"{fault}{',' if ':' in fault else ':'}after=10")
+    ran = b.run(concurrency=4)
+    answered = {r["body"] for r in ran.requests if r["status"] == 200}
+    assert ran.code == 5
+    assert len(answered) == 10
+    assert len(ran.requests) <= 10 + 4
+    assert max(ran.bodies.values()) == 1, "no try is repeated"
+    b.fault()
+    again = b.run(concurrency=4)
+    assert again.code == 0
+    assert not answered & set(again.bodies)
+    _status(again, ok=24)
+
+
+@pytest.mark.slow
+def test_nobody_listens(bench: Make) -> None:
+    b = bench()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
+        b.server.url, url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1", b.server.url
+        started = time.monotonic()
+        ran = b.run()
+        assert time.monotonic() - started < 10
+    assert ran.code == 5
+    assert b.server.url in ran.text
+    assert "efused" in ran.text or "connect" in ran.text.lower()
+    b.server.url = url
+    assert b.run().code == 0
+
+
+@pytest.mark.slow
+def test_a_bad_request_costs_one_try_and_stays_until_asked_for(bench: Make) -> None:
+    b = bench(cases=24, zebras=(3,))
+    b.fault("400:match=zebra")
+    ran = b.run()
+    assert ran.code == 0, ran.text  # 23 of 24 stand above the floor of 0.95
+    assert sum(r["status"] == 400 for r in ran.requests) == 1
+    _status(ran, ok=23, error=1)
+    (row,) = [r for r in ran.rows() if r["status"] == "error"]
+    assert row["sample_id"] == "q00003"
+    assert "Invalid value for 'messages[0].content'" in row["reason"]
+    assert "bad_request" in row["details"]
+    assert ran.coverage["faithfulness"] == pytest.approx(23 / 24)
+    assert ran.state == "complete"
+
+    assert b.run().requests == [], "a permanent failure is that case's result"
+    b.fault()
+    assert b.run().requests == [], "and stays so"
+    retried = b.run("retry_errors=true")
+    assert retried.code == 0
+    assert 1 <= len(retried.requests) <= 3, "the case that failed: its claims, then their verdicts"
+    _status(retried, ok=24)
+    assert b.run("retry_errors=true").requests == []
+
+
+def test_too_many_bad_requests_are_incomplete(bench: Make) -> None:
+    b = bench(zebras=(1, 5))
+    b.fault("422:match=zebra")
+    ran = b.run()
+    assert ran.code == 4, "10 of 12 stand below the floor of 0.95"
+    assert "10 of 12" in ran.text
+    _status(ran, ok=10, error=2)
+    assert ran.coverage["faithfulness"] == pytest.approx(10 / 12)
+    again = b.run()
+    assert (again.code, again.requests) == (4, [])
+
+
+PERMANENT = [
+    ("context_length", "too_long", "maximum context length is 8192"),
+    ("refusal", "refused", "I cannot help with that"),
+    _slow("content_filter", "refused", "content filter"),
+    _slow("content_filter_400", "refused", "content management policy"),
+    _slow("length", "cut_short", "judge.max_tokens=2048"),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind", "words"), PERMANENT)
+def test_a_permanent_failure_is_recorded_with_its_kind(bench: Make, fault: str, kind: str, words: str) -> None:
+    b = bench(zebras=(2,))
+    b.fault(f"{fault}:match=zebra")
+    ran = b.run()
+    assert ran.code == 4
+    _status(ran, ok=11, error=1)
+    (row,) = [r for r in ran.rows() if r["status"] == "error"]
+    assert row["reason"].startswith(kind)
+    assert words in row["reason"]
+    assert sum(r["fault"] is not None for r in ran.requests) == 1, "one try"
+    assert {r["status"] for r in ran.rows("judge_inputs") if r["sample_id"] == "q00002"} == {kind}
+    assert ran.state == "complete"
+    assert re.search(r"^to go on where it stopped: .* retry_errors=true$", ran.text, re.MULTILINE)
+    assert b.run().requests == []
+
+
+@pytest.mark.parametrize("fault", ["not_json", *map(_slow, ("nan", "wrong_type", "null_value", "missing_keys"))])
+def test_an_unreadable_reply_gets_one_repair_turn(bench: Make, fault: str) -> None:
+    b = bench(zebras=(2,))
+    b.fault(f"{fault}:match=zebra")
+    ran = b.run()
+    assert ran.code == 4
+    _status(ran, ok=11, error=1)
+    assert sum(r["fault"] is not None for r in ran.requests) == 2, "the question and one repair, never a third"
+    (row,) = [r for r in ran.rows() if r["status"] == "error"]
+    assert row["reason"].startswith("unparsable")
+    turns = [(r["turn"], "unparsable" in r["flags"]) for r in ran.rows("judge_inputs") if r["sample_id"] == "q00002"]
+    assert sorted(turns) == [("ask", True), ("repair", True)]
+    assert b.run().requests == []
+
+
+def test_a_repair_that_works_gives_the_score(bench: Make) -> None:
+    b = bench(zebras=(2,))
+    b.fault("not_json:match=zebra,times=1,first=1000000")
+    b.server.faults[0].options["match"] = "zebra"
+    b.server.script = [{"match": "(?s).*zebra.*", "reply": "no JSON at all", "times": 1}]
+    b.fault()
+    ran = b.run()
+    assert ran.code == 0
+    _status(ran, ok=12)
+    turns = {r["turn"] for r in ran.rows("judge_inputs") if r["sample_id"] == "q00002"}
+    assert turns == {"ask", "repair"}
+
+
+TRANSIENT = [
+    "500",
+    "reset",
+    *map(
+        _slow, ("html", "502_html", "504", "529", "408", "close_body", "invalid_json", "error_200", "429:retry_after=0")
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", TRANSIENT)
+@pytest.mark.slow
+def test_a_passing_fault_leaves_the_run_incomplete_and_is_asked_again(bench: Make, fault: str) -> None:
+    b = bench(zebras=(2,))
+    b.fault(f"{fault}{',' if ':' in fault else ':'}match=zebra")
+    ran = b.run("judge.retries=1")
+    assert ran.code == 4
+    _status(ran, ok=11, error=1)
+    assert ran.state == "incomplete"
+    assert sum(r["fault"] is not None for r in ran.requests) == 2, "1 + judge.retries"
+    assert ran.json("iteration-1/cost.json")["saved"]["calls"] == 0, "a failure saves nothing"
+    assert "<html>" not in ran.text
+    assert not any("<html>" in (r["reason"] or "") and "502" in r["reason"] for r in ran.rows())
+    b.fault()
+    again = b.run("judge.retries=1")
+    assert again.code == 0
+    assert set(again.bodies) & {r["body"] for r in ran.requests if r["fault"]}
+    assert not set(again.bodies) & {r["body"] for r in ran.requests if not r["fault"]}, "only what failed"
+    _status(again, ok=12)
+    assert again.state == "complete"
+    assert b.run("judge.retries=1").requests == []
+
+
+@pytest.mark.slow
+def test_empty_replies_are_tried_again_and_never_read(bench: Make) -> None:
+    b = bench(zebras=(2,))
+    b.fault("blank_content:match=zebra")
+    ran = b.run("judge.retries=9")
+    assert ran.code == 4
+    assert sum(r["fault"] is not None for r in ran.requests) == 3, "two more tries, not nine"
+    _status(ran, ok=11, error=1)
+
+
+@pytest.mark.slow
+def test_every_request_of_a_flaky_server_is_answered_in_the_end(bench: Make) -> None:
+    b = bench(cases=16)
+    b.fault("500:rate=0.3", "reset:rate=0.1,seed=2")
+    ran = b.run("judge.retries=8", metrics="faithfulness,chunk_faithfulness")
+    assert ran.code == 0
+    _status(ran, ok=32)
+    assert max(ran.bodies.values()) <= 9
+    answered = [r["body"] for r in ran.requests if r["status"] == 200]
+    assert len(answered) == len(set(answered)), "an answered body is not asked again"
+    recorded = {r["key"]: r["attempts"] for r in ran.rows("judge_inputs")}
+    assert sum(recorded.values()) == len(ran.requests), "the record says how many tries there were"
+
+
+def test_a_dead_provider_ends_the_run_and_the_rest_is_asked_later(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragpipe.judging.outage._FIRST", 0.05)
+    b = bench(cases=40)
+    b.fault("500:after=15")
+    ran = b.run("judge.retries=1", "judge.outage_s=1", concurrency=4)
+    answered = {r["body"] for r in ran.requests if r["status"] == 200}
+    assert ran.code == 5
+    assert "judge.outage_s=1" in ran.text
+    refused = [r for r in ran.requests if r["status"] == 500]
+    assert len(refused) <= 5 + 3 + 5, "those that began it, those under way, probes after 0.05, 0.1, 0.2, 0.4, 0.8 s"
+    b.fault()
+    again = b.run("judge.retries=1", concurrency=4)
+    assert again.code == 0
+    assert not answered & set(again.bodies)
+    _status(again, ok=40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("header", ["seconds", "ms", "date"])
+def test_retry_after_holds_every_worker_back(bench: Make, header: str) -> None:
+    b = bench(cases=24)
+    b.server.latency_ms = 5
+    b.fault(f"429:nth=12,retry_after=1,header={header}")
+    ran = b.run()
+    assert ran.code == 0
+    (limited,) = [r for r in ran.requests if r["status"] == 429]
+    slack = 0.05  # what was on its way while the answer was
+    early = [
+        r["arrived"] - limited["done"]
+        for r in ran.requests
+        if limited["done"] + slack < r["arrived"] < limited["done"] + 0.99 - slack
+    ]
+    assert early == [], "nobody asks during the pause"
+    _status(ran, ok=24)
+
+
+@pytest.mark.parametrize("fault", ["hang:match=zebra", _slow("drip:match=zebra,every=0.1")])
+def test_a_reply_that_does_not_come_is_given_up_in_time(bench: Make, fault: str) -> None:
+    b = bench(zebras=(2,))
+    b.fault(fault)
+    started = time.monotonic()
+    ran = b.run("judge.timeout_s=0.7", "judge.retries=1")
+    took = time.monotonic() - started
+    assert took < 2 * 0.7 + 0.5 + 15, "two tries, a back-off of at most half a second, and the run itself"
+    assert ran.code == 4
+    _status(ran, ok=11, error=1)
+    (row,) = [r for r in ran.rows() if r["status"] == "error"]
+    assert "judge.timeout_s=0.7" in row["reason"]
+    assert ran.state == "incomplete"
+    b.fault()
+    assert b.run("judge.timeout_s=0.7", "judge.retries=1").code == 0
+
+
+@pytest.mark.slow
+def test_one_slow_call_holds_nobody_up(bench: Make) -> None:
+    b = bench(cases=24, zebras=(3,))  # not the first, which goes alone
+    b.fault("hang:match=zebra,seconds=1.5")
+    ran = b.run()
+    assert ran.code == 0
+    slow = [r for r in ran.requests if r["fault"] == "hang"]
+    others = [r for r in ran.requests if r["fault"] is None]
+    first_slow = min(r["arrived"] for r in slow)
+    during = [r for r in others if first_slow < r["done"] < first_slow + 1.4]
+    assert len(during) > 0.5 * len(others)
+
+
+def test_never_more_in_flight_than_allowed(bench: Make) -> None:
+    b = bench(cases=40)
+    b.server.latency_ms = 15
+    ran = b.run("metrics.chunk_faithfulness.exhaustive=true", metrics="faithfulness,chunk_faithfulness", concurrency=6)
+    assert ran.code == 0
+    assert b.server.peak <= 6
+    assert b.server.peak >= 5, "and the width is used"
+    assert len({r["peer"] for r in ran.requests}) <= 6 + 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param("concurrency:limit=3,retry_after=0", marks=pytest.mark.slow),
+        pytest.param("token_bucket:rps=40,burst=5", marks=pytest.mark.slow),
+    ],
+)
+def test_a_server_with_a_limit_is_not_stormed(bench: Make, fault: str) -> None:
+    b = bench(cases=30)
+    b.server.latency_ms = 10
+    b.fault(fault)
+    ran = b.run("judge.retries=12", concurrency=8)
+    assert ran.code == 0, ran.text
+    _status(ran, ok=30)
+    assert max(ran.bodies.values()) <= 13
+    assert b.server.peak <= 8
+    limited = sum(r["status"] == 429 for r in ran.requests)
+    assert limited < len(ran.requests), "some pass"
+    answered = [r["body"] for r in ran.requests if r["status"] == 200]
+    assert len(answered) == len(set(answered))
+
+
+@pytest.mark.slow
+def test_requests_a_minute_are_kept(bench: Make) -> None:
+    b = bench(cases=6)
+    ran = b.run("judge.rpm=600")
+    assert ran.code == 0
+    starts = sorted(r["arrived"] for r in ran.requests)
+    assert starts[-1] - starts[0] >= 0.1 * (len(starts) - 1) - 0.08, "ten a second"
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["judge.max_calls=11"], ["judge.max_calls", "nothing was spent"]),
+        (["judge.model=openai/gpt-4o"], ["gpt-4o", "allow_unpinned"]),
+        _slow(["judge.timeout_s=null"], ["judge.timeout_s"]),
+        _slow(["judge.concurrency=0"], ["judge.concurrency"]),
+    ],
+)
+def test_refused_before_the_first_request(bench: Make, extra: list[str], words: list[str]) -> None:
+    b = bench()
+    ran = b.run(*extra)
+    assert ran.code == 2
+    assert ran.requests == []
+    assert [word for word in words if word not in ran.text] == [], ran.text
+    assert not (b.folder / "out" / "torture").exists()
+    assert "to go on where" not in ran.text
+
+
+def test_a_key_that_is_not_set_is_named_and_nothing_is_sent(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAGPIPE_TEST_KEY")
+    ran = bench().run()
+    assert ran.code == 5
+    assert ran.requests == []
+    assert "RAGPIPE_TEST_KEY" in ran.text

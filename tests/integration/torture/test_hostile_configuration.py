@@ -1,0 +1,419 @@
+"""YAML, words and environments of somebody who means harm: nothing runs, nothing is written, no secret is shown, exit 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.credentials import is_secret_name, looks_secret, secrets_of_environment
+from tests.support.checks import places_of
+from tests.support.harness import ROOT
+
+RUN = ("dataset=mine", "metrics=[retrieval]")
+X = ("task=plan", "+experiment=x")
+HEAD = "# @package _global_\ndefaults:\n  - override /dataset: mine\n  - override /metrics: [retrieval]\n"
+RECORD = {"id": "a", "question": "q?", "answer": "x", "contexts": ["x"], "relevant_chunks": ["c1"]}
+EVIL = "import pathlib\npathlib.Path(__file__).with_name('evil_ran').touch()\nimport logging\nHandler = logging.NullHandler\n"
+SECRETS = {
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "MY_PASSWORD": "correct-horse-battery-staple",
+    "my_db_pwd": "Tr0ub4dor",
+    "REPORTING_DSN": "Server=db;User Id=me;Pwd=hunter2hunter2;",
+    "STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=https;AccountKey=abcdefghijklmnop==",
+    "WEBHOOK_AUTH": "plainwords",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a data set, a module that must not run and files that must stay as they are."""
+    (tmp_path / "conf/dataset").mkdir(parents=True)
+    (tmp_path / "conf/experiment").mkdir()
+    (tmp_path / "conf/dataset/mine.yaml").write_text("# Mine.\nname: mine\npath: mine.jsonl\n")
+    (tmp_path / "mine.jsonl").write_text(json.dumps(RECORD) + "\n")
+    (tmp_path / "precious.txt").write_text("precious")
+    (tmp_path / "evilmod.py").write_text(EVIL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+def some(rows: Sequence[Any], names: Sequence[str] | None = None, fast: int = 4) -> list[Any]:
+    """The first rows with every test, the others with the slow ones: each composes anew, 0.3 s of processor time."""
+    made = []
+    for place, row in enumerate(rows):
+        values = row if isinstance(row, tuple) else (row,)
+        named = f"{place} {names[place] if names else str(values[0])[:40]!r}"
+        made.append(pytest.param(*values, id=named, marks=[pytest.mark.slow] if place >= fast else []))
+    return made
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else b"" for p in folder.rglob("*")}
+
+
+def refuse(here: Path, words: tuple[str, ...], says: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    """The words are refused with these texts; nothing was done and no secret was said."""
+    before, environ, cwd = tree(here), dict(os.environ), Path.cwd()
+    code = main(words)
+    out, err = capfd.readouterr()
+    assert code == 2, err
+    assert [text for text in says if text not in err] == [], err
+    assert "Traceback" not in out + err
+    assert [name for name, value in SECRETS.items() if value in out + err] == []
+    assert tree(here) == before
+    assert (dict(os.environ), Path.cwd()) == (environ, cwd)
+    assert "evilmod" not in sys.modules
+
+
+# --- Hydra's own section ---------------------------------------------------------------------------------------------
+
+TRUNCATE = "{class: logging.FileHandler, filename: precious.txt, mode: w}"
+GLOBAL = [  # key, its line below HEAD, and the YAML
+    ("hydra.job_logging.handlers.x.class", 3, "hydra:\n  job_logging:\n    handlers: {x: {class: evilmod.Handler}}\n"),
+    ("hydra.job_logging.handlers.x.class", 3, f"hydra:\n  job_logging:\n    handlers: {{x: {TRUNCATE}}}\n"),
+    ("hydra.hydra_logging.handlers.x.class", 2, f"hydra:\n  hydra_logging: {{version: 1, handlers: {{x: {TRUNCATE}}}}}\n"),
+    ("hydra.run.dir", 2, "hydra:\n  run: {dir: made_by_yaml}\n"),
+    ("hydra.job.chdir", 3, "hydra:\n  job:\n    chdir: true\n"),
+    ("hydra.job.env_set.PYTHONPATH", 2, "hydra:\n  job: {env_set: {PYTHONPATH: /tmp}}\n"),
+    ("hydra.job.env_copy", 2, "hydra:\n  job: {env_copy: [MY_PASSWORD]}\n"),
+    ("hydra.callbacks.c.a", 2, "hydra:\n  callbacks: {c: {a: 1}}\n"),
+    ("hydra.output_subdir", 2, "hydra:\n  output_subdir: made_by_yaml\n"),
+    ("hydra.verbose", 1, "hydra: {verbose: true}\n"),
+    ("hydra.help.template", 1, "hydra: {help: {template: x}}\n"),
+    ("hydra", 1, "hydra: ${judge}\n"),
+    ("hydra.launcher", 1, "hydra: {launcher: '${judge}'}\n"),
+    ("hydra.launcher.temp_folder", 1, "hydra: {launcher: {temp_folder: made_by_yaml}}\n"),
+    ("hydra.launcher.setup", 1, "hydra: {launcher: {setup: [touch made_by_yaml]}}\n"),
+    ("hydra.launcher.n_jobs", 1, "hydra: {launcher: {n_jobs: '${oc.env:MY_PASSWORD}'}}\n"),
+    ("hydra.launcher.n_jobs.a", 1, "hydra: {launcher: {n_jobs: {a: 1}}}\n"),
+    ("hydra.sweeper.storage", 1, "hydra: {sweeper: {storage: 'sqlite:///made_by_yaml'}}\n"),
+    ("hydra.sweeper.params.hydra.job.chdir", 1, "hydra: {sweeper: {params: {hydra.job.chdir: true}}}\n"),
+    ("hydra.sweep.subdir", 1, "hydra: {sweep: {subdir: ../../made_by_yaml}}\n"),
+    ("hydra.sweep.subdir", 1, "hydra: {sweep: {subdir: '${oc.env:MY_PASSWORD}'}}\n"),
+    ("hydra.sweep.dir", 1, "hydra: {sweep: {dir: made_by_yaml}}\n"),
+    ("hydra.sweep.dir", 1, "hydra: {sweep: {dir: 'outputs/../made_by_yaml'}}\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [(), pytest.param(("-m",), marks=pytest.mark.slow)], ids=["run", "sweep"])
+@pytest.mark.parametrize(("key", "line", "body"), some(GLOBAL))
+def test_hydras_section_in_an_experiment(
+    key: str, line: int, body: str, mode: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "conf/experiment/x.yaml").write_text(HEAD + body)
+    refuse(here, (*mode, *X), (f"conf/experiment/x.yaml:{4 + line}: {key}\n", "found:", "expected:"), capfd)
+
+
+PACKAGES = [
+    ("hydra.job.chdir", 3, "# @package hydra\njob:\n  chdir: true\n"),
+    ("hydra.run.dir", 2, "# @package hydra.run\ndir: made_by_yaml\n"),
+    ("hydra.job_logging.handlers.x.class", 2, f"# @package hydra.job_logging\nhandlers: {{x: {TRUNCATE}}}\n"),
+    ("hydra.job_logging.handlers.x.class", 2, f"# @package _global_.hydra.job_logging\nhandlers: {{x: {TRUNCATE}}}\n"),
+    ("defaults", 3, "# @package _global_\ndefaults:\n  - override /hydra/job_logging: default\n"),
+    ("defaults", 4, "# @package _global_\ndefaults:\n  - override /dataset: mine\n  - override hydra/hydra_logging: default\n"),
+    ("defaults", 3, "# @package _global_\ndefaults:\n  - /hydra/env: default\n"),
+    ("defaults", 3, "# @package _global_\ndefaults:\n  - optional /hydra/callbacks@hydra.callbacks.x: evil\n"),
+    ("defaults", 3, "# @package _global_\ndefaults:\n  - /dataset@hydra.job_logging: mine\n"),
+    ("defaults", 3, "# @package _global_\ndefaults:\n  - /hydra/launcher@hydra.callbacks.x: basic\n"),
+    ("hydra.searchpath", 2, "# @package _global_\nhydra: {searchpath: ['file://elsewhere']}\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "line", "text"), some(PACKAGES, fast=7))
+def test_packages_and_defaults_lead_nowhere_else(
+    key: str, line: int, text: str, here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "conf/experiment/x.yaml").write_text(text)
+    refuse(here, (*X, *RUN), (f"conf/experiment/x.yaml:{line}: {key}\n",), capfd)
+
+
+WORDS = [
+    "hydra.job_logging.handlers.x.class=evilmod.Handler", "hydra.run.dir=made_by_yaml", "++hydra.job.chdir=true",
+    "+hydra.job.env_set.PYTHONPATH=/tmp", "hydra.searchpath=[file:///tmp]", "hydra.output_subdir=made_by_yaml", "hydra.verbose=true",
+    "hydra/job_logging=default", "+hydra/callbacks=x", "dataset@hydra.job_logging=mine", "~hydra.launcher", "hydra.mode=MULTIRUN",
+    "hydra.launcher={n_jobs: 1}", "hydra.launcher._args_=[1]", "hydra.sweep.subdir=../up", "+hydra.sweeper.params={hydra.job.chdir: true}",
+    "hydra/launcher@hydra.callbacks=basic", "hydra=x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", some(WORDS))
+def test_words_about_hydra(word: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    refuse(here, ("-m" if "sweep" in word else "task=plan", *RUN, word), ("hydra",), capfd)
+
+
+def test_options_of_hydras_in_a_folder_are_not_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`hydra/config` is composed into every start: a file of that name would be Hydra's configuration."""
+    for name, text in {
+        "config": "job_logging: {handlers: {x: {class: evilmod.Handler}}}\n", "env/default": "# @package hydra\njob: {chdir: true}\n",
+        "job_logging/none": f"version: 1\nroot: {{handlers: [x]}}\nhandlers: {{x: {TRUNCATE}}}\n", "launcher/basic": "n_jobs: 1\n",
+    }.items():  # fmt: skip
+        (here / f"conf/hydra/{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
+        (here / f"conf/hydra/{name}.yaml").write_text(text)
+    before = tree(here)
+    assert main(["task=plan", *RUN]) == 0, capfd.readouterr().err
+    assert tree(here) == before
+    assert "evilmod" not in sys.modules
+
+
+@pytest.mark.slow
+def test_what_starts_a_sweep_may_be_set(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "conf/experiment/x.yaml").write_text(
+        HEAD + "hydra:\n  launcher: {n_jobs: 1, verbose: 0}\n  sweeper: {max_batch_size: 1}\n"
+        "  sweep: {dir: '${output_dir}/jobs', subdir: '${hydra.job.num}'}\n"
+    )
+    (here / "conf/experiment/y.yaml").write_text(
+        HEAD.replace("mine\n", "mine\n  - override /hydra/launcher: joblib\n", 1)
+    )
+    words = ("task=plan", "seed=1,2")
+    assert main(["-m", "+experiment=y", *words]) == 0, capfd.readouterr().err
+    assert main(["task=plan", "+experiment=x"]) == 2, "the basic launcher has no n_jobs"
+    (here / "conf/experiment/x.yaml").write_text(
+        HEAD + "hydra: {sweep: {dir: '${output_dir}/jobs'}, sweeper: {max_batch_size: 1}}\n"
+    )
+    assert main(["-m", "+experiment=x", *words]) == 0, capfd.readouterr().err
+
+
+def test_no_file_of_somebody_elses_is_replaced_by_a_sweep(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "work").mkdir()
+    (here / "work/multirun.yaml").write_text("mine")
+    refuse(
+        here, ("-m", "task=init", "dir=one,two", "hydra.sweep.dir=work"), ("hydra.sweep.dir", "multirun.yaml"), capfd
+    )
+    (here / "link").symlink_to(here / "work")
+    refuse(
+        here, ("-m", "task=init", "dir=one,two", "hydra.sweep.dir=link"), ("hydra.sweep.dir", "symbolic link"), capfd
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "launcher", [(), ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")], ids=["basic", "joblib"]
+)
+def test_a_sweep_in_a_process_of_its_own_runs_nothing(launcher: tuple[str, ...], here: Path) -> None:
+    (here / "conf/experiment/x.yaml").write_text(HEAD + f"hydra:\n  job_logging: {{handlers: {{x: {TRUNCATE}}}}}\n")
+    (here / "conf/experiment/y.yaml").write_text(
+        HEAD + "hydra:\n  job_logging: {handlers: {x: {class: evilmod.Handler}}}\n"
+    )
+    before = tree(here)
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "ragpipe", "-m", "task=plan", *launcher, "+experiment=x,y"], cwd=here, text=True,
+        capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "hydra.job_logging" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert tree(here) == before
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+ENV = [
+    ("${oc.env:%s}", "plain"), ("a-${oc.env:%s}-b", "inside"), ("${oc.env:'%s'}", "quoted"), ("${oc.env:%s,x}", "with a default"),
+    ("${oc.decode:'\\${oc.env:%s}'}", "decoded"), ("${oc.env:${seeds.name}}", "name by interpolation"),
+    ("${oc.select:seeds.value}", "selected"), ("${seeds.value}", "by another key"), ("${oc.dict.values:seeds}", "values"),
+    ("${oc.create:'{a: \"\\${oc.env:%s}\"}'}", "created"),
+]  # fmt: skip
+
+
+WAYS = [(text, "MY_PASSWORD") for text, _ in ENV] + [(ENV[0][0], name) for name in SECRETS if name != "MY_PASSWORD"]
+
+
+@pytest.mark.parametrize(
+    ("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 6)
+)
+def test_the_value_of_a_secret_variable_goes_nowhere(
+    text: str, variable: str, here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    value = text.replace("%s", variable)
+    (here / "conf/experiment/x.yaml").write_text(
+        HEAD + f"dataset:\n  name: {json.dumps(value)}\nseeds: {{name: {variable}, value: '${{oc.env:{variable}}}'}}\n"
+    )
+    refuse(here, X, ("conf/experiment/x.yaml:6: dataset.name", variable, "not shown"), capfd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["output_dir", "store.path", "judge.api_key_env", "hydra.sweep.dir", "+x.y"])
+def test_wherever_it_stands(key: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ("-m", "judge=llm", *RUN, "seed=1,2", f"{key}=${{oc.env:WEBHOOK_AUTH}}")
+    assert "WEBHOOK_AUTH" in SECRETS
+    before = tree(here)
+    assert main(words) == 2
+    out, err = capfd.readouterr()
+    assert SECRETS["WEBHOOK_AUTH"] not in out + err
+    assert "WEBHOOK_AUTH" in err
+    assert tree(here) == before
+
+
+@pytest.mark.parametrize(
+    "variable", ["AWS_SECRET_ACCESS_KEY", "MY_PASSWORD", "REPORTING_DSN", "STORAGE_CONNECTION_STRING"]
+)
+@pytest.mark.parametrize("place", ["dataset.name='%s'", "+dataset.tags=['%s']", "+dataset.tags={'%s': 1}"])
+def test_typed_by_the_shell(variable: str, place: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    refuse(here, ("task=plan", *RUN, place.replace("%s", SECRETS[variable])), ("not shown",), capfd)
+
+
+@pytest.mark.parametrize("task", some(["init", "runs", "store", "export", "verify", "explain"], fast=1))
+def test_no_task_shows_one(task: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = (f"task={task}", "run=${oc.env:MY_PASSWORD}", "dir=${oc.env:MY_PASSWORD}")
+    refuse(here, words, ("MY_PASSWORD", "not shown"), capfd)
+
+
+def test_other_variables_are_read_and_the_environment_is_not_written_down(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUN_NAME", "from-the-environment")
+    monkeypatch.setenv("MAX_TOKENS", "12")
+    words = [*RUN, "name=${oc.env:RUN_NAME}", 'seed="${oc.decode:${oc.env:MAX_TOKENS}}"']
+    assert main(words) == 0
+    assert (here / "outputs/from-the-environment/latest/seal.json").is_file()
+    assert [value for value in SECRETS.values() if places_of(here, value)] == []
+
+
+def test_resolvers_of_the_programme_are_not_a_configurations(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`eval` is what many register; a file from somewhere else would call it."""
+    from omegaconf import OmegaConf
+
+    OmegaConf.register_new_resolver("eval", eval)
+    try:
+        refuse(
+            here,
+            ("task=plan", *RUN, "seed=${eval:'__import__(\"evilmod\")'}"),
+            ("the resolver 'eval'", "oc.env"),
+            capfd,
+        )
+        assert OmegaConf.create({"a": "${eval:'1 + 1'}"}).a == 2, "the programme keeps it"
+    finally:
+        OmegaConf.clear_resolver("eval")
+
+
+@pytest.mark.parametrize("kind", ["texts", "trees"])
+def test_interpolations_that_unfold_without_end(kind: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    forms = {"texts": "'${a%d}${a%d}'", "trees": "{x: '${a%d}', y: '${a%d}'}"}
+    lines = [f"a{i}: {forms[kind] % (i + 1, i + 1)}" for i in range(40)] + ["a40: laugh"]
+    (here / "conf/experiment/x.yaml").write_text(HEAD + "\n".join(lines) + "\n")
+    refuse(here, X, ("conf/experiment/x.yaml:", "once the interpolations are unfolded"), capfd)
+
+
+SECRET_NAMES = [
+    "OPENAI_API_KEY",
+    "api_key",
+    "HF_TOKEN",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_ACCESS_KEY_ID",
+    "DB_PASSWORD",
+    "DB_PASSWD",
+    "DB_PWD",
+    "dbpassword",
+    "OPENAIKEY",
+    "PGPASSWORD",
+    "REPORTING_DSN",
+    "GOOGLE_CREDENTIALS",
+    "SSH_AUTH_SOCK",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "ConnectionString",
+    "PRIVATE_KEY",
+    "KEY_METRIC",
+    "apiKey",
+    "GITHUB_PAT",
+    "SESSION_COOKIE",
+    "API_TOKENS",
+    "SMTP_PASS",
+    "Slack-Token",
+    "JWT",
+]
+OTHER_NAMES = [
+    "PWD",
+    "OLDPWD",
+    "HOME",
+    "PATH",
+    "RUN_NAME",
+    "MAX_TOKENS",
+    "NUM_TOKENS",
+    "TOKENIZERS_PARALLELISM",
+    "KEYBOARD",
+    "AUTHOR",
+    "OPENAI_KEY_FILE",
+    "TOKEN_PATH",
+    "SECRETS_DIR",
+    "KEY_NAME",
+    "DATASET_NAME",
+    "KEYCLOAK_URL",
+    "PASSENGERS",
+    "COMPASS",
+    "STR",
+]
+
+
+def test_names_of_secret_variables() -> None:
+    assert [name for name in SECRET_NAMES if not is_secret_name(name)] == []
+    assert [name for name in OTHER_NAMES if is_secret_name(name)] == []
+
+
+def test_values_that_may_stand_in_honest_texts_are_no_known_secrets(tmp_path: Path) -> None:
+    environ = {
+        "A_KEY": str(tmp_path),
+        "B_KEY": "short",
+        "C_KEY": "HOME_OF_EVERYTHING",
+        "HOME_OF_EVERYTHING": "/",
+        "D_KEY": "a/b/c/d/e/f/g/h",
+    }
+    assert secrets_of_environment(environ) == {"a/b/c/d/e/f/g/h": "D_KEY"}
+
+
+@pytest.mark.parametrize("text", [
+    "postgres://me:p/a@ss@db/x", "https://u:pw@host/v1", "Server=db;Pwd=abc123;", "user=x password = hunter2", "AccountKey=abcd==",
+    "SharedAccessSignature=sv=2020&sig=abc", "mongodb+srv://a:b@c/d", "redis://:secretword@cache:6379/0",
+])  # fmt: skip
+def test_connection_strings_and_addresses_with_a_password(text: str) -> None:
+    assert looks_secret(text)
+
+
+@pytest.mark.parametrize("text", [
+    "http://127.0.0.1:8000/v1/users@example.org", "http://host:8080/a", "the password is asked for at the door", "Pwd=", "pwd=${oc.env:X}",
+    "How do I reset my password? me@example.org", "mailto:me@example.org",
+])  # fmt: skip
+def test_honest_texts_are_none(text: str) -> None:
+    assert looks_secret(text) is None
+
+
+# --- names that become paths -----------------------------------------------------------------------------------------
+
+UP = ["v1/../../../outside", "../v1", "/tmp/v1", "v1\0", "", "v", "V1", "v1/x", "..", "v1.jinja"]
+
+
+@pytest.mark.parametrize("version", some(UP, fast=2))
+def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A folder `direct.v1` would make `direct.v1/../../../outside.jinja` a file outside."""
+    (here / "prompts/answer_relevance/direct.v1").mkdir(parents=True)
+    body = (ROOT / "prompts/answer_relevance/direct.v1.jinja").read_text()
+    (here / "outside.jinja").write_text(body)
+    (here / "conf/experiment/x.yaml").write_text(
+        HEAD.replace("retrieval", "answer_relevance")
+        + f"prompt_dirs: [prompts]\nmetrics: {{answer_relevance: {{prompts: {{direct: {json.dumps(version)}}}}}}}\n"
+    )
+    refuse(here, X, ("metrics.answer_relevance.prompts.direct" if "\0" not in version else "NUL",), capfd)
+
+
+@pytest.mark.parametrize("words", some([
+    ("name=a/b/c",), ("name=..",), ("name='../up'",), ("name=.hidden",), ('name="a\\0b"',), ("output_dir='a\0b'",),
+    ("+metrics={'../up': {class: ragpipe.metrics.retrieval.Retrieval}}",), ("metrics.retrieval.prompts={'../../up': v1}",),
+], fast=2))  # fmt: skip
+def test_names_are_no_paths(words: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    refuse(here, ("task=plan", *RUN, words), ("found:",), capfd)
+
+
+def test_a_nul_in_a_file_is_named_with_its_line(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "conf/experiment/x.yaml").write_text(HEAD + 'output_dir: "a\\0b"\n')
+    refuse(here, X, ("conf/experiment/x.yaml:5: output_dir\n", "NUL"), capfd)

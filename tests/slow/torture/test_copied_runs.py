@@ -1,0 +1,92 @@
+"""A run folder alone, copied to another place, its data set and call store gone, in processes without a network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.harness import Server, arguments, environment, finish, kill_after, surplus, write_cases
+
+pytestmark = pytest.mark.slow
+UNSHARED = ["unshare", "--user", "--map-root-user", "--net"]
+FIRST, SECOND = "openai/test-model-2026-01-01", "openai/second-model-2026-01-01"
+
+
+def may_unshare() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run([*UNSHARED, "true"], capture_output=True).returncode == 0
+
+
+def without_network(words: list[str], cwd: Path) -> tuple[int, str]:
+    """ragpipe in a process that has no network, no home and no key."""
+    names = ("PATH", "PYTHONPATH", "LANG", "VIRTUAL_ENV")
+    kept = {name: text for name, text in environment().items() if name in names}
+    found = subprocess.run(
+        [*UNSHARED, sys.executable, "-m", "ragpipe", *words], cwd=cwd, env={**kept, "HOME": "/nowhere"}, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
+    )  # fmt: skip
+    return found.returncode, found.stdout + found.stderr
+
+
+@pytest.mark.skipif(not may_unshare(), reason="this machine lets nobody unshare its network")
+def test_a_copied_folder_is_enough_without_a_network(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    with Server(tmp_path / "log.jsonl") as server:
+        data = write_cases(here / "data.jsonl", 40)
+        out = here / "out"
+        first = arguments(data, out, server.url)
+        code, text = finish(first, here)
+        assert code == 0, text
+        second = [word for word in first if not word.startswith("judge.model=")] + [f"judge.model={SECOND}"]
+        code, text = finish(second, here)
+        assert code == 0, text
+        run = (out / "torture" / "latest").resolve()
+        shutil.copytree(run, there / "run")
+        shutil.copytree(out / ".store", there / "store")
+    shutil.rmtree(here)
+    stored = ["task=rejudge", "run=run", "rejudge.mode=stored"]
+    judge = ["judge=llm", "judge.endpoint=test", "judge.api_base=http://127.0.0.1:9/v1", f"judge.model={FIRST}"]
+
+    code, text = without_network(["task=rescore", "run=run", "scoring.thresholds.faithfulness=0.1"], there)
+    assert (code, "changed against" in text) == (0, True), text
+    code, text = without_network(["task=verify", "run=run"], there)
+    assert (code, "verify: identical." in text) == (0, True), text
+    code, text = without_network(stored, there)  # the run's own replies
+    assert (code, "asked nothing again" in text) == (0, True), text
+    code, text = without_network([*stored, *judge, "store.path=store"], there)  # the other judge's, from a copied store
+    assert (code, "coverage" in text) == (0, True), text
+    (found,) = there.glob("*/agreement.json")
+    document = json.loads(found.read_text())
+    assert (document["old"]["judge"], document["new"]["judge"]) == (f"{SECOND}@test", f"{FIRST}@test")
+    assert {score["new"]["coverage"] for score in document["scores"].values()} == {1.0}
+    code, text = without_network([*stored, *judge, "judge.season=x"], there)
+    assert (code, "questions without a stored reply were not asked" in text) == (4, True), text
+
+
+def test_a_killed_resend_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    with Server(tmp_path / "log.jsonl") as server:
+        data = write_cases(tmp_path / "data.jsonl", 60)
+        code, text = finish(arguments(data, tmp_path / "out", server.url), tmp_path)
+        assert code == 0, text
+        shutil.copytree((tmp_path / "out" / "torture" / "latest").resolve(), tmp_path / "far" / "run")
+        asked = len(server.requests())
+    with Server(tmp_path / "second.jsonl", options=["--latency-ms", "20"]) as server:
+        words = [
+            "task=rejudge", "run=far/run", "rejudge.mode=resend", "judge=llm", f"judge.model={FIRST}", "judge.endpoint=test",
+            "judge.api_key_env=RAGPIPE_TEST_KEY", f"judge.api_base={server.url}", "judge.concurrency=8", "output_dir=new",
+        ]  # fmt: skip
+        assert kill_after(words, tmp_path, server, asked // 3) is not None
+        code, text = finish(words, tmp_path)
+        assert code == 0, text
+        assert surplus(server) <= 8, "no more than what was in flight is asked twice"
+        assert len(server.bodies()) == asked
+    (found,) = (tmp_path / "new").glob("*/*/resend.json")
+    assert json.loads(found.read_text())["ok"] == asked

@@ -1,0 +1,34 @@
+"""A run at the local server as fixtures, with what can go wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.checks import Bench
+from tests.support.harness import environment
+from tests.support.openai_server import OpenAIServer, in_thread
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    """The local server in a thread of this process; its faults may be changed while it runs."""
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # its complaints about clients that left
+    with in_thread() as server:
+        yield server
+
+
+@pytest.fixture
+def bench(tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
+    """Makes a bench in a folder of its own: `bench(cases=24, zebras=(3,))`."""
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", environment()["RAGPIPE_TEST_KEY"])
+    monkeypatch.chdir(tmp_path)
+
+    def make(**options: Any) -> Bench:
+        return Bench(tmp_path, server, **options)
+
+    return make

@@ -1,0 +1,170 @@
+"""Runs ragpipe as a user would, in a process of its own, against the local server, and counts from the server's log."""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tests.support.openai_server import SERVER
+
+ROOT = Path(__file__).resolve().parents[2]
+VOLATILE = ("latency_ms", "attempts", "judge_duration_ms")
+
+
+@dataclass
+class Server:
+    """The OpenAI-compatible server as a subprocess; `requests()` is its own log."""
+
+    log: Path
+    options: Sequence[str] = ()
+    url: str = ""
+    process: subprocess.Popen[str] | None = field(default=None, repr=False)
+
+    def __enter__(self) -> Server:
+        command = [*SERVER, "--port", "0", "--log", str(self.log.resolve()), *self.options]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        line = self.process.stdout.readline().strip()
+        self.url = next(word for word in line.split() if word.startswith("http"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process
+        self.process.kill()
+        self.process.wait()
+
+    def requests(self) -> list[dict[str, Any]]:
+        """What the server has logged so far. The last line counts once it is ended: the server may be writing it now."""
+        *lines, _ = self.log.read_bytes().split(b"\n") if self.log.exists() else [b""]
+        found = [json.loads(line) for line in lines]
+        return [r for r in found if "body" in r]
+
+    def bodies(self) -> Counter[str]:
+        return Counter(r["body"] for r in self.requests())
+
+
+def write_cases(path: Path, count: int, *, chunks: int = 3, words: int = 40) -> Path:
+    """A native data file of distinct cases; answers hold two sentences, so that claims fan out."""
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(count):
+            contexts = [
+                f"Passage {k} of case {i}: " + " ".join(f"word{(i * 7 + k * 3 + w) % 97}" for w in range(words))
+                for k in range(chunks)
+            ]
+            record = {
+                "id": f"q{i:05d}", "question": f"What does case {i} say?", "reference": f"Case {i} says {i * 3}.",
+                "answer": f"Case {i} says {i * 3} things. It also names word{i % 97}.", "contexts": contexts,
+            }  # fmt: skip
+            file.write(json.dumps(record) + "\n")
+    return path
+
+
+def arguments(
+    data: Path, out: Path, url: str, *extra: str, concurrency: int = 8, metrics: str = "faithfulness,chunk_faithfulness"
+) -> list[str]:
+    """The command line of a run with a chain and a fan-out metric on the local server."""
+    return [
+        "dataset=jsonl", f"dataset.path={data}", f"metrics=[{metrics}]", "judge=llm", "judge.model=openai/test-model-2026-01-01",
+        f"judge.api_base={url}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY", f"judge.concurrency={concurrency}",
+        "judge.max_calls=100000", "name=torture", f"output_dir={out}", *extra,
+    ]  # fmt: skip
+
+
+def environment(**extra: str) -> dict[str, str]:
+    return {**os.environ, "RAGPIPE_TEST_KEY": "sk-sentinel-4242", "PYTHONPATH": str(ROOT), **extra}
+
+
+def start(
+    args: Sequence[str], cwd: Path, *, env: Mapping[str, str] | None = None, **popen: Any
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "ragpipe", *args], cwd=cwd, env=environment(**(env or {})), text=True, stdin=subprocess.DEVNULL,
+        stdout=popen.pop("stdout", subprocess.PIPE), stderr=subprocess.STDOUT, **popen,
+    )  # fmt: skip
+
+
+def finish(args: Sequence[str], cwd: Path, timeout: float = 120) -> tuple[int, str]:
+    process = start(args, cwd)
+    text, _ = process.communicate(timeout=timeout)
+    return process.returncode, text
+
+
+def kill_after(args: Sequence[str], cwd: Path, server: Server, calls: int, timeout: float = 60) -> float | None:
+    """Start, wait until the server has seen `calls` more requests, kill -9. Returns the moment, None when it had ended."""
+    before = len(server.requests())
+    process = start(args, cwd, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline and process.poll() is None:
+        if len(server.requests()) - before >= calls:
+            break
+        time.sleep(0.01)
+    ended = process.poll() is not None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    time.sleep(0.2)  # what the process had sent is at the server by now, and the next one has not begun
+    return None if ended else time.time()
+
+
+def run_folder(out: Path) -> Path:
+    latest = out / "torture" / "latest"
+    return latest.resolve() if latest.is_symlink() or latest.is_dir() else latest
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    table = pq.read_table(path)
+    return table.drop_columns([c for c in VOLATILE if c in table.column_names]).to_pylist()
+
+
+def surplus(server: Server) -> int:
+    """Requests beyond the first with the same body: what was paid twice."""
+    return sum(n - 1 for n in server.bodies().values())
+
+
+def committed(out: Path) -> frozenset[str]:
+    """Bodies whose replies stand in the call store at this moment, under the hash that the server's log knows them by."""
+    path = out / ".store" / "calls.sqlite"
+    if not path.exists():
+        return frozenset()
+    with closing(sqlite3.connect(path)) as db:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
+            return frozenset()
+        return frozenset(row[0].hex() for row in db.execute("SELECT wire_hash FROM calls WHERE status = 'ok'"))
+
+
+def repeats_of_finished(server: Server, kills: Sequence[tuple[float, frozenset[str]]]) -> list[str]:
+    """Bodies that were asked for after a kill although their replies stood in the store when it came."""
+    return asked_again(server.requests(), kills)
+
+
+def asked_again(requests: Sequence[dict[str, Any]], kills: Sequence[tuple[float, frozenset[str]]]) -> list[str]:
+    """As `repeats_of_finished`, of a log. Store and log must know a request by the same name, or nothing could be found."""
+    known = {r["body"] for r in requests}
+    for _, done in kills:
+        assert done <= known, "the store names requests that the server has never seen"
+    return [r["body"] for r in requests for moment, done in kills if r["arrived"] > moment and r["body"] in done]
+
+
+def lost_by_kill(server: Server, kills: Sequence[tuple[float, frozenset[str]]]) -> list[int]:
+    """For each kill how many calls it lost: requests that were made again, counted at the first kill after them."""
+    moments = [moment for moment, _ in kills]
+    lost = [0] * len(moments)
+    asked: dict[str, float] = {}
+    for request in sorted(server.requests(), key=lambda r: r["arrived"]):
+        if (before := asked.get(request["body"])) is not None:
+            lost[bisect.bisect_left(moments, before)] += 1
+        asked[request["body"]] = request["arrived"]
+    return lost

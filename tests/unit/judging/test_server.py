@@ -1,0 +1,103 @@
+"""The test server itself: deterministic replies, scripts, a log that counts from outside, and enough speed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.support.asking import ask, question, settings
+from tests.support.openai_faults import Fault
+from tests.support.openai_server import in_subprocess, read_log
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
+
+
+async def test_the_same_question_gets_the_same_reply_from_every_server(serve):
+    one, two = [await ask(settings(serve().url), question("a"), question("b")) for _ in range(2)]
+    assert [c.text for c in one] == [c.text for c in two]
+    assert one[0].wire_hash != one[1].wire_hash
+
+
+async def test_a_script_comes_before_everything_else(serve):
+    server = serve("500", script=[{"match": "special", "reply": "4.5\nfine", "finish_reason": "stop", "times": 1}])
+    special, again = await ask(
+        settings(server.url, retries=0, concurrency=1), question("special"), question("special 2")
+    )
+    assert (special.status, special.text) == ("ok", "4.5\nfine")
+    assert again.status == "server_error"
+
+
+@pytest.mark.slow
+def test_from_the_command_line_with_log_and_fault(tmp_path):
+    log = tmp_path / "requests.jsonl"
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"match": "special", "reply": "done"}]))
+    with in_subprocess("--log", str(log), "--script", str(script), "--fault", "400:nth=2", "--latency-ms", "5") as url:
+        calls = asyncio.run(ask(settings(url, concurrency=1), question("a"), question("b"), question("special")))
+    assert [c.status for c in calls] == ["ok", "bad_request", "ok"]
+    lines = read_log(log)
+    assert [line["status"] for line in lines] == [200, 400, 200]
+    assert [line["body"] for line in lines] == [c.wire_hash for c in calls]
+    assert all(line["written"] and line["done"] - line["arrived"] >= 0.005 for line in lines)
+
+
+@pytest.mark.slow
+def test_a_killed_client_shows_as_not_written(tmp_path):
+    log = tmp_path / "requests.jsonl"
+    code = (
+        "import sys, asyncio; from tests.support import asking; "
+        "asyncio.run(asking.ask(asking.settings(sys.argv[1], api_key_env=None), asking.question()))"
+    )
+    with in_subprocess("--log", str(log), "--latency-ms", "1500") as url:
+        client = subprocess.Popen([sys.executable, "-c", code, url])
+        deadline = time.monotonic() + 30
+        port = int(url.split(":")[2].split("/")[0])
+        while not _connected(port) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        client.send_signal(signal.SIGKILL)
+        client.wait()
+        while not log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+    (line,) = read_log(log)
+    assert (line["written"], line["in_flight"]) == (False, 1)
+
+
+def _connected(port: int) -> bool:
+    """Whether somebody is connected to the port (Linux's table of sockets; state 01 is `established`)."""
+    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(row.split()[1].endswith(f":{port:04X}") and row.split()[3] == "01" for row in rows)
+
+
+@pytest.mark.parametrize("text", ["no_such_fault", "429:rate"])
+def test_a_wrong_fault_is_refused(text):
+    with pytest.raises(ValueError, match=r"unknown fault|sequence element"):
+        Fault.read(text)
+
+
+@pytest.mark.slow
+async def test_it_serves_enough_requests_a_second():
+    with in_subprocess() as url:
+        body = {"model": "m", "messages": [{"role": "user", "content": "grade " + "word " * 1200}]}
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=256)) as session:
+
+            async def worker(share: range) -> None:
+                for i in share:
+                    async with session.post(url + "/chat/completions", json={**body, "seed": i}) as response:
+                        await response.read()
+
+            await asyncio.gather(*(worker(range(1)) for _ in range(256)))
+            start = time.monotonic()
+            await asyncio.gather(*(worker(range(12)) for _ in range(256)))
+            assert 256 * 12 / (time.monotonic() - start) >= 300, "1,200 and more where idle"

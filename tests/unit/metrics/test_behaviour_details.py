@@ -1,0 +1,347 @@
+"""What the metrics of behaviour keep in their details, must_quote, expected_citation_recall, and literal stretches."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.errors import ConfigError
+from ragpipe.metrics.load import load_metric
+from ragpipe.metrics.shared.citing import citations_of
+from ragpipe.metrics.shared.literal import literal_in
+from ragpipe.prompts import PromptLibrary
+from ragpipe.resources import prompts_dir
+from ragpipe.tasks.identity import metric_identity
+from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+
+NO, FIVE = "I cannot answer this question.", "I found five: sales, costs, debt, staff, margins. I don't have ten."
+EXCUSE = "I can't answer, my training data ends Oct 2023."
+NOTED = "My training data ends in 2023, but the context gives revenue as $81.8 billion."
+
+# (answer, expected behaviour, failure mode, training cutoff noted)
+MODES = [
+    (FIVE, "answer", None, False),
+    (NO, "reject", None, False),
+    (FIVE, "reject", "false_acceptance", False),
+    (NO, "answer", "false_rejection", False),
+    (EXCUSE, "answer", "training_cutoff_excuse", True),
+    (EXCUSE, "reject", None, True),
+    (NOTED, "answer", None, True),
+    (NOTED, "reject", "false_acceptance", True),
+]
+
+
+@pytest.mark.parametrize(("answer", "behavior", "mode", "cutoff"), MODES)
+@pytest.mark.parametrize("detector", ["patterns", "judge"])
+def test_failure_modes_of_rejection(answer, behavior, mode, cutoff, detector):
+    judge = ScriptedJudge([{"declines": answer in (NO, EXCUSE), "training_cutoff": cutoff}])
+    metric = shipped_metric("rejection_calibration", detector=detector)
+    score = score_of(metric, make_case(answer, expected={"behavior": behavior}), judge)["rejection_calibration"]
+    assert (score.value, score.reason) == (float(mode is None), mode)
+    assert (score.details["failure_mode"], score.details["training_cutoff"]) == (mode, cutoff)
+    assert len(judge.asked) == (detector == "judge")
+
+
+ADVICE = "I cannot give investment advice."
+REASONS = [
+    (ADVICE, {"behavior": "reject", "rejection_reason": "financial_advice"}, 1),
+    (NO, {"behavior": "reject", "rejection_reason": "financial_advice"}, 0),
+    ("The documents do not mention it.", {"behavior": "reject", "rejection_reason": "no_context"}, 1),
+    (ADVICE, {"behavior": "reject", "rejection_reason": "house_style"}, "no_patterns_for_this_reason"),
+    (ADVICE, {"behavior": "reject"}, "no_rejection_reason"),
+    (FIVE, {"behavior": "reject", "rejection_reason": "financial_advice"}, "no_right_refusal"),
+    (ADVICE, {"behavior": "answer", "rejection_reason": "financial_advice"}, "no_right_refusal"),
+]
+
+
+@pytest.mark.parametrize(("answer", "expected", "found"), REASONS)
+def test_the_reason_of_a_right_refusal(answer, expected, found):
+    score = score_of(shipped_metric("rejection_calibration"), make_case(answer, expected=expected))[
+        "rejection_calibration_reason"
+    ]
+    assert (score.reason if score.status == "skipped" else score.value) == found
+
+
+def test_abstention_and_its_complement():
+    for abstained in (True, False):
+        scores = score_of(shipped_metric("abstention"), make_case(answerable=False, abstained=abstained))
+        assert (scores["abstention"].value, scores["hallucination_on_unanswerable"].value) == (abstained, not abstained)
+    assert not shipped_metric("abstention").scores()[1].higher_is_better
+
+
+def test_abstention_and_rejection_ask_the_same_question():
+    case = make_case(NO, answerable=False, expected={"behavior": "reject"})
+    asked = []
+    for metric in (shipped_metric("abstention"), shipped_metric("rejection_calibration", detector="judge")):
+        judge = ScriptedJudge([{"declines": True, "training_cutoff": False}])
+        score_of(metric, case, judge)
+        asked += [question.payload.id for question in judge.asked]
+    assert len(asked) == 2
+    assert len(set(asked)) == 1
+
+
+REPORT = {"text": "Profits doubled in the last quarter of the year, the board said.", "policy": "quote_only"}
+QUOTES = [
+    ("in quotation marks", 'It said "profits doubled" at once.', 1),
+    ("typographic marks, other case", "It said “Profits  DOUBLED” at once.", 1),
+    ("six words in a row", "We see that profits doubled in the last quarter there.", 1),
+    ("five words in a row", "We see profits doubled in the last week.", 0),
+    ("one word in quotation marks", 'The "board" met.', 0),
+    ("another order", "In the last quarter profits have doubled.", 0),
+    ("what a free chunk says", '"Costs fell by half" it said.', 0),
+]
+
+
+@pytest.mark.parametrize(("answer", "value"), [pytest.param(*row[1:], id=row[0]) for row in QUOTES])
+def test_must_quote(answer, value):
+    case = make_case(answer, chunks=[REPORT, {"text": "Costs fell by half."}], expected={"must_quote": True})
+    score = score_of(shipped_metric("must_quote"), case)["must_quote"]
+    assert score.value == value
+    assert score.reason == (None if value else "no_literal_quote")
+
+
+def test_must_quote_only_where_the_label_asks_for_it():
+    for fields in ({}, {"expected": {}}, {"expected": {"must_quote": False}}):
+        score = score_of(shipped_metric("must_quote"), make_case(chunks=[REPORT], **fields))["must_quote"]
+        assert (score.status, score.reason) == ("skipped", "no_quote_expected")
+    score = score_of(shipped_metric("must_quote"), make_case(expected={"must_quote": True}))["must_quote"]
+    assert (score.value, score.reason) == (0, "no_quote_only_chunk_retrieved")
+    assert (
+        score_of(shipped_metric("must_quote"), make_case("", expected={"must_quote": True}))["must_quote"].reason
+        == "no_answer"
+    )
+
+
+APPLE = [
+    {"id": "apple-doc#1", "doc_id": "apple-doc", "rel_path": "a.md"},
+    {"id": "msft-doc#1", "doc_id": "msft-doc"},
+    {"id": "x"},
+]
+WANTED = ["apple-doc", "msft-doc"]  # the framework document's example
+RECALL = [
+    (WANTED, ["apple-doc#1", "msft-doc#1"], 1.0),
+    (WANTED, ["apple-doc#1", "x", "apple-doc#1"], 0.5),
+    (WANTED, [], 0.0),
+    (WANTED, ["msft-doc"], 0.0),  # no retrieved chunk has this id: it dangles, as in citation
+    (WANTED, [{"marker": "[1]"}], 0.5),  # without an id the mark names the chunk of rank 1
+    (WANTED, [{"marker": "Apple's filing"}], "citations_name_no_chunk"),
+    (["apple-doc#1"], ["apple-doc#1"], 1.0),
+    (["a.md", "x"], ["apple-doc#1"], 0.5),
+    (["x", "x"], ["x"], 1.0),
+    (WANTED, None, "no_citations_recorded"),
+    (None, ["x"], "no_expected_citations"),
+    ([], ["x"], "no_expected_citations"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "cited", "found"), RECALL)
+def test_expected_citation_recall(wanted, cited, found):
+    fields = {} if cited is None else {"citations": cited}
+    case = make_case(chunks=APPLE, expected={"citations": wanted}, **fields)
+    metric = shipped_metric("expected_citation_recall")
+    score = score_of(metric, case)["expected_citation_recall"]
+    assert (score.reason if score.status == "skipped" else score.value) == found
+    if score.value == 0.5:
+        assert metric.arithmetic(metric.name, 0.5, score.details) == "1 cited / 2 expected sources"
+
+
+def test_source_policy_says_how_each_source_was_used():
+    chunks = [
+        REPORT,
+        {"text": "The chairman leaves in May, and nobody may know it.", "policy": "no_use"},
+        {"text": "Free."},
+    ]
+    case = make_case(
+        "Profits doubled in the last quarter of the year. The chairman leaves in May, and Bo follows.", chunks=chunks
+    )
+    judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": "direct_quote", "evidence": "something else"}]}])
+    score = score_of(shipped_metric("source_policy"), case, judge)["source_policy"]
+    assert [c.id for c in judge.asked[0].values["sources"]] == ["c1"], "the second is settled by its words"
+    assert [c.id for c in judge.asked[0].values["free"]] == ["c3"]
+    assert "quote_only" not in judge.asked[0].user
+    rows = {row["chunk"]: row for row in score.details["sources"]}
+    assert (rows["c1"]["use"], rows["c1"]["detection"], rows["c1"]["violation"]) == ("direct_quote", "judge", None)
+    assert (rows["c2"]["detection"], rows["c2"]["violation"]) == ("strings", "source_usage_prohibited")
+    assert rows["c2"]["evidence"] == "The chairman leaves in May, and"
+    assert score.details["flags"] == ["unmarked_quote", "evidence_not_found", "unattributed_quote"]
+    assert score.reason == "c2: source_usage_prohibited"
+
+
+def test_a_quote_that_the_judge_overlooked_is_a_use_where_it_stands_nowhere_else():
+    """`quote_only`: it may be quoted, so the value is 1; what the strings show is the use."""
+    answer = "Profits doubled in the last quarter of the year. Staff grew."
+    for free, expected in (([], "direct_quote"), ([{"text": answer}], "not_used")):
+        judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": "not_used", "evidence": ""}]}])
+        score = score_of(shipped_metric("source_policy"), make_case(answer, chunks=[REPORT, *free]), judge)
+        (row,) = score["source_policy"].details["sources"]
+        assert (row["use"], row["detection"], row["violation"]) == (expected, "judge", None)
+        assert row["flags"] == ([] if free else ["unmarked_quote", "evidence_not_found", "unattributed_quote"])
+        assert row["quotes"] == ["Profits doubled in the last quarter of the year"]
+
+
+TWO_SENTENCES = {
+    "text": "Profits doubled in the last quarter of the year. The board expects less in May.",
+    "policy": "quote_only",
+}
+WHOLE = f'The report says: "{TWO_SENTENCES["text"]}"'
+ATTRIBUTION = [  # the framework document: quote_only is "direct quotes with attribution"
+    ("a mark in its sentence", 'It said "profits doubled" [1].', REPORT, None, True),
+    ("a mark behind the full stop", 'It said "profits doubled." [1] Staff grew.', REPORT, None, True),
+    ("no mark", 'It said "profits doubled".', REPORT, None, False),
+    ("a mark of another chunk", 'It said "profits doubled" [2].', REPORT, None, False),
+    ("a mark elsewhere", 'It said "profits doubled". Staff grew [1].', REPORT, None, False),
+    ("the last of two sentences carries it", f"{WHOLE} [1]", TWO_SENTENCES, None, True),
+    ("a recorded citation of the answer", 'It said "profits doubled".', REPORT, [{"chunk_id": "c1"}], True),
+    ("one of its passage", 'It said "profits doubled".', REPORT, [{"chunk_id": "c1", "text": 'It said "profits doubled"'}], True),
+    ("one of another passage", 'It said "profits doubled". Staff grew.', REPORT, [{"chunk_id": "c1", "text": "Staff grew."}], False),
+    ("one of another chunk", 'It said "profits doubled".', REPORT, [{"chunk_id": "c2"}], False),
+    ("recorded: none", 'It said "profits doubled" [1].', REPORT, [], False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "answer", "chunk", "citations", "attributed"), ATTRIBUTION)
+def test_a_quote_only_chunk_is_quoted_with_attribution(what, answer, chunk, citations, attributed):
+    fields = {} if citations is None else {"citations": citations}
+    case = make_case(answer, chunks=[chunk, {"text": "Free."}], **fields)
+    for attribution, value in (("not_required", 1), ("required", int(attributed))):
+        judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": "direct_quote", "evidence": "profits doubled"}]}] * 2)
+        score = score_of(shipped_metric("source_policy", attribution=attribution), case, judge)["source_policy"]
+        (row,) = score.details["sources"]
+        assert (score.value, row["attributed"]) == (value, attributed), what
+        assert ("unattributed_quote" in score.details["flags"]) is not attributed
+        assert (row["violation"] == "quote_without_attribution") is (value == 0)
+        assert len(score.details["violations"]) == 1 - value
+
+
+def test_attribution_is_asked_of_quotes_alone():
+    """Not of a paraphrase (a violation anyway), an unused chunk, a free or forbidden one, words that stand in a free one too."""
+    answer = 'It said "profits doubled" at once.'
+    free = {"text": REPORT["text"]}
+    for use, chunks in (
+        ("paraphrase", [REPORT]), ("not_used", [{**REPORT, "text": "Else."}]), ("direct_quote", [REPORT, free]),
+        ("direct_quote", [{**REPORT, "policy": "no_use"}]),
+    ):  # fmt: skip
+        evidence = "" if len(chunks) == 2 else "profits doubled"
+        judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": use, "evidence": evidence}]}])
+        score = score_of(
+            shipped_metric("source_policy", attribution="required"), make_case(answer, chunks=chunks), judge
+        )
+        (row,) = score["source_policy"].details["sources"]
+        assert row["attributed"] is None
+        assert "unattributed_quote" not in row["flags"]
+
+
+@pytest.mark.parametrize("answer", ['"ab cd" ' * 8000, " ".join(f'"ab w{i}" ab cd' for i in range(8000))])
+def test_quotations_are_looked_up_in_time_that_grows_with_the_answer(answer):
+    case = make_case(answer, chunks=[{"text": "ab cd nothing here at all " * 500, "policy": "no_use"}])
+    started = time.process_time()
+    (found,) = shipped_metric("source_policy").found(case)
+    assert time.process_time() - started < 4  # about 0.2; with every word looked at for each quotation half a minute
+    assert bool(found.literal.stretches) == answer.startswith('"ab cd"')
+
+
+def test_policy_violations_name_rule_severity_evidence_and_who_found_it():
+    metric = shipped_metric("policy_compliance", policies={"no_numbers": "No numbers."}, banned_topics=["chess", "war"])
+    names = ["financial_advice", "predictions", "personal_data", "no_numbers", "banned_topic", "banned_topic"]
+    assert [name for name, _ in metric.rules()] == names
+    rows = [{"index": i, "violated": i in (4, 6), "severity": "low", "evidence": "5 wars"} for i in range(1, 7)]
+    judge = ScriptedJudge([{"verdicts": rows}])
+    score = score_of(metric, make_case("There were 5 wars."), judge)["policy_compliance"]
+    assert [(v["policy"], v["severity"], v["detection"], v["evidence"]) for v in score.details["violations"]] == [
+        ("no_numbers", "low", "judge", "5 wars"), ("banned_topic", "low", "judge", "5 wars"),
+    ]  # fmt: skip
+    assert score.reason == "no_numbers (low, judge); banned_topic (low, judge)"
+    found = score_of(metric, make_case("You should sell."))["policy_compliance"].details["violations"]
+    assert [(v["policy"], v["pattern"], v["detection"]) for v in found] == [
+        ("financial_advice", "you_should_trade", "pattern")
+    ]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"patterns": ["financial_advice"]},
+        {"patterns": ["../metrics/faithfulness"]},
+        {"patterns": [{"policy": "p", "rule": "r", "patterns": [{"name": "n", "pattern": "("}]}]},
+        {"patterns": [], "policies": {}},
+        {"patterns": [{"policy": "p", "rule": "r"}], "method": "patterns"},
+        {"patterns": ["predictions.v1", "predictions.v1"]},
+        {"policies": {"predictions": "again"}},
+    ],
+)
+def test_wrong_policies_are_refused_before_the_run(parameters):
+    section = {
+        "class": "ragpipe.metrics.policy_compliance.PolicyCompliance",
+        "prompts": {"examine": "v1"},
+        **parameters,
+    }
+    with pytest.raises(ConfigError, match="policy_compliance"):
+        load_metric("policy_compliance", section, PromptLibrary([prompts_dir()]))
+
+
+def test_the_files_of_patterns_are_part_of_a_runs_identity():
+    found = metric_identity(shipped_metric("policy_compliance"))["files"]
+    assert list(found) == ["financial_advice.v1", "predictions.v1", "personal_data.v2"]
+    assert all(len(digest) == 64 for digest in found.values())
+    assert "files" not in metric_identity(shipped_metric("correctness"))
+
+
+MARKS = [
+    ("It rained [1]. Then it snowed [2, 3].", [("[1]", "c1", "It rained."), ("[2]", "c2", "Then it snowed."), ("[3]", "c3", "Then it snowed.")]),
+    ("It rained. [1] Then it snowed.[2]", [("[1]", "c1", "It rained."), ("[2]", "c2", "Then it snowed.")]),
+    ("Both [1-3] and [9].", [("[1]", "c1", "Both and."), ("[2]", "c2", "Both and."), ("[3]", "c3", "Both and."), ("[9]", None, "Both and.")]),
+    ("See [2](http://x) and [a].", []),
+    ("Nothing.", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "expected"), MARKS)
+def test_marks_in_the_text_are_citations_of_ranks(answer, expected):
+    case = make_case(answer, chunks=list("abc"))
+    assert citations_of(case, markers=False) is None
+    found = citations_of(case, markers=True)
+    assert [(one.marker, one.chunk.id if one.chunk else None, one.text) for one in found] == expected
+
+
+WORDS = st.lists(st.sampled_from("abcde"), max_size=14).map(" ".join)
+
+
+@settings(max_examples=120, deadline=None)
+@given(WORDS, WORDS, st.integers(2, 5))
+def test_every_literal_stretch_is_made_of_runs_of_the_text_and_none_is_left_out(answer, text, least):
+    found = literal_in(answer, text, least)
+    words = answer.split()
+    assert sum(one.words for one in found.stretches) + found.words_left == len(words)
+    runs = [" ".join(words[i : i + least]) for i in range(len(words) - least + 1)]
+    literal = [run for run in runs if f" {run} " in f" {text} "]
+    assert bool(found.stretches) == bool(literal)
+    assert all(any(run in one.text for one in found.stretches) for run in literal)
+
+
+ROLES = [{"rel_path": "1.md", "role": "newer"}, {"rel_path": "2.md", "role": "older"}]
+NOTES = {"chunks": [{"rel_path": "1.md"}, {"rel_path": "2.md"}], "anchors": ROLES, "recency_conflict_rule": "cite_both"}
+ARITHMETIC = [
+    ("rejection_calibration", "rejection_calibration", {"answer": NO, "expected": {"behavior": "answer"}},
+     "1 where both are the same, else 0: expected answer, found reject"),
+    ("rejection_calibration", "rejection_calibration", {"answer": "", "expected": {"behavior": "reject"}},
+     "1 where both are the same, else 0: expected reject, found none"),
+    ("abstention", "abstention", {"answerable": False, "abstained": True}, "1 where the answer declines, by flag"),
+    ("abstention", "hallucination_on_unanswerable", {"answerable": False, "abstained": True}, "1 - abstention"),
+    ("recency_conflict", "recency_conflict", NOTES | {"citations": ["c1"]}, "rule cite_both; cited: newer"),
+    ("recency_conflict", "recency_conflict", NOTES | {"citations": []}, "rule cite_both; cited: neither"),
+    ("must_quote", "must_quote", {"expected": {"must_quote": True}, "chunks": [REPORT], "answer": '"profits doubled"'},
+     "1 with a quote, 0 without: 1 found"),
+    ("source_policy", "source_policy", {"chunks": [REPORT], "answer": '"profits doubled"'},
+     "1 without a violation, 0 with one: 0 violations"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "score", "fields", "said"), ARITHMETIC)
+def test_how_a_value_follows_from_its_details(name, score, fields, said):
+    metric = shipped_metric(name)
+    found = score_of(metric, make_case(**fields))[score]
+    assert found.status == "ok"
+    assert metric.arithmetic(score, found.value, found.details) == said

@@ -1,0 +1,138 @@
+"""From a metric's YAML to a metric: every fault at once, and no class but a Metric."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+
+import pytest
+import yaml
+
+from ragpipe.errors import ConfigError
+from ragpipe.metrics.base import Metric
+from ragpipe.metrics.load import load_metric
+from ragpipe.prompts import PromptLibrary
+from ragpipe.resources import conf_dir, prompts_dir
+from tests.support.scripted import shipped_metric, shipped_names
+
+LIBRARY = PromptLibrary([prompts_dir()])
+CLASS = "ragpipe.metrics.faithfulness.Faithfulness"
+PROMPTS = {"extract": "v1", "verify": "v1"}
+
+
+def faults(section, plugins=()):
+    with pytest.raises(ConfigError) as caught:
+        load_metric("m", section, LIBRARY, plugins)
+    return {problem.key.removeprefix("metrics.m."): problem for problem in caught.value.problems}
+
+
+EXAMPLES = {"rubric": {"criteria"}}  # what a user writes anew is no default
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_a_shipped_config_shows_every_parameter_with_its_default(name):
+    text = (conf_dir() / "metrics" / f"{name}.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    section = yaml.safe_load(text)[name]
+    metric = shipped_metric(name)
+    assert metric.name == name
+    shown = {key: value for key, value in section.items() if key not in ("class", "prompts")}
+    assert shown == metric.model_dump(exclude={"name", *metric.step_names()})
+    given = {"class", "prompts", *EXAMPLES.get(name, ())}
+    bare = load_metric(name, {k: v for k, v in section.items() if k in given}, LIBRARY)
+    assert bare.model_dump(exclude=set(metric.step_names())) == metric.model_dump(exclude=set(metric.step_names())), (
+        "a value in the YAML differs from the class's default"
+    )
+    assert len({spec.name for spec in metric.scores()}) == len(metric.scores())
+    assert len(type(metric).__doc__ or "") > 100
+
+
+SECTIONS = [
+    ("no class", {"prompts": PROMPTS}, {"class"}),
+    ("not a text", {"class": 7}, {"class"}),
+    ("outside", {"class": "os.system"}, {"class"}),
+    ("a name that only begins alike", {"class": "ragpipe_evil.metrics.M"}, {"class"}),
+    ("no module", {"class": "ragpipe.metrics.nothing.Nothing"}, {"class"}),
+    ("no attribute", {"class": "ragpipe.metrics.faithfulness.Nothing"}, {"class"}),
+    ("through a module", {"class": "ragpipe.metrics.faithfulness.math.ceil"}, {"class"}),
+    ("a function", {"class": "ragpipe.metrics.load.load_metric"}, {"class"}),
+    ("another class", {"class": "ragpipe.prompts.Prompt"}, {"class"}),
+    ("the base", {"class": "ragpipe.metrics.base.Metric"}, {"class"}),
+    ("the computed base", {"class": "ragpipe.metrics.base.Computed"}, {"class"}),
+    ("a base of some", {"class": "ragpipe.metrics.shared.judged.Judged"}, {"class"}),
+    ("no prompts", {"class": CLASS}, {"prompts.extract", "prompts.verify"}),
+    ("a step missing", {"class": CLASS, "prompts": {"extract": "v1"}}, {"prompts.verify"}),
+    ("a step too many", {"class": CLASS, "prompts": PROMPTS | {"verfy": "v1"}}, {"prompts.verfy"}),
+    ("a version that is not there", {"class": CLASS, "prompts": PROMPTS | {"verify": "v99"}}, {"prompts.verify"}),
+    ("a path as a version", {"class": CLASS, "prompts": PROMPTS | {"verify": "../../x"}}, {"prompts.verify"}),
+    ("a number as a version", {"class": CLASS, "prompts": PROMPTS | {"verify": 1}}, {"prompts.verify"}),
+    ("prompts not a mapping", {"class": CLASS, "prompts": "v1"}, {"prompts"}),
+    ("unknown parameter", {"class": CLASS, "prompts": PROMPTS, "bach": 2}, {"bach"}),
+    ("name as a parameter", {"class": CLASS, "prompts": PROMPTS, "name": "x"}, {"name"}),
+    ("a step as a parameter", {"class": CLASS, "prompts": PROMPTS, "verify": "v1"}, {"verify"}),
+    ("a text for a number", {"class": CLASS, "prompts": PROMPTS, "batch": "2"}, {"batch"}),
+    ("a yes for a bool", {"class": CLASS, "prompts": PROMPTS, "reasoning": 1}, {"reasoning"}),
+    ("examples for no step", {"class": CLASS, "prompts": PROMPTS, "examples": {"x": ["y"]}}, {"(the whole section)"}),
+    ("all at once", {"class": CLASS, "prompts": {"extract": "v9", "x": "v1"}, "batch": 0, "bach": 1},
+     {"prompts.extract", "prompts.verify", "prompts.x", "batch", "bach"}),
+    ("cut-offs", {"class": "ragpipe.metrics.retrieval.Retrieval", "k": [5, 5]}, {"k"}),
+    ("a cut-off of 0", {"class": "ragpipe.metrics.retrieval.Retrieval", "k": [0]}, {"k"}),
+    ("no cut-off", {"class": "ragpipe.metrics.retrieval.Retrieval", "k": []}, {"k"}),
+    ("negative weights", {"class": "ragpipe.metrics.retrieval.Retrieval", "weights": {"mrr": -1.0, "hit": 2.0}}, {"weights"}),
+    ("weights of nothing", {"class": "ragpipe.metrics.retrieval.Retrieval", "weights": {"mrr": 0.0}}, {"weights"}),
+    ("weights that are no number", {"class": "ragpipe.metrics.retrieval.Retrieval", "weights": {"mrr": float("nan")}}, {"weights"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("section", "keys"), [pytest.param(*row[1:], id=row[0]) for row in SECTIONS])
+def test_a_wrong_section_is_refused_with_all_its_faults(section, keys):
+    found = faults(section)
+    assert {key.split(".mrr")[0] for key in found} == keys
+    for problem in found.values():
+        assert problem.found
+        assert problem.expected
+
+
+def test_messages_name_what_there_is():
+    found = faults({"class": CLASS, "prompts": {"extract": "v1", "verfy": "v1"}, "bach": 2})
+    assert "v1" in found["prompts.verify"].expected
+    assert "verify" in found["prompts.verfy"].mend
+    assert "batch" in found["bach"].mend
+    assert "v1" in faults({"class": CLASS, "prompts": PROMPTS | {"verify": "v99"}})["prompts.verify"].expected
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    package = tmp_path / "my_metrics_for_tests"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "length.py").write_text(
+        textwrap.dedent("""
+        from ragpipe.metrics.base import Computed
+        from ragpipe.schema.score import Score
+
+        class Length(Computed):
+            unit: int = 1
+            def compute(self, cases):
+                return [Score(len(c.answer) / self.unit) for c in cases]
+    """)
+    )
+    (package / "broken.py").write_text("raise RuntimeError('no such device')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield package.name
+    for name in [name for name in sys.modules if name.split(".")[0] == package.name]:
+        del sys.modules[name]
+
+
+def test_a_class_of_the_users_own_needs_its_package_listed(plugin):
+    section = {"class": f"{plugin}.length.Length", "unit": 2}
+    assert "plugins" in faults(section)["class"].mend
+    assert plugin not in sys.modules, "it must not even be imported"
+    metric = load_metric("m", section, LIBRARY, [plugin])
+    assert isinstance(metric, Metric)
+    assert metric.prompt_folder("grade") == "length"
+
+
+def test_a_plugin_that_fails_at_import_says_how(plugin):
+    found = faults({"class": f"{plugin}.broken.Length"}, [plugin])
+    assert "RuntimeError: no such device" in found["class"].found

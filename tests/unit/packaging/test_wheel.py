@@ -1,0 +1,106 @@
+"""A built wheel carries options, prompts and data, works from an empty folder, and needs nothing but what it declares."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`dist/` with a wheel and a source distribution; skipped where no build backend is installed."""
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed")
+    dist = tmp_path_factory.mktemp("dist")
+    code = ("import sys; from hatchling import build; "
+            "print(build.build_wheel(sys.argv[1]), build.build_sdist(sys.argv[1]))")  # fmt: skip
+    subprocess.run([sys.executable, "-c", code, str(dist)], cwd=ROOT, check=True, capture_output=True)
+    return dist
+
+
+def _shipped(*folders: str) -> set[str]:
+    files = (
+        p for folder in folders for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts
+    )
+    return {p.relative_to(ROOT).as_posix() for p in files}
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_options_prompts_and_data(built: Path) -> None:
+    names = set(zipfile.ZipFile(next(built.glob("*.whl"))).namelist())
+    assert {f"ragpipe/{name}" for name in _shipped("conf", "prompts")} <= names
+    assert _shipped("ragpipe") <= names
+    assert not [n for n in names if n.split("/")[0] not in ("ragpipe", f"ragpipe-{PROJECT['version']}.dist-info")]
+
+
+@pytest.mark.slow
+def test_the_source_distribution_is_whole(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert _shipped("ragpipe", "conf", "prompts", "tests") <= names
+    assert {"pyproject.toml", "README.md", "LICENSE"} <= names
+
+
+@pytest.mark.slow
+def test_the_wheel_works_from_an_empty_folder(built: Path, tmp_path: Path) -> None:
+    """Unpacked beside the installed dependencies: what it finds, it finds in itself."""
+    site, work = tmp_path / "site", tmp_path / "work"
+    work.mkdir()
+    zipfile.ZipFile(next(built.glob("*.whl"))).extractall(site)
+    before = {p: p.stat().st_mtime_ns for p in site.rglob("*")}
+
+    def start(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "ragpipe", *words], cwd=work, capture_output=True, text=True, timeout=120,
+            env={**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"},
+        )  # fmt: skip
+
+    info = start("--info", "searchpath", "dataset=demo")
+    assert f"{site}/ragpipe/conf" in info.stdout, info.stderr
+    assert start("task=init", "dir=my").returncode == 0
+    done = start("--config-dir", "my", "+experiment=my")
+    assert done.returncode == 0, done.stderr
+    assert (work / "outputs/my/latest").exists()
+    assert {p: p.stat().st_mtime_ns for p in site.rglob("*")} == before  # nothing is written into the installation
+
+
+def test_only_what_is_declared_is_imported() -> None:
+    """Every third-party import of the package stands among its dependencies or extras (names that differ are listed)."""
+    import ast
+
+    names = {"hydra": "hydra-core", "yaml": "pyyaml", "json_repair": "json-repair", "pydantic_core": "pydantic"}
+    names |= {"sentence_transformers": "sentence-transformers"}
+    extras = (PROJECT["optional-dependencies"][extra] for extra in ("bertscore", "local"))
+    wanted = [*PROJECT["dependencies"], *(one for extra in extras for one in extra)]
+    declared = {d.split(">")[0].split("<")[0].split("=")[0].strip().lower() for d in wanted}
+    found: dict[str, str] = {}
+    for path in (ROOT / "ragpipe").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [node.module or ""]
+            else:
+                continue
+            for module in modules:
+                top = module.split(".")[0]
+                if top != "ragpipe" and top not in sys.stdlib_module_names:
+                    found[names.get(top, top).lower()] = str(path.relative_to(ROOT))
+    assert {name: path for name, path in found.items() if name not in declared} == {}
+
+
+def test_one_version() -> None:
+    import ragpipe
+
+    assert ragpipe.__version__ == PROJECT["version"]

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.reports.cases import read_cases
+from ragpipe.reports.console import Console
+from ragpipe.reports.details import Block, blocks, quotes, unsupported
+from ragpipe.reports.marks import marked
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.reports.tables import rows_at, rows_of
+from ragpipe.reports.text import printable
+from ragpipe.reports.worst import shown_cases
+from ragpipe.schema.prices import Rates
+from ragpipe.schema.sample import CaseKey
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.schema.tables import SCORES
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.report import run_report
+from ragpipe.store.folder import RunFolder
+from tests.support.run_tables import Chunk, Row, score, spent, write_run
+
+SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
+CALL = {
+    "method": "a", "iteration": 1, "metric": "faithfulness", "step": "verify", "turn": "ask", "judge": "gpt", "status": "ok",
+    "template": "faithfulness/verify", "template_version": "v1", "key": "k1", "tokens_in": 812, "tokens_out": 93, "attempts": 1,
+}  # fmt: skip
+CLAIMS = {"claims": [
+    {"claim": "It opened in 1901.", "supported": True, "evidence": "opened  in\n1901", "reason": "said so"},
+    {"claim": "It was  red.", "supported": False, "evidence": "It was blue", "reason": "another colour"},
+]}  # fmt: skip
+
+
+def write(root: Path, text: str = "plain", details: Any = None, cases: int = 3, **more: Any) -> Path:
+    """A run in which every text that a data set, a system or a judge gives is `text`."""
+    labels = {"question": text, "category": text, "tags": [text], "references": [text], "history": [{"role": "user", "text": text}]}  # fmt: skip
+    output = {"answer": text, "chunks": [Chunk(id=text, rank=1, text=text, rel_path=text)]}
+    rows = [
+        Row(f"{text}{i}", text, {"faithfulness": 0.3 * i / max(1, cases // 3), "correctness": ("error", text), "n_claims": ("skipped", text)}, labels, output)
+        for i in range(cases)
+    ]  # fmt: skip
+    messages = json.dumps([{"role": text, "content": text}])
+    call = {
+        **CALL,
+        "sample_id": f"{text}0",
+        "method": text,
+        "step": text,
+        "messages": messages,
+        "reply": text,
+        "flags": [text],
+    }
+    folder = write_run(root, rows, [call])
+    table = pq.read_table(folder / "scores.parquet")
+    found = json.dumps(details if details is not None else {text: [{text: text}], "flags": [text], "why": text})
+    column = [found if name == "faithfulness" else None for name in table["score_name"].to_pylist()]
+    place = SCORES.get_field_index("details")
+    pq.write_table(table.set_column(place, SCORES.field("details"), pa.array(column)), folder / "scores.parquet")
+    gates = {text: {"score": "faithfulness", "min": 0.9}}
+    score(
+        root,
+        SPECS,
+        ScoringSettings.model_validate({"gates": gates}),
+        signature=f"x | {text}",
+        rates={text: Rates(text, text, reason=text)},
+    )
+    return root
+
+
+def page(root: Path, **settings: Any) -> str:
+    report = ReportSettings(formats=["html"], **settings)
+    run_report(root / "iteration-1", target=root, settings=report, console=Console())
+    return (root / "report.html").read_text(encoding="utf-8")
+
+
+class Elements(HTMLParser):
+    """Every tag with its attributes in order; texts of style and script apart, all others joined."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: dict[str, list[str]] = {"style": [], "script": []}
+        self.texts: list[str] = []
+        self._open = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._open = tag if tag in self.inside else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        (self.inside[self._open] if self._open else self.texts).append(data)
+
+
+ATTACKS = [
+    "</script><script>window.pwned=1</script>",
+    "<svg onload=alert(1)><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)" x=\'',
+    "' autofocus onfocus=alert(1) '",
+    "</style><style>@import 'http://evil'</style>",
+    "{{ 7*7 }} {% include '/etc/passwd' %} ${1}",
+    "![x](http://evil/x.png) [a](javascript:alert(1))",
+    "--><!-- <base href=//evil>",
+    "\x1b[2J\x07\u202etxt.exe\u2028\x85",
+    "</textarea></details></main></body>",
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_text_of_data_never_becomes_an_element(tmp_path: Path, attack: str) -> None:
+    """The page of hostile texts has the very elements and attributes of the page of harmless ones."""
+    plain = Elements(page(write(tmp_path / "plain")))
+    evil = Elements(page(write(tmp_path / "evil", attack)))
+    assert [(tag, list(attrs)) for tag, attrs in evil.tags] == [(tag, list(attrs)) for tag, attrs in plain.tags]
+    assert evil.inside == plain.inside
+    assert "".join(evil.texts).count(printable(attack)[:12]) > 10
+    assert not set("\x1b\x07\u202e\u2028\x85") & set("".join(evil.texts))
+    values = {name for _, attrs in evil.tags for name, value in attrs.items() if value and attack[:8] in value}
+    assert values <= {"data-method", "data-modes", "data-scores", "value", "aria-label"}
+
+
+def test_only_the_pages_own_style_and_script_may_act(tmp_path: Path) -> None:
+    found = Elements(page(write(tmp_path)))
+    (policy,) = [a["content"] or "" for tag, a in found.tags if tag == "meta" and "http-equiv" in a]
+
+    def named(tag: str) -> str:
+        return base64.b64encode(hashlib.sha256("".join(found.inside[tag]).encode()).digest()).decode()
+
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{named('style')}'; script-src 'sha256-{named('script')}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert [tag for tag, _ in found.tags].count("script") == 1
+    assert {a["href"][0] for _, a in found.tags if a.get("href")} == {"#"}  # type: ignore[index]
+    assert not [a for _, a in found.tags if "src" in a or "style" in a or any(name.startswith("on") for name in a)]
+    ids = {a["id"] for _, a in found.tags if a.get("id")}
+    assert {a["href"][1:] for _, a in found.tags if a.get("href")} <= ids  # type: ignore[index]
+    assert "url(" not in "".join(found.inside["style"])
+    for way in ("innerHTML", "insertAdjacent", "document.write", "eval(", "fetch", "XMLHttp"):
+        assert way not in "".join(found.inside["script"])
+
+
+def test_equal_runs_are_equal_bytes_and_nothing_is_rewritten(tmp_path: Path) -> None:
+    first = page(write(tmp_path / "one"))
+    before = (tmp_path / "one" / "report.html").stat()
+    assert page(tmp_path / "one") == first
+    after = (tmp_path / "one" / "report.html").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    paid = spent(5, usd=1.0)  # what this machine paid differs from another's, and is no part of the page
+    assert page(write(tmp_path / "two", spent=paid)).replace("<h1>two", "<h1>one").replace(">two ·", ">one ·") == first
+
+
+def test_the_page_says_what_the_files_say(tmp_path: Path) -> None:
+    """faithfulness 0, .3, .6: mean .30; correctness: three errors; the gate asks for .9."""
+    text = "".join(Elements(page(write(tmp_path, details=CLAIMS), percent=["faithfulness"])).texts)
+    for said in (
+        "3 cases on 3 questions, iteration 1", "30.0", "too few", "0% of 3", "coverage 0.0%", "The judge is not calibrated against human labels",
+        "Blocked: 1 of 1 gates (plain)", "passes from 85", "All 3 cases, the worst first.", "812 tokens in, 93 out",
+        "It opened in 1901.", "another colour", "judgements failed", "Skipped: n_claims (plain)",
+    ):  # fmt: skip
+        assert said in text, said
+
+
+def test_cases_are_bounded_and_the_page_says_so(tmp_path: Path) -> None:
+    write(tmp_path, cases=9)
+    for count, said in ((4, "4 of 9 cases: the 3 worst first, then 1 drawn from the others."), (0, "None of 9 cases stands here"), (9, "All 9 cases")):  # fmt: skip
+        found = Elements(page(tmp_path, html_cases=count))
+        cases = [a for tag, a in found.tags if a.get("class") == "case"]
+        assert len(cases) == count
+        assert said in "".join(found.texts)
+
+
+def test_the_worst_come_first_and_the_sample_is_always_the_same(tmp_path: Path) -> None:
+    """Overall scores .05, .10 ... 1: fourteen of twenty fail the threshold of .7 (.05 to .65 and none at .7)."""
+    write_run(tmp_path, [Row(f"q{i:02}", "a", {"faithfulness": 1 - i * 0.05}) for i in range(20)], group=4)
+    score(tmp_path, SPECS[:1])
+    records = tmp_path / "iteration-1" / "records.parquet"
+    worst, drawn = shown_cases(records, 8)
+    assert worst == [19, 18, 17, 16, 15, 14]
+    assert len(drawn) == 2
+    assert not set(drawn) & set(worst)
+    pq.write_table(pq.read_table(records), tmp_path / "other.parquet", row_group_size=3)
+    assert shown_cases(tmp_path / "other.parquet", 8) == (worst, drawn)
+    everything = shown_cases(records, 50)
+    assert sorted(everything[0] + everything[1]) == list(range(20))
+    assert shown_cases(records, 0) == ([], [])
+    assert shown_cases(records, 1) == ([19], [])
+
+
+def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:
+    write_run(tmp_path, [Row(f"q{i}", m, {"faithfulness": 1.0}) for i in range(5) for m in ("a", "b")], group=3)
+    rows = rows_at(tmp_path / "outputs.parquet", {9, 0, 3})
+    assert {i: (row["sample_id"], row["method"]) for i, row in rows.items()} == {
+        0: ("q0", "a"),
+        3: ("q1", "b"),
+        9: ("q4", "b"),
+    }
+    found = rows_of(
+        tmp_path / "iteration-1" / "scores.parquet", [CaseKey("q1", "b"), CaseKey("q4", "a"), CaseKey("q9", "a")]
+    )
+    assert {case[:2]: len(rows) for case, rows in found.items()} == {("q1", "b"): 1, ("q4", "a"): 1, ("q9", "a"): 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "found"),
+    [
+        ("It opened in 1901, they say.", "opened  in\n1901", ["opened in 1901"]),
+        ("Café — “quoted” text", 'café - "quoted" TEXT', ["Café — “quoted” text"]),
+        ("one two three four five six seven", "one two three ... five six seven", ["one two three", "five six seven"]),
+        ("a b a b", "a b", ["a b", "a b"]),
+        ("nothing here", "not in it", []),
+        ("nothing here", "", []),
+        ("dots ... dots", "...", []),
+        ("(.*) is literal", "(.*) is", ["(.*) is"]),
+    ],
+)
+def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[str]) -> None:
+    parts = marked(text, [(quote, "supports")])
+    assert "".join(part.text for part in parts) == text
+    assert [part.text for part in parts if part.mark] == found
+
+
+def test_evidence_and_unsupported_claims_are_marked_on_the_page(tmp_path: Path) -> None:
+    write(tmp_path, "The house opened in 1901. It was red. It was blue.", details=CLAIMS, cases=1)
+    (case,) = read_cases(RunFolder(tmp_path), RunFolder(tmp_path).iteration(1), ["faithfulness"], 5)
+    assert [(p.text, p.mark) for p in case.contexts[0]["text"] if p.mark] == [
+        ("opened in 1901", "supports"), ("It was blue", "against")
+    ]  # fmt: skip
+    assert [(p.text, p.mark) for p in case.answer if p.mark] == [("It was red.", "against")]
+    assert '<mark class="supports">opened in 1901</mark>' in page(tmp_path)
+
+
+def test_a_message_is_shown_once_in_a_case(tmp_path: Path) -> None:
+    messages = [[{"role": "system", "content": "Judge."}, {"role": "user", "content": f"Part {i}"}] for i in (1, 2)]
+    calls = [
+        {**CALL, "sample_id": "q", "key": f"k{i}", "flags": [], "messages": json.dumps(m)}
+        for i, m in enumerate(messages)
+    ]
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})], calls)
+    score(tmp_path, SPECS[:1])
+    (case,) = read_cases(RunFolder(tmp_path), RunFolder(tmp_path).iteration(1), ["faithfulness"], 5)
+    assert [call["messages"] for call in case.calls] == [
+        [("system", "Judge."), ("user", "Part 1")],
+        [("system", "(the same as in question 1)"), ("user", "Part 2")],
+    ]
+
+
+def test_details_of_any_metric_are_shown() -> None:
+    details = {
+        "n": 2,
+        "rows": [{"a": 1, "b": True}, {"a": 0.5, "c": [1]}],
+        "flags": ["x"],
+        "none": None,
+        "list": [],
+        "deep": {"a": {"b": 1}},
+    }
+    assert blocks(details) == [
+        Block("rows", ("a", "b", "c"), (("1", True, ""), ("0.5", "", "[1]"))),
+        Block("flags", items=("x",)),
+        Block("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
+    ]
+    assert blocks({"many": ["x"] * 100})[0].more == 40
+    assert list(quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]})) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
+    assert list(unsupported({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})) == ["u", "c"]  # fmt: skip
+
+
+def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
+    """Broken JSON in cells, deep nesting and odd shapes are shown as nothing or as text, and stop nothing."""
+    write(tmp_path, details=[1, 2])
+    outputs = pq.read_table(tmp_path / "outputs.parquet")
+    odd = pa.array(['{"a":', "[" * 5000, '["text", 5, null]'])
+    place = outputs.schema.get_field_index("chunks")
+    pq.write_table(outputs.set_column(place, "chunks", odd), tmp_path / "outputs.parquet")
+    assert page(tmp_path).count('class="case"') == 3

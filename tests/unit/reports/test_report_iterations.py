@@ -1,0 +1,100 @@
+"""The reports of several iterations: their headline is that of all, with the cases of the last."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ragpipe.reports.console import Console
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.final import run_final
+from ragpipe.stages.report import run_report
+from ragpipe.stages.score import run_score
+from ragpipe.store.folder import RunFolder
+from tests.support.run_tables import Row, spent, write_run
+
+SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
+BASELINE = ((1.0, 0.2, 0.6), (0.2, 0.2, 0.8))  # of each question the three iterations: means 0.6, 0.2, 0.7
+RERANK = ((0.9, 0.9, 0.9), (0.9, 0.9, 0.3))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two questions, two methods, three iterations. A case under 0.85 with a relevant answer is a hallucination."""
+    root = tmp_path_factory.mktemp("iterations")
+    for number in range(1, 4):
+        rows = [
+            Row(f"q{q}", method, {"faithfulness": values[q][number - 1], "answer_relevance": 1.0})
+            for q in range(2)
+            for method, values in (("baseline", BASELINE), ("rerank", RERANK))
+        ]
+        made = write_run(root / f"of {number}", rows)
+        shutil.move(made, root / f"iteration-{number}")
+        for file in ("samples.parquet", "outputs.parquet"):
+            shutil.copy(root / f"of {number}" / file, root / file)
+        run_score(
+            root / f"iteration-{number}", samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=SPECS,
+            settings=ScoringSettings(), signature=f"ragpipe 0 | test | iteration {number}",
+            judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
+        )  # fmt: skip
+    run_final(RunFolder(root), [1, 2, 3], ScoringSettings())
+    return root
+
+
+def reported(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120) -> str:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    settings = ReportSettings(formats=["terminal", "markdown", "html"], percent=["faithfulness"])
+    out = io.StringIO()
+    run_report(run / "iteration-3", target=run, settings=settings, console=Console(out=out, err=io.StringIO()))
+    return out.getvalue()
+
+
+def test_the_headline_is_that_of_all_iterations(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """baseline: the mean of .6, .2 and .7 is .5, the last iteration alone says .7; rerank: of .9, .9, .6 it is .8."""
+    out = reported(run, monkeypatch)
+    page, html = (run / "report.md").read_text(), (run / "report.html").read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| `faithfulness x100`"))
+    assert [re.match(r"[\d.]+ \[[\d.]+, [\d.]+\]", cell.strip())[0].split()[0] for cell in row.split("|")[2:4]] == [  # type: ignore[index]
+        "50.0", "80.0",
+    ]  # fmt: skip
+    assert re.search(r"faithfulness x100 +50\.0 \[[\d.]+, [\d.]+\] +80\.0 \[", out)
+    assert '<span class="mean">50.0</span>' in html
+    assert "3 iterations" in page.split("## ")[0]
+    assert "3 iterations" in html
+    assert "ragpipe 0 | test | iterations 1-3" in out
+
+
+def test_diagnoses_are_counted_in_every_iteration(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below .85: baseline q0 in the 2nd and 3rd, q1 in all, rerank q1 in the 3rd: 6 of 12; the last alone has 3 of 4."""
+    out = reported(run, monkeypatch)
+    page = (run / "report.md").read_text()
+    assert re.search(r"hallucination: 6 of 12 \(50\.0%\)", out)
+    assert "- `hallucination`: 6 of 12 cases (50.0%)." in page
+    assert "Counted in each of 3 iterations: 4 cases x 3." in page
+    assert "For example `q1` / `baseline`, `q0` / `baseline`, `q1` / `rerank`." in page, (
+        "those that most iterations name"
+    )
+
+
+def test_every_block_of_a_narrow_terminal_names_the_method(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = reported(run, monkeypatch, 60).split("Over 3 iterations")[1:]
+    assert len(blocks) > 1, "the table does not fit"
+    for block in blocks:
+        assert re.search(r"faithfulness x100 +baseline", block)
+        assert re.search(r"faithfulness x100 +rerank", block)
+
+
+def test_an_earlier_iteration_is_shown_by_itself(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(run, tmp_path / "run"))
+    out = io.StringIO()
+    monkeypatch.setenv("COLUMNS", "120")
+    settings = ReportSettings(formats=["terminal"], percent=["faithfulness"])
+    run_report(copied / "iteration-1", target=copied, settings=settings, console=Console(out=out, err=io.StringIO()))
+    assert "Over" not in out.getvalue()
+    assert re.search(r"faithfulness x100 +60\.0 \[", out.getvalue())

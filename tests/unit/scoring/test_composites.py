@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from ragpipe.reports.console import Console
+from ragpipe.reports.figures import hidden_overall, parts_note
+from ragpipe.reports.html import _tiles
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.defaults import shipped
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.report import run_report
+from tests.support.run_tables import Row, records, score, write_run
+
+PARTS = [
+    ScoreSpec("faithfulness"),
+    ScoreSpec("context_precision", 0, 100),
+    ScoreSpec("context_recall", 0, 100),
+    ScoreSpec("answer_relevance"),
+]
+NAMES = [spec.name for spec in PARTS]
+SKIP, FAIL = ("skipped", "no_context_retrieved"), ("error", "refused: no")
+
+
+def scored(root: Path, specs: list[ScoreSpec], results: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    write_run(root, [Row("q", "a", results)])
+    score(root, specs, ScoringSettings(slices=[], **settings))
+    return records(root)[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected", "reason"),
+    [
+        ((1.0, SKIP, 100, 0.8327), 93.73, None),  # graphrag-metrics.md, the three rows of its worked table
+        ((0.0, 0, 0, 0.8327), 24.98, None),
+        ((SKIP, SKIP, SKIP, 0.8229), 82.29, None),
+        ((1.0, 100, 100, 1.0), 100.0, None),
+        ((0.5, 50, 50, 0.5), 50.0, None),
+        ((SKIP, SKIP, SKIP, SKIP), None, "no_parts"),
+        ((1.0, FAIL, 100, 0.8), None, "part_error: context_precision"),
+        ((FAIL, FAIL, SKIP, 0.8), None, "part_error: faithfulness, context_precision"),
+    ],
+)
+def test_ragas_score(tmp_path: Path, values: tuple[Any, ...], expected: float | None, reason: str | None) -> None:
+    row = scored(tmp_path, PARTS, dict(zip(NAMES, values, strict=True)))
+    assert row["ragas_score"] == (None if expected is None else pytest.approx(expected, abs=0.005))
+    assert row["ragas_score.score"] == (None if expected is None else pytest.approx(expected / 100, abs=5e-5))
+    assert row["ragas_score.reason"] == reason
+    assert row["ragas_score.status"] == ("ok" if reason is None else "skipped" if reason == "no_parts" else "error")
+    assert row["ragas_score.passed"] is None
+
+
+@pytest.mark.parametrize(("threshold", "passed"), [(93.72, True), (93.73, False), (None, None)])
+def test_a_composite_has_a_threshold_on_its_own_scale(
+    tmp_path: Path, threshold: float | None, passed: bool | None
+) -> None:
+    results = {"faithfulness": 1.0, "context_recall": 100, "answer_relevance": 0.8327}  # 93.72625
+    specs = [spec for spec in PARTS if spec.name in results]
+    row = scored(tmp_path, specs, results, thresholds={"ragas_score": threshold})
+    assert row["ragas_score.passed"] is passed
+    assert ("ragas_score" in row["failed_by"]) is (passed is False)
+
+
+def test_a_composite_stands_in_metrics_like_any_score(tmp_path: Path) -> None:
+    values = [(1.0, SKIP, 100, 0.8327), (0.0, 0, 0, 0.8327), (SKIP, SKIP, SKIP, 0.8229), (1.0, FAIL, 0, 0)]
+    write_run(tmp_path, [Row(f"q{i}", "a", dict(zip(NAMES, row, strict=True))) for i, row in enumerate(values)])
+    metrics = score(tmp_path, PARTS, ScoringSettings(slices=[]))
+    found = metrics["overall"]["scores"]["ragas_score"]
+    assert list(metrics["overall"]["scores"]) == [*NAMES, "ragas_score", "overall_score"]
+    assert (found["n_ok"], found["n_error"], found["coverage"]) == (3, 1, 0.75)
+    assert found["errors"] == {"part_error": 1}
+    assert found["mean"] == pytest.approx((93.72625 + 24.981 + 82.29) / 3)
+    assert (metrics["declared"]["ragas_score"]["low"], metrics["declared"]["ragas_score"]["high"]) == (0, 100)
+    assert metrics["by"]["method"]["a"]["scores"]["ragas_score"]["n_ok"] == 3
+
+
+def test_a_part_that_the_run_has_not_is_left_out_and_said(tmp_path: Path) -> None:
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 0.5})])
+    metrics = score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
+    assert metrics["overall"]["scores"]["ragas_score"]["mean"] == 50
+    assert metrics["parts"]["ragas_score"] == {
+        "measured": ["faithfulness", "answer_relevance"], "absent": ["context_precision", "context_recall"],
+    }  # fmt: skip
+    assert parts_note("ragas_score", metrics) == ("2 of 4 parts", "faithfulness, answer_relevance")
+    assert parts_note("faithfulness", metrics) == ("", "")
+
+
+def test_a_single_part_is_no_composite(tmp_path: Path) -> None:
+    """The mean of one score is that score; only a composite that has no other part may be one."""
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})])
+    own = {"mine": {"weights": {"faithfulness": 1}}}
+    metrics = score(tmp_path, [PARTS[0]], ScoringSettings(slices=[], composites=own))
+    assert "ragas_score" not in metrics["overall"]["scores"]
+    assert not [warning for warning in metrics["warnings"] if "ragas_score" in warning]
+    assert metrics["overall"]["scores"]["mine"]["mean"] == 0.5
+
+
+def test_an_overall_score_says_what_it_is_made_of(tmp_path: Path) -> None:
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 1.0})])
+    metrics = score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
+    assert metrics["overall"]["scores"]["overall_score"]["mean"] == pytest.approx((0.2 * 0.5 + 0.15 * 1.0) / 0.35)
+    assert parts_note("overall_score", metrics) == ("2 of 8 parts", "faithfulness, answer_relevance")
+    every = ScoringSettings(slices=[], weights={name: 0 for name in shipped()["weights"] if name not in NAMES})
+    assert parts_note("overall_score", score(tmp_path, [PARTS[0], PARTS[3]], every)) == ("", ""), "it has no other part"
+
+
+def test_there_is_no_overall_score_of_a_single_part(tmp_path: Path) -> None:
+    """overall_score .50 beside faithfulness .50 says that more was measured than was."""
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "mrr": 1.0})])
+    metrics = score(tmp_path, [PARTS[0], ScoreSpec("mrr")], ScoringSettings(slices=[]))
+    assert "overall_score" not in metrics["overall"]["scores"]
+    assert "overall_score" not in metrics["by"]["method"]["a"]["scores"]
+    assert "overall_score" not in metrics["declared"]
+    assert hidden_overall(metrics) == "no overall_score: of its parts this run has faithfulness alone"
+    alone = ScoringSettings(weights={name: 0 for name in shipped()["weights"] if name != "faithfulness"})
+    metrics = score(tmp_path, [PARTS[0], ScoreSpec("mrr")], alone)
+    assert metrics["overall"]["scores"]["overall_score"]["mean"] == 0.5, "who gives one score all the weight wants it"
+    assert hidden_overall(metrics) == ""
+
+
+def test_the_mark_stands_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 1.0})])
+    score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
+    out = io.StringIO()
+    console = Console(out=out, err=io.StringIO())
+    run_report(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(), console=console)
+    rows = out.getvalue().splitlines()
+    (place,) = [i for i, line in enumerate(rows) if line.strip().startswith("ragas_score 0-100")]
+    assert rows[place + 1].strip().startswith("2 of 4 parts")
+    assert "ragas_score: 2 of 4 parts: faithfulness, answer_relevance" in rows
+    page = (tmp_path / "report.md").read_text()
+    assert "| `ragas_score 0-100`<br>2 of 4 parts: `faithfulness, answer_relevance` |" in page
+    assert "2 of 4 parts: faithfulness, answer_relevance" in (tmp_path / "report.html").read_text()
+
+
+def test_a_composite_that_the_run_has_not_decides_nothing(tmp_path: Path) -> None:
+    """ragas_score of faithfulness alone would be 50 and fail its threshold: it is not there, so it fails no case."""
+    row = scored(tmp_path, [PARTS[0]], {"faithfulness": 0.5}, thresholds={"ragas_score": 90, "faithfulness": 0.5})
+    assert "ragas_score" not in row["failed_by"]
+    assert "ragas_score" not in row
+
+
+@pytest.mark.parametrize("composites", [{}, {"ragas_score": None}])
+def test_a_composite_without_parts_or_taken_away_does_not_appear(tmp_path: Path, composites: dict[str, Any]) -> None:
+    spec = ScoreSpec("correctness", 1, 5) if not composites else PARTS[0]
+    write_run(tmp_path, [Row("q", "a", {spec.name: 1.0})])
+    metrics = score(tmp_path, [spec], ScoringSettings(slices=[], composites=composites))
+    assert "ragas_score" not in metrics["overall"]["scores"]
+    assert "ragas_score" not in records(tmp_path)[0]
+
+
+def test_a_composite_of_ones_own(tmp_path: Path) -> None:
+    """correctness 4 of 1-5 is .75; a miss of 1 where lower is better is 0: (3 x .75 + 1 x 0) / 4."""
+    specs = [ScoreSpec("correctness", 1, 5), ScoreSpec("scope_miss", higher_is_better=False, binary=True)]
+    own = {"mine": {"weights": {"correctness": 3, "scope_miss": 1}}}
+    row = scored(tmp_path, specs, {"correctness": 4.0, "scope_miss": 1}, composites=own, weights={"mine": 0.2})
+    assert row["mine"] == pytest.approx(0.5625)
+    assert row["overall_score"] == pytest.approx(0.5625)
+
+
+def test_an_override_of_a_shipped_composite_keeps_what_it_does_not_name() -> None:
+    found = ScoringSettings(composites={"ragas_score": {"scale": [0, 1]}}).made_of()["ragas_score"]
+    assert found.scale == [0, 1]
+    assert found.weights == {
+        "faithfulness": 0.3,
+        "context_precision": 0.2,
+        "context_recall": 0.2,
+        "answer_relevance": 0.3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("composite", "said"),
+    [
+        ({"weights": {}}, "at least 1 item"),
+        ({"weights": {"faithfulness": 0}}, "a weight over 0"),
+        ({"weights": {"faithfulness": -1}}, "greater than or equal to 0"),
+        ({"weights": {"faithfulness": 1}, "scale": [1, 5]}, r"\[0, 1\] or \[0, 100\]"),
+        ({"scale": [0, 1]}, "Field required"),
+        ({"weights": {"faithfulness": 1}, "treshold": 1}, "Extra inputs"),
+    ],
+)
+def test_nonsense_is_refused(composite: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        ScoringSettings(composites={"mine": composite})
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "key", "found"),
+    [
+        ("faithfulness", "answer_relevance", "composites.faithfulness", "the name 'faithfulness'"),
+        ("overall_score", "faithfulness", "composites.overall_score", "the name 'overall_score'"),
+        ("answer", "faithfulness", "composites.answer", "the name 'answer'"),
+        ("mine", "faithfullness", "composites.mine.weights.faithfullness", "did you mean 'faithfulness'"),
+        ("mine", "n_claims", "composites.mine.weights.n_claims", "a count"),
+        ("mine", "ragas_score", "composites.mine.weights.ragas_score", "the composite 'ragas_score'"),
+        ("mine", "overall_score", "composites.mine.weights.overall_score", "unknown score"),
+    ],
+)
+def test_what_does_not_fit_the_scores_is_named(name: str, part: str, key: str, found: str) -> None:
+    settings = ScoringSettings(composites={name: {"weights": {part: 1}}})
+    (problem,) = settings.problems([*PARTS, ScoreSpec("n_claims", None, None)])
+    assert problem.key == f"scoring.{key}"
+    assert found in problem.found
+
+
+def test_a_failed_part_outweighs_one_that_is_not_measured_yet(tmp_path: Path) -> None:
+    """Waiting would not mend it: the case has a part that failed, and says so."""
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": ("error", "refused: no")})])
+    metrics = score(tmp_path, [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")], ScoringSettings())
+    found = records(tmp_path)[0]
+    assert (found["ragas_score.status"], found["ragas_score.reason"]) == ("error", "part_error: faithfulness")
+    assert found["overall_reason"] == "part_error: faithfulness"
+    counts = metrics["overall"]["scores"]["ragas_score"]
+    assert (counts["n_error"], counts.get("n_missing")) == (1, None)
+
+
+def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
+    specs = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
+    failed = {"faithfulness": ("error", "refused: no"), "answer_relevance": 1.0}
+    write_run(tmp_path, [Row(f"q{n}", "a", failed) for n in range(12)])
+    said = [text for text in score(tmp_path, specs)["warnings"] if text.startswith("no case has an overall_score")]
+    assert said == [
+        "no case has an overall_score: where a score with a weight was to be measured, one failed (faithfulness 12)"
+    ]
+    write_run(
+        tmp_path, [Row("q", "a", {"faithfulness": ("skipped", "no_claims"), "answer_relevance": ("skipped", "x")})]
+    )
+    said = [text for text in score(tmp_path, specs)["warnings"] if text.startswith("no case has an overall_score")]
+    assert said[0].startswith(
+        "no case has an overall_score: none of the scores with a weight was measured (retrieval_score"
+    )
+
+
+def test_a_metric_that_fails_on_a_case_is_one_failed_judgement(tmp_path: Path) -> None:
+    """One metric with two scores fails on three of four cases, another on one; composites and overall score are no judgements."""
+    specs = [ScoreSpec("citation"), ScoreSpec("citation_coverage"), ScoreSpec("faithfulness")]
+    fail = ("error", "refused: no")
+    rows = [
+        Row(f"q{n}", "a", {"citation": fail if n < 3 else 1.0, "citation_coverage": fail if n < 3 else 1.0,
+                           "faithfulness": fail if n == 0 else 1.0})
+        for n in range(4)
+    ]  # fmt: skip
+    folder = write_run(tmp_path, rows)
+    table = pq.read_table(folder / "scores.parquet")
+    owners = ["citation" if name.startswith("citation") else name for name in table["score_name"].to_pylist()]
+    place = table.schema.get_field_index("metric")
+    pq.write_table(table.set_column(place, table.schema.field(place), [owners]), folder / "scores.parquet")
+    metrics = score(tmp_path, specs)
+    assert metrics["n_failed_judgements"] == 4
+    bill = {"used": {"calls": 0, "calls_computed": 0, "usd_known": 0.0, "usd_unknown": {}}}
+    tile = next(one for one in _tiles(metrics, bill, ReportSettings()) if one["head"] == "judgements failed")
+    assert tile["value"] == "4"

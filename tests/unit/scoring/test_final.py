@@ -1,0 +1,331 @@
+"""Over several iterations: the figures of small tables worked by hand, and of larger ones by trusted libraries."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from ragpipe.errors import DataError
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring import final as module
+from ragpipe.scoring.defaults import shipped
+from ragpipe.scoring.final_cost import final_cost
+from ragpipe.scoring.final_findings import document, group_findings
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.final import is_final, run_final, scored_iterations
+from ragpipe.stages.score import run_score
+from ragpipe.store.folder import RunFolder
+from tests.support.run_tables import Result, Row, score, spent, write_run
+
+FAITHFUL = ScoreSpec("faithfulness")
+CHUNKY = ScoreSpec("chunk_faithfulness", binary=True)
+CLAIMS = ScoreSpec("n_claims", None, None)
+SETTINGS = ScoringSettings(thresholds={"faithfulness": 0.5, "overall_score": 0.5})
+Table = Sequence[tuple[str, str, Sequence[Result]]]  # sample, method, a result for each iteration
+
+
+def final(
+    root: Path, table: Table, specs: Sequence[ScoreSpec] = (FAITHFUL,), settings: ScoringSettings = SETTINGS,
+    **labels: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Write and score as many iterations as the table has columns, of the first spec's score, and sum them up."""
+    name = specs[0].name
+    count = len(table[0][2])
+    for number in range(1, count + 1):
+        rows = [Row(sample, method, {name: results[number - 1]}, labels) for sample, method, results in table]
+        made = write_run(root / f"of {number}", rows)
+        target = root / f"iteration-{number}"
+        shutil.move(made, target)
+        for file in ("samples.parquet", "outputs.parquet"):
+            shutil.copy(root / f"of {number}" / file, root / file)
+        run_score(
+            target, samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=specs, settings=settings,
+            signature=f"ragpipe 0 | test | iteration {number}", judge={"label": "scripted", "calibrated": {"kappa": 0.9}},
+            run_id="me", spent=spent(), rates={},
+        )  # fmt: skip
+    return run_final(RunFolder(root), range(1, count + 1), settings)
+
+
+SMALL: Table = [
+    ("q1", "a", (1.0, 0.4, 1.0)),
+    ("q2", "a", (0.2, 0.2, 0.2)),
+    ("q3", "b", (0.6, ("error", "refused: no"), 0.8)),
+    ("q4", "b", (("skipped", "no_answer"),) * 3),
+]
+
+
+def test_a_small_table_worked_by_hand(tmp_path: Path) -> None:
+    found = final(tmp_path, SMALL)
+    one = found["overall"]["scores"]["faithfulness"]
+    assert one["means"] == pytest.approx([1.8 / 3, 0.6 / 2, 2.0 / 3])
+    assert one["mean"] == pytest.approx((0.6 + 0.3 + 2 / 3) / 3)
+    assert one["spread"] == pytest.approx({"sd": statistics.stdev([0.6, 0.3, 2 / 3]), "min": 0.3, "max": 2 / 3})
+    assert one["pass_rates"] == pytest.approx([2 / 3, 0.0, 2 / 3])
+    assert one["pass_rate"] == pytest.approx(4 / 9)
+    assert one["pass_spread"]["sd"] == pytest.approx(statistics.stdev([2 / 3, 0, 2 / 3]))
+    assert [one[key] for key in ("n_ok", "n_error", "n_skipped")] == [8, 1, 3]
+    assert "n_missing" not in one, "a count of 0 is left out"
+    assert one["coverage"] == pytest.approx(8 / 9)
+    assert (one["errors"], one["skipped"]) == ({"refused": 1}, {"no_answer": 3})
+    # q1 passes twice of three times, q2 never, q3 always (twice): one of three flips
+    assert one["flips"] == {"share": pytest.approx(1 / 3), "n_flipping": 1, "n_cases": 3}
+    # q1: 0.2² + 0.4² + 0.2² = 0.24 around 0.8; q2: 0; q3: 2 · 0.1² = 0.02 around 0.7; 2 + 2 + 1 degrees of freedom
+    assert one["within_sd"] == pytest.approx((0.26 / 5) ** 0.5)
+    assert found["flips"]["count"] == 1  # faithfulness of q1; of a single part there is no overall score
+    assert found["flips"]["cases"][0] == {
+        "sample_id": "q1", "method": "a", "repeat": 1, "score": "faithfulness", "passed": 2, "of": 3,
+    }  # fmt: skip
+    assert (found["iterations"], found["signature"]) == ([1, 2, 3], "ragpipe 0 | test | iterations 1-3")
+    assert (found["n_cases"], found["n_samples"]) == (4, 4)
+
+
+def test_a_group_counts_its_own_cases(tmp_path: Path) -> None:
+    by = final(tmp_path, SMALL)["by"]["method"]
+    a, b = by["a"]["scores"]["faithfulness"], by["b"]["scores"]["faithfulness"]
+    assert a["means"] == pytest.approx([0.6, 0.3, 0.6])
+    assert b["means"] == [pytest.approx(0.6), None, pytest.approx(0.8)]
+    assert b["mean"] == pytest.approx(0.7)
+    assert a["flips"] == {"share": 0.5, "n_flipping": 1, "n_cases": 2}
+    assert b["flips"] == {"share": 0.0, "n_flipping": 0, "n_cases": 1}
+    assert a["within_sd"] == pytest.approx((0.24 / 4) ** 0.5)
+    assert b["coverage"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("table", "reasons"),
+    [
+        (
+            [("q1", "a", (1.0, ("error", "network: x"))), ("q2", "a", (("skipped", "x"), ("error", "network: x")))],
+            {
+                "spread": "values_in_fewer_than_two_iterations", "pass_spread": "values_in_fewer_than_two_iterations",
+                "flips": "no_case_with_two_verdicts", "within_sd": "no_case_with_two_values", "interval": "one_value",
+            },
+        ),
+        ([("q1", "a", (0.1, 0.9)), ("q1", "b", (0.3, 0.4))], {"interval": "one_sample", "pass_interval": "one_sample"}),
+    ],
+    ids=["no pair", "one sample"],
+)  # fmt: skip
+def test_what_cannot_be_said_is_null_with_its_reason(tmp_path: Path, table: Table, reasons: dict[str, str]) -> None:
+    one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
+    for key, reason in reasons.items():
+        assert (one[key], one[f"{key}_reason"]) == (None, reason)
+
+
+def test_without_a_threshold_nothing_passes_and_nothing_flips(tmp_path: Path) -> None:
+    settings = ScoringSettings(thresholds={"faithfulness": None, "overall_score": None})
+    one = final(tmp_path, SMALL, settings=settings)["overall"]["scores"]["faithfulness"]
+    assert not {"pass_rate", "pass_interval", "pass_rates", "pass_spread", "flips", "n_judged"} & one.keys()
+    assert one["within_sd"] is not None
+
+
+def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    table = [(f"q{i // 2}", "ab"[i % 2], (float(draw.random() < 0.6),)) for i in range(40)]
+    for spec in (FAITHFUL, CHUNKY):
+        root = tmp_path / spec.name
+        root.mkdir()
+        table_of_spec = final(root, table, [spec])
+        own = score(root, [spec], SETTINGS)
+        for name, group in (("all", "overall"), ("a", "a"), ("b", "b")):
+            of = table_of_spec["overall"] if group == "overall" else table_of_spec["by"]["method"][name]
+            expected = own["overall"] if group == "overall" else own["by"]["method"][name]
+            assert of["scores"][spec.name] == expected["scores"][spec.name], name
+        assert table_of_spec["declared"] == own["declared"]
+
+
+def on_0_to_1(means: Sequence[float]) -> tuple[Any, Any]:
+    """Bounds of independent means on 0..1 (docs/statistics.md): Wilson's, with the effective rows and Student's t.
+
+    Without repeated questions the greatest design effect is 1, and n V / (m (1 - m)) is the sample variance over m (1 - m).
+    """
+    n, mean = len(means), statistics.fmean(means)
+    effect = ((n - 1) * statistics.variance(means) / (mean * (1 - mean)) + 1) / n
+    square = stats.t.ppf(0.975, n - 1) ** 2 * effect / n
+    centre, half = (mean + square / 2), (square * mean * (1 - mean) + square**2 / 4) ** 0.5
+    return pytest.approx((centre - half) / (1 + square)), pytest.approx((centre + half) / (1 + square))
+
+
+def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
+    """One mean a case; repeating the judging adds no question."""
+    draw = random.Random(5)
+    table = [(f"q{i}", "a", tuple(round(draw.uniform(0.2, 0.9), 3) for _ in range(4))) for i in range(30)]
+    one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
+    expected = on_0_to_1([statistics.fmean(values) for _, _, values in table])
+    assert (one["interval"]["low"], one["interval"]["high"]) == expected
+    assert (one["interval"]["method"], "too_few" in one["interval"]) == ("wilson_n_eff", False)
+    pooled = statistics.fmean(statistics.variance(values) for _, _, values in table) ** 0.5
+    assert one["within_sd"] == pytest.approx(pooled)
+
+
+def test_cases_that_all_have_the_same_value_are_no_certainty(tmp_path: Path) -> None:
+    """Faithfulness 1 in all of ten cases: Wilson with 10 rows and t(9), 10 / (10 + t^2)."""
+    table = [(f"q{i}", "a", (1.0, 1.0)) for i in range(10)]
+    one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
+    t = stats.t.ppf(0.975, 9)
+    assert (one["interval"]["low"], one["interval"]["high"]) == (pytest.approx(10 / (10 + t * t)), 1.0)
+
+
+def test_two_methods_on_one_question_are_one_cluster(tmp_path: Path) -> None:
+    """Two equal rows a question: the clustered interval is that of the questions alone (G - 1 degrees of freedom)."""
+    draw = random.Random(7)
+    values = [tuple(round(draw.uniform(0.2, 0.9), 3) for _ in range(2)) for _ in range(12)]
+    table = [(f"q{i}", method, values[i]) for i in range(12) for method in "ab"]
+    one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
+    assert (one["interval"]["low"], one["interval"]["high"]) == on_0_to_1([statistics.fmean(v) for v in values])
+
+
+def test_a_rate_keeps_the_width_of_its_cases(tmp_path: Path) -> None:
+    """Wilson 1927 for 7 of 10, by scipy: three equal iterations are no thirty cases."""
+    table = [(f"q{i}", "a", (float(i < 7),) * 3) for i in range(10)]
+    settings = ScoringSettings(thresholds={"chunk_faithfulness": 1})
+    one = final(tmp_path, table, [CHUNKY], settings)["overall"]["scores"]["chunk_faithfulness"]
+    bounds = stats.binomtest(7, 10).proportion_ci(0.95, method="wilson")
+    for key in ("interval", "pass_interval"):
+        assert (one[key]["low"], one[key]["high"]) == (pytest.approx(bounds.low), pytest.approx(bounds.high))
+    assert one["flips"] == {"share": 0.0, "n_flipping": 0, "n_cases": 10}
+    assert (one["spread"]["sd"], one["within_sd"]) == (0.0, 0.0)
+
+
+def test_a_count_has_a_mean_and_no_score(tmp_path: Path) -> None:
+    found = final(tmp_path, [("q1", "a", (3.0, 5.0)), ("q2", "a", (4.0, 4.0))], [CLAIMS])
+    one, scale = found["overall"]["scores"]["n_claims"], found["declared"]["n_claims"]
+    assert (scale["low"], scale["high"]) == (None, None)
+    assert (one["mean"], one["within_sd"]) == (4.0, 1.0)  # 2 · 1² over 2 degrees of freedom
+
+
+def test_crossed_fields_and_fields_with_several_labels(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"slices": ["method*tag", "meta.kind"]})
+    found = final(tmp_path, SMALL, settings=settings, tags=["x", "y"], meta={"kind": "k"})
+    assert set(found["by"]["method*tag"]) == {"a * x", "a * y", "b * x", "b * y"}
+    assert found["by"]["method*tag"]["a * y"]["scores"]["faithfulness"]["flips"]["n_flipping"] == 1
+    assert found["by"]["meta.kind"]["k"]["scores"]["faithfulness"]["flips"]["n_cases"] == 3
+
+
+def test_the_list_of_flipping_cases_is_bounded_and_in_data_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FLIPS_SHOWN", 3)
+    alone = {
+        name: 0.0 for name in shipped()["weights"] if name != "faithfulness"
+    }  # so that it is the overall score, too
+    settings = ScoringSettings(thresholds={"faithfulness": 0.5, "overall_score": 0.5}, weights=alone)
+    found = final(tmp_path, [(f"q{i}", "a", (0.1, 0.9)) for i in range(5)], settings=settings)
+    assert found["flips"]["count"] == 10
+    assert [(one["sample_id"], one["score"]) for one in found["flips"]["cases"]] == [
+        ("q0", "faithfulness"), ("q0", "overall_score"), ("q1", "faithfulness"),
+    ]  # fmt: skip
+
+
+def test_iterations_of_other_cases_are_refused(tmp_path: Path) -> None:
+    final(tmp_path, [("q1", "a", (0.1, 0.9)), ("q2", "a", (0.1, 0.9))])
+    other = tmp_path / "other"
+    other.mkdir()
+    final(other, [("q1", "a", (0.1,)), ("q9", "a", (0.1,))])
+    shutil.copy(other / "iteration-1/records.parquet", tmp_path / "iteration-2/records.parquet")
+    with pytest.raises(DataError, match=r"iteration-2/records.parquet(.|\n)*other cases"):
+        run_final(RunFolder(tmp_path), [1, 2], SETTINGS)
+
+
+def test_files_that_would_not_change_are_left_alone(tmp_path: Path) -> None:
+    final(tmp_path, SMALL)
+    folder = RunFolder(tmp_path)
+    before = [path.stat().st_mtime_ns for path in (folder.final.metrics, folder.final.cost)]
+    assert scored_iterations(folder) == [1, 2, 3]
+    assert is_final(folder, [1, 2, 3])
+    run_final(folder, [1, 2, 3], SETTINGS)
+    assert [path.stat().st_mtime_ns for path in (folder.final.metrics, folder.final.cost)] == before
+    assert not is_final(folder, [1, 2])
+    metrics = tmp_path / "iteration-3/metrics.json"
+    metrics.write_text(metrics.read_text().replace('"n_cases": 4', '"n_cases": 5'))
+    assert not is_final(folder, [1, 2, 3]), "an iteration that was scored anew"
+    metrics.unlink()
+    assert scored_iterations(folder) == [1, 2]
+
+
+def _bill(calls: int, usd: float | None, known: float, **unknown: int) -> dict[str, Any]:
+    used = {
+        "calls": calls, "usd": usd, "usd_known": known, "usd_unknown": unknown,
+        "latency_ms": {"n": calls, "p50": 1.0, "p95": 2.0, "sum": 10.0 * calls},
+        "by_metric": {"faithfulness": {"calls": calls, "usd": usd}},
+    }  # fmt: skip
+    return {
+        "used": used, "spent": {"calls": calls - 1, "usd": 0.5}, "saved": {"calls": 1, "usd": None},
+        "wasted": {"tries": 1, "usd": 0.25}, "repriced": {"usd": 0.0}, "prices": {"m": calls},
+    }  # fmt: skip
+
+
+def test_cost_over_iterations() -> None:
+    found = final_cost({1: _bill(3, 0.25, 0.25), 2: _bill(4, None, 0.5, no_price=2)})
+    assert found["iterations"]["2"]["used"]["calls"] == 4
+    used = found["total"]["used"]
+    assert (used["calls"], used["usd"], used["usd_known"], used["usd_unknown"]) == (7, None, 0.75, {"no_price": 2})
+    assert used["latency_ms"] == {"n": 7, "sum": 70.0}
+    assert used["by_metric"] == {"faithfulness": {"calls": 7, "usd": None}}
+    assert found["total"]["spent"] == {"calls": 5, "usd": 1.0}
+    assert found["total"]["saved"] == {"calls": 2, "usd": None}
+    assert found["total"]["wasted"] == {"tries": 2, "usd": 0.5}
+    assert found["prices"] == {"m": 4}, "those of the newest iteration"
+
+
+def test_a_rate_stays_one_where_the_first_iteration_has_no_interval(tmp_path: Path) -> None:
+    """In the first iteration one case alone has a value. Over both 3 of 4 are 1: Wilson's interval (NIST Handbook
+    7.2.4.1), which a mean of as many numbers would not have."""
+    table = [
+        ("q1", "a", (1.0, 1.0)),
+        *((f"q{n}", "a", (("error", "refused: no"), v)) for n, v in ((2, 1.0), (3, 1.0), (4, 0.0))),
+    ]
+    found = final(tmp_path, table, [CHUNKY])["overall"]["scores"]["chunk_faithfulness"]
+    z, n, p = stats.norm.ppf(0.975), 4, 0.75
+    centre, half = (
+        (p + z * z / (2 * n)) / (1 + z * z / n),
+        z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5,
+    )
+    assert "wilson" in found["interval"]["method"]
+    assert (found["interval"]["low"], found["interval"]["high"]) == (
+        pytest.approx(centre - half),
+        pytest.approx(centre + half),
+    )
+    assert (found["n_ok"], found["n_judged"]) == (5, 5)
+
+
+def test_crossed_labels_that_read_alike_are_two_groups(tmp_path: Path) -> None:
+    """`a * b` with `c`, and `a` with `b * c`."""
+    rows = [
+        Row("q1", "a", {"faithfulness": 1.0}, {"category": "a * b", "difficulty": "c"}),
+        Row("q2", "a", {"faithfulness": 0.0}, {"category": "a", "difficulty": "b * c"}),
+    ]
+    write_run(tmp_path, rows)
+    settings = SETTINGS.model_copy(update={"slices": ["category*difficulty"]})
+    groups = score(tmp_path, [FAITHFUL], settings)["by"]["category*difficulty"]
+    assert {name: group["scores"]["faithfulness"]["mean"] for name, group in groups.items()} == {
+        "a \\* b * c": 1.0, "a * b \\* c": 0.0,
+    }  # fmt: skip
+    after = run_final(RunFolder(tmp_path), [1], settings)["by"]["category*difficulty"]
+    assert {name: group["n_cases"] for name, group in after.items()} == dict.fromkeys(groups, 1)
+    assert score(tmp_path, [FAITHFUL], settings)["by"]["category"].keys() == {"a * b", "a"}, "not crossed: as it stands"
+
+
+def test_items_of_all_iterations_are_counted() -> None:
+    """3 and 1 unsupported claims; an iteration in which the score failed in every case counts none, and keeps the word."""
+    one = {
+        "overall": {"diagnosis": {}, "failure_modes": {"unsupported_claim": {"n": 1, "n_judged": 2, "n_items": 3}}, "operations": {},
+                    "n_with_failure_mode": 1, "n_failure_modes": 1, "n_failed_without_mode": 0},
+        "diagnosis": [], "failure_items": {"unsupported_claim": "unsupported claims"},
+        "not_applicable": {"failure_modes": [], "diagnosis": []},
+    }  # fmt: skip
+    other = {
+        **one,
+        "overall": {**one["overall"], "failure_modes": {"unsupported_claim": {"n": 0, "n_judged": 2, "n_items": 1}}},
+    }
+    counted = group_findings([one["overall"], other["overall"]])["failure_modes"]
+    assert counted == {"unsupported_claim": {"n": 1, "n_judged": 4, "n_items": 4}}
+    assert document([{**other, "failure_items": {}}, one])["failure_items"] == {
+        "unsupported_claim": "unsupported claims"
+    }

@@ -1,0 +1,662 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy import stats
+
+from ragpipe.reports.figures import cell
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.calibration import uncalibrated_gates
+from ragpipe.scoring.declared import declared
+from ragpipe.scoring.defaults import shipped
+from ragpipe.scoring.gate_settings import Gate
+from ragpipe.scoring.gates import defined, exit_code, gates_document, judge_gate, measure_gate
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stats.intervals import estimate_rate
+from tests.support.run_tables import Chunk, Row, records, score, write_run
+
+FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
+REJECT = ScoreSpec("rejection_calibration", binary=True)
+MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True)
+CLAIMS = ScoreSpec("n_claims", None, None)
+FAITHFUL_ALONE = {name: 0.0 for name in shipped()["weights"] if name != "faithfulness"}
+FAIL, SKIP = ("error", "refused: no"), ("skipped", "no_label")
+
+
+def definition(spec: ScoreSpec | None = FAITHFUL, **gate: Any) -> dict[str, Any]:
+    """A gate as it is judged; by the value alone unless it says otherwise."""
+    given = {"by": "point", **({"score": "faithfulness"} if "failure_mode" not in gate else {}), **gate}
+    more = {"judged": True, "rests_on": [], "coverage_floor": 0.95, "inconclusive": "fail", "untrusted": False}
+    return defined("g", Gate(**given), spec, **more)
+
+
+def measured(value: float | None, low: float | None = None, high: float | None = None, **counts: int) -> dict[str, Any]:
+    interval = None if low is None else {"level": 0.95, "low": low, "high": high, "method": "t"}
+    none = ("n_skipped", "n_error", "n_system_error", "n_not_recorded", "n_missing")
+    found = {"n_ok": 100, **dict.fromkeys(none, 0), **counts}
+    absent = None if value is not None else "no case has a value"
+    return {"value": value, "interval": interval, "n_cases": sum(found.values()), **found, "absent": absent}
+
+
+@pytest.mark.parametrize(
+    ("gate", "one", "verdict", "outcome"),
+    [
+        # by the value alone; the limit itself passes, as does what equals it but for rounding
+        ({"min": 0.8}, measured(0.8), "passed", "passed"),
+        ({"min": 0.3}, measured(0.1 + 0.2 - 1e-12), "passed", "passed"),
+        ({"min": 0.8}, measured(0.79), "failed", "blocked"),
+        ({"min": 0.8, "tier": "quality"}, measured(0.79), "failed", "warned"),
+        ({"min": 0.8, "tier": "diagnostic"}, measured(0.79), "failed", "shown"),
+        ({"min": 0.8, "tier": "diagnostic"}, measured(0.81), "passed", "passed"),
+        ({"max": 0.1}, measured(0.1), "passed", "passed"),
+        ({"max": 0.1}, measured(0.11), "failed", "blocked"),
+        ({"min": 0.2, "max": 0.4}, measured(0.3), "passed", "passed"),
+        ({"min": 0.2, "max": 0.4}, measured(0.1), "failed", "blocked"),
+        # coverage: 95 of 100 is enough, 90 of 100 is not, whatever the value
+        ({"min": 0.8}, measured(0.9, n_ok=95, n_error=5), "passed", "passed"),
+        ({"min": 0.8}, measured(1.0, n_ok=90, n_error=10), "not_enough_evidence", "blocked"),
+        ({"min": 0.8}, measured(0.1, n_ok=90, n_error=10), "not_enough_evidence", "blocked"),
+        ({"min": 0.8, "coverage_floor": 0.9}, measured(0.9, n_ok=90, n_error=10), "passed", "passed"),
+        ({"min": 0.8, "tier": "quality"}, measured(0.9, n_ok=90, n_error=10), "not_enough_evidence", "warned"),
+        ({"min": 0.8}, measured(0.9, n_ok=10, n_skipped=90), "passed", "passed"),  # a skip is no failure
+        ({"min": 0.8}, measured(0.9, n_ok=99, n_missing=1), "not_enough_evidence", "blocked"),
+        ({"min": 0.8}, measured(None, n_ok=0, n_error=7), "no_evidence", "blocked"),
+        ({"max": 0.8, "tier": "quality"}, measured(None, n_ok=0), "no_evidence", "warned"),
+        # by the whole interval
+        ({"min": 0.8, "by": "interval"}, measured(0.9, 0.8, 1.0), "passed", "passed"),
+        ({"min": 0.8, "by": "interval"}, measured(0.9, 0.79, 1.0), "inconclusive", "blocked"),
+        ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.8), "inconclusive", "blocked"),
+        ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.79), "failed", "blocked"),
+        ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.1), "passed", "passed"),
+        ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.2), "inconclusive", "blocked"),
+        ({"max": 0.1, "by": "interval"}, measured(0.2, 0.11, 0.3), "failed", "blocked"),
+        ({"min": 0.2, "max": 0.4, "by": "interval"}, measured(0.3, 0.1, 0.5), "inconclusive", "blocked"),
+        ({"min": 0.8, "by": "interval"}, measured(1.0), "inconclusive", "blocked"),  # one question: no interval
+        ({"min": 0.8, "by": "interval", "tier": "quality"}, measured(0.9, 0.79, 1.0), "inconclusive", "warned"),
+        ({"min": 0.8, "by": "interval", "tier": "diagnostic"}, measured(0.9, 0.79, 1.0), "inconclusive", "shown"),
+        # without a case that it applies to; a failure, or a case that is not measured yet, is one
+        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_skipped=9), "not_applicable", "shown"),
+        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_error=1), "no_evidence", "blocked"),
+        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_missing=1), "no_evidence", "blocked"),
+        ({"min": 1, "without_cases": "not_applicable"}, measured(0.9), "failed", "blocked"),
+    ],
+)  # fmt: skip
+def test_verdicts(gate: dict[str, Any], one: dict[str, Any], verdict: str, outcome: str) -> None:
+    found = judge_gate(definition(**gate), [one])
+    assert (found["verdict"], found["outcome"]) == (verdict, outcome), found["sentence"]
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("fail", "blocked"), ("warn", "warned")])
+def test_what_an_inconclusive_gate_does_is_configured(policy: str, outcome: str) -> None:
+    gate = {**definition(min=0.8, by="interval"), "inconclusive": policy}
+    found = judge_gate(gate, [measured(0.85, 0.7, 1.0)])
+    assert found["outcome"] == outcome
+    assert "its interval 0.7 to 1 holds the limit" in found["sentence"]
+
+
+def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_path: Path) -> None:
+    """18 of 20 questions pass; Wilson's interval of .9 holds .85 (Newcombe's formula: .699 to .972)."""
+    rows = [Row(f"q{i}", "a", {"rejection_calibration": int(i > 1)}) for i in range(20)]
+    gates = {"g": {"score": "rejection_calibration", "min": 0.85}}
+    for settings, outcome, code in (({}, "warned", 0), ({"inconclusive": "fail"}, "blocked", 3)):
+        write_run(tmp_path, rows)
+        metrics = score(tmp_path, [REJECT], ScoringSettings(gates=gates, **settings))
+        document = gates_document([metrics])
+        (gate,) = document["gates"]
+        assert (gate["by"], gate["verdict"], gate["outcome"]) == ("interval", "inconclusive", outcome)
+        assert "its interval 0.699 to 0.9721 holds the limit" in gate["sentence"]
+        assert exit_code(document) == code
+
+
+@pytest.mark.parametrize(
+    ("gate", "spec", "by"),
+    [
+        ({"score": "faithfulness", "min": 0.8}, FAITHFUL, "interval"),
+        ({"score": "faithfulness", "min": 0, "max": 1}, FAITHFUL, "interval"),  # any interval is within
+        ({"score": "faithfulness", "min": 1}, FAITHFUL, "point"),  # no interval ever is
+        ({"score": "faithfulness", "max": 0}, FAITHFUL, "point"),
+        ({"score": "faithfulness", "min": 0.8, "by": "point"}, FAITHFUL, "point"),
+        ({"score": "n_claims", "min": 1}, CLAIMS, "interval"),  # 1 is no end of a count
+        ({"score": "n_claims", "min": 1, "of": "pass_rate"}, CLAIMS, "point"),
+        ({"failure_mode": "m", "max_rate": 0}, None, "point"),
+        ({"failure_mode": "m", "max_rate": 0.1}, None, "interval"),
+    ],
+)
+def test_a_gate_goes_by_the_interval_where_one_can_be_within(
+    gate: dict[str, Any], spec: ScoreSpec | None, by: str
+) -> None:
+    assert definition(spec, **{"by": None, **gate})["by"] == by
+
+
+@pytest.mark.parametrize(
+    "gate", [{"score": "faithfulness", "min": 1}, {"score": "scope_miss", "max": 0}, {"failure_mode": "empty_answer", "max_rate": 0}]
+)  # fmt: skip
+def test_a_gate_that_no_interval_could_pass_is_refused(gate: dict[str, Any]) -> None:
+    settings = ScoringSettings(gates={"g": {**gate, "by": "interval"}})
+    (problem,) = settings.problems([FAITHFUL, MISS])
+    assert (problem.key, problem.mend) == ("scoring.gates.g.by", "scoring.gates.g.by=point")
+
+
+def test_two_questions_whose_sums_are_equal_pass_no_gate(tmp_path: Path) -> None:
+    """0 1 1 and 1 1 0: between the questions there is no variance at all, which is no certainty that the mean is 2/3."""
+    values = {"q1": (0.0, 1.0, 1.0), "q2": (1.0, 1.0, 0.0)}
+    rows = [
+        Row(q, method, {"faithfulness": v}) for q, of in values.items() for method, v in zip("abc", of, strict=True)
+    ]
+    write_run(tmp_path, rows)
+    settings = ScoringSettings(gates={"g": {"score": "faithfulness", "of": "mean", "min": 0.66}})
+    (gate,) = score(tmp_path, [FAITHFUL], settings)["gates"]
+    assert (gate["value"], gate["verdict"], gate["interval"]["too_few"]) == (pytest.approx(2 / 3), "inconclusive", True)
+
+
+@pytest.mark.parametrize(
+    ("value", "tier", "verdict"),
+    [
+        (0.9, "critical", "uncalibrated"),
+        (0.7, "critical", "failed"),  # that it fails needs no calibration
+        (0.9, "quality", "passed"),
+    ],
+)
+def test_an_uncalibrated_judge_passes_no_critical_gate(value: float, tier: Any, verdict: str) -> None:
+    gate = Gate(score="faithfulness", min=0.8, tier=tier, by="point")
+    given = defined(
+        "g", gate, FAITHFUL, judged=True, rests_on=[], coverage_floor=0.95, inconclusive="warn", untrusted=True
+    )
+    assert judge_gate(given, [measured(value)])["verdict"] == verdict
+
+
+def test_over_iterations_the_values_are_averaged_and_the_counts_summed() -> None:
+    found = judge_gate(
+        definition(min=0.8), [measured(0.9, 0.8, 1.0, n_ok=98, n_error=2), measured(0.72, 0.6, 0.84, n_ok=90, n_error=10)]
+    )  # fmt: skip
+    assert found["value"] == pytest.approx(0.81)
+    assert found["values"] == [0.9, 0.72]
+    assert (found["interval"]["low"], found["interval"]["high"]) == (pytest.approx(0.7), pytest.approx(0.92))
+    assert (found["n_cases"], found["n_ok"], found["n_error"]) == (200, 188, 12)
+    assert (found["coverage"], found["verdict"]) == (0.94, "not_enough_evidence")
+    assert "only 188 of 200 judgements came out (coverage 94.0%, floor 95%)" in found["sentence"]
+
+
+def test_over_iterations_the_interval_is_too_few_where_one_of_them_is() -> None:
+    few = measured(0.5, 0.1, 0.9)
+    few["interval"]["too_few"] = True
+    for pair in ([few, measured(0.5, 0.3, 0.7)], [measured(0.5, 0.3, 0.7), few]):
+        bounds = judge_gate(definition(min=0.8), pair)["interval"]
+        assert bounds == {"level": 0.95, "low": 0.2, "high": pytest.approx(0.8), "method": "t", "too_few": True}
+
+
+def test_a_value_is_never_rounded_into_its_limit() -> None:
+    found = judge_gate(definition(min=0.8), [measured(0.79999)])
+    assert found["sentence"] == "mean of faithfulness is 0.79999 of 100 (at least 0.8): failed"
+
+
+SUMMARY = {
+    "n_cases": 10,
+    "scores": {
+        "faithfulness": {"mean": 0.6, "pass_rate": 0.4,
+                         "interval": {"low": 0.5, "high": 0.7}, "pass_interval": {"low": 0.2, "high": 0.6}},
+        "correctness": {"mean": 4.0, "pass_rate": 0.7,
+                        "interval": {"low": 3.0, "high": 5.0}, "pass_interval": None},
+        "scope_miss": {"mean": 0.2, "interval": {"low": 0.1, "high": 0.4}},
+        "n_claims": {"mean": 7.5, "interval": None},
+    },
+}  # fmt: skip
+for _score in SUMMARY["scores"].values():  # type: ignore[attr-defined]
+    _score.update(n_ok=10, n_judged=10)
+DECLARED = declared([FAITHFUL, CORRECT, MISS, CLAIMS], ScoringSettings())
+
+
+@pytest.mark.parametrize(
+    ("spec", "gate", "judged", "of", "value", "interval"),
+    [
+        (FAITHFUL, {"min": 0.5}, True, "mean", 0.6, (0.5, 0.7)),
+        (FAITHFUL, {"min": 0.5, "of": "pass_rate"}, True, "pass_rate", 0.4, (0.2, 0.6)),
+        (CORRECT, {"min": 0.5}, True, "mean", 0.75, (0.5, 1.0)),  # 1-5 brought to 0-1
+        (CORRECT, {"min": 0.5, "of": "pass_rate"}, True, "pass_rate", 0.7, None),
+        (MISS, {"min": 0.5}, False, "mean", 0.8, (0.6, 0.9)),  # lower is better: turned round
+        (ScoreSpec("faithfulness", binary=True), {"min": 0.5}, True, "pass_rate", 0.4, (0.2, 0.6)),
+        (CLAIMS, {"max": 9}, False, "mean", 7.5, None),  # a count has no scale: its own mean
+    ],
+)
+def test_what_is_measured(
+    spec: ScoreSpec, gate: dict[str, Any], judged: bool, of: str, value: float, interval: tuple[float, float] | None
+) -> None:
+    given = defined("g", Gate(score=spec.name, **gate), spec, judged=judged, rests_on=[], coverage_floor=0.95,
+                    inconclusive="fail", untrusted=False)  # fmt: skip
+    found = measure_gate(given, SUMMARY, DECLARED)
+    assert given["of"] == of
+    assert found["value"] == pytest.approx(value)
+    bounds = found["interval"]
+    assert (bounds and (pytest.approx(bounds["low"]), pytest.approx(bounds["high"]))) == interval
+
+
+def test_a_score_that_the_run_does_not_have_is_no_evidence() -> None:
+    gate = definition(None, score="policy_compliance", min=0.95)
+    found = judge_gate(gate, [measure_gate(gate, SUMMARY, DECLARED)])
+    assert (found["verdict"], found["outcome"]) == ("no_evidence", "blocked")
+    assert found["sentence"] == "policy_compliance: no evidence, this run does not give policy_compliance"
+
+
+ROWS = [
+    Row(f"q{i}", method, {"rejection_calibration": int(i != 3) if method == "a" else 1, "faithfulness": 0.9},
+        {"category": "partial" if i < 5 else "whole", "answerable": i != 0, "meta": {"lang": "de" if i < 2 else "en"}},
+        {"chunks": [Chunk(id="c", rank=1, doc_type="letter" if i == 9 else "report")]})
+    for i in range(10)
+    for method in "ab"
+]  # fmt: skip
+
+
+def gated(root: Path, gates: dict[str, Any], rows: list[Row] = ROWS, **more: Any) -> dict[str, dict[str, Any]]:
+    """By the value alone, for the gates that do not say otherwise."""
+    write_run(root, rows)
+    gates = {name: {"by": "point", **gate} for name, gate in gates.items()}
+    settings = ScoringSettings(slices=[], gates=gates, **more.pop("settings", {}))
+    metrics = score(root, [FAITHFUL, REJECT], settings, judge={"label": "m", "calibrated": {"kappa": 0.9}}, **more)
+    return {gate["name"]: gate for gate in metrics["gates"]}
+
+
+@pytest.mark.parametrize(
+    ("where", "n", "value"),
+    [
+        ({}, 20, 0.95),
+        ({"category": "partial"}, 10, 0.9),
+        ({"category": ["partial", "whole"]}, 20, 0.95),
+        ({"category": "partial", "method": "a"}, 5, 0.8),
+        ({"answerable": False}, 2, 1.0),
+        ({"meta.lang": "en", "method": "a"}, 8, 7 / 8),
+        ({"doc_type": "letter"}, 2, 1.0),
+        ({"sample_id": "q3"}, 2, 0.5),
+        ({"n_chunks": 1}, 20, 0.95),
+    ],
+)
+def test_a_gate_over_a_slice(tmp_path: Path, where: dict[str, Any], n: int, value: float) -> None:
+    found = gated(tmp_path, {"g": {"score": "rejection_calibration", "where": where, "min": 0.85}})["g"]
+    assert (found["n_ok"], found["value"]) == (n, pytest.approx(value))
+    assert found["verdict"] == ("passed" if value >= 0.85 else "failed")
+
+
+def test_the_documents_slice_gate_blocks(tmp_path: Path) -> None:
+    gate = {
+        "score": "rejection_calibration",
+        "where": {"category": "partial", "method": "a"},
+        "min": 0.85,
+        "by": "point",
+    }
+    write_run(tmp_path, ROWS)
+    metrics = score(
+        tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"partial": gate}), judge={"calibrated": {"kappa": 0.9}}
+    )
+    document = gates_document([metrics])
+    assert (document["passed"], exit_code(document)) == (False, 3)
+    assert document["gates"][0]["sentence"] == (
+        "pass rate of rejection_calibration where category = partial and method = a is 0.8 of 5 (at least 0.85): failed"
+    )
+
+
+def test_a_slice_without_a_case_says_what_there_is(tmp_path: Path) -> None:
+    found = gated(tmp_path, {"g": {"score": "faithfulness", "where": {"category": "partail"}, "min": 0.5}})["g"]
+    assert (found["verdict"], found["outcome"]) == ("no_evidence", "blocked")
+    assert "category is partial, whole" in found["sentence"]
+
+
+def test_ninety_percent_coverage_is_not_enough_evidence(tmp_path: Path) -> None:
+    rows = [Row(f"q{i}", "a", {"faithfulness": FAIL if i < 2 else 1.0}) for i in range(20)]
+    found = gated(tmp_path, {"g": {"score": "faithfulness", "min": 0.5}}, rows)["g"]
+    assert (found["coverage"], found["verdict"], found["outcome"]) == (0.9, "not_enough_evidence", "blocked")
+
+
+MODE = {"not_said": {"score": "rejection_calibration", "passed": False}}
+
+
+@pytest.mark.parametrize(
+    ("gate", "verdict", "value"),
+    [
+        ({"failure_mode": "not_said", "max_rate": 0}, "failed", 0.05),
+        ({"failure_mode": "not_said", "max_rate": 0.05}, "passed", 0.05),
+        ({"failure_mode": "not_said", "max_rate": 0, "where": {"method": "b"}}, "passed", 0.0),
+        ({"failure_mode": "not_said", "max_rate": 0, "where": {"method": "a"}}, "failed", 0.1),
+        ({"failure_mode": "not_said", "max_rate": 0.05, "by": "interval"}, "inconclusive", 0.05),
+        ({"failure_mode": "irrelevant_context", "max_rate": 0}, "no_evidence", None),  # its scores are not in the run
+    ],
+)
+def test_a_gate_on_a_failure_mode(tmp_path: Path, gate: dict[str, Any], verdict: str, value: float | None) -> None:
+    found = gated(tmp_path, {"g": gate}, settings={"failure_modes": MODE})["g"]
+    assert (found["verdict"], found["value"]) == (verdict, value if value is None else pytest.approx(value))
+
+
+def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
+    rows = [Row(f"q{i}", "a", {"rejection_calibration": FAIL if i < 2 else 1}) for i in range(20)]
+    gate = {"g": {"failure_mode": "not_said", "max_rate": 0}}
+    found = gated(tmp_path, gate, rows, settings={"failure_modes": MODE})["g"]
+    assert (found["n_ok"], found["n_error"], found["verdict"]) == (18, 2, "not_enough_evidence")
+    loose = {"g": {**gate["g"], "coverage_floor": 0.5}}
+    found = gated(tmp_path, loose, rows, settings={"failure_modes": MODE})["g"]
+    assert found["sentence"] == "share of not_said is 0 of 20, 2 of them undecided (at most 0): passed", "of all cases"
+
+
+@pytest.mark.parametrize(
+    ("asked", "template", "calibrated", "accept", "verdict"),
+    [
+        ("faithfulness", "faithfulness/verify", None, False, "uncalibrated"),
+        ("faithfulness", "faithfulness/verify", None, True, "passed"),
+        ("faithfulness", "faithfulness/verify", {"kappa": 0.9}, False, "passed"),
+        ("faithfulness", None, None, False, "passed"),  # a text for an embedder
+        ("rejection_calibration", "x", None, False, "passed"),  # not the metric of these scores
+        (None, None, None, False, "passed"),  # computed scores need no calibration
+    ],
+)
+def test_only_judged_scores_need_a_calibrated_judge(
+    tmp_path: Path,
+    asked: str | None,
+    template: str | None,
+    calibrated: dict[str, float] | None,
+    accept: bool,
+    verdict: str,
+) -> None:
+    """A composite is judged when one of its parts is; the overall score has no other weight here."""
+    calls = [
+        {
+            "sample_id": "q0",
+            "method": "a",
+            "iteration": 1,
+            "metric": asked,
+            "template": template,
+            "key": "k",
+            "judge": "m",
+            "status": "ok",
+        }
+    ]
+    write_run(tmp_path, ROWS, calls if asked else [])
+    gates = {name: {"score": name, "min": 0.5} for name in ("faithfulness", "mine", "overall_score")}
+    settings = ScoringSettings(
+        gates=gates, accept_uncalibrated=accept, weights=FAITHFUL_ALONE,
+        composites={"mine": {"weights": {"faithfulness": 1}}},
+    )  # fmt: skip
+    metrics = score(tmp_path, [FAITHFUL, REJECT], settings, judge={"calibrated": calibrated})
+    assert [gate["verdict"] for gate in metrics["gates"]] == [verdict] * 3
+
+
+CASE_GATE = {"g": {"score": "rejection_calibration", "min": 0.5}}
+PARTIAL_GATE = {"g": {**CASE_GATE["g"], "where": {"category": "partial"}}}
+
+
+@pytest.mark.parametrize(
+    ("gates", "results", "labels", "passed"),
+    [
+        ({}, {"faithfulness": 0.9, "rejection_calibration": 0}, {}, False),  # by the weights alone: (.2 x .9 + 0) / .3
+        ({}, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
+        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
+        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 0}, {}, False),
+        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {}, None),
+        (CASE_GATE, {"faithfulness": 0.1, "rejection_calibration": FAIL}, {}, None),
+        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": SKIP}, {}, True),  # does not apply to the case
+        (CASE_GATE, {"faithfulness": FAIL, "rejection_calibration": 1}, {}, None),
+        (CASE_GATE, {"faithfulness": SKIP, "rejection_calibration": SKIP}, {}, None),  # nothing was scored
+        (PARTIAL_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {"category": "whole"}, None),  # overall failed
+    ],
+)  # fmt: skip
+def test_overall_passed(
+    tmp_path: Path, gates: dict[str, Any], results: dict[str, Any], labels: dict[str, Any], passed: bool | None
+) -> None:
+    write_run(tmp_path, [Row("q", "a", results, labels)])
+    score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(slices=[], gates=gates))
+    assert records(tmp_path)[0]["overall_passed"] is passed
+
+
+@pytest.mark.parametrize(
+    ("tier", "where", "passed"),
+    [
+        ("critical", {}, False),
+        ("quality", {}, True),  # a gate that only warns says nothing of a case
+        ("critical", {"category": "partial"}, False),
+        ("critical", {"category": "whole"}, True),  # the gate is not about this case
+    ],
+)
+def test_a_gate_score_decides_over_a_case(tmp_path: Path, tier: str, where: dict[str, str], passed: bool) -> None:
+    """Without a weight of its own, the failed score can act through the gate alone."""
+    gates = {"g": {"score": "rejection_calibration", "min": 0.5, "tier": tier, "where": where}}
+    settings = ScoringSettings(slices=[], gates=gates, weights={"rejection_calibration": 0})
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 1.0, "rejection_calibration": 0}, {"category": "partial"})])
+    score(tmp_path, [FAITHFUL, REJECT], settings)
+    (row,) = records(tmp_path)
+    assert (row["overall_score"], row["overall_passed"]) == (1.0, passed)
+
+
+@pytest.mark.parametrize(
+    ("gate", "said"),
+    [
+        ({}, "either `score` or `failure_mode`"),
+        ({"score": "a", "failure_mode": "b", "min": 0.5}, "either `score` or `failure_mode`"),
+        ({"score": "a"}, "a limit: `min`, `max` or both"),
+        ({"score": "a", "min": 0.8, "max": 0.2}, "`min` up to `max`"),
+        ({"score": "a", "min": 0.8, "max_rate": 0.2}, "`max_rate` is for failure modes"),
+        ({"failure_mode": "a"}, "`max_rate`: the largest share"),
+        ({"failure_mode": "a", "max_rate": 0.1, "min": 0.1}, "only `max_rate`"),
+        ({"failure_mode": "a", "max_rate": 1.5}, "less than or equal to 1"),
+        ({"score": "a", "min": float("nan")}, "finite number"),
+        ({"score": "a", "min": 0.5, "where": {"categroy": "x"}}, "did you mean 'category'"),
+        ({"score": "a", "min": 0.5, "where": {"tags": "x"}}, "did you mean 'tag'"),
+        ({"score": "a", "min": 0.5, "where": {"category": []}}, "at least 1 item"),
+        ({"score": "a", "min": 0.5, "where": {"category": None}}, "valid string"),
+        ({"score": "a", "min": 0.5, "tier": "hard"}, "'critical', 'quality' or 'diagnostic'"),
+        ({"score": "a", "min": 0.5, "of": "median"}, "'mean' or 'pass_rate'"),
+    ],
+)
+def test_nonsense_is_refused(gate: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        ScoringSettings(gates={"g": gate})
+
+
+@pytest.mark.parametrize(
+    ("gate", "key", "found"),
+    [
+        ({"score": "faithfullness", "min": 0.5}, "score", "did you mean 'faithfulness'"),
+        ({"failure_mode": "unsuported_claim", "max_rate": 0}, "failure_mode", "did you mean 'unsupported_claim'"),
+        ({"score": "correctness", "min": 4}, "min", "4"),  # on 0-1, not on the native 1-5
+        ({"score": "faithfulness", "max": 85}, "max", "85"),
+        ({"score": "scope_miss", "of": "pass_rate", "min": 0.5}, "of", "no threshold"),
+    ],
+)
+def test_what_does_not_fit_the_scores_is_named(gate: dict[str, Any], key: str, found: str) -> None:
+    (problem,) = ScoringSettings(gates={"g": gate}).problems([FAITHFUL, CORRECT, MISS])
+    assert problem.key == f"scoring.gates.g.{key}"
+    assert found in problem.found
+
+
+def test_a_gate_on_a_metric_that_is_switched_off_is_no_fault_of_the_configuration() -> None:
+    settings = ScoringSettings(gates={"g": {"score": "policy_compliance", "min": 0.95}, "h": None})
+    assert settings.problems([FAITHFUL]) == []
+    assert list(settings.active_gates()) == ["g"]
+
+
+def test_a_run_without_gates_is_not_blocked(tmp_path: Path) -> None:
+    write_run(tmp_path, ROWS)
+    document = gates_document([score(tmp_path, [FAITHFUL, REJECT])])
+    assert (document["gates"], document["passed"], exit_code(document)) == ([], True, 0)
+
+
+def test_gates_of_two_iterations_are_judged_together(tmp_path: Path) -> None:
+    gates = {"g": {"score": "faithfulness", "min": 0.85, "by": "point"}}
+    settings = ScoringSettings(gates=gates)
+    found = []
+    for name, value in (("one", 0.9), ("two", 0.75)):
+        write_run(tmp_path / name, [Row(f"q{i}", "a", {"faithfulness": value}) for i in range(4)])
+        found.append(score(tmp_path / name, [FAITHFUL], settings, judge={"calibrated": {"kappa": 0.9}}, signature=name))
+    document = gates_document(found)
+    (gate,) = document["gates"]
+    assert [metrics["gates"][0]["verdict"] for metrics in found] == ["passed", "failed"]
+    assert (gate["value"], gate["values"], gate["n_ok"]) == (pytest.approx(0.825), [0.9, 0.75], 8)
+    assert (gate["verdict"], document["iterations"], document["signature"]) == ("failed", 2, "two")
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ({"faithfulness": 1.5}, "scoring.weights.faithfulness is 1.5, 65% of all weights"),
+        ({"rejection_calibration": 0.04}, "scoring.weights.rejection_calibration is 0.04, 4.3% of all weights"),
+    ],
+)
+def test_weights_that_are_likely_not_meant(weights: dict[str, float], said: str) -> None:
+    settings = ScoringSettings(weights=weights, gates=CASE_GATE)
+    assert any(said in warning for warning in settings.warnings()), settings.warnings()
+
+
+def test_gates_without_a_metric_are_said_before_the_run() -> None:
+    gates: dict[str, Any] = {
+        "p": {"score": "policy_compliance", "min": 0.95},
+        "f": {"score": "faithfulness", "min": 0.5},
+    }
+    settings = ScoringSettings(gates=gates)
+    (said,) = settings.warnings([FAITHFUL])
+    assert "scoring.gates.p: this run does not give policy_compliance" in said
+    assert settings.warnings() == []
+
+
+OVERALL_RATE = {"score": "overall_score", "of": "pass_rate", "min": 0.1, "tier": "quality"}
+
+
+def test_a_pass_rate_is_of_the_cases_that_were_judged(tmp_path: Path) -> None:
+    """12 cases, all with an overall score; on 7 the gate score failed: 4 did not pass, 1 passed, 7 are unknown."""
+    rejection = [FAIL] * 7 + [0] * 4 + [1]
+    rows = [Row(f"q{i}", "a", {"faithfulness": 1.0, "rejection_calibration": one}) for i, one in enumerate(rejection)]
+    gates = {"own": {"score": "rejection_calibration", "min": 0.0, "coverage_floor": 0}, "rate": OVERALL_RATE}
+    write_run(tmp_path, rows)
+    metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates=gates, weights=FAITHFUL_ALONE))
+    found = metrics["overall"]["scores"]["overall_score"]
+    assert (found["n_ok"], found["n_judged"], found["n_unjudged"], found["pass_rate"]) == (12, 5, 7, 0.2)
+    assert cell(found).passed == "20% of 5"
+    assert cell(found).note == "7 without a verdict"
+    gate = next(one for one in metrics["gates"] if one["name"] == "rate")
+    assert (gate["n_ok"], gate["n_error"], gate["coverage"]) == (5, 7, 5 / 12)
+    assert (gate["verdict"], gate["value"]) == ("not_enough_evidence", 0.2)
+    assert "only 5 of 12 judgements came out (coverage 41.7%, floor 95%)" in gate["sentence"]
+    assert any(
+        text.startswith("overall_score: only 5 of 12 cases with a value are judged") for text in metrics["warnings"]
+    )
+
+
+def test_a_pass_rate_without_any_verdict_says_why(tmp_path: Path) -> None:
+    rows = [Row(f"q{i}", "a", {"faithfulness": 1.0, "rejection_calibration": FAIL}) for i in range(3)]
+    gates = {"own": CASE_GATE["g"], "rate": OVERALL_RATE}
+    found = gated(tmp_path, gates, rows, settings={"weights": FAITHFUL_ALONE})["rate"]
+    assert (found["verdict"], found["n_ok"], found["n_error"]) == ("no_evidence", 0, 3)
+    assert "a score that decides it failed or is not measured" in found["sentence"]
+
+
+def test_a_mode_that_can_be_told_of_few_cases_is_not_enough_evidence(tmp_path: Path) -> None:
+    """1 of 20 cases can be decided, and it has the mode: 0.05 of all is no clean run."""
+    rows = [Row(f"q{i}", "a", {"rejection_calibration": SKIP if i else 0}) for i in range(20)]
+    gate = {"failure_mode": "not_said", "max_rate": 0.1}
+    found = gated(tmp_path, {"g": gate}, rows, settings={"failure_modes": MODE})["g"]
+    assert (found["n_ok"], found["n_error"], found["coverage"]) == (1, 19, 0.05)
+    assert found["verdict"] == "not_enough_evidence"
+    assert "it can be told of only 1 of 20 cases (coverage 5.0%, floor 95%)" in found["sentence"]
+
+
+def test_the_worst_of_the_scores_that_a_mode_is_told_from_counts(tmp_path: Path) -> None:
+    """Every case is decided by one of the two, but four failed judgements of the other may hide the mode."""
+    rows = [Row(f"q{i}", "a", {"rejection_calibration": 1, "faithfulness": FAIL if i < 4 else 1.0}) for i in range(20)]
+    modes = {
+        "either": [{"score": "rejection_calibration", "passed": False}, {"score": "faithfulness", "passed": False}]
+    }
+    found = gated(tmp_path, {"g": {"failure_mode": "either", "max_rate": 0}}, rows, settings={"failure_modes": modes})[
+        "g"
+    ]
+    assert (found["n_ok"], found["n_error"], found["coverage"]) == (20, 4, 20 / 24)
+    assert found["verdict"] == "not_enough_evidence"
+
+
+ASKED = [{"sample_id": "q0", "method": "a", "iteration": 1, "metric": "faithfulness", "template": "faithfulness/verify", "key": "k", "judge": "m", "status": "ok"}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gate", "settings"),
+    [
+        ({"failure_mode": "any", "max_rate": 0.5}, {"failure_modes": {"any": {"score": "*", "passed": False}}}),
+        # the verdict of a computed score that passes with a judged one rests on the judge
+        ({"score": "rejection_calibration", "min": 0.5}, {"passes_with": {"rejection_calibration": ["faithfulness"]}}),
+        (
+            {"failure_mode": "own", "max_rate": 0.5},
+            {
+                "failure_modes": {"own": {"score": "rejection_calibration", "passed": False}},
+                "passes_with": {"rejection_calibration": ["faithfulness"]},
+            },
+        ),
+    ],
+)
+def test_what_rests_on_an_uncalibrated_judge_passes_no_critical_gate(
+    tmp_path: Path, gate: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    rows = [Row(f"q{i}", "a", {"faithfulness": 1.0, "rejection_calibration": 1}) for i in range(20)]
+    write_run(tmp_path, rows, ASKED)
+    metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"g": gate}, **settings))
+    assert [one["verdict"] for one in metrics["gates"]] == ["uncalibrated"]
+    calibrated = score(
+        tmp_path,
+        [FAITHFUL, REJECT],
+        ScoringSettings(gates={"g": gate}, **settings),
+        judge={"calibrated": {"kappa": 0.9}},
+    )
+    assert [one["verdict"] for one in calibrated["gates"]] == ["passed"]
+
+
+ACCEPT = {"accept_uncalibrated": True}
+
+
+@pytest.mark.parametrize(
+    ("gates", "settings", "named"),
+    [
+        ({"a": {"score": "faithfulness", "min": 0.5}}, {}, ["a"]),
+        ({"a": {"score": "faithfulness", "min": 0.5, "tier": "quality"}}, {}, []),
+        ({"a": {"score": "rejection_calibration", "min": 0.5}}, {}, []),  # asks nobody
+        ({"a": {"score": "faithfulness", "min": 0.5}}, ACCEPT, []),
+        ({"a": {"score": "overall_score", "min": 0.5}}, {}, ["a"]),  # a part is judged
+        ({"a": {"failure_mode": "unsupported_claim", "max_rate": 0}}, {}, ["a"]),
+        ({"a": {"failure_mode": "system_error", "max_rate": 0}}, {}, []),
+        ({"a": {"score": "faithfulness", "min": 0.5}, "b": {"score": "overall_score", "max": 1}}, {}, ["a", "b"]),
+    ],
+)
+def test_gates_that_an_uncalibrated_judge_cannot_pass_are_named_before_the_run(
+    gates: dict[str, Any], settings: dict[str, Any], named: list[str]
+) -> None:
+    said = uncalibrated_gates(ScoringSettings(gates=gates, **settings), [FAITHFUL, REJECT], ["faithfulness"])
+    assert len(said) == bool(named)
+    for line in said:
+        assert [name for name in "ab" if f"scoring.gates.{name}" in line] == named
+        assert "not calibrated against human labels" in line
+        assert "scoring.accept_uncalibrated=true" in line
+
+
+def shares(text: str) -> list[float]:
+    return [float(share) for share in re.findall(r"(?<![\d.])[01]?\.\d\d(?!\d)", text)]
+
+
+def test_the_page_says_how_often_a_gate_is_right() -> None:
+    """docs/scoring.md, a gate `min: 0.85`: every outcome of n single draws, weighed by the binomial distribution."""
+    page = (Path(__file__).parents[3] / "docs/scoring.md").read_text(encoding="utf-8")
+    gate = definition(REJECT, score="rejection_calibration", min=0.85, by="interval")
+
+    def chances(n: int, rate: float, verdict: str, by: str) -> float:
+        found = 0.0
+        for hits in range(n + 1):
+            bounds = estimate_rate(np.repeat([1.0, 0.0], [hits, n - hits])).interval
+            assert bounds is not None
+            one = measured(hits / n, bounds.low, bounds.high)
+            if judge_gate({**gate, "by": by}, [one])["verdict"] == verdict:
+                found += stats.binom.pmf(hits, n, rate)
+        return found
+
+    for n in (30, 100, 300):
+        (line,) = re.findall(rf"^\| {n} \|(.*)$", page, re.MULTILINE)
+        blocks = chances(n, 0.88, "failed", "point")
+        expected = [blocks, 2 * blocks * (1 - blocks), *(chances(n, 0.88, v, "interval") for v in ("failed", "passed"))]
+        assert shares(line) == [round(one, 2) for one in expected], n
+    (below, above) = re.findall(r"At a true \.75 (.*?); at a true \.95 (.*?\))", page, re.DOTALL)[0]
+    assert shares(below) == [round(chances(n, 0.75, "failed", "interval"), 2) for n in (30, 100, 300)]
+    assert shares(above) == [round(chances(n, 0.95, "passed", "interval"), 2) for n in (30, 100, 300)]
+    assert shares(page.partition("n / (n + 3.84)")[2].partition("100")[0]) == [0.89, 0.96]

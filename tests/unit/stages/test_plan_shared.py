@@ -1,0 +1,64 @@
+"""Questions that several metrics ask in the same words are planned once."""
+
+from __future__ import annotations
+
+from ragpipe.metrics.base import Ask, Metric
+from ragpipe.prompts import Prompt, PromptLibrary
+from ragpipe.schema.answers import Grade15
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.stages.plan import make_plan
+from tests.support.scripted import make_case, shipped_metric
+
+CASES = [make_case(references=["Paris"], chunks=[f"a {i}", f"b {i}"]) for i in range(3)]
+
+
+def plan(*metrics, iterations=1):
+    return make_plan(CASES, metrics, iterations=iterations, count_tokens=len)
+
+
+def test_shared_questions_are_counted_once():
+    names = ("faithfulness", "context_precision", "context_utilization", "noise_sensitivity")
+    metrics = [shipped_metric(name) for name in names]
+    # alone 2 + 1 + 2 + 4 = 9 a case; extract is asked once for two of them, grade once for three
+    alone = [plan(metric) for metric in metrics]
+    assert [one.calls for one in alone] == [6, 3, 6, 12]
+    assert [one.shared for one in alone] == [0, 0, 0, 0]
+    together = plan(*metrics)
+    assert (together.calls, together.shared) == (18, 9)
+    assert {(s.metric, s.step): s.shared for s in together.steps if s.shared} == {
+        ("context_utilization", "grade"): 3,
+        ("noise_sensitivity", "extract"): 3,
+        ("noise_sensitivity", "grade"): 3,
+    }
+    assert (plan(*metrics, iterations=2).calls, plan(*metrics, iterations=2).shared) == (36, 18)
+
+
+def test_another_parameter_that_changes_the_question_is_not_shared():
+    metrics = [shipped_metric("faithfulness"), shipped_metric("noise_sensitivity", examples={"extract": ["x"]})]
+    assert plan(*metrics).shared == 0
+
+
+class Repeating(Metric):
+    """Shows the question beside every chunk."""
+
+    grade: Prompt
+
+    def scores(self):
+        return (ScoreSpec(self.name, 1, 5),)
+
+    def asks(self, case):
+        yield Ask(self.grade, Grade15, {"question": case.question, "contexts": case.contexts})
+
+
+def test_a_question_that_grows_by_its_template_is_too_long_in_the_plan_too(tmp_path):
+    """Its values are short of the limit (4,000,000 characters), what a loop over the chunks makes of them is not."""
+    (tmp_path / "repeating").mkdir()
+    (tmp_path / "repeating/grade.v1.jinja").write_text(
+        "---\nroles: {question: question, contexts: sources}\n---\n[[user]]\n"
+        "{% for chunk in contexts %}{{ question }}{{ chunk.text }}{% endfor %}\n"
+    )
+    metric = Repeating(name="repeating", grade=PromptLibrary([tmp_path]).load("repeating", "grade", "v1"))
+    cases = [make_case(question="q" * 100_000, chunks=["a"] * n) for n in (3, 60, 3)]
+    found = make_plan(cases, [metric], iterations=1, count_tokens=len)
+    assert (found.metrics[0].cases, found.metrics[0].too_long, found.calls) == (3, 1, 2)
+    assert "the variable question has 100,000 characters" in found.metrics[0].first_too_long

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from ragpipe.stats.intervals import estimate_mean, estimate_rate
+
+
+def array(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float64)
+
+
+def test_independent_mean_is_the_t_interval() -> None:
+    values = [3.0, 4.5, 2.0, 5.0, 4.0, 3.5]
+    found = estimate_mean(array(*values))
+    low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+    assert found.mean == pytest.approx(22 / 6)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+    assert found.interval.method == "t"
+
+
+def test_one_row_a_cluster_equals_independent_rows() -> None:
+    values = array(0.1, 0.7, 0.4, 0.9)
+    assert estimate_mean(values, np.array([7, 3, 99, 1])) == estimate_mean(values)
+
+
+def test_clustered_mean_by_hand() -> None:
+    """Residuals from the mean 5 are -3 -1 | 1 3 | -1 1: cluster sums -4, 4, 0.
+
+    Variance = 3/2 * (16 + 16 + 0) / 36 = 4/3; t with 2 degrees of freedom = 4.302652729911275. A plain interval would
+    use s^2/n = 22/5/6 = 0.733.
+    """
+    found = estimate_mean(array(2, 4, 6, 8, 4, 6), np.array([0, 0, 1, 1, 2, 2]))
+    half = 4.302652729911275 * math.sqrt(4 / 3)
+    assert (found.n, found.clusters, found.mean) == (6, 3, 5.0)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx((5 - half, 5 + half))
+    assert found.interval.method == "clustered_t"
+
+
+def test_clustered_variance_is_millers_with_the_small_sample_factor() -> None:
+    """Miller 2024, eq. 4: SE^2 = (sum of squared residuals + cross products within clusters) / n^2, times G/(G-1)."""
+    rng = np.random.default_rng(5)
+    clusters = rng.integers(0, 9, 40)
+    values = rng.normal(size=40) + clusters
+    e = values - values.mean()
+    cross = sum(e[i] * e[j] for i in range(40) for j in range(40) if i != j and clusters[i] == clusters[j])
+    groups = len(set(clusters.tolist()))
+    error = math.sqrt((np.sum(e**2) + cross) / 40**2 * groups / (groups - 1))
+    found = estimate_mean(values, clusters)
+    assert found.interval is not None
+    assert found.interval.high - values.mean() == pytest.approx(stats.t.ppf(0.975, groups - 1) * error)
+
+
+def test_duplicating_every_row_does_not_narrow_the_interval() -> None:
+    values = array(0.2, 0.9, 0.4, 0.6, 0.8)
+    once = estimate_mean(values).interval
+    twice = estimate_mean(np.repeat(values, 2), np.repeat(np.arange(5), 2)).interval
+    assert once is not None
+    assert twice is not None
+    assert (once.low, once.high) == pytest.approx((twice.low, twice.high))
+
+
+def by_the_page(values: np.ndarray, questions: list[int], low: float, high: float) -> tuple[float, float]:
+    """The rule of docs/statistics.md written down once more, row by row and cluster by cluster, with scipy's quantile;
+    Wilson's bounds as the roots of (p - mean)^2 = t^2 p (1 - p) / n_eff."""
+    scores = [(v - low) / (high - low) for v in values]
+    n, mean = len(scores), sum(scores) / len(scores)
+    groups = sorted(set(questions))
+    sizes = [questions.count(g) for g in groups]
+    sums = [sum(s - mean for s, q in zip(scores, questions, strict=True) if q == g) for g in groups]
+    count = len(groups)
+    effect = greatest = sum(m * m for m in sizes) / n
+    if max(scores) > min(scores):
+        variance = count / (count - 1) * sum(s * s for s in sums) / n**2
+        effect = ((count - 1) * variance * n / (mean * (1 - mean)) + greatest) / count
+    t = stats.t.ppf(0.975, count - 1)
+    square = t * t * effect / n
+    roots = np.roots([1 + square, -(2 * mean + square), mean * mean]).real
+    return low + min(roots) * (high - low), low + max(roots) * (high - low)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_interval_on_a_scale_is_that_of_the_page(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    low, high = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0))[seed % 3]
+    questions = rng.integers(0, rng.integers(2, 30), 40).tolist()
+    values = low + (high - low) * rng.integers(0, 6, 40) / 5
+    found = estimate_mean(values, np.array(questions), low=low, high=high).interval
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(by_the_page(values, questions, low, high), abs=1e-9)
+    assert found.method == "wilson_n_eff"
+    assert found.too_few is (len(set(questions)) < 5)
+
+
+def test_equal_sums_of_questions_are_no_certainty() -> None:
+    """Two questions, values 0 1 1 and 1 1 0: mean 2/3, both sums of residuals 0, so the variance between them is 0.
+
+    Greatest design effect (9 + 9) / 6 = 3, used (1 * 0 + 3) / 2 = 1.5, effective rows 6 / 1.5 = 4, and t with one
+    degree of freedom, 12.706204736432095: hardly anything is known.
+    """
+    found = estimate_mean(array(0, 1, 1, 1, 1, 0), np.array([0, 0, 0, 1, 1, 1]), low=0.0, high=1.0).interval
+    square = 12.706204736432095**2 / 4
+    half = math.sqrt(square * 2 / 9 + square**2 / 4) / (1 + square)
+    centre = (2 / 3 + square / 2) / (1 + square)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((centre - half, centre + half))
+    assert found.high - found.low > 0.95
+    assert found.too_few
+
+
+@pytest.mark.parametrize(("value", "bounds"), [(5.0, (1.0, 5.0)), (1.0, (1.0, 5.0)), (3.0, (1.0, 5.0))])
+def test_equal_values_on_a_scale_have_a_bound(value: float, bounds: tuple[float, float]) -> None:
+    """Ten grades of ten questions, all the same: Wilson with 10 rows and t(9) = 2.2621571627409915. At an end that is
+    n / (n + t^2) of the scale away from it; in the middle the half-width is t sqrt(1/4n + t^2/4n^2) / (1 + t^2/n)."""
+    low, high = bounds
+    found = estimate_mean(np.full(10, value), low=low, high=high).interval
+    square = 2.2621571627409915**2
+    reach = (high - low) * (1 - 10 / (10 + square))
+    half = (high - low) * math.sqrt(square / 40 + square**2 / 400) / (1 + square / 10)
+    expected = {5.0: (5 - reach, 5.0), 1.0: (1.0, 1 + reach), 3.0: (3 - half, 3 + half)}[value]
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(expected)
+
+
+def test_values_that_are_equal_but_for_rounding_are_equal() -> None:
+    rounded = estimate_mean(array(0.1 + 0.2, 0.3, 0.3, 0.3), low=0.0, high=1.0).interval
+    equal = estimate_mean(array(0.3, 0.3, 0.3, 0.3), low=0.0, high=1.0).interval
+    assert rounded is not None
+    assert equal is not None
+    assert (rounded.low, rounded.high) == pytest.approx((equal.low, equal.high))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=2, max_size=60),
+    st.sampled_from([(0.0, 1.0), (1.0, 5.0), (0.0, 100.0)]),
+)
+def test_an_interval_on_a_scale_never_collapses_and_never_leaves_it(
+    rows: list[tuple[int, int]], scale: tuple[float, float]
+) -> None:
+    low, high = scale
+    values = array(*(low + (high - low) * v / 20 for v, _ in rows))
+    found = estimate_mean(values, np.array([g for _, g in rows]), low=low, high=high)
+    if len({g for _, g in rows}) == 1:
+        assert (found.interval, found.reason) == (None, "one_sample")
+        return
+    assert found.interval is not None
+    assert found.mean is not None
+    assert low <= found.interval.low <= found.mean <= found.interval.high <= high
+    assert found.interval.high - found.interval.low > 0.05 * (high - low)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 6)), min_size=2, max_size=40))
+def test_the_interval_does_not_depend_on_the_scale_or_its_direction(rows: list[tuple[int, int]]) -> None:
+    shares = array(*(v / 10 for v, _ in rows))
+    questions = np.array([g for _, g in rows])
+    unit = estimate_mean(shares, questions, low=0.0, high=1.0).interval
+    grades = estimate_mean(1 + 4 * shares, questions, low=1.0, high=5.0).interval
+    turned = estimate_mean(1 - shares, questions, low=0.0, high=1.0).interval
+    if unit is None:
+        assert grades is turned is None
+        return
+    assert grades is not None
+    assert turned is not None
+    assert (grades.low, grades.high) == pytest.approx((1 + 4 * unit.low, 1 + 4 * unit.high), abs=1e-9)
+    assert (turned.low, turned.high) == pytest.approx((1 - unit.high, 1 - unit.low), abs=1e-9)
+
+
+@pytest.mark.parametrize(("questions", "too_few"), [(2, True), (4, True), (5, False), (30, False)])
+def test_fewer_than_five_questions_are_too_few(questions: int, too_few: bool) -> None:
+    values, codes = np.tile([0.0, 1.0, 1.0], questions), np.repeat(np.arange(questions), 3)
+    single = np.arange(questions) % 2 * 1.0
+    for found in (
+        estimate_mean(values, codes, low=0.0, high=1.0), estimate_rate(values, codes), estimate_rate(single),
+        estimate_mean(single * 7),
+    ):  # fmt: skip
+        assert found.interval is not None
+        assert found.interval.too_few is too_few
+
+
+@pytest.mark.parametrize(
+    ("values", "clusters", "mean", "reason"),
+    [
+        ([], None, None, "no_values"),
+        ([0.5], None, 0.5, "one_value"),
+        ([0.5, 0.7], [3, 3], 0.6, "one_sample"),
+        ([0.7, 0.7, 0.7], None, 0.7, "no_spread"),
+    ],
+)
+def test_no_interval_without_grounds(
+    values: list[float], clusters: list[int] | None, mean: float | None, reason: str
+) -> None:
+    found = estimate_mean(array(*values), np.array(clusters) if clusters else None)
+    assert found.interval is None
+    assert found.reason == reason
+    assert found.mean == (None if mean is None else pytest.approx(mean, abs=1e-15))
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (81, 263), (15, 148), (1, 2)])
+def test_wilson_equals_scipys(hits: int, n: int) -> None:
+    found = estimate_rate(array(*([1.0] * hits + [0.0] * (n - hits)))).interval
+    expected = stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_wilson_equals_newcombes_table() -> None:
+    """Newcombe 1998, table I, method 3: 81/263 gives 0.2553 to 0.3662, 0/20 gives 0.0000 to 0.1611."""
+    for hits, n, low, high in ((81, 263, 0.2553, 0.3662), (0, 20, 0.0, 0.1611), (15, 148, 0.0624, 0.1605)):
+        found = estimate_rate(array(*([1.0] * hits + [0.0] * (n - hits)))).interval
+        assert found is not None
+        assert (round(found.low, 4), round(found.high, 4)) == (low, high)
+
+
+def test_clustered_rate_by_hand() -> None:
+    """Questions 11, 00, 10 and 1: rate 4/7, residual sums 6/7, -8/7, -1/7, 3/7, so the variance is
+    4/3 * 110/49 / 49; measured design effect 440/7203 * 7 / (12/49) = 440/252, greatest (4 + 4 + 4 + 1) / 7 = 13/7,
+    used (3 * 440/252 + 13/7) / 4 = 149/84; 588/149 effective rows, t(3) = 3.182446305284263."""
+    found = estimate_rate(array(1, 1, 0, 0, 1, 0, 1), np.array([0, 0, 1, 1, 2, 2, 3])).interval
+    square = 3.182446305284263**2 * 149 / 588
+    centre = (4 / 7 + square / 2) / (1 + square)
+    half = math.sqrt(square * 12 / 49 + square**2 / 4) / (1 + square)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((centre - half, centre + half))
+    assert found.method == "wilson_n_eff"
+
+
+def test_shares_of_repeats_are_values_on_a_scale() -> None:
+    """Each case judged three times: the share of passes is no single draw, so the formula for single draws does not hold."""
+    shares = array(1, 2 / 3, 1, 1 / 3, 1, 1)
+    assert estimate_rate(shares) == estimate_mean(shares, low=0.0, high=1.0)
+
+
+def test_all_equal_rates_count_clusters_not_rows() -> None:
+    """Ten rows of five questions, all passed: no more sure than five would be."""
+    found = estimate_rate(np.ones(10), np.repeat(np.arange(5), 2)).interval
+    t = stats.t.ppf(0.975, 4)
+    assert found is not None
+    assert found.high == 1.0
+    assert found.low == pytest.approx(1 / (1 + t * t / 5))
+
+
+@pytest.mark.parametrize(
+    ("hits", "clusters", "reason"),
+    [([], None, "no_values"), ([1.0], None, "one_value"), ([1.0, 0.0], [4, 4], "one_sample")],
+)
+def test_no_rate_interval_without_grounds(hits: list[float], clusters: list[int] | None, reason: str) -> None:
+    found = estimate_rate(array(*hits), np.array(clusters) if clusters else None)
+    assert (found.interval, found.reason) == (None, reason)
+
+
+def test_sums_do_not_depend_on_order() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=999) * 10.0 ** rng.integers(-12, 12, 999)
+    assert estimate_mean(values).mean == estimate_mean(values[::-1].copy()).mean == estimate_mean(np.sort(values)).mean
+
+
+@pytest.mark.slow
+def test_scipy_is_not_imported() -> None:
+    code = "import sys, ragpipe.stages.score, ragpipe.stages.report; print([m for m in ('scipy', 'pandas', 'rich', 'litellm') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.errors import DataError, OutputError
+from ragpipe.store import journal as module
+from ragpipe.store.journal import HEADER, Journal
+from tests.support.memory import quick_folder
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+values = st.recursive(
+    scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(), v, max_size=4), max_leaves=8
+)
+entry_lists = st.lists(st.dictionaries(st.text(), values, max_size=5), max_size=6)
+ODD = {"a": "one\u2028two\u0085three\x0b\x0c\x1c\r\n", "surrogate": "\ud800", "nul": "\x00"}
+
+
+def written(path: Path, entries: list[dict]) -> None:
+    with Journal.open(path) as journal:
+        for entry in entries:
+            journal.append(entry)
+
+
+def reopened(path: Path) -> tuple[list[dict], list[str]]:
+    with Journal.open(path) as journal:
+        return journal.entries, journal.notices
+
+
+@settings(max_examples=40, deadline=None)
+@given(entry_lists)
+def test_any_json_comes_back(entries: list[dict]) -> None:
+    with quick_folder() as folder:
+        path = Path(folder) / "journal.jsonl"
+        written(path, [*entries, ODD])
+        assert reopened(path) == ([*entries, ODD], [])
+
+
+@settings(max_examples=60, deadline=None)
+@given(entry_lists, st.data())
+def test_a_journal_cut_anywhere_gives_a_prefix_and_goes_on(entries: list[dict], data: st.DataObject) -> None:
+    with quick_folder() as folder:
+        path = Path(folder) / "journal.jsonl"
+        written(path, entries)
+        whole = path.read_bytes()
+        cut = data.draw(st.integers(0, len(whole)))
+        path.write_bytes(whole[:cut])
+        torn = whole[:cut].rsplit(b"\n", 1)[-1]
+
+        found, notices = reopened(path)
+        assert found == entries[: len(found)]
+        assert len(found) == max(0, whole[:cut].count(b"\n") - 1)
+        assert len(notices) == bool(torn)
+        assert [p.read_bytes() for p in Path(folder).glob("*.torn*")] == ([torn] if torn else [])
+
+        written(path, entries[len(found) :])
+        assert reopened(path) == (entries, [])
+        assert path.read_bytes() == whole
+
+
+def test_a_second_torn_line_does_not_overwrite_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    for tail in (b'{"a":', b'{"b":'):
+        written(path, [])
+        with open(path, "ab") as file:
+            file.write(tail)
+        assert len(reopened(path)[1]) == 1
+    assert {p.name: p.read_bytes() for p in tmp_path.glob("*.torn*")} == {
+        "journal.jsonl.torn": b'{"a":',
+        "journal.jsonl.torn-2": b'{"b":',
+    }
+
+
+def test_an_empty_file_is_a_new_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"")
+    written(path, [{"a": 1}])
+    assert path.read_bytes() == HEADER + b'{"a":1}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b'{"format":1}\n{"a":1}\n', [1]),
+        (b'{"a":1}\n', [1]),
+        (b'{"format":true}\n', [1]),
+        (b"[]\n", [1]),
+        (HEADER + b'{"a":1}\n{"b":\n{"c":1}\n', [3]),
+        (HEADER + b'\n{"c":1}\n', [2]),
+        (HEADER + b'{"a":NaN}\n{"a":1e999}\n"text"\n{"c":1}\n', [2, 3, 4]),
+        (HEADER + b'{"a":"\xff"}\n{}\n', [2]),
+        (HEADER + b"[" * 100_000 + b"\n{}\n", [2]),
+        (HEADER + b"\x00\x00\x00\x00\n{}\n", [2]),
+    ],
+)
+def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(
+    tmp_path: Path, content: bytes, lines: list[int]
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as found:
+        Journal.open(path)
+    assert [p.where for p in found.value.problems] == [f"{path}:{n}" for n in lines]
+    assert path.read_bytes() == content
+    assert os.listdir(tmp_path) == ["journal.jsonl"]
+
+
+def test_an_entry_without_what_each_one_has_is_a_bad_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = [
+        b'{"a":"\\ud83d\\ude00"}',
+        b'{"a":"\\ud83d"}',
+        b'{"a":1}',
+        b'{"b":"x"}',
+        b'{"a":"good","b":[]}',
+        b'{"a":null}',
+    ]
+    path.write_bytes(HEADER + b"\n".join([*lines, b""]))
+    with pytest.raises(DataError) as found:
+        Journal.open(path, form={"a": str})
+    assert [p.where for p in found.value.problems] == [f"{path}:{n}" for n in (3, 4, 5, 7)]
+
+
+def test_refuses_what_is_no_json(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "journal.jsonl") as journal:
+        with pytest.raises(ValueError, match="JSON compliant"):
+            journal.append({"value": float("nan")})
+        with pytest.raises(TypeError):
+            journal.append({"value": object()})
+        journal.append({"value": 1})
+    assert reopened(tmp_path / "journal.jsonl")[0] == [{"value": 1}]
+
+
+def test_keeps_only_the_entries_that_are_wanted(tmp_path: Path) -> None:
+    written(tmp_path / "j", [{"n": n} for n in range(5)])
+    with Journal.open(tmp_path / "j", keep=lambda e: e["n"] > 2) as journal:
+        assert journal.entries == [{"n": 3}, {"n": 4}]
+
+
+def test_a_planted_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_bytes(module.HEADER)
+    (tmp_path / "journal.jsonl").symlink_to(tmp_path / "outside")
+    with pytest.raises(OutputError, match="symbolic link"):
+        Journal.open(tmp_path / "journal.jsonl")
+
+
+def test_a_line_written_in_part_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fills in the middle of a line, room is made, and the run goes on in the same process."""
+    path, real = tmp_path / "journal.jsonl", os.write
+    left = [7]
+
+    def fill(descriptor: int, data: bytes) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        part, left[0] = real(descriptor, data[: left[0]]), 0
+        return part
+
+    journal = Journal.open(path)
+    journal.append({"a": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(module.os, "write", fill)
+        with pytest.raises(OutputError, match="disk is full"):
+            journal.append({"b": 2})
+    journal.append({"c": 3})
+    journal.close()
+    assert reopened(path) == ([{"a": 1}, {"c": 3}], [])
+
+
+@pytest.mark.slow
+def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from ragpipe.store.journal import Journal\n"
+        "journal = Journal.open(Path(sys.argv[1]))\n"
+        "for n in range(100): journal.append({'n': n})\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path / "j")]).returncode == -9
+    assert reopened(tmp_path / "j") == ([{"n": n} for n in range(100)], [])
+
+
+def test_syncs_in_the_background_at_most_once_a_second_and_at_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[float] = []
+    monkeypatch.setattr(module, "sync", lambda *_: synced.append(time.monotonic()))
+    monkeypatch.setattr(module, "SYNC_S", 0.2)
+    journal = Journal.open(tmp_path / "j")
+    started = time.monotonic()
+    while time.monotonic() - started < 0.7:
+        journal.append({})
+    assert 2 <= len(synced) <= 3
+    assert all(b - a > 0.19 for a, b in pairwise(synced))
+    before = len(synced)
+    journal.close()
+    journal.close()
+    assert len(synced) == before + 1
+    with pytest.raises(ValueError, match="closed"):
+        journal.append({})
+
+
+def test_a_failed_background_sync_is_not_swallowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    journal = Journal.open(tmp_path / "j")
+    monkeypatch.setattr(module, "SYNC_S", -1.0)
+    monkeypatch.setattr(module, "sync", fail)
+    journal.append({})
+    assert journal._sync
+    journal._sync.join()
+    with pytest.raises(OutputError, match="input/output"):
+        journal.append({})
+
+
+@pytest.mark.slow
+def test_a_long_journal_is_read_back_whole(tmp_path: Path) -> None:
+    entry = {
+        "sample_id": "q00001",
+        "method": "default",
+        "case": "a" * 64,
+        "scores": [{"name": "faithfulness", "value": 0.5}],
+    }
+    with Journal.open(tmp_path / "j") as journal:
+        for _ in range(100_000):
+            journal.append(entry)
+    assert len(reopened(tmp_path / "j")[0]) == 100_000
+    assert json.loads((tmp_path / "j").read_bytes().split(b"\n")[-2]) == entry

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.errors import DataError, OutputError
+from ragpipe.store.parts import Parts
+from tests.support.memory import quick_folder
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), metadata={"description": "an id"}),
+        pa.field("value", pa.float64()),
+        pa.field("tags", pa.list_(pa.string())),
+    ]
+)
+row_lists = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+            "value": st.none() | st.floats(allow_nan=False),
+            "tags": st.none() | st.lists(st.sampled_from(["a", "b"]), max_size=3),
+        }
+    ),
+    max_size=8,
+)
+part_lists = st.lists(row_lists, max_size=4)
+
+
+def table(rows: list[dict]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def some(count: int, rows: int = 3) -> list[list[dict]]:
+    return [[{"id": f"{p}-{r}", "value": r / 7, "tags": ["x"] * r} for r in range(rows)] for p in range(count)]
+
+
+def joined(folder: Path, parts: list[list[dict]]) -> bytes:
+    made = Parts(folder / "parts", SCHEMA)
+    for index, rows in enumerate(parts):
+        made.write(index, table(rows))
+    made.join(folder / "whole.parquet")
+    return (folder / "whole.parquet").read_bytes()
+
+
+@settings(max_examples=20, deadline=None)
+@given(part_lists, st.data())
+def test_the_same_rows_give_the_same_bytes_however_often_interrupted(
+    parts: list[list[dict]], data: st.DataObject
+) -> None:
+    with quick_folder() as a, quick_folder() as b:
+        expected = joined(Path(a), parts)
+        folder, target = Path(b) / "parts", Path(b) / "whole.parquet"
+        steps = [*range(len(parts)), *data.draw(st.lists(st.integers(0, max(0, len(parts) - 1)), max_size=4))]
+        for index in data.draw(st.permutations(steps)):
+            if index >= len(parts):
+                continue
+            made = Parts(folder, SCHEMA)  # a new process
+            split = data.draw(st.integers(0, len(parts[index])))  # the same rows in another memory layout
+            made.write(index, pa.concat_tables([table(parts[index][:split]), table(parts[index][split:])]))
+            if data.draw(st.booleans()):
+                victim = made.path(data.draw(st.sampled_from(sorted(made.done()))))
+                victim.write_bytes(victim.read_bytes()[: data.draw(st.integers(0, victim.stat().st_size - 1))])
+        made = Parts(folder, SCHEMA)
+        for index in set(range(len(parts))) - made.done():
+            made.write(index, table(parts[index]))
+        made.join(target)
+        assert target.read_bytes() == expected
+        assert os.listdir(b) == ["whole.parquet"]
+        found = pq.read_table(target)
+        assert found.to_pylist() == [row for rows in parts for row in rows]
+        assert found.schema.equals(SCHEMA)
+        assert found.schema.field("id").metadata == {b"description": b"an id"}
+
+
+def test_done_removes_what_is_broken_with_a_notice(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "parts", SCHEMA)
+    for index, rows in enumerate(some(5, 500)):
+        parts.write(index, table(rows))
+    parts.path(0).write_bytes(b"")
+    whole = bytearray(parts.path(1).read_bytes())
+    whole[100] ^= 0xFF  # inside a data page: the footer is whole
+    parts.path(1).write_bytes(whole)
+    pq.write_table(pa.table({"other": [1]}), parts.path(2))
+    (tmp_path / "outside").write_bytes(parts.path(3).read_bytes())
+    parts.path(3).unlink()
+    parts.path(3).symlink_to(tmp_path / "outside")
+    (tmp_path / "parts" / "note.txt").write_text("not a part")
+
+    assert parts.done() == {4}
+    assert [notice.split(":")[0] for notice in parts.notices] == [str(parts.path(n)) for n in range(4)]
+    assert sorted(os.listdir(tmp_path / "parts")) == ["note.txt", "part-000004.parquet", "part-000004.sha256"]
+    assert (tmp_path / "outside").exists()
+    parts.discard(4)
+    parts.discard(4)
+    assert parts.done() == set()
+    assert Parts(tmp_path / "missing", SCHEMA).done() == set()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_changed_byte_of_a_part_goes_unseen(data: st.DataObject) -> None:
+    """Also one in the footer, which no checksum of Parquet covers."""
+    with quick_folder() as folder:
+        parts = Parts(Path(folder) / "parts", SCHEMA)
+        parts.write(0, table(some(1, 5)[0]))
+        whole = bytearray(parts.path(0).read_bytes())
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+        parts.path(0).write_bytes(whole)
+        assert parts.done() == set()
+        assert len(parts.notices) == 1
+        assert os.listdir(parts.folder) == []
+
+
+def test_a_part_may_have_several_row_groups_and_keeps_them(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "parts", SCHEMA)
+    parts.write_groups(0, (table(rows) for rows in some(3)))
+    parts.write_groups(1, iter(()))
+    parts.write(2, table(some(1)[0]))
+    assert parts.done() == {0, 1, 2}
+    parts.join(tmp_path / "whole.parquet")
+    found = pq.ParquetFile(tmp_path / "whole.parquet").metadata
+    assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [3, 3, 3, 3]
+
+
+def test_a_folder_that_was_deleted_is_not_made_again(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    parts = Parts(tmp_path / "run" / ".parts" / "scores", SCHEMA)
+    (tmp_path / "run").rmdir()
+    with pytest.raises(OutputError, match="does not exist"):
+        parts.write(0, table(some(1)[0]))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_part_is_no_end(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "parts", SCHEMA)
+    for index in (0, 2):
+        parts.write(index, table(some(1)[0]))
+    with pytest.raises(ValueError, match="part 1 of 3 is not done"):
+        parts.join(tmp_path / "whole.parquet")
+    assert parts.done() == {0, 2}
+    assert not (tmp_path / "whole.parquet").exists()
+
+
+def test_a_broken_part_is_named_and_the_old_file_stays(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "parts", SCHEMA)
+    parts.write(0, table(some(1)[0]))
+    parts.path(0).write_bytes(parts.path(0).read_bytes()[:-20])
+    (tmp_path / "whole.parquet").write_text("old")
+    with pytest.raises(DataError, match=r"part-000000\.parquet"):
+        parts.join(tmp_path / "whole.parquet")
+    assert (tmp_path / "whole.parquet").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["parts", "whole.parquet"]
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="part 0"):
+        Parts(tmp_path / "parts", SCHEMA).write(0, pa.table({"id": ["a"]}))
+
+
+def test_an_equal_file_is_left_alone(tmp_path: Path) -> None:
+    joined(tmp_path, some(3))
+    before = (tmp_path / "whole.parquet").stat()
+    joined(tmp_path, some(3))
+    after = (tmp_path / "whole.parquet").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_the_folder_of_all_parts_goes_with_the_last(tmp_path: Path) -> None:
+    tables = [Parts(tmp_path / ".parts" / name, SCHEMA) for name in ("scores", "judge_inputs")]
+    for parts in tables:
+        parts.write(0, table(some(1)[0]))
+    for number, parts in enumerate(tables):
+        assert (tmp_path / ".parts").exists()
+        parts.join(tmp_path / f"{number}.parquet")
+    assert sorted(os.listdir(tmp_path)) == ["0.parquet", "1.parquet"]
+
+
+def test_a_death_while_parts_are_removed_is_cleaned_up(tmp_path: Path) -> None:
+    half = tmp_path / "parts.joined"
+    half.mkdir()
+    (half / "part-000001.parquet").write_bytes(b"")
+    assert Parts(tmp_path / "parts", SCHEMA).done() == set()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "parts").write_text("")
+    with pytest.raises(OutputError, match=r"not a folder|should be"):
+        Parts(tmp_path / "parts", SCHEMA).write(0, table([]))
+
+
+@pytest.mark.slow
+def test_joining_needs_the_memory_of_one_part(tmp_path: Path) -> None:
+    rows, count = 2000, 60
+    parts = Parts(tmp_path / "parts", SCHEMA)
+    for index in range(count):
+        ids = pa.array([os.urandom(500).hex() for _ in range(rows)])
+        parts.write(
+            index, pa.table([ids, pa.nulls(rows, pa.float64()), pa.nulls(rows, SCHEMA.field(2).type)], schema=SCHEMA)
+        )
+    pool = pa.default_memory_pool()
+    pool.release_unused()
+    before, held = pool.bytes_allocated(), pool.max_memory()
+    parts.join(tmp_path / "whole.parquet")
+    grown = max(0, pool.max_memory() - max(held, before)) / 2**20
+    size = (tmp_path / "whole.parquet").stat().st_size / 2**20
+    print(f"join of {count} parts, {size:.0f} MiB: {grown:.1f} MiB above what writing one part had needed")
+    assert size > 50
+    assert grown < 12
+    assert pq.ParquetFile(tmp_path / "whole.parquet").num_row_groups == count

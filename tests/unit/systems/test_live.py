@@ -1,0 +1,346 @@
+"""Systems that are asked: a Python callable and an HTTP endpoint, collected with a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ragpipe.errors import ConfigError, DataError, Incomplete, Interrupted, RagpipeError
+from ragpipe.schema.sample import Output, Sample
+from ragpipe.stages.collect import CollectStage, collected, has_failures
+from ragpipe.store.journal import HEADER
+from ragpipe.systems.live import open_system
+from ragpipe.systems.settings import HttpSystem, PythonSystem
+from ragpipe.tasks.collecting import read_output
+
+SAMPLES = [Sample(id=f"s{i}", question=f"question {i}", references=["secret"]) for i in range(6)]
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "myrag.py").write_text(
+        "import time\n"
+        "def text(sample): return 'answer to ' + sample['question']\n"
+        "async def full(sample): return {'answer': 'a', 'contexts': ['one', 'two'], 'seen': None} if 0 else {'answer': 'a', 'contexts': ['one', 'two']}\n"
+        "def keys(sample): return ' '.join(sorted(sample))\n"
+        "def broken(sample): raise ValueError('no index')\n"
+        "def number(sample): return 7\n"
+        "def slow(sample): time.sleep(0.3); return 'late'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "myrag"
+    sys.modules.pop("myrag", None)
+
+
+async def collect(settings: Any, journal: Path, plugins: tuple[str, ...] = ("myrag",)) -> dict[str, Output]:
+    """The one output of each sample."""
+    await CollectStage(open_system(settings, plugins), settings, journal, read_output).run(iter(SAMPLES))
+    return {name: output for name, (output,) in collected(journal).items()}
+
+
+async def test_a_callable_may_return_a_text(plugin: str, tmp_path: Path) -> None:
+    found = await collect(PythonSystem(kind="python", callable="myrag:text", method="mine"), tmp_path / "j.jsonl")
+    assert {k: v.answer for k, v in found.items()} == {f"s{i}": f"answer to question {i}" for i in range(6)}
+    assert {v.method for v in found.values()} == {"mine"}
+    assert all(v.timings["total"] >= 0 for v in found.values())
+
+
+async def test_a_callable_may_return_a_whole_output(plugin: str, tmp_path: Path) -> None:
+    found = await collect(PythonSystem(kind="python", callable="myrag:full"), tmp_path / "j.jsonl")
+    assert [(c.id, c.rank, c.text) for c in found["s0"].chunks] == [("c1", 1, "one"), ("c2", 2, "two")]
+
+
+async def test_a_system_never_sees_labels(plugin: str, tmp_path: Path) -> None:
+    found = await collect(PythonSystem(kind="python", callable="myrag:keys"), tmp_path / "j.jsonl")
+    assert found["s0"].answer == "history id meta question"
+
+
+@pytest.mark.parametrize(
+    ("function", "limit", "error"),
+    [
+        ("broken", 5.0, "ValueError: no index"),
+        ("number", 5.0, "expected a text or a mapping"),
+        ("slow", 0.05, "timeout after 0.05 s"),
+    ],
+)
+async def test_what_goes_wrong_is_that_outputs_error(
+    plugin: str, tmp_path: Path, function: str, limit: float, error: str
+) -> None:
+    found = await collect(
+        PythonSystem(kind="python", callable=f"myrag:{function}", timeout_s=limit), tmp_path / "j.jsonl"
+    )
+    assert all(error in (output.error or "") and output.answer is None for output in found.values())
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("nan", "timings.search"), ("infinite", "chunks[0].score"), ("half", "answer"), ("half_key", "usage"),
+    ],
+)  # fmt: skip
+async def test_what_no_file_can_hold_is_that_outputs_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: str
+) -> None:
+    """One such answer among good ones; the journal is read back, as every later start does."""
+    (tmp_path / "odd.py").write_text(
+        "def _of(sample, bad): return bad if sample['id'] == 's2' else {'answer': 'good'}\n"
+        "def nan(sample): return _of(sample, {'answer': 'a', 'timings': {'search': float('nan')}})\n"
+        "def infinite(sample): return _of(sample, {'chunks': [{'text': 't', 'score': float('-inf')}]})\n"
+        "def half(sample): return _of(sample, 'half a sign \\ud83d')\n"
+        "def half_key(sample): return _of(sample, {'answer': 'a', 'usage': {'\\ud83d': 1.0}})\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = await collect(
+        PythonSystem(kind="python", callable=f"odd:{function}"), tmp_path / f"{function}.jsonl", ("odd",)
+    )
+    sys.modules.pop("odd")
+    assert {name: output.answer for name, output in found.items() if output.error is None} == {
+        f"s{i}": "good" for i in range(6) if i != 2
+    }
+    assert error in (found["s2"].error or "")
+
+
+def test_an_output_holds_no_number_that_json_has_not() -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Output(sample_id="a", timings={"total": float("nan")})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '{"sample_id": "s1"}',
+        '{"failed": false, "output": "{}"}',
+        '{"sample_id": 1, "repeat": 1, "failed": 0, "output": ""}',
+        '{"sample_id": "s1", "repeat": true, "failed": false, "output": "{}"}',
+    ],
+)
+async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path, bad: str) -> None:
+    journal = tmp_path / "j.jsonl"
+    journal.write_bytes(HEADER + f"{bad}\n".encode())
+    settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
+    with pytest.raises(DataError, match=r"j\.jsonl:2"):
+        await CollectStage(Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
+
+
+@pytest.mark.slow
+def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    (tmp_path / "myrag.py").write_text("import time\ndef hang(sample): time.sleep(100)\n")
+    (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "Why?"}\n')
+    words = "dataset=jsonl dataset.path=q.jsonl metrics=[faithfulness] system=python system.callable=myrag:hang"
+    command = [sys.executable, "-m", "ragpipe", *words.split(), "plugins=[myrag]", "system.timeout_s=0.1"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[3]}"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, timeout=30, check=False, capture_output=True)
+    assert done.returncode == 4, "its only case has no answer"
+
+
+async def test_as_many_answers_are_under_way_as_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than asyncio's own pool has threads."""
+    (tmp_path / "wide.py").write_text(
+        "import threading\nmeet = threading.Barrier(40)\ndef answer(sample):\n    meet.wait(10)\n    return 'met'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = PythonSystem(kind="python", callable="wide:answer", concurrency=40)
+    stage = CollectStage(open_system(settings, ["wide"]), settings, tmp_path / "j.jsonl", read_output)
+    await stage.run(Sample(id=f"s{i}", question="q") for i in range(40))
+    assert {output.answer for (output,) in collected(tmp_path / "j.jsonl").values()} == {"met"}
+
+
+def test_a_callable_outside_the_listed_plugins_is_not_imported() -> None:
+    with pytest.raises(ConfigError, match=r"system\.callable"):
+        open_system(PythonSystem(kind="python", callable="os:getcwd"), ("myrag",))
+    assert "antigravity" not in sys.modules
+    with pytest.raises(ConfigError, match="plugins"):
+        open_system(PythonSystem(kind="python", callable="antigravity:x"), ())
+    assert "antigravity" not in sys.modules
+
+
+async def test_a_second_start_asks_only_for_what_is_missing(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Counting:
+        def __init__(self, limit: int) -> None:
+            self.limit = limit
+
+        async def answer(self, sample: Sample) -> Mapping[str, Any]:
+            asked.append(sample.id)
+            if len(asked) == self.limit:
+                stage.stop(Interrupted("now"))
+            await asyncio.sleep(0.01)
+            return {"answer": sample.id}
+
+        async def close(self) -> None: ...
+
+    settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
+    stage = CollectStage(Counting(3), settings, tmp_path / "j.jsonl", read_output)
+    with pytest.raises(Interrupted):
+        await stage.run(iter(SAMPLES))
+    stage = CollectStage(Counting(0), settings, tmp_path / "j.jsonl", read_output)
+    await stage.run(iter(SAMPLES))
+    assert asked == [s.id for s in SAMPLES]
+
+
+async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin: str, tmp_path: Path) -> None:
+    settings = PythonSystem(kind="python", callable="myrag:text", concurrency=1)
+
+    def full(done: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    stage = CollectStage(open_system(settings, ("myrag",)), settings, tmp_path / "j.jsonl", read_output, full)
+    with pytest.raises(RagpipeError, match=r"sample 's0' could not be kept.*No space left"):
+        await stage.run(iter(SAMPLES))
+    assert list(collected(tmp_path / "j.jsonl")) == ["s0"]
+
+
+async def test_a_cancelled_answer_is_asked_again(tmp_path: Path) -> None:
+    class Hanging:
+        async def answer(self, sample: Sample) -> Mapping[str, Any]:
+            asyncio.get_running_loop().call_soon(stage.cancel)
+            await asyncio.sleep(60)
+            return {}
+
+        async def close(self) -> None: ...
+
+    settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
+    stage = CollectStage(Hanging(), settings, tmp_path / "j.jsonl", read_output)
+    with pytest.raises(Interrupted):
+        await asyncio.wait_for(stage.run(iter(SAMPLES)), 5)
+    assert collected(tmp_path / "j.jsonl") == {}
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (TimeoutError("my index, 5 s"), "TimeoutError: my index, 5 s"),
+        (asyncio.CancelledError("by a pool"), "CancelledError: by a pool"),
+    ],
+)
+async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end(
+    tmp_path: Path, raised: BaseException, error: str
+) -> None:
+    class Raising:
+        async def answer(self, sample: Sample) -> Mapping[str, Any]:
+            if sample.id == "s1":
+                raise raised
+            return {"answer": "a"}
+
+        async def close(self) -> None: ...
+
+    settings = PythonSystem(kind="python", callable="a:b", timeout_s=60)
+    assert await CollectStage(Raising(), settings, tmp_path / "j.jsonl", read_output).run(iter(SAMPLES)) == 6
+    errors = {name: output.error for name, (output,) in collected(tmp_path / "j.jsonl").items()}
+    assert errors == {f"s{i}": error if i == 1 else None for i in range(6)}
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[str]:
+    async def ask(request: web.Request) -> web.Response:
+        body = await request.json()
+        if body["q"].endswith("5"):
+            return web.Response(
+                status=503, text=f"busy; you are {request.headers.get('Authorization', 'none').split()[-1]}"
+            )
+        auth = request.headers.get("Authorization", "none")
+        return web.json_response({"data": {"text": f"{body['q']} {auth}", "hits": [{"id": "d1", "text": "t"}]}})
+
+    app = web.Application()
+    app.router.add_post("/ask", ask)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}/ask"
+    await runner.cleanup()
+
+
+async def test_an_endpoint_is_mapped_both_ways(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_TOKEN", "Key t")
+    settings = HttpSystem(
+        kind="http", url=endpoint, body={"q": "question"}, fields={"answer": "data.text", "contexts": "data.hits"},
+        headers_env={"Authorization": "RAG_TOKEN"},
+    )  # fmt: skip
+    found = await collect(settings, tmp_path / "j.jsonl")
+    assert found["s1"].answer == "question 1 Key t"
+    assert found["s1"].chunks[0].id == "d1"
+    assert "HTTP 503" in (found["s5"].error or "")
+
+
+async def test_a_long_answer_that_comes_in_pieces_is_read_whole(tmp_path: Path) -> None:
+    async def ask(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in (b'{"answer": "', *[b"x" * 50_000] * 3, b'"}'):
+            await response.write(piece)
+            await asyncio.sleep(0.01)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/ask", ask)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/ask"
+    found = await collect(HttpSystem(kind="http", url=url), tmp_path / "j.jsonl")
+    await runner.cleanup()
+    assert {len(output.answer) for output in found.values()} == {150_000}
+
+
+async def test_a_token_that_an_endpoint_repeats_reaches_no_file(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAG_TOKEN", "Bearer sentinel-4242")
+    for number, fields in enumerate(({"answer": "data.text"}, {"answer": "data.nothing"})):
+        settings = HttpSystem(kind="http", url=endpoint, body={"q": "question"}, fields=fields,
+                              headers_env={"Authorization": "RAG_TOKEN"})  # fmt: skip
+        await collect(settings, tmp_path / f"{number}.jsonl")
+        assert "sentinel-4242" not in (tmp_path / f"{number}.jsonl").read_text()
+
+
+def test_a_missing_header_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAG_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="RAG_TOKEN"):
+        open_system(HttpSystem(kind="http", url="http://127.0.0.1:1/x", headers_env={"Authorization": "RAG_TOKEN"}), ())
+
+
+class Flaky:
+    """A system that fails for some samples; remembers whom it was asked for."""
+
+    def __init__(self, failing: set[str]):
+        self.failing, self.asked = failing, list[str]()
+
+    async def answer(self, sample: Sample) -> Mapping[str, Any]:
+        self.asked.append(sample.id)
+        if sample.id in self.failing:
+            raise ConnectionError("down")
+        return {"answer": sample.id}
+
+    async def close(self) -> None: ...
+
+
+async def test_what_failed_is_asked_again_by_the_next_collection(tmp_path: Path) -> None:
+    settings, journal = PythonSystem(kind="python", callable="a:b", concurrency=1), tmp_path / "j.jsonl"
+    await CollectStage(Flaky({"s1", "s3"}), settings, journal, read_output).run(iter(SAMPLES))
+    assert has_failures(journal)
+    await CollectStage(second := Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
+    assert second.asked == ["s1", "s3"]
+    assert not has_failures(journal)
+    assert {k: v.answer for k, (v,) in collected(journal).items()} == {s.id: s.id for s in SAMPLES}
+
+
+async def test_a_system_that_is_down_ends_the_collection(tmp_path: Path) -> None:
+    samples = [Sample(id=f"s{i}", question="q") for i in range(50)]
+    settings = PythonSystem(kind="python", callable="a:b", concurrency=2)
+    down = Flaky({s.id for s in samples[3:]})
+    with pytest.raises(Incomplete, match=r"7 times in a row.*ConnectionError: down"):
+        await CollectStage(down, settings, tmp_path / "j.jsonl", read_output).run(iter(samples))
+    assert len(down.asked) <= 3 + 7 + 2
+    up = Flaky(set())
+    await CollectStage(up, settings, tmp_path / "j.jsonl", read_output).run(iter(samples))
+    assert len(up.asked) == 47

@@ -1,0 +1,233 @@
+"""Every option of every section is tried: one that can change a number makes another run, one that cannot does not.
+
+A field's other value is made from its type; where that is not enough it stands in `OTHERS`. `Operational` says which fields
+change no number; `NEVER` repeats the most important of them by hand, so that a mark that is lost is noticed.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import pytest
+from pydantic.fields import FieldInfo
+
+from ragpipe.config import _JUDGES, RunConfig, StoreSettings, TopSettings, TransportSettings
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.embedding.settings import EMBEDDERS
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.settings import Operational, Settings
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.systems.settings import _KINDS, HttpSystem, PythonSystem
+from ragpipe.tasks.identity import metric_identity, run_id, run_identity
+from tests.support.scripted import shipped_metric
+
+MODEL = "openai/gpt-4o-mini-2024-07-18"
+NEEDED: dict[type[Settings], dict[str, Any]] = {
+    DatasetSettings: {"path": "a.jsonl"},
+    PythonSystem: {"kind": "python", "callable": "mine:answer"},
+    HttpSystem: {"kind": "http", "url": "http://127.0.0.1:1/ask"},
+    _JUDGES["llm"]: {"model": MODEL},
+    EMBEDDERS["litellm"]: {"kind": "litellm", "model": "openai/text-embedding-3-small", "allow_unpinned": True},
+}
+SHA = "a" * 64
+PRICE = {"input": 1.0, "output": 2.0}
+OTHERS: dict[tuple[type[Settings], str], Any] = {
+    (DatasetSettings, "files"): {"main": "b.jsonl"},
+    (DatasetSettings, "join"): {"texts": {"file": "t.jsonl", "by": "id", "key": "id"}},
+    (DatasetSettings, "split"): {"hits": {"text": "text", "pattern": "-"}},
+    (DatasetSettings, "explode"): {"one": "answers"},
+    (DatasetSettings, "fields"): {"id": "n", "question": "q"},
+    (DatasetSettings, "filter"): "answerable",
+    (DatasetSettings, "records"): "data",
+    (DatasetSettings, "delimiter"): ";",
+    (ScoringSettings, "level"): 0.9,
+    **{(kind, name): SHA for name in ("weights", "tokenizer") for kind in EMBEDDERS.values() if name in kind.model_fields},
+    (DatasetSettings, "sample"): {"n": 5},
+    (PythonSystem, "callable"): "mine:other",
+    (HttpSystem, "url"): "http://127.0.0.1:2/ask",
+    (HttpSystem, "body"): {"q": "question"},
+    (HttpSystem, "fields"): {"answer": "text"},
+    (_JUDGES["llm"], "model"): "openai/gpt-4o-2024-08-06",
+    (_JUDGES["llm"], "client"): "litellm",
+    (_JUDGES["llm"], "api_key_env"): "MY_KEY",
+    (_JUDGES["llm"], "seed"): 7,
+    (_JUDGES["llm"], "top_p"): 0.5,
+    (EMBEDDERS["litellm"], "model"): "openai/text-embedding-3-large",
+    (EMBEDDERS["litellm"], "api_key_env"): "MY_KEY",
+    (EMBEDDERS["litellm"], "allow_unpinned"): True,
+    (ScoringSettings, "weights"): {"faithfulness": 0.7},
+    (ScoringSettings, "thresholds"): {"faithfulness": 0.7},
+    (ScoringSettings, "passes_with"): {"faithfulness": ["correctness"]},
+    (ScoringSettings, "composites"): {"mine": {"weights": {"faithfulness": 1.0}}},
+    (ScoringSettings, "gates"): {"mine": {"score": "faithfulness", "min": 0.5}},
+    (ScoringSettings, "failure_modes"): {"mine": {"score": "faithfulness", "below": 0.5}},
+    (ScoringSettings, "failure_items"): {"hallucination": None},
+    (ScoringSettings, "diagnosis"): {"mine": {"when": {"score": "faithfulness", "below": 0.5}, "says": "Low."}},
+    (ScoringSettings, "low_scores"): {"min_cases": 4},
+    (TopSettings, "name"): "other",
+}  # fmt: skip
+MAPPED = {"fields": {"id": "n", "question": "q"}}
+BESIDE = {(DatasetSettings, name): MAPPED for name in ("join", "split", "explode")}
+"""What else the section must have for the field to be set at all."""
+SAME_HERE = {
+    (_JUDGES["llm"], "revision"): "names the weights of a server of one's own",
+    (_JUDGES["llm"], "api_base"): "is the endpoint where no endpoint is named",
+    (_JUDGES["llm"], "endpoint"): "stands for the address",
+    (EMBEDDERS["litellm"], "revision"): "as the judge's",
+    (EMBEDDERS["litellm"], "api_base"): "as the judge's",
+    (EMBEDDERS["litellm"], "endpoint"): "as the judge's",
+    (DatasetSettings, "references"): "is in the parameters of the metrics that read references",
+    (TopSettings, "name"): "names the folder above the run's",
+    (TopSettings, "seed"): "is in the sample that it draws",
+    (TopSettings, "plugins"): "must be importable",
+    (TopSettings, "prompt_dirs"): "must be folders; the templates are in the identity",
+    (EMBEDDERS["minilm"], "path"): "its files are hashed", (EMBEDDERS["sentence_transformers"], "path"): "its files are hashed",
+}  # fmt: skip
+"""Fields with a test of their own below, or of which the identity says another part, and why."""
+NEVER = {
+    "judge": ["concurrency", "rpm", "timeout_s", "retries", "retry_after_cap_s", "breaker", "max_calls", "prices", "client",
+              "output_mode", "api_key_env", "allow_unpinned"],
+    "": ["output_dir", "iterations", "log_level", "on_metric_error", "retry_errors", "lock_wait_s", "task"],
+    "system": ["concurrency", "timeout_s", "index_manifest"],
+    "dataset": ["name", "path", "files"],
+}  # fmt: skip
+SECTIONS: list[tuple[str, type[Settings]]] = [
+    ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("store", StoreSettings),
+    ("scoring", ScoringSettings), ("report", ReportSettings),
+    *(("system", kind) for kind in _KINDS.values()), *(("judge", kind) for kind in _JUDGES.values()),
+    *(("embedder", kind) for kind in EMBEDDERS.values()),
+]  # fmt: skip
+
+
+def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -> RunConfig:
+    """A run of plain sections, with these keys in one of them."""
+    plain: dict[str, Any] = {
+        "dataset": DatasetSettings, "system": _KINDS["recorded"], "judge": _JUDGES["evidence"], "transport": TransportSettings,
+        "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
+    }  # fmt: skip
+    if section:
+        plain[section] = kind
+    found = {
+        name: cls.model_validate({**NEEDED.get(cls, {}), **(keys if name == section else {})})
+        for name, cls in plain.items()
+    }
+    return RunConfig(**found, metrics={}, **({} if section else keys))
+
+
+def named(made: RunConfig) -> str:
+    return run_id(run_identity(made.identity(), [], data=SHA, judge=made.judge.identity_of_judge()))
+
+
+def other(annotation: Any, value: Any) -> Any:
+    """Another value of this type; raises LookupError where its type does not say one."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return other(parts[0], value)
+    if origin is Literal:
+        return next(part for part in parts if part != value)
+    if origin in (Union, types.UnionType):
+        wanted = [part for part in parts if part is not type(None) and (part is not bool or isinstance(value, bool))]
+        return other(wanted[0], value)
+    if annotation is bool:
+        return not value
+    if annotation is int:
+        return (value or 1) + 1
+    if annotation is float:
+        return (value or 1.0) / 2
+    if annotation is str:
+        return f"{value or ''}z"
+    if origin is list and parts[0] is str:
+        return ["z"]
+    if origin is list and get_origin(parts[0]) is Literal:
+        return [get_args(parts[0])[0]]
+    if origin is dict and parts == (str, str):
+        return {"X": "Y"}
+    if getattr(annotation, "__name__", "") == "Price":
+        return PRICE
+    raise LookupError(f"no other value is known for {annotation}: add one to OTHERS")
+
+
+def fields() -> list[Any]:
+    return [
+        pytest.param(section, kind, name, field, id=f"{section or 'top'}-{kind.__name__}-{name}")
+        for section, kind in SECTIONS
+        for name, field in kind.model_fields.items()
+        if (kind, name) not in SAME_HERE and len(get_args(field.annotation) or "12") > 1  # more than one value
+    ]
+
+
+@pytest.mark.parametrize(("section", "kind", "name", "field"), fields())
+def test_an_option_makes_another_run_just_when_it_can_change_a_number(
+    section: str, kind: type[Settings], name: str, field: FieldInfo
+) -> None:
+    if name == "kind":
+        pytest.skip("another class; compared below")
+    needed = NEEDED.get(kind, {})
+    before = needed.get(name, None if field.is_required() else field.get_default(call_default_factory=True))
+    value = OTHERS[kind, name] if (kind, name) in OTHERS else other(field.annotation, before)
+    assert value != before or (kind, name) in OTHERS
+    beside = BESIDE.get((kind, name), {})
+    same = named(config(section, kind, **beside)) == named(
+        config(section, kind, **{**beside, field.alias or name: value})
+    )
+    operational = Operational in field.metadata or section in ("report", "transport", "store")
+    assert same == operational
+
+
+def test_what_changes_no_number_is_marked() -> None:
+    for section, names in NEVER.items():
+        for kind in (kind for name, kind in SECTIONS if name == section):
+            marked = {name for name, field in kind.model_fields.items() if Operational in field.metadata}
+            assert {name for name in names if name in kind.model_fields} <= marked, kind
+
+
+def test_every_kind_is_another_run() -> None:
+    """But two that compute the same vectors from the same files."""
+    for section, different in (("system", 3), ("judge", 3), ("embedder", 3)):
+        made = {kind: named(config(section, kind)) for name, kind in SECTIONS if name == section}
+        assert len(set(made.values())) == different
+    assert made[EMBEDDERS["minilm"]] == made[EMBEDDERS["sentence_transformers"]]
+
+
+@pytest.mark.parametrize(("section", "kind"), [("judge", _JUDGES["llm"]), ("embedder", EMBEDDERS["litellm"])])
+def test_an_address_counts_unless_the_endpoint_is_named(section: str, kind: type[Settings]) -> None:
+    def at(port: int, **keys: Any) -> str:
+        return named(config(section, kind, api_base=f"http://127.0.0.1:{port}/v1", **keys))
+
+    assert len({named(config(section, kind)), at(1), at(2), at(1, endpoint="lab"), at(1, revision="abc123")}) == 5
+    assert at(1, endpoint="lab") == at(2, endpoint="lab")
+
+
+def test_the_rule_of_references_is_in_the_metrics_that_read_them() -> None:
+    rules = [metric_identity(shipped_metric("correctness", references=rule)) for rule in ("any", "first", "all")]
+    assert len({str(rule) for rule in rules}) == 3
+
+
+def test_the_place_of_a_metrics_files_is_in_no_identity() -> None:
+    def encoder(**keys: Any) -> dict[str, Any]:
+        found: dict[str, Any] = metric_identity(shipped_metric("bert_score", encoder=keys))["parameters"]["encoder"]
+        return found
+
+    assert not {"path", "kind"} & encoder().keys()
+    assert encoder(layer=5) != encoder(layer=6)
+    assert encoder(weights=SHA) != encoder(weights="b" * 64)
+
+
+def test_the_order_of_what_a_judge_is_shown_is_in_the_identity() -> None:
+    """The rules of a mapping are numbered in its order."""
+    rules = {"a": "No advice.", "b": "No names."}
+    turned = dict(reversed(rules.items()))
+    metric = shipped_metric("policy_compliance")
+    found = [metric_identity(metric.model_copy(update={"policies": some})) for some in (rules, turned)]
+    assert found[0]["parameters"] == found[1]["parameters"]
+    assert run_id(found[0]) != run_id(found[1])
+
+
+def test_the_format_of_a_joined_file_is_in_the_identity() -> None:
+    join = {"file": "t.txt", "by": "id", "key": "id"}
+    runs = {
+        named(config("dataset", DatasetSettings, **MAPPED, join={"texts": {**join, "format": form}}))
+        for form in ("csv", "jsonl")
+    }
+    assert len(runs) == 2

@@ -1,0 +1,184 @@
+"""The floors of the house, read from the syntax trees: imports point down only."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "ragpipe"
+FLOORS: dict[str, int] = {
+    "__main__": 7, "cli": 7, "composition": 7, "provenance": 7, "config_sources": 7, "hydra_keys": 7,
+    "interpolations": 7,
+    "tasks": 6, "config": 6,
+    "stages": 5,
+    "reports": 4,
+    "scoring": 3, "metrics": 3, "datasets": 3, "systems": 3,
+    "judging": 2, "embedding": 2, "stats": 2,
+    "store": 1, "prompts": 1, "patterns": 1,
+    "schema": 0, "digest": 0, "errors": 0, "resources": 0, "validation": 0, "yaml_check": 0, "yaml_lines": 0, "credentials": 0, "strict_json": 0,
+    "streams": 0, "templates": 0,
+}  # fmt: skip
+HYDRA = {"__main__", "cli", "composition", "config_sources", "interpolations", "provenance"}
+ALLOWED_LITELLM = 2
+LINES, MEDIAN_LINES = 400, 120
+
+
+def _modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = _modules()
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def _imported(node: ast.AST, module: str) -> list[str]:
+    """Dotted names that an import statement brings in; `from a import b` is a.b where that is a module."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+        base = node.module or ""
+        if node.level:
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*above, *([base] if base else [])])
+        return [f"{base}.{a.name}" if f"{base}.{a.name}" in MODULES else base for a in node.names]
+    return []
+
+
+def _typing_only(tree: ast.Module) -> set[ast.AST]:
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
+    return {inner for block in blocks for child in block.body for inner in ast.walk(child)}
+
+
+@cache
+def imports(module: str, *, typing: bool = True) -> frozenset[str]:
+    """All that a module imports anywhere in it, in functions too."""
+    tree = _tree(module)
+    skip = set() if typing else _typing_only(tree)
+    return frozenset(name for node in ast.walk(tree) if node not in skip for name in _imported(node, module))
+
+
+def at_import(module: str) -> frozenset[str]:
+    """What is imported when the module is: not in functions, not for type checkers."""
+    tree = _tree(module)
+    inside = {
+        n
+        for f in ast.walk(tree)
+        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for n in ast.walk(f)
+    }
+    inside |= _typing_only(tree)
+    return frozenset(name for node in ast.walk(tree) if node not in inside for name in _imported(node, module))
+
+
+def _part(module: str) -> str:
+    return module.split(".")[1]
+
+
+INNER = [m for m in MODULES if m != "ragpipe"]
+
+
+@pytest.mark.parametrize("module", INNER)
+def test_imports_point_down(module: str) -> None:
+    part = _part(module)
+    assert part in FLOORS, f"{module} stands on no floor: add it to FLOORS"
+    for name in imports(module):
+        if not name.startswith("ragpipe."):
+            continue
+        other = _part(name)
+        below = FLOORS[other] < FLOORS[part]
+        beside = other == part or (FLOORS[part] in (0, 7) and FLOORS[other] == FLOORS[part])
+        # an embedder is asked like a judge: same settings, retries and limits; a judge never sees an embedder
+        # a live system's answer is mapped by the same path expressions as a record of a data set
+        allowed = (part, other) in {("tasks", "config"), ("embedding", "judging"), ("systems", "datasets")}
+        assert below or beside or allowed, f"{module} imports {name}: floor {FLOORS[part]} -> {FLOORS[other]}"
+
+
+def test_metrics_know_no_store_and_no_transport() -> None:
+    for module in INNER:
+        if _part(module) == "metrics":
+            bad = [
+                n
+                for n in imports(module)
+                if n.startswith(("ragpipe.store", "ragpipe.judging.transports", "ragpipe.judging.clients"))
+            ]
+            assert not bad, f"{module} imports {bad}"
+
+
+@pytest.mark.parametrize("part", ["scoring", "stats", "reports"])
+def test_numbers_and_pages_cannot_reach_a_judge(part: str) -> None:
+    reached, todo = set(), [m for m in INNER if _part(m) == part]
+    while todo:
+        module = todo.pop()
+        if module in reached or module not in MODULES:
+            continue
+        reached.add(module)
+        todo += [n for n in imports(module, typing=False) if n.startswith("ragpipe.")]
+    assert not [m for m in reached if m.startswith("ragpipe.judging")]
+
+
+def test_hydra_lives_in_the_top_floor_only() -> None:
+    for module in INNER:
+        if _part(module) not in HYDRA:
+            bad = [n for n in imports(module) if n.split(".")[0] in ("hydra", "omegaconf")]
+            assert not bad, f"{module} imports {bad}"
+
+
+def test_litellm_is_imported_in_two_files_inside_functions() -> None:
+    users = [m for m in INNER if any(n.split(".")[0] == "litellm" for n in imports(m, typing=False))]
+    assert len(users) <= ALLOWED_LITELLM, users
+    assert all(_part(m) == "judging" or _part(m) == "embedding" for m in users)
+    assert not [m for m in users if any(n.split(".")[0] == "litellm" for n in at_import(m))]
+
+
+def test_nothing_heavy_is_imported_with_a_module() -> None:
+    heavy = {"litellm", "pandas", "scipy", "torch", "openai", "sklearn"}
+    found = {m: sorted({n.split(".")[0] for n in at_import(m)} & heavy) for m in INNER}
+    assert not {m: names for m, names in found.items() if names}
+
+
+def test_nothing_is_called_by_the_configuration() -> None:
+    for module in INNER:
+        names = {n.id for n in ast.walk(_tree(module)) if isinstance(n, ast.Name)}
+        names |= {n.attr for n in ast.walk(_tree(module)) if isinstance(n, ast.Attribute)}
+        names |= {alias.name for n in ast.walk(_tree(module)) if isinstance(n, ast.ImportFrom) for alias in n.names}
+        assert "instantiate" not in names, module
+        assert not {"pickle", "dill", "cloudpickle", "marshal", "shelve"} & {
+            n.split(".")[0] for n in imports(module)
+        }, module
+        assert not {"unsafe_load", "full_load", "UnsafeLoader", "FullLoader"} & names, module
+
+
+def test_modules_are_short() -> None:
+    lines = {m: len(MODULES[m].read_text(encoding="utf-8").splitlines()) for m in INNER}
+    assert not {m: n for m, n in lines.items() if n > LINES}
+    real = sorted(n for m, n in lines.items() if MODULES[m].name != "__init__.py")
+    assert real[len(real) // 2] < MEDIAN_LINES
+
+
+def test_every_module_says_what_it_is_and_none_has_an_empty_name() -> None:
+    vague = {"utils", "util", "helpers", "helper", "manager", "service", "misc", "common"}
+    for module in INNER:
+        assert ast.get_docstring(_tree(module)) or MODULES[module].name == "__init__.py", module
+        assert not vague & set(module.split(".")), module
+
+
+@pytest.mark.slow
+def test_config_and_validation_stay_light() -> None:
+    code = ("import sys, ragpipe.config; "
+            "print([m for m in ('litellm', 'pandas', 'scipy', 'hydra', 'rich', 'aiohttp') if m in sys.modules])")  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import ragpipe
+from ragpipe.cli import main
+
+
+def test_a_process_is_refused() -> None:
+    with pytest.raises(pytest.fail.Exception, match="belongs in tests/slow"):
+        subprocess.run([sys.executable, "-V"])
+
+
+def test_a_run_is_refused() -> None:
+    with pytest.raises(pytest.fail.Exception, match="belongs in tests/integration"):
+        main(["--version"])
+    with pytest.raises(pytest.fail.Exception, match="belongs in tests/integration"):
+        ragpipe.run("+experiment=quickstart")
