@@ -46,7 +46,8 @@ class translated:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, sqlite3.Error):
+        # SQLite's message quotes what it read: of a damaged schema it may be no UTF-8, which sqlite3 does not wrap
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError):
             raise store_error(self.path, error) from error
 
 
@@ -73,7 +74,7 @@ class transaction(translated):
         super().__exit__(type(error), error, trace)
 
 
-def store_error(path: Path, error: sqlite3.Error) -> RagpipeError:
+def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> RagpipeError:
     """The error to raise for one of sqlite3's. Raise it `from` that one."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # without one: text that is no UTF-8
     if code in _BROKEN:

@@ -145,6 +145,18 @@ def true_or_gone(path: Path) -> None:
     assert all(found[key] == one for key, one in zip(KEYS, CALLS, strict=True) if key in found)
 
 
+def test_a_schema_that_is_no_utf8_is_a_damaged_file(whole: bytes) -> None:
+    """SQLite quotes the name of the table in its message, which Python then cannot decode."""
+    content = whole.replace(b"tableclaimsclaims", b"table\xe3laimsclaims")
+    assert content != whole
+    with quick_folder() as folder:
+        path = Path(folder) / "calls.sqlite"
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="a damaged file"):
+            read_calls(path, KEYS)
+        every_use(path)
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: bytes, data: st.DataObject) -> None:
