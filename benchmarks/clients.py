@@ -22,13 +22,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ragpipe.judging.ladder import wire_schema
-from ragpipe.judging.question import Question, key_of, key_parts
+from ragpipe.judging.cache_key import Question, key_of, key_parts
+from ragpipe.judging.output_modes import wire_schema
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.tokens import count_tokens
-from ragpipe.judging.transports.live import LiveTransport
-from ragpipe.schema.answers import Grade15, answer_schema
+from ragpipe.judging.token_count import count_tokens
+from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.schema.call import Payload
+from ragpipe.schema.judge_answers.answers import Grade15, answer_schema
 from tests.support.openai_server import in_subprocess, read_log
 
 MODEL = "openai/test-model-2024-07-18"

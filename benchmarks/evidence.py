@@ -19,16 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ragpipe.embedding.evidence import EvidenceMiniLMSettings
-from ragpipe.errors import Skipped
-from ragpipe.judging.evidence.judge import Evidence
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.prompts import Prompt
-from ragpipe.schema.answers import Claims, Groundedness, Verdicts, YesNo
+from ragpipe.core.errors import Skipped
+from ragpipe.embedding.heuristic_minilm import EvidenceMiniLMSettings
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import Claims, Groundedness, Verdicts, YesNo
 
 PASSED = 0.85  # the documents' threshold of faithfulness: an answer under it counts as flagged
 RESAMPLES = 2000
-JUDGES: dict[str, type[EvidenceSettings]] = {"evidence": EvidenceSettings, "evidence_minilm": EvidenceMiniLMSettings}
+JUDGES: dict[str, type[HeuristicSettings]] = {"evidence": HeuristicSettings, "evidence_minilm": EvidenceMiniLMSettings}
 
 
 def half(source_id: object) -> str:
@@ -73,7 +73,7 @@ def labelled(path: Path, which: str) -> Iterator[Labelled]:
             )  # fmt: skip
 
 
-def faithfulness(judge: Evidence, case: Labelled) -> float:
+def faithfulness(judge: HeuristicJudge, case: Labelled) -> float:
     """Supported claims over claims, 1.0 without claims, as the metric has it."""
     claims = judge.answer(EXTRACT, Claims, {"answer": case.answer}).claims
     if not claims:
@@ -83,7 +83,7 @@ def faithfulness(judge: Evidence, case: Labelled) -> float:
     return sum(v.supported for v in verdicts) / len(verdicts)
 
 
-def all_three(judge: Evidence, case: Labelled) -> None:
+def all_three(judge: HeuristicJudge, case: Labelled) -> None:
     """What the three metrics ask about one case: for the clock."""
     faithfulness(judge, case)
     try:
@@ -160,7 +160,7 @@ def longest_passing(cases: list[Labelled], strict: bool) -> int:
 def measure(path: Path, which: str = "held_out", by: str = "evidence") -> tuple[list[Row], dict[str, int]]:
     """The table of one half for one judge, and its counts."""
     cases, development = list(labelled(path, which)), list(labelled(path, "development"))
-    judge = Evidence(JUDGES[by]())
+    judge = HeuristicJudge(JUDGES[by]())
     value = np.array([faithfulness(judge, case) for case in cases])
     length = np.array([float(len(case.answer)) for case in cases])
     questions = np.array([case.question for case in cases])
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--judge", choices=tuple(JUDGES), default="evidence")
     options = parser.parse_args()
     cases = list(labelled(options.data, options.half))
-    judge, start = Evidence(JUDGES[options.judge]()), time.process_time()
+    judge, start = HeuristicJudge(JUDGES[options.judge]()), time.process_time()
     for case in cases:
         all_three(judge, case)
     spent = 1000 * (time.process_time() - start) / len(cases)

@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from evidence import auroc, interval, prompt
 
-from ragpipe.errors import Skipped
-from ragpipe.judging.evidence.judge import Evidence
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.schema.answers import ChunkGrades
+from ragpipe.core.errors import Skipped
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.schema.judge_answers.answers import ChunkGrades
 
 FIRST = 5
 SETS = {"clapnq_dev": "clapnq_dev_answerable.jsonl", "mtrag_un": "reference.jsonl"}
@@ -83,7 +83,7 @@ def measure(data: Path, name: str) -> str:
 
     Resampled by whole conversations: the turns of one share their passages.
     """
-    judge, groups, truth, relevance, said, skipped = Evidence(EvidenceSettings()), [], [], [], [], 0
+    judge, groups, truth, relevance, said, skipped = HeuristicJudge(HeuristicSettings()), [], [], [], [], 0
     for one in asked(data, name):
         values = {"question": one.question, "reference": one.reference, "contexts": one.passages}
         try:

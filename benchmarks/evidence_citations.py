@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from evidence import kappa
 
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.judging.evidence.sources import citations_hold
+from ragpipe.judging.heuristic.citation_checks import citations_hold
+from ragpipe.judging.heuristic.settings import HeuristicSettings
 
 LABELS = {"Complete": True, "Partial": False, "Incomplete": False, "Missing": False}
 SHORTEST = 6  # words after the address from which a piece of evidence is a passage
@@ -49,7 +49,7 @@ def measure(path: Path) -> str:
 
 
 def _accurate(claim: str, passage: str) -> bool:
-    return citations_hold([{"text": claim, "source": 1}], [passage], EvidenceSettings()).verdicts[0].accurate
+    return citations_hold([{"text": claim, "source": 1}], [passage], HeuristicSettings()).verdicts[0].accurate
 
 
 def main() -> None:

@@ -50,9 +50,9 @@ def case(i: int) -> tuple[Any, Any]:
 def metric() -> Any:
     import yaml
 
-    from ragpipe.metrics.load import load_metric
-    from ragpipe.prompts import PromptLibrary
-    from ragpipe.resources import conf_dir, prompts_dir
+    from ragpipe.core.resources import conf_dir, prompts_dir
+    from ragpipe.metrics.from_config import load_metric
+    from ragpipe.prompting.library import PromptLibrary
 
     section = yaml.safe_load((conf_dir() / "metrics" / "groundedness.yaml").read_text(encoding="utf-8"))["groundedness"]
     return load_metric("groundedness", section, PromptLibrary([prompts_dir()]), [])
@@ -118,15 +118,15 @@ async def bare_litellm(url: str, calls: int, width: int, clock: Callable[[], Non
 
 
 async def whole(url: str, calls: int, width: int, clock: Callable[[], None], client: str) -> None:
-    from ragpipe.judging.door import Door
+    from ragpipe.judging.session import JudgeSession
     from ragpipe.judging.settings import JudgeSettings
-    from ragpipe.judging.transports.live import LiveTransport
-    from ragpipe.stages.cases import CaseReader
-    from ragpipe.stages.judge import JudgeStage
-    from ragpipe.stages.load import run_load
-    from ragpipe.store.calls import CallStore
-    from ragpipe.store.folder import RunFolder
-    from ragpipe.store.progress import ProgressView
+    from ragpipe.judging.transports.live_transport import LiveTransport
+    from ragpipe.stages.case_reader import CaseReader
+    from ragpipe.stages.judge_cases import JudgeStage
+    from ragpipe.stages.load_dataset import run_load
+    from ragpipe.store.calls.call_store import CallStore
+    from ragpipe.store.run.progress_file import ProgressView
+    from ragpipe.store.run.run_folder import RunFolder
 
     os.environ["BENCH_KEY"] = "x"
     settings = JudgeSettings(
@@ -136,15 +136,15 @@ async def whole(url: str, calls: int, width: int, clock: Callable[[], None], cli
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         import litellm  # noqa: F401  imports are not a client's cost per call
     else:
-        import ragpipe.judging.clients.direct
-        import ragpipe.judging.cost  # noqa: F401
+        import ragpipe.judging.clients.direct_client
+        import ragpipe.judging.pricing  # noqa: F401
     with tempfile.TemporaryDirectory() as name:
         folder = RunFolder(Path(name, "run")).create()
         records = (SimpleNamespace(sample=s, output=o, where="") for s, o in map(case, range(calls)))
         run_load(records, samples=folder.samples, outputs=folder.outputs)
         iteration = folder.iteration(1).create()
         store = CallStore(Path(name, "calls.sqlite"), run_id="bench")
-        door = Door(
+        door = JudgeSession(
             identity=settings.identity_of_judge(), label="bench", transport=LiveTransport(settings, run_id="bench"), store=store
         )  # fmt: skip
         reader = CaseReader(folder.samples, folder.outputs)

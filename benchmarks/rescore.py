@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ragpipe.schema.sample import Chunk, Citation, Output, Sample
-from ragpipe.schema.tables import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
+from ragpipe.schema.table_schemas import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = 1000
@@ -46,8 +46,8 @@ import json, sys
 from pathlib import Path
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score import run_score
-from ragpipe.store.ledger import paid_by
+from ragpipe.stages.score_iteration import run_score
+from ragpipe.store.calls.spend import paid_by
 root, specs, settings = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
 run_score(root / "iteration-1", samples=root / "samples.parquet", outputs=root / "outputs.parquet",
           specs=[ScoreSpec(name, **scale) for name, scale in specs.items()], settings=ScoringSettings(**settings),

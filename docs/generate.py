@@ -15,17 +15,17 @@ from pathlib import Path
 import pyarrow as pa
 import yaml
 
+from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.metrics.base import Computed, Metric
-from ragpipe.metrics.load import load_metric
-from ragpipe.prompts import PromptLibrary
-from ragpipe.reports import comparison
-from ragpipe.resources import conf_dir, prompts_dir
-from ragpipe.schema import tables
-from ragpipe.schema.format import FORMAT
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.reports import job_comparison
+from ragpipe.schema import table_schemas
+from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.records import records_schema
-from ragpipe.stages.resend import RESENT
+from ragpipe.scoring.case_records import records_schema
+from ragpipe.stages.resend_questions import RESENT
 
 SENTENCES = [
     "The harbour was opened in 1803 [1].",
@@ -154,13 +154,13 @@ _KINDS = {
 def formats() -> str:
     pages = [FORMATS.replace("{number}", str(FORMAT))]
     for name in ("samples", "outputs", "scores", "judge_inputs"):
-        pages.append(f"\n## {name}.parquet\n\n{_columns(getattr(tables, name.upper()))}")
+        pages.append(f"\n## {name}.parquet\n\n{_columns(getattr(table_schemas, name.upper()))}")
     pages.append(
         "\n## records.parquet\n\nFive columns for each score; here for a score called `faithfulness`.\n\n"
         + _columns(records_schema([ScoreSpec("faithfulness")]))
     )
     pages.append(
-        f"\n## comparison.parquet\n\nOf a sweep: a row a job, method and score.\n\n{_columns(comparison.SCHEMA)}"
+        f"\n## comparison.parquet\n\nOf a sweep: a row a job, method and score.\n\n{_columns(job_comparison.SCHEMA)}"
     )
     pages.append(f"\n## resend.parquet\n\nA row a question that was sent again.\n\n{_columns(RESENT)}")
     return "".join([*pages, METRICS])

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from ragpipe.errors import Signalled
+from ragpipe.core.errors import Signalled
 
 GARBAGE_AFTER = 50_000
 """New objects after which Python looks for garbage that only refers to itself: some megabytes at most."""

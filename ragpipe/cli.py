@@ -18,17 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ragpipe import __version__
-from ragpipe.errors import ConfigError, Interrupted, Problem, RagpipeError
-from ragpipe.streams import logging_kept, steady_streams
+from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError
+from ragpipe.core.version import __version__
+from ragpipe.process_streams import logging_kept, steady_streams
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from ragpipe.composition import Composer
+    from ragpipe.composition.composer import Composer
+    from ragpipe.composition.config_sources import Loader
     from ragpipe.config import RunConfig
-    from ragpipe.config_sources import Loader
-    from ragpipe.reports.console import Console
+    from ragpipe.reports.render.terminal import Console
 
 HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
 
@@ -77,7 +77,7 @@ _stopped: list[int] = []  # exit code of an interrupted job: the jobs after it a
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskResult:
     """How one job ended: exit code, its one line, the run folder that it worked in (None: the task has none, or it did
     not come that far); `ran` is False for a job that was never started. `resume` are the words that its command needs to
     go on where it stopped; None where the same data and settings end the same way again."""
@@ -124,7 +124,7 @@ def _main(argv: Sequence[str]) -> int:
 
 def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunConfig:
     """The checked configuration that the words of a command line describe; nothing is run. Raises ConfigError."""
-    from ragpipe.composition import Composer
+    from ragpipe.composition.composer import Composer
 
     with Composer(config_dir) as composer:
         words = composer.words(overrides, sweep=False)
@@ -140,10 +140,10 @@ def run_overrides(overrides: Sequence[str], *, config_dir: str | None = None) ->
     the keyboard is raised as what Python calls it, KeyboardInterrupt: code that catches errors must not catch it.
     """
     from ragpipe.config import RunConfig
-    from ragpipe.store.lock import waiting
+    from ragpipe.engine.event_loop import CELL
+    from ragpipe.engine.stopping import stoppable
+    from ragpipe.store.run.folder_lock import waiting
     from ragpipe.tasks import evaluate
-    from ragpipe.tasks.ending import stoppable
-    from ragpipe.tasks.loop import CELL
 
     with stoppable():
         config = compose(overrides, config_dir=config_dir)
@@ -159,23 +159,23 @@ def run_overrides(overrides: Sequence[str], *, config_dir: str | None = None) ->
             raise
 
 
-def report(error: BaseException) -> Outcome:
+def report(error: BaseException) -> TaskResult:
     """Print an error as the user needs it: our own without a traceback, a bug with one."""
     if interrupt := _interrupt_behind(error):
         number = getattr(interrupt, "signal_number", int(signal.SIGINT))
         error = Interrupted({1: "the terminal was closed", 15: "terminated"}.get(number, "interrupted"), number)
     elif not isinstance(error, RagpipeError) or error.exit_code == 1:
-        from ragpipe.store.causes import outside_cause
+        from ragpipe.store.outside_causes import outside_cause
 
         error = outside_cause(error, any_file=True) or error
     if not isinstance(error, RagpipeError) or error.exit_code == 1:
         lines = "".join(traceback.format_exception(error))
         print(_safe(f"{lines}{BUG}"), file=sys.stderr)
-        return Outcome(1, f"{type(error).__name__}: {error}")
+        return TaskResult(1, f"{type(error).__name__}: {error}")
     text = str(error)
     print(_safe(text), file=sys.stderr)
     line, first = text.split("\n")[0], next(iter(getattr(error, "problems", ())), None)
-    return Outcome(error.exit_code, f"{line}: {first.key}: {first.found}" if first else line)
+    return TaskResult(error.exit_code, f"{line}: {first.key}: {first.found}" if first else line)
 
 
 def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
@@ -190,7 +190,7 @@ def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 
 def console() -> Console:
     """The terminal, or plain text when there is none; judged text is never markup."""
-    from ragpipe.reports.console import Console
+    from ragpipe.reports.render.terminal import Console
 
     return Console()
 
@@ -211,19 +211,19 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def _start(args: argparse.Namespace) -> Outcome:
-    from ragpipe.composition import PRIMARY, Composer
+def _start(args: argparse.Namespace) -> TaskResult:
+    from ragpipe.composition.composer import PRIMARY, Composer
 
     _stopped.clear()
     with Composer(args.config_dir) as composer:
         if args.shell_completion:
             with composer.refusals():
                 composer.hydra.shell_completion(config_name=PRIMARY, overrides=args.overrides)
-            return Outcome(0)
+            return TaskResult(0)
         words = composer.words(args.overrides, sweep=args.multirun)
         if args.cfg or args.info:
             with composer.refusals():
-                return Outcome(_show(composer.hydra, args, words.overrides))
+                return TaskResult(_show(composer.hydra, args, words.overrides))
         if args.multirun:
             job = partial(_swept, loader=composer.loader, texts=words.texts)
             return _sweep(composer, job, words.overrides, words.jobs)
@@ -234,8 +234,8 @@ def _start(args: argparse.Namespace) -> Outcome:
 
 def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
     """`--cfg` and `--info`; values of secret environment variables that `--resolve` would print are struck out."""
-    from ragpipe.credentials import redact, secrets_of_environment
-    from ragpipe.interpolations import guarded
+    from ragpipe.composition.interpolations import guarded
+    from ragpipe.core.secret_detection import redact, secrets_of_environment
 
     out = io.StringIO()
     with logging_kept(), _full_errors(), guarded(hide=True), contextlib.redirect_stdout(out):
@@ -247,43 +247,48 @@ def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Outcome:
+def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> TaskResult:
     """All jobs, whatever becomes of one; their count first, a table last, the worst exit code. The command to go on needs
     the words that any of them needs; there is none where no start can change any."""
-    from ragpipe.composition import PRIMARY, typed, typed_words
+    from ragpipe.composition.composer import PRIMARY, typed_value, typed_words
 
     print(f"sweep: {jobs:,} job{'s' if jobs != 1 else ''}", file=sys.stderr, flush=True)
     with _folder_errors(), composer.refusals(), composer.sweep_folder(overrides):
         batches = composer.hydra.multirun(PRIMARY, task_function=job, overrides=overrides)
-    from ragpipe.tasks import sweep
+    from ragpipe.engine import sweep_comparison
 
     done = [ret for batch in batches for ret in batch] if isinstance(batches, list) else []
     print(f"\nsweep: {len(done)} of {jobs:,} jobs")
     codes, ended = [0], []
     unfinished: list[tuple[str, ...]] = []
     for number, ret in enumerate(done):
-        outcome: Outcome = ret.return_value
+        outcome: TaskResult = ret.return_value
         codes.append(outcome.code)
         if outcome.code in RESUMABLE and outcome.resume is not None:
             unfinished.append(outcome.resume)
         code = outcome.code if outcome.ran else None
-        ended.append(sweep.job(number, typed_words(ret.overrides), code, _safe(outcome.line), outcome.folder))
+        ended.append(
+            sweep_comparison.job(number, typed_words(ret.overrides), code, _safe(outcome.line), outcome.folder)
+        )
         state = "ok" if outcome.code == 0 else f"exit {outcome.code}" if outcome.ran else "not started"
         print(
-            _safe(f"  {number:>4}  {state:<12} {typed(ret.overrides)}" + (f"   {outcome.line}" if outcome.code else ""))
+            _safe(
+                f"  {number:>4}  {state:<12} {typed_value(ret.overrides)}"
+                + (f"   {outcome.line}" if outcome.code else "")
+            )
         )
     try:
-        sweep.compare(ended, typed_words(overrides), console())
+        sweep_comparison.compare(ended, typed_words(overrides), console())
     except RagpipeError as error:
         codes.append(report(error).code)
     worst = max(codes, key=lambda code: SEVERITY.index(code) if code in SEVERITY else SEVERITY.index(1))
     words = tuple(dict.fromkeys(word for resume in unfinished for word in resume))
-    return Outcome(worst, resume=words if unfinished else None)
+    return TaskResult(worst, resume=words if unfinished else None)
 
 
-def _swept(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> Outcome:
+def _swept(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> TaskResult:
     """One job of a sweep, in this process or in a launcher's."""
-    from ragpipe.composition import job_words
+    from ragpipe.composition.composer import job_words
 
     if not _stopped:
         number, words = job_words()
@@ -291,20 +296,22 @@ def _swept(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> O
     return _caught(partial(_checked, config, loader=loader, texts=texts), sweep=True)
 
 
-def _caught(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Outcome:
+def _caught(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> TaskResult:
     """One job of a start. Nothing is raised: what is raised inside a job would end a whole sweep."""
     if _stopped:
-        return Outcome(_stopped[0], "an earlier job was interrupted", ran=False)
+        return TaskResult(_stopped[0], "an earlier job was interrupted", ran=False)
     shown = console()
     try:
         task, checked = check()
         code = _job(task, checked, shown, sweep=sweep)
-        return Outcome(code, folder=shown.folder, resume=shown.resume)
+        return TaskResult(code, folder=shown.folder, resume=shown.resume)
     except BaseException as error:
         if isinstance(error, GeneratorExit):
             raise
         if isinstance(error, SystemExit):
-            return Outcome(error.code if isinstance(error.code, int) else 1, "ended by SystemExit", folder=shown.folder)
+            return TaskResult(
+                error.code if isinstance(error.code, int) else 1, "ended by SystemExit", folder=shown.folder
+            )
         outcome = replace(report(error), folder=shown.folder)
         if outcome.code in INTERRUPTED:
             _stopped.append(outcome.code)
@@ -312,8 +319,8 @@ def _caught(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Out
 
 
 def _job(task: Any, checked: Any, shown: Console, *, sweep: bool) -> int:
-    from ragpipe.store.lazy_pandas import keep_pandas_away
-    from ragpipe.store.lock import waiting
+    from ragpipe.store.files.lazy_pandas import keep_pandas_away
+    from ragpipe.store.run.folder_lock import waiting
 
     if not getattr(checked, "plugins", ()):  # code of the user's may hand pandas objects to pyarrow
         keep_pandas_away()
@@ -326,15 +333,15 @@ def _job(task: Any, checked: Any, shown: Console, *, sweep: bool) -> int:
 def _checked(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> tuple[Any, Any]:
     """The task's module and its checked configuration. A task with settings of its own brings its own `validate`."""
     from ragpipe import config as configuration
-    from ragpipe.composition import provenance
-    from ragpipe.interpolations import resolved
+    from ragpipe.composition.composer import hydra_origins
+    from ragpipe.composition.interpolations import resolved
 
-    origins = provenance(loader, texts)
+    origins = hydra_origins(loader, texts)
     plain = resolved(config, origins)
     if problems := configuration.secrets_in(plain, origins):
         raise ConfigError(configuration.TITLE, problems)  # of every task, before one prints what it found
     task = importlib.import_module(f"ragpipe.tasks.{configuration.task_name(plain, origins)}")
-    return task, getattr(task, "validate", configuration.validate)(plain, origins)
+    return task, getattr(task, "validate", configuration.validate_config)(plain, origins)
 
 
 @contextlib.contextmanager
@@ -358,14 +365,14 @@ def _folder_errors() -> Iterator[None]:
     except OSError as error:
         if not error.filename:
             raise
-        from ragpipe.store.files import output_error
+        from ragpipe.store.files.atomic import output_error
 
         raise output_error(Path(str(error.filename)), error, "make") from error
 
 
 def _safe(text: str) -> str:
     """Without control characters, which could rewrite the terminal, and without anything that looks like a key."""
-    from ragpipe.credentials import redact, secrets_of_environment
+    from ragpipe.core.secret_detection import redact, secrets_of_environment
 
     shown = "".join(c if (c >= " " and c != "\x7f") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
     return redact(shown, secrets_of_environment())

@@ -10,24 +10,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from ragpipe.credentials import MEND, looks_secret, secret_at, secrets_of_environment
+from ragpipe.core.errors import ConfigError, Problem, PromptError
+from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.core.secret_detection import FIX, looks_secret, secret_at, secrets_of_environment
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.embedding.evidence import EvidenceMiniLMSettings
+from ragpipe.embedding.heuristic_minilm import EvidenceMiniLMSettings
 from ragpipe.embedding.settings import EMBEDDERS, EmbedderSettings
-from ragpipe.errors import ConfigError, Problem, PromptError
-from ragpipe.judging.evidence.settings import EvidenceSettings
+from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Metric
-from ragpipe.metrics.load import load_metric
-from ragpipe.metrics.shared.references import with_rule
-from ragpipe.prompts import PromptLibrary
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.metrics.shared.multi_reference import with_rule
+from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.resources import conf_dir, prompts_dir
-from ragpipe.schema.settings import Operational, Settings
-from ragpipe.scoring.defaults import WHOLE
+from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.scoring.cross_checks import scoring_faults
+from ragpipe.scoring.default_settings import WHOLE
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.systems.settings import PythonSystem, SystemSettings, settings_class
-from ragpipe.validation import Origins, Unknown, did_you_mean, show, validated
 
 TITLE = "the configuration is wrong; nothing was started"
 SECRET = "no secret in a configuration"
@@ -58,17 +59,17 @@ class TopSettings(Settings):
     """
 
     name: str = "run"
-    output_dir: Annotated[str, Field(min_length=1), Operational] = "outputs"
-    iterations: Annotated[int, Field(ge=1, le=1000), Operational] = 1
-    seed: Annotated[int, Field(ge=0, le=2**32 - 1), Operational] = 0
-    plugins: Annotated[list[str], Operational] = Field(default_factory=list)
-    prompt_dirs: Annotated[list[str], Operational] = Field(default_factory=list)
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], Operational] = "warning"
-    on_metric_error: Annotated[Literal["stop", "record"], Operational] = "stop"
-    retry_errors: Annotated[bool, Operational] = False
-    lock_wait_s: Annotated[float | None, Field(ge=0, le=1e7, allow_inf_nan=False), Operational] = None
+    output_dir: Annotated[str, Field(min_length=1), NotInIdentity] = "outputs"
+    iterations: Annotated[int, Field(ge=1, le=1000), NotInIdentity] = 1
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1), NotInIdentity] = 0
+    plugins: Annotated[list[str], NotInIdentity] = Field(default_factory=list)
+    prompt_dirs: Annotated[list[str], NotInIdentity] = Field(default_factory=list)
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], NotInIdentity] = "warning"
+    on_metric_error: Annotated[Literal["stop", "record"], NotInIdentity] = "stop"
+    retry_errors: Annotated[bool, NotInIdentity] = False
+    lock_wait_s: Annotated[float | None, Field(ge=0, le=1e7, allow_inf_nan=False), NotInIdentity] = None
     store_inputs: bool = True
-    task: Annotated[str, Operational] = "evaluate"
+    task: Annotated[str, NotInIdentity] = "evaluate"
 
     @field_validator("name")
     @classmethod
@@ -107,18 +108,18 @@ class RunConfig(TopSettings):
 
     dataset: DatasetSettings
     system: SystemSettings
-    judge: JudgeSettings | EvidenceSettings | EvidenceMiniLMSettings
-    transport: Annotated[TransportSettings, Operational]
+    judge: JudgeSettings | HeuristicSettings | EvidenceMiniLMSettings
+    transport: Annotated[TransportSettings, NotInIdentity]
     embedder: EmbedderSettings
-    metrics: Annotated[dict[str, Metric], Operational]
+    metrics: Annotated[dict[str, Metric], NotInIdentity]
     scoring: ScoringSettings
-    report: Annotated[ReportSettings, Operational]
-    store: Annotated[StoreSettings, Operational]
+    report: Annotated[ReportSettings, NotInIdentity]
+    store: Annotated[StoreSettings, NotInIdentity]
 
     @property
     def prompts(self) -> PromptLibrary:
         """The user's prompt folders, then the shipped one."""
-        return library(self.prompt_dirs)
+        return prompt_library(self.prompt_dirs)
 
     def identity(self) -> dict[str, Any]:
         """The sections that can change a number, as plain JSON: what goes into a run's id beside data and metrics.
@@ -131,29 +132,38 @@ class RunConfig(TopSettings):
 
 
 _JUDGES: dict[Any, type[Settings]] = {
-    "evidence": EvidenceSettings, "evidence_minilm": EvidenceMiniLMSettings, "llm": JudgeSettings,
-}  # fmt: skip
+    "evidence": HeuristicSettings,
+    "evidence_minilm": EvidenceMiniLMSettings,
+    "llm": JudgeSettings,
+}
 _SECTIONS: dict[str, type[Settings]] = {
-    "dataset": DatasetSettings, "transport": TransportSettings, "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
-}  # fmt: skip
+    "dataset": DatasetSettings,
+    "transport": TransportSettings,
+    "scoring": ScoringSettings,
+    "report": ReportSettings,
+    "store": StoreSettings,
+}
 
 
-def library(prompt_dirs: list[str]) -> PromptLibrary:
+def prompt_library(prompt_dirs: list[str]) -> PromptLibrary:
     """Templates of the given folders first, then of the shipped one."""
     return PromptLibrary([*(Path(folder).absolute() for folder in prompt_dirs), prompts_dir()])
 
 
-def validate(
-    plain: Mapping[str, Any], origins: Origins | None = None, *, prompts: PromptLibrary | None = None,
+def validate_config(
+    plain: Mapping[str, Any],
+    origins: ConfigOrigins | None = None,
+    *,
+    prompts: PromptLibrary | None = None,
     whole_scoring: bool = False,
-) -> RunConfig:  # fmt: skip
+) -> RunConfig:
     """Check a composed configuration as a whole.
 
     `prompts` are given for a run that is finished: its templates travelled with it, and its system is not asked again.
     With `whole_scoring` the scoring is that of a finished run, and no shipped default is merged into it.
-    Raises ConfigError that lists every fault of every section at once: key, file and line, found, expected, mend.
+    Raises ConfigError that lists every fault of every section at once: key, file and line, found, expected, fix.
     """
-    origins = origins or Unknown()
+    origins = origins or NoOrigins()
     problems = secrets_in(plain, origins)
     if problems:
         raise ConfigError(TITLE, problems)  # before anything else, because other messages show what was found
@@ -164,9 +174,15 @@ def validate(
     sections: dict[str, Any] = {}
     for name, model in _SECTIONS.items():
         if name == "dataset" and not plain.get(name):
-            problems.append(Problem(
-                origins.of(name), name, "no data set", "a data set", "pass +experiment=NAME or dataset=NAME",
-            ))  # fmt: skip
+            problems.append(
+                Problem(
+                    origins.of(name),
+                    name,
+                    "no data set",
+                    "a data set",
+                    "pass +experiment=NAME or dataset=NAME",
+                )
+            )
             continue
         context = WHOLE if name == "scoring" and whole_scoring else None
         sections[name] = validated(model, plain.get(name, {}), name, origins, problems, context)
@@ -179,7 +195,7 @@ def validate(
     if prompts is None:
         problems += _not_installed(sections, origins)
     finished = prompts is not None
-    prompts = prompts or library(top.prompt_dirs if top else [])
+    prompts = prompts or prompt_library(top.prompt_dirs if top else [])
     sections["metrics"] = _metrics(plain, prompts, top.plugins if top else [], origins, problems)
     scoring: ScoringSettings | None = sections["scoring"]
     if sections["metrics"] is not None:
@@ -190,7 +206,7 @@ def validate(
             problems += _without_encoder(sections["metrics"], origins)
     if scoring is not None and sections["metrics"] is not None:
         specs = [spec for metric in sections["metrics"].values() for spec in metric.scores()]
-        problems += [_placed(p, origins) for p in scoring.problems(specs)]
+        problems += [_placed(p, origins) for p in scoring_faults(scoring, specs)]
     if problems or top is None:
         raise ConfigError(TITLE, problems)
     if (dataset := sections["dataset"]).sample is not None:
@@ -198,16 +214,16 @@ def validate(
     return RunConfig(**{name: getattr(top, name) for name in TopSettings.model_fields}, **sections)
 
 
-def task_name(plain: Mapping[str, Any], origins: Origins) -> str:
+def task_name(plain: Mapping[str, Any], origins: ConfigOrigins) -> str:
     """The task to do: an option of `task`, whose module in `ragpipe.tasks` has a `run`. Raises ConfigError for others."""
     name, known = plain.get("task"), sorted(path.stem for path in (conf_dir() / "task").glob("*.yaml"))
     if name not in known:
-        expected, mend = f"one of {', '.join(known)}", did_you_mean(str(name), known)
-        raise ConfigError(TITLE, [Problem(origins.of("task"), "task", show(name), expected, mend)])
+        expected, fix = f"one of {', '.join(known)}", did_you_mean(str(name), known)
+        raise ConfigError(TITLE, [Problem(origins.of("task"), "task", show_value(name), expected, fix)])
     return str(name)
 
 
-def secrets_in(plain: Any, origins: Origins) -> list[Problem]:
+def secrets_in(plain: Any, origins: ConfigOrigins) -> list[Problem]:
     """Every value that looks like a key, wherever it came from (an interpolation may have brought it in)."""
     known = secrets_of_environment()
     found: list[Problem] = []
@@ -216,30 +232,36 @@ def secrets_in(plain: Any, origins: Origins) -> list[Problem]:
         if isinstance(value, Mapping):
             for name, item in value.items():
                 if what := looks_secret(str(name), known):
-                    found.append(Problem(origins.of(key), key or "a key", f"{what} as a key (not shown)", SECRET, MEND))
+                    found.append(Problem(origins.of(key), key or "a key", f"{what} as a key (not shown)", SECRET, FIX))
                 else:
                     walk(item, f"{key}.{name}" if key else str(name))
         elif isinstance(value, list):
             for index, item in enumerate(value):
                 walk(item, f"{key}.{index}")
         elif what := secret_at(key, value, known):
-            found.append(Problem(origins.of(key), key, f"{what} (not shown)", SECRET, MEND))
+            found.append(Problem(origins.of(key), key, f"{what} (not shown)", SECRET, FIX))
 
     walk(plain, "")
     return found
 
 
-def _unknown(plain: Mapping[str, Any], origins: Origins) -> list[Problem]:
+def _unknown(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
     known = sorted(RunConfig.model_fields)
     return [
-        Problem(origins.of(key), key, f"an unknown key (= {show(value)})", f"one of {', '.join(known)}", did_you_mean(key, known))
+        Problem(
+            origins.of(key),
+            key,
+            f"an unknown key (= {show_value(value)})",
+            f"one of {', '.join(known)}",
+            did_you_mean(key, known),
+        )
         for key, value in plain.items()
         if key not in known
-    ]  # fmt: skip
+    ]
 
 
-def _importable(system: PythonSystem, plugins: list[str], origins: Origins) -> list[Problem]:
-    from ragpipe.systems.live import open_system
+def _importable(system: PythonSystem, plugins: list[str], origins: ConfigOrigins) -> list[Problem]:
+    from ragpipe.systems.live_system import open_system
 
     try:
         open_system(system, plugins)
@@ -249,26 +271,34 @@ def _importable(system: PythonSystem, plugins: list[str], origins: Origins) -> l
 
 
 def _of_kind(
-    name: str, kinds: Mapping[Any, type[Settings]], usual: str, plain: Mapping[str, Any], origins: Origins,
+    name: str,
+    kinds: Mapping[Any, type[Settings]],
+    usual: str,
+    plain: Mapping[str, Any],
+    origins: ConfigOrigins,
     problems: list[Problem],
-) -> Any:  # fmt: skip
+) -> Any:
     """A section whose form its `kind` decides; None when it is wrong."""
     section = plain.get(name) or {}
     kind = section.get("kind", usual) if isinstance(section, Mapping) else usual
     if not isinstance(kind, str) or kind not in kinds:
-        expected, mend = f"one of {', '.join(kinds)}", did_you_mean(str(kind), kinds)
-        problems.append(Problem(origins.of(f"{name}.kind"), f"{name}.kind", show(kind), expected, mend))
+        expected, fix = f"one of {', '.join(kinds)}", did_you_mean(str(kind), kinds)
+        problems.append(Problem(origins.of(f"{name}.kind"), f"{name}.kind", show_value(kind), expected, fix))
         return None
     return validated(kinds[kind], section, name, origins, problems)
 
 
 def _metrics(
-    plain: Mapping[str, Any], prompts: PromptLibrary, plugins: list[str], origins: Origins, problems: list[Problem]
+    plain: Mapping[str, Any],
+    prompts: PromptLibrary,
+    plugins: list[str],
+    origins: ConfigOrigins,
+    problems: list[Problem],
 ) -> dict[str, Metric] | None:
     """All metrics, None when one is wrong."""
     sections = plain.get("metrics") or {}
     if not isinstance(sections, Mapping):
-        problems.append(Problem(origins.of("metrics"), "metrics", show(sections), "a mapping of metrics"))
+        problems.append(Problem(origins.of("metrics"), "metrics", show_value(sections), "a mapping of metrics"))
         return None
     if not sections:
         problems.append(
@@ -285,7 +315,7 @@ def _metrics(
         if _left_out(name, section, origins):
             continue
         if not isinstance(section, Mapping):
-            faults.append(Problem(f"metrics.{name}", f"metrics.{name}", show(section), "a mapping with `class`"))
+            faults.append(Problem(f"metrics.{name}", f"metrics.{name}", show_value(section), "a mapping with `class`"))
             continue
         try:
             found[name] = _metric(name, section, prompts, plugins, origins)
@@ -295,7 +325,7 @@ def _metrics(
     return None if faults else found
 
 
-def _left_out(name: str, section: object, origins: Origins) -> bool:
+def _left_out(name: str, section: object, origins: ConfigOrigins) -> bool:
     """Whether this is what an experiment sets for a shipped metric that `metrics=[...]` did not choose."""
     if (
         not isinstance(section, Mapping)
@@ -306,60 +336,61 @@ def _left_out(name: str, section: object, origins: Origins) -> bool:
     return not any(origins.of(f"metrics.{name}.{key}").startswith("command line") for key in section)
 
 
-def _not_installed(sections: Mapping[str, Any], origins: Origins) -> list[Problem]:
+def _not_installed(sections: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
     """An embedder or an embedded judge whose files are not here. A finished run needs none."""
     wanted = (("embedder", "an embedder"), ("judge", "a judge"))
     checked = [(name, what, sections[name]) for name, what in wanted if hasattr(sections[name], "missing")]
     return [
         Problem(
-            origins.of(f"{name}.kind"), f"{name}.kind", f"{found.kind}, without its files or its package",
-            f"{what} that is installed", mend,
+            origins.of(f"{name}.kind"),
+            f"{name}.kind",
+            f"{found.kind}, without its files or its package",
+            f"{what} that is installed",
+            fix,
         )
         for name, what, found in checked
-        if (mend := found.missing())
-    ]  # fmt: skip
+        if (fix := found.missing())
+    ]
 
 
-def _without_encoder(metrics: Mapping[str, Metric], origins: Origins) -> list[Problem]:
+def _without_encoder(metrics: Mapping[str, Metric], origins: ConfigOrigins) -> list[Problem]:
     """Metrics that compare tokens by a model that is not installed."""
     wanted = ((name, metric.encoder_settings) for name, metric in metrics.items())
     missing = ((f"metrics.{name}.encoder.kind", found.kind, found.missing()) for name, found in wanted if found)
     expected = "an encoder that is installed"
     return [
-        Problem(origins.of(key), key, f"{kind}, without its files or its package", expected, mend)
-        for key, kind, mend in missing
-        if mend
+        Problem(origins.of(key), key, f"{kind}, without its files or its package", expected, fix)
+        for key, kind, fix in missing
+        if fix
     ]
 
 
-def _taken_names(metrics: Mapping[str, Metric], origins: Origins) -> list[Problem]:
+def _taken_names(metrics: Mapping[str, Metric], origins: ConfigOrigins) -> list[Problem]:
     """Scores whose name another metric's score or a column of the records has: the tables could not tell them apart."""
-    from ragpipe.scoring.records import records_schema
+    from ragpipe.scoring.case_records import records_schema
 
     owner = dict.fromkeys(records_schema(()).names, "a column of records.parquet")
     problems = []
     for name, metric in metrics.items():
         if not metric.scores():
             own = [field for field in type(metric).model_fields if field != "name"]
-            mend = f"name them under metrics.{name}.{own[0]}" if own else ""
+            fix = f"name them under metrics.{name}.{own[0]}" if own else ""
             problems.append(
-                Problem(
-                    origins.of(f"metrics.{name}.class"), f"metrics.{name}", "no score", "a metric with scores", mend
-                )
+                Problem(origins.of(f"metrics.{name}.class"), f"metrics.{name}", "no score", "a metric with scores", fix)
             )
         taken = [(spec.name, owner[spec.name]) for spec in metric.scores() if spec.name in owner]
         if taken:
             key, found = f"metrics.{name}", ", ".join(score for score, _ in taken[:3])
             found += f" and {len(taken) - 3} more" if len(taken) > 3 else ""
             expected = f"names that are free; {taken[0][0]} is that of {taken[0][1]}"
-            mend = f"{key}.prefix=..." if "prefix" in type(metric).model_fields else "give the metric another name"
-            problems.append(Problem(origins.of(f"{key}.class"), key, f"the scores {found}", expected, mend))
+            fix = f"{key}.prefix=..." if "prefix" in type(metric).model_fields else "give the metric another name"
+            problems.append(Problem(origins.of(f"{key}.class"), key, f"the scores {found}", expected, fix))
         owner |= {spec.name: f"metrics.{name}" for spec in metric.scores()}
     return problems
 
 
 def _metric(
-    name: str, section: Mapping[str, Any], prompts: PromptLibrary, plugins: list[str], origins: Origins
+    name: str, section: Mapping[str, Any], prompts: PromptLibrary, plugins: list[str], origins: ConfigOrigins
 ) -> Metric:
     """One metric. Where it expects a text and the command line gave a number by its looks, the typed text is taken."""
     try:
@@ -374,8 +405,8 @@ def _metric(
     return load_metric(name, {**section, **texts}, prompts, plugins)
 
 
-def _placed(problem: Problem, origins: Origins) -> Problem:
+def _placed(problem: Problem, origins: ConfigOrigins) -> Problem:
     """The fault with the place that set its key, unless it names a file already (a prompt's)."""
     if "/" in problem.where or re.search(r":\d+$", problem.where):
         return problem
-    return Problem(origins.of(problem.key), problem.key, problem.found, problem.expected, problem.mend)
+    return Problem(origins.of(problem.key), problem.key, problem.found, problem.expected, problem.fix)

@@ -22,10 +22,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ragpipe.datasets import formats
-from ragpipe.datasets.faults import Faults, shown
-from ragpipe.digest import sha256_file
-from ragpipe.schema.index import ChunkTokens, Coverage, IndexCoverage, MissingGold
+from ragpipe.core.digest import sha256_file
+from ragpipe.datasets import file_formats
+from ragpipe.datasets.fault_list import Faults, shown_value
+from ragpipe.schema.index_coverage import ChunkTokens, Coverage, IndexCoverage, MissingGold
 from ragpipe.schema.sample import Sample
 
 LISTED = 100  # documents named, each with as many samples
@@ -79,7 +79,7 @@ class IndexManifest:
     def __init__(self, path: str, base: Path):
         self._title = f"the index manifest {path} cannot be used"
         faults = Faults(self._title)
-        file = formats.data_file(base / path, path, Path(path).name, "auto", ",", faults)
+        file = file_formats.data_file(base / path, path, Path(path).name, "auto", ",", faults)
         faults.raise_all()
         assert file is not None
         self._file = file
@@ -98,14 +98,17 @@ class IndexManifest:
                 of_type.setdefault(document.doc_type, []).append(document)
         missing, gold = _missing_gold(samples, read)
         return IndexCoverage(
-            chunkers=list(read.versions["chunker"]), embeddings=list(read.versions["embedding"]),
+            chunkers=list(read.versions["chunker"]),
+            embeddings=list(read.versions["embedding"]),
             index_versions=list(read.versions["index_version"]),
             overall=_coverage(read.documents.values()),
             by_doc_type={name: _coverage(some) for name, some in sorted(of_type.items())},
             tokens=_tokens(read.tokens),
             without_chunks=[name for name, one in read.documents.items() if not one.chunks][:LISTED],
-            gold_documents=gold, gold_missing_count=len(missing), gold_missing=missing[:LISTED],
-        )  # fmt: skip
+            gold_documents=gold,
+            gold_missing_count=len(missing),
+            gold_missing=missing[:LISTED],
+        )
 
     @cached_property
     def _read(self) -> _Read:
@@ -119,8 +122,8 @@ class IndexManifest:
         return read
 
     def _rows(self, faults: Faults) -> Iterator[tuple[str, Row]]:
-        for position, record in formats.rows(self._file, faults):
-            where = formats.place(self._file, position)
+        for position, record in file_formats.read_rows(self._file, faults):
+            where = file_formats.place(self._file, position)
             given = {name: value for name, value in record.items() if value is not None}
             if self._file.format == "csv":
                 given = {name: _cell(name, text) for name, text in given.items() if text != ""}
@@ -131,7 +134,7 @@ class IndexManifest:
                     key = ".".join(map(str, one["loc"]))
                     near = get_close_matches(key, Row.model_fields, 1) if one["type"] == "extra_forbidden" else []
                     known = f"one of {', '.join(Row.model_fields)}" if one["type"] == "extra_forbidden" else one["msg"]
-                    found = "nothing" if one["type"] == "missing" else shown(given.get(key))
+                    found = "nothing" if one["type"] == "missing" else shown_value(given.get(key))
                     faults.add(where, key, found, known, f"did you mean {near[0]!r}?" if near else "")
 
 
@@ -179,12 +182,16 @@ def _coverage(documents: Iterable[_Document]) -> Coverage:
     empty, embedded = sum(not one.chunks for one in given), sum(one.embedded for one in given)
     attempted = sum(len(one.chunks) for one in given)
     return Coverage(
-        documents=len(given), documents_without_chunks=empty,
+        documents=len(given),
+        documents_without_chunks=empty,
         documents_not_embedded=sum(one.why_missing == "not_embedded" for one in given),
         no_chunks_rate=empty / len(given) if given else None,
-        chunks_attempted=attempted, chunks_embedded=embedded, chunks_skipped=skipped.total(),
-        skipped_rate=skipped.total() / attempted if attempted else None, skipped_because=dict(skipped.most_common()),
-    )  # fmt: skip
+        chunks_attempted=attempted,
+        chunks_embedded=embedded,
+        chunks_skipped=skipped.total(),
+        skipped_rate=skipped.total() / attempted if attempted else None,
+        skipped_because=dict(skipped.most_common()),
+    )
 
 
 def _tokens(tokens: array[int]) -> ChunkTokens | None:

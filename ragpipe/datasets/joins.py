@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ragpipe.datasets import formats, json_list
-from ragpipe.datasets.expressions import BadExpression, Expression
-from ragpipe.datasets.faults import Faults, shown
-from ragpipe.datasets.lines import DataFile
+from ragpipe.datasets import file_formats, json_rows
+from ragpipe.datasets.fault_list import Faults, shown_value
+from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.datasets.settings import Join, key_text
+from ragpipe.datasets.text_lines import DataFile
 
 
 def records(
@@ -18,16 +18,16 @@ def records(
     """(file, line or row, record) of all files in their order. `inside` is the path of the list in a JSON document."""
     for file in files:
         if inside is None:
-            found = formats.rows(file, faults)
+            found = file_formats.read_rows(file, faults)
         elif file.format != "json":
             faults.add(
                 file.shown, "records", f"a {file.format} file", "a JSON document, in which the path finds a list"
             )
             continue
-        elif (doc := json_list.document(file, faults)) is None:
+        elif (doc := json_rows.read_document(file, faults)) is None:
             continue
         else:
-            found = json_list.inside(file, inside, doc, faults)
+            found = json_rows.inside(file, inside, doc, faults)
         for position, record in found:
             yield file, position, record
 
@@ -46,7 +46,7 @@ class Index:
         self._found: dict[str, Any] = {}
         by, where = Expression(join.by), dict[str, str]()
         for file, position, record in records(files, Expression(join.records) if join.records else None, faults):
-            place = formats.place(file, position)
+            place = file_formats.place(file, position)
             try:
                 key = join_key(by(record))
             except BadExpression as error:
@@ -57,8 +57,8 @@ class Index:
             elif self.many:
                 self._found.setdefault(key, []).append(record)
             elif key in self._found:
-                mend = f"remove one, or set join.{name}.many to true to get the list"
-                faults.add(place, join.by, f"{shown(key)} a second time", f"once; it stands at {where[key]}", mend)
+                fix = f"remove one, or set join.{name}.many to true to get the list"
+                faults.add(place, join.by, f"{shown_value(key)} a second time", f"once; it stands at {where[key]}", fix)
             else:
                 self._found[key], where[key] = record, place
 
@@ -77,8 +77,10 @@ class Index:
     def check(self, faults: Faults) -> None:
         """A fault when no look-up of a whole reading found anything."""
         if self.asked and not self.matched:
-            has = f"the file has e.g. {shown(next(iter(self._found)))}" if self._found else "the file has no record"
-            found = f"none of {self.asked} keys is there, e.g. {shown(self._last)}; {has}"
+            has = (
+                f"the file has e.g. {shown_value(next(iter(self._found)))}" if self._found else "the file has no record"
+            )
+            found = f"none of {self.asked} keys is there, e.g. {shown_value(self._last)}; {has}"
             expected = f"records whose `{self._join.by}` equals `{self._join.key}`"
             faults.add(
                 self._shown,
@@ -94,4 +96,4 @@ def join_key(value: Any) -> str | None:
         return value
     if isinstance(value, int):
         return key_text(value)
-    raise BadExpression(f"a key must be a text or a whole number, found {shown(value)}")
+    raise BadExpression(f"a key must be a text or a whole number, found {shown_value(value)}")

@@ -33,11 +33,11 @@ from pydantic import (
     model_validator,
 )
 
-from ragpipe.datasets.expressions import Expression
-from ragpipe.datasets.patterns import compiled
-from ragpipe.schema.references import ReferenceRule
+from ragpipe.datasets.path_expressions import Expression
+from ragpipe.datasets.user_patterns import compile_user_pattern
+from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
-from ragpipe.schema.settings import Operational, Settings
+from ragpipe.schema.settings import NotInIdentity, Settings
 
 Format = Literal["auto", "jsonl", "json", "csv", "parquet", "trec"]
 
@@ -59,7 +59,7 @@ def _compiles(text: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    compiled(text)
+    compile_user_pattern(text)
     return text
 
 
@@ -185,9 +185,9 @@ class DatasetSettings(Settings):
     `references` says which of several reference answers count; it is part of the identity of the metrics that take it over.
     """
 
-    name: Annotated[str, Operational] = Field(default="dataset", min_length=1)
-    path: Annotated[str, Operational] = Field(min_length=1)
-    files: Annotated[dict[str, str | list[str]], Operational] = Field(default_factory=dict)
+    name: Annotated[str, NotInIdentity] = Field(default="dataset", min_length=1)
+    path: Annotated[str, NotInIdentity] = Field(min_length=1)
+    files: Annotated[dict[str, str | list[str]], NotInIdentity] = Field(default_factory=dict)
     format: Format = "auto"
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     records: PathExpression | None = None
@@ -196,7 +196,7 @@ class DatasetSettings(Settings):
     explode: dict[str, PathExpression] = Field(default_factory=dict)
     fields: dict[str, FieldMap] = Field(default_factory=dict)
     chunk_text: list[str] | None = None
-    references: Annotated[ReferenceRule, Operational] = "any"
+    references: Annotated[ReferenceRule, NotInIdentity] = "any"
     filter: PathExpression | None = None
     sample: SampleOf | None = None
     limit: int | None = Field(default=None, ge=1)

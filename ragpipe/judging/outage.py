@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ragpipe.judging.clients.base import Fault
+from ragpipe.judging.clients.client import Fault
 
 SILENT = frozenset({"network", "server_error", "deadline"})
 """Kinds of fault that begin an outage: no answer at all, or that of a provider that is ill. A rate limit is none."""

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from ragpipe.judging.capabilities import LOCAL, capabilities
-from ragpipe.judging.pinning import is_pinned
-from ragpipe.judging.secrecy import HIDDEN, has_key_form, hide_secrets, is_variable_name
-from ragpipe.schema.prices import Tier, dollars
-from ragpipe.schema.settings import Operational, Settings
+from ragpipe.judging.model_names import is_pinned
+from ragpipe.judging.redaction import HIDDEN, has_key_form, hide_secrets, is_variable_name
+from ragpipe.schema.price_rates import Tier, dollars
+from ragpipe.schema.settings import NotInIdentity, Settings
 
 OutputMode = Literal["json_schema", "json_object", "plain"]
 _NAMES = frozenset(
@@ -67,40 +67,38 @@ class JudgeSettings(Settings):
         extra="forbid", strict=True, frozen=True, protected_namespaces=(), hide_input_in_errors=True
     )
 
-    kind: Annotated[Literal["llm"], Operational] = "llm"
+    kind: Annotated[Literal["llm"], NotInIdentity] = "llm"
     # `model` is checked against these three, so they stand before it
-    allow_unpinned: Annotated[bool, Operational] = False
+    allow_unpinned: Annotated[bool, NotInIdentity] = False
     revision: str | None = None
-    api_base: Annotated[str | None, Operational] = None
+    api_base: Annotated[str | None, NotInIdentity] = None
 
     model: str
-    client: Annotated[Literal["auto", "litellm", "direct"], Operational] = "auto"
+    client: Annotated[Literal["auto", "litellm", "direct"], NotInIdentity] = "auto"
     endpoint: str | None = None
-    served_as: Annotated[list[str], Operational] = Field(default_factory=list)
-    served_model: Annotated[Literal["refuse", "warn"] | None, Operational] = None
-    api_key_env: Annotated[str | None, Operational] = None
+    served_as: Annotated[list[str], NotInIdentity] = Field(default_factory=list)
+    served_model: Annotated[Literal["refuse", "warn"] | None, NotInIdentity] = None
+    api_key_env: Annotated[str | None, NotInIdentity] = None
     season: str = ""
 
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = 0.0
     top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     seed: int | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = 2048
-    output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], Operational] = "auto"
+    output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], NotInIdentity] = "auto"
 
-    concurrency: Annotated[int, Field(ge=1, le=4096), Operational] = 16
-    rpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, Operational] = None
+    concurrency: Annotated[int, Field(ge=1, le=4096), NotInIdentity] = 16
+    rpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, NotInIdentity] = None
     timeout_s: Annotated[
-        float, BeforeValidator(_finite), Field(gt=0, le=86_400, allow_inf_nan=False), Operational
-    ] = 120.0  # fmt: skip
-    deadline_s: Annotated[
-        Annotated[float, Field(gt=0, le=864_000, allow_inf_nan=False)] | None, Operational
-    ] = None  # fmt: skip
-    retries: Annotated[int, Field(ge=0, le=100), Operational] = 5
-    retry_after_cap_s: Annotated[float, Field(ge=0, allow_inf_nan=False), Operational] = 120.0
-    outage_s: Annotated[float, Field(ge=0, le=864_000, allow_inf_nan=False), Operational] = 600.0
-    breaker: Annotated[Annotated[int, Field(ge=1)] | None, Operational] = None
-    max_calls: Annotated[int, Field(ge=1), Operational] = 10_000
-    prices: Annotated[Price | None, Operational] = None
+        float, BeforeValidator(_finite), Field(gt=0, le=86_400, allow_inf_nan=False), NotInIdentity
+    ] = 120.0
+    deadline_s: Annotated[Annotated[float, Field(gt=0, le=864_000, allow_inf_nan=False)] | None, NotInIdentity] = None
+    retries: Annotated[int, Field(ge=0, le=100), NotInIdentity] = 5
+    retry_after_cap_s: Annotated[float, Field(ge=0, allow_inf_nan=False), NotInIdentity] = 120.0
+    outage_s: Annotated[float, Field(ge=0, le=864_000, allow_inf_nan=False), NotInIdentity] = 600.0
+    breaker: Annotated[Annotated[int, Field(ge=1)] | None, NotInIdentity] = None
+    max_calls: Annotated[int, Field(ge=1), NotInIdentity] = 10_000
+    prices: Annotated[Price | None, NotInIdentity] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -264,8 +262,11 @@ class JudgeSettings(Settings):
     def identity_of_judge(self) -> dict[str, Any]:
         """What a reply depends on beside the question: part of every question's key."""
         found: dict[str, Any] = {
-            "model": self.model, "endpoint": self.place, "sampling": self.sampling(), "season": self.season,
-        }  # fmt: skip
+            "model": self.model,
+            "endpoint": self.place,
+            "sampling": self.sampling(),
+            "season": self.season,
+        }
         return found if self.revision is None else {**found, "revision": self.revision}
 
     def identity(self) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from ragpipe.judging.judge import Judge
-from ragpipe.prompts import Prompt
-from ragpipe.schema.answers import Answer
-from ragpipe.schema.references import distinct_references
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
@@ -34,7 +34,7 @@ _ABSENT: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlannedCall:
     """One kind of question that a metric expects to ask about a case: `times` times with about these values.
 
     The plan renders it to estimate tokens.
@@ -157,7 +157,7 @@ class Metric(BaseModel):
         """How many texts it expects to ask the embedder about this case, for the plan; at most."""
         return 0
 
-    def asks(self, case: Case) -> Iterable[Ask]:
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
         """What it expects to ask about this case, for the plan. An upper estimate where it depends on the replies."""
         return ()
 

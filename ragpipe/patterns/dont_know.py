@@ -8,9 +8,9 @@ from itertools import islice
 
 from pydantic import Field, model_validator
 
-from ragpipe.patterns.files import read_patterns
-from ragpipe.patterns.limited import check_length
+from ragpipe.patterns.pattern_files import read_patterns
 from ragpipe.patterns.sentences import sentences
+from ragpipe.patterns.timed_regex import check_length
 from ragpipe.schema.settings import Settings
 
 _WORD = re.compile(r"[^\W_]+(?:['/][^\W_]+)*")
@@ -57,7 +57,7 @@ def named_phrases(given: DontKnowPhrases | str) -> DontKnowPhrases:
     return _shipped(given) if isinstance(given, str) else given
 
 
-def admits(answer: str, given: DontKnowPhrases, *, literal: bool = False) -> str | None:
+def is_dont_know(answer: str, given: DontKnowPhrases, *, literal: bool = False) -> str | None:
     """The phrase by which the answer does not know, None when it is a real answer.
 
     It does not know when it is one of the non-answers; when its first clause admits and the sentence does not turn

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ragpipe.patterns.files import read_patterns
-from ragpipe.patterns.limited import Search, check_length, compiled
+from ragpipe.patterns.pattern_files import read_patterns
 from ragpipe.patterns.sentences import sentences
+from ragpipe.patterns.timed_regex import Search, check_length, compile_timed
 from ragpipe.schema.settings import Settings
 
 Severity = Literal["high", "medium", "low"]
@@ -26,7 +26,7 @@ class Pattern(Settings):
     @classmethod
     def _readable(cls, given: str | None) -> str | None:
         if given is not None:
-            compiled(given)
+            compile_timed(given)
         return given
 
 

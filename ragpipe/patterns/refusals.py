@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ragpipe.patterns.files import read_patterns
-from ragpipe.patterns.limited import Search, check_length, compiled
+from ragpipe.patterns.pattern_files import read_patterns
 from ragpipe.patterns.sentences import sentences
+from ragpipe.patterns.timed_regex import Search, check_length, compile_timed
 from ragpipe.schema.settings import Settings
 
 Kind = Literal["declines", "training_cutoff", "aside", "content"]
@@ -77,15 +77,15 @@ class RefusalPatterns(Settings):
     @classmethod
     def _readable(cls, given: list[str]) -> list[str]:
         for pattern in given:
-            compiled(pattern)
+            compile_timed(pattern)
         return given
 
     @field_validator("leads", "opens")
     @classmethod
     def _readable_in_front(cls, given: list[str] | str) -> list[str] | str:
         for pattern in [given] if isinstance(given, str) else given:
-            compiled(pattern)
-            compiled(_in_front(pattern))
+            compile_timed(pattern)
+            compile_timed(_in_front(pattern))
         return given
 
     @field_validator("reasons")
@@ -97,7 +97,7 @@ class RefusalPatterns(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RefusalReading:
     """`refused`: the answer as a whole declines. `training_cutoff`: it speaks of the end of its training data, refused or
     not. `clauses` says what each part was read as; `reasons` names those that a refusal gives."""
 
@@ -117,7 +117,7 @@ def named_refusals(given: RefusalPatterns | str) -> RefusalPatterns:
     return _shipped(given) if isinstance(given, str) else given
 
 
-def read_refusal(answer: str, patterns: RefusalPatterns) -> Reading:
+def read_refusal(answer: str, patterns: RefusalPatterns) -> RefusalReading:
     """Read one answer. Runs of blanks count as one. Raises JudgeError when a pattern takes too long (`slow_pattern`) and for
     a text that no pattern is run on (`too_long`)."""
     check_length(answer)
@@ -126,7 +126,7 @@ def read_refusal(answer: str, patterns: RefusalPatterns) -> Reading:
         text = text[1:-1]
     text = _BLANKS.sub(" ", _MARK.sub("", _QUOTED.sub('""', text.replace("’", "'"))))
     if words_of(text) in {words_of(whole) for whole in patterns.non_answers}:
-        return Reading(True, False, (("declines", text),), ())
+        return RefusalReading(True, False, (("declines", text),), ())
     cutoff, search = False, Search()
     clauses: list[tuple[Kind, str]] = []
     for clause in (part for sentence in sentences(text) for part in _clauses(sentence)):
@@ -140,7 +140,7 @@ def read_refusal(answer: str, patterns: RefusalPatterns) -> Reading:
     reasons = (
         tuple(n for n, some in patterns.reasons.items() if _any(some, text, f"reasons.{n}", search)) if refused else ()
     )
-    return Reading(refused, cutoff, tuple(clauses), reasons)
+    return RefusalReading(refused, cutoff, tuple(clauses), reasons)
 
 
 def words_of(text: str) -> str:

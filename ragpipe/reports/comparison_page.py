@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragpipe.reports.comparison import Job, labels
-from ragpipe.reports.figures import bracketed, paid, share_below_one, whole
-from ragpipe.reports.text import code, one_line, table
+from ragpipe.reports.job_comparison import Job, job_labels
+from ragpipe.reports.number_format import bracketed, paid, share_below_one, whole
+from ragpipe.reports.text_escape import code, on_one_line, table
 
 _WORD = 40  # characters of one word of a job on the terminal
 _STANDINGS = {"best": "best", "not_separable": "not separable", "behind": "behind", "equal": "equal"}
@@ -44,8 +44,8 @@ def comparison_lines(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]]) -> 
     names = chosen_scores(jobs)
     cells = {(row["job"], row["score"]): row for row in rows if row["method"] is None}
     lines = []
-    for job, label in zip(jobs, labels(jobs), strict=True):
-        words = [one_line(word, _WORD) for word in label] or ["-"]
+    for job, label in zip(jobs, job_labels(jobs), strict=True):
+        words = [on_one_line(word, _WORD) for word in label] or ["-"]
         figures = ["\n".join(_figures(cells.get((job.number, name)))) for name in names]
         lines.append(["\n".join([f"{job.number}: {words[0]}", *words[1:]]), *figures, _cost(job)])
     return ["job", *names, "cost"], lines
@@ -63,13 +63,20 @@ def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], 
     """The page: the jobs and how they ended, then a table for each score that a reader compares first."""
     heads = ["job", "words", "run", "state", "iterations", "calls", "price", "paid by the run", "reason"]
     lines = []
-    for job, label in zip(jobs, labels(jobs), strict=True):
+    for job, label in zip(jobs, job_labels(jobs), strict=True):
         row = next(row for row in rows if row["job"] == job.number)
-        lines.append([
-            str(job.number), code(" ".join(label), 400), code(row["run_id"] or "-"), job.state, _count(row["iterations"]),
-            _count(row["calls_used"]), *_prices(job),
-            code(job.reason, 300),
-        ])  # fmt: skip
+        lines.append(
+            [
+                str(job.number),
+                code(" ".join(label), 400),
+                code(row["run_id"] or "-"),
+                job.state,
+                _count(row["iterations"]),
+                _count(row["calls_used"]),
+                *_prices(job),
+                code(job.reason, 300),
+            ]
+        )
     parts = ["# Sweep", "", code(" ".join(words), 2000), "", "## Jobs", "", *table(heads, lines)]
     for name in chosen_scores(jobs):
         parts += ["", f"## {code(name)}", "", *_section(name, rows)]
@@ -101,12 +108,20 @@ def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     heads += ["mean", "on shared questions", "standing", "passed", "coverage", "judgements", "flips"]
     lines = []
     for row in found:
-        lines.append([
-            str(row["job"]), code(row["label"], 200), *([code(row["method"] or "all")] if several else []),
-            f"{_number(row['mean'])} {bracketed(_bounds(row), places=3)}".rstrip(),
-            ", ".join(_on_shared(row)) or "the same", _STANDINGS.get(row["standing"], "-"), _share(row["pass_rate"]),
-            _share(row["coverage"]), whole(row["n_ok"]), _share(row["flip_share"]),
-        ])  # fmt: skip
+        lines.append(
+            [
+                str(row["job"]),
+                code(row["label"], 200),
+                *([code(row["method"] or "all")] if several else []),
+                f"{_number(row['mean'])} {bracketed(_bounds(row), places=3)}".rstrip(),
+                ", ".join(_on_shared(row)) or "the same",
+                _STANDINGS.get(row["standing"], "-"),
+                _share(row["pass_rate"]),
+                _share(row["coverage"]),
+                whole(row["n_ok"]),
+                _share(row["flip_share"]),
+            ]
+        )
     return table(heads, lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragpipe.reports.text import one_line
+from ragpipe.reports.text_escape import on_one_line
 
 _ANSWER_CHARS = 160
 _REASON_CHARS = 60
@@ -18,13 +18,13 @@ def question_table(records: Sequence[Mapping[str, Any]], scores: Sequence[str]) 
     left out.
     """
     heads = ["score", *(_head(record) for record in records)]
-    answers = [one_line(record["system_error"] or record["answer"] or "", _ANSWER_CHARS) for record in records]
+    answers = [on_one_line(record["system_error"] or record["answer"] or "", _ANSWER_CHARS) for record in records]
     there = [name for name in scores if any(_has(record, name) for record in records)]
     return heads, [["answer", *answers], *([name, *(_cell(record, name) for record in records)] for name in there)]
 
 
 def _head(record: Mapping[str, Any]) -> str:
-    method = one_line(record["method"], 60)
+    method = on_one_line(record["method"], 60)
     return method if record["repeat"] == 1 else f"{method} repeat {record['repeat']}"
 
 
@@ -37,6 +37,6 @@ def _cell(record: Mapping[str, Any], name: str) -> str:
     if value is None:
         status = "none" if overall else record.get(f"{name}.status") or "not measured"
         reason = record.get("overall_reason" if overall else f"{name}.reason")
-        return f"{status}: {one_line(reason, _REASON_CHARS)}" if reason else status
+        return f"{status}: {on_one_line(reason, _REASON_CHARS)}" if reason else status
     passed = record.get("overall_passed" if overall else f"{name}.passed")
     return f"{value:.4g}" + {True: " passed", False: " failed", None: ""}[passed]

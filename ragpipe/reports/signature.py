@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragpipe.digest import sha256
-from ragpipe.reports.text import one_line
+from ragpipe.core.digest import sha256
+from ragpipe.reports.text_escape import on_one_line
 
 
 def signature(
@@ -40,4 +40,4 @@ def signature(
         f"n={n}",
         f"iteration {iteration}",
     )
-    return " | ".join(one_line(part.replace("|", "/"), 2000) for part in parts)
+    return " | ".join(on_one_line(part.replace("|", "/"), 2000) for part in parts)

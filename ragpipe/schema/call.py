@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragpipe.digest import canonical_json, sha256
+from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.schema.field_order import schema_hash, schema_text
 
 Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
@@ -65,7 +65,7 @@ Paid = Callable[[Payment], None]
 class Call:
     """One asking of a judge, as the call store keeps it.
 
-    `status` is `ok`, a failure kind (`ragpipe.errors.FailureKind`), or `skipped` for a question that an embedded judge
+    `status` is `ok`, a failure kind (`ragpipe.core.errors.FailureKind`), or `skipped` for a question that an embedded judge
     cannot answer (`message` says why; nobody was asked). Only `ok` calls are ever served to another run.
     `text` is the raw reply. `attempts` counts HTTP tries; the counts of tokens are those of the reply that stands, the
     last try that was answered (what all tries cost together is in the ledger, try by try: `Payment`). `answers` counts the tries that

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ragpipe.digest import sha256
+from ragpipe.core.digest import sha256
 
 
 @dataclass(frozen=True)

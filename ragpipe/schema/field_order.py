@@ -11,28 +11,30 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from ragpipe.digest import sha256
+from ragpipe.core.digest import sha256
 
-KNOWN = frozenset({
-    ("claim", "marker", "cited"),
-    ("correctness", "completeness", "consistency", "reason", "confidence"),
-    ("evidence", "reason", "acknowledged"),
-    ("evidence", "reason", "kept"),
-    ("faithfulness", "completeness"),
-    ("index", "evidence", "reason", "accurate"),
-    ("index", "evidence", "reason", "severity", "violated"),
-    ("index", "evidence", "reason", "supported"),
-    ("index", "evidence", "reason", "use"),
-    ("index", "reason", "contexts"),
-    ("index", "reason", "correct"),
-    ("index", "reason", "grade"),
-    ("nugget", "importance"),
-    ("precision", "recall", "f1", "tokens", "cut", "weightless"),
-    ("reason", "addresses_question", "on_topic", "completeness", "score"),
-    ("reason", "training_cutoff", "declines"),
-    ("supported_claims", "unsupported_claims", "major_claims_cited", "reason", "score"),
-    ("verdicts", "reason", "score"),
-})  # fmt: skip
+KNOWN = frozenset(
+    {
+        ("claim", "marker", "cited"),
+        ("correctness", "completeness", "consistency", "reason", "confidence"),
+        ("evidence", "reason", "acknowledged"),
+        ("evidence", "reason", "kept"),
+        ("faithfulness", "completeness"),
+        ("index", "evidence", "reason", "accurate"),
+        ("index", "evidence", "reason", "severity", "violated"),
+        ("index", "evidence", "reason", "supported"),
+        ("index", "evidence", "reason", "use"),
+        ("index", "reason", "contexts"),
+        ("index", "reason", "correct"),
+        ("index", "reason", "grade"),
+        ("nugget", "importance"),
+        ("precision", "recall", "f1", "tokens", "cut", "weightless"),
+        ("reason", "addresses_question", "on_topic", "completeness", "score"),
+        ("reason", "training_cutoff", "declines"),
+        ("supported_claims", "unsupported_claims", "major_claims_cited", "reason", "score"),
+        ("verdicts", "reason", "score"),
+    }
+)
 """Orders of fields that were hashed as if they were sorted before the order counted: changing one would bill its questions
 again. No two of them have the same fields, so that the sorted form still says which order is meant. Nothing is added."""
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragpipe.schema.recorded import Recorded
-from ragpipe.schema.references import distinct_references
+from ragpipe.schema.recorded_judgement import Recorded
+from ragpipe.schema.reference_answers import distinct_references
 
 Policy = Literal["summarize", "quote_only", "no_use"]
 ConflictRule = Literal["cite_newer", "cite_both", "acknowledge_both"]

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
 
-class Operational:
+class NotInIdentity:
     """Marks a field that cannot change a number (`Annotated[int, Operational]`): it is left out of a run's identity."""
 
 
@@ -29,7 +29,7 @@ class Settings(BaseModel):
 
 
 def _is_operational(field: FieldInfo) -> bool:
-    return any(mark is Operational for mark in field.metadata)
+    return any(mark is NotInIdentity for mark in field.metadata)
 
 
 def _plain(value: Any) -> Any:

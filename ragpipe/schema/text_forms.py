@@ -17,10 +17,31 @@ _LABEL = re.compile(
 )
 _WORD = re.compile(r"[^\W_]+")
 _CLAUSE_END = re.compile("[.!?:;,/|=()\u2013\u2014]|\\s-\\s")
-_AFTER_NO = frozenset({
-    "BECAUSE", "SINCE", "AS", "IT", "THIS", "THAT", "THESE", "THOSE", "THE", "THERE", "THEY", "NEITHER", "NOR", "NONE", "NOT",
-    "I", "WE", "ITS", "BUT", "THOUGH", "ALTHOUGH",
-})  # fmt: skip
+_AFTER_NO = frozenset(
+    {
+        "BECAUSE",
+        "SINCE",
+        "AS",
+        "IT",
+        "THIS",
+        "THAT",
+        "THESE",
+        "THOSE",
+        "THE",
+        "THERE",
+        "THEY",
+        "NEITHER",
+        "NOR",
+        "NONE",
+        "NOT",
+        "I",
+        "WE",
+        "ITS",
+        "BUT",
+        "THOUGH",
+        "ALTHOUGH",
+    }
+)
 """Words before which a NO without a comma is still a verdict; in `no doubt` and `no claim is unsupported` it is none."""
 
 _GRADE = re.compile(

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from ragpipe.schema.sample import NOT_RECORDED
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.columns import ERROR, MISSING, OK, SKIPPED
+from ragpipe.scoring.accumulators import Accumulators, ScoreLedger
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.coverage import LOST, coverage, coverage_warnings, lost
-from ragpipe.scoring.declared import declared
-from ragpipe.scoring.distributions import extremes, grades, lone_grades
+from ragpipe.scoring.dimensions import DIMENSIONS, Coded
 from ragpipe.scoring.estimates import estimate_of, figures_of
-from ragpipe.scoring.fields import DIMENSIONS, Coded
-from ragpipe.scoring.ledger import Ledger, ScoreLedger
 from ragpipe.scoring.operations import operations
+from ragpipe.scoring.score_declarations import score_declarations
+from ragpipe.scoring.scored_columns import ERROR, MISSING, OK, SKIPPED
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.scoring.shared import asked, shared_score, unlike
+from ragpipe.scoring.shared_scores import asked, shared_score, unlike
+from ragpipe.scoring.value_distributions import extremes, grades, lone_grades
 from ragpipe.stats.intervals import estimate_rate
 
 Places = NDArray[np.int64]
@@ -29,7 +29,7 @@ VALUES_MAX = 200  # a field with more values than this is no breakdown but a lis
 _SHOWN_REASONS = 20
 
 
-def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
+def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
     """`declared`, `overall`, `by` and `warnings` of `metrics.json`. Plain JSON without NaN; the ledger must be closed.
 
     `specs` are those of the metrics and of the composites. `overall` names every score, a group of `by` only those that
@@ -68,7 +68,7 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
         "n_cases": ledger.n,
         "n_samples": len(np.unique(ledger.samples)),
         "n_failed_judgements": ledger.n_failed,
-        "declared": declared(shown, settings),
+        "declared": score_declarations(shown, settings),
         "parts": settings.parts([spec.name for spec in specs]),
         "overall": overall,
         "by": by,
@@ -79,7 +79,7 @@ def aggregate(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetti
     }
 
 
-def _shared(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
+def _shared(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
     """`shared` of `metrics.json`: the methods on the questions that they share; empty with a single method."""
     names, cases, codes = _membership(ledger, "method")
     if len(names) < 2:
@@ -90,7 +90,7 @@ def _shared(ledger: Ledger, specs: Sequence[ScoreSpec], settings: ScoringSetting
         column = ledger.overall if spec is OVERALL else ledger.scores[spec.name]
         rates = np.where(column.passed < 0, np.nan, column.passed)
         values = np.where(column.status == OK, column.values, np.nan)
-        scale = declared([spec], settings)[spec.name]
+        scale = score_declarations([spec], settings)[spec.name]
         scores[spec.name] = shared_score(methods, ledger.samples, values, rates, scale, settings.level)
     return {**asked(methods, ledger.samples), "scores": {name: one for name, one in scores.items() if one}}
 
@@ -107,7 +107,7 @@ def _why_no_overall(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSe
     return f"where a score with a weight was to be measured, one failed ({', '.join(failed)})"
 
 
-def _membership(ledger: Ledger, field: str) -> tuple[list[str], Places, Places]:
+def _membership(ledger: Accumulators, field: str) -> tuple[list[str], Places, Places]:
     """Which case is in which group of a field, or of several crossed by `*`: labels, case numbers, label numbers."""
     first, *rest = (Coded(*ledger.pairs[part], ledger.fields[part].names) for part in field.split("*"))
     cases, codes, names = crossed(first, *rest)
@@ -145,7 +145,9 @@ def by_label(cases: Places, codes: Places) -> Iterator[tuple[int, Places]]:
     yield from zip(found.tolist(), np.split(cases[order], starts[1:]), strict=True)
 
 
-def summary(ledger: Ledger, places: Places, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
+def summary(
+    ledger: Accumulators, places: Places, specs: Sequence[ScoreSpec], settings: ScoringSettings
+) -> dict[str, Any]:
     """What `metrics.json` says of some cases, given by their numbers."""
     scores = {spec.name: _score(ledger.scores[spec.name], ledger, places, spec, settings) for spec in specs}
     if settings.shows_overall(ledger.scores):
@@ -167,7 +169,7 @@ def _applicable(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _score(
-    found: ScoreLedger, ledger: Ledger, places: Places, spec: ScoreSpec, settings: ScoringSettings
+    found: ScoreLedger, ledger: Accumulators, places: Places, spec: ScoreSpec, settings: ScoringSettings
 ) -> dict[str, Any]:
     """Counts, mean, pass rate, their intervals and the reasons of one score. `n_ok`, `mean`, `interval` and `coverage` are
     always there; a count of 0, reasons of nothing and the pass rate of nothing that is judged are left out."""
@@ -203,7 +205,7 @@ def _numbers(values: Any, passed: Any, samples: Any, spec: ScoreSpec, settings: 
     """Mean, pass rate and their intervals over the cases that have a value."""
     judged = passed >= 0
     return figures_of(
-        estimate_of(values, samples, declared([spec], settings)[spec.name], settings.level),
+        estimate_of(values, samples, score_declarations([spec], settings)[spec.name], settings.level),
         estimate_rate(passed[judged].astype(np.float64), samples[judged], level=settings.level),
     )
 

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.settings import Settings
-from ragpipe.scoring.normalise import ERROR, MISSING, OK, SKIPPED, Column, normalised, verdicts, weighted_mean
+from ragpipe.scoring.normalisation import ERROR, MISSING, OK, SKIPPED, Column, normalised, pass_fail, weighted_mean
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -72,7 +72,7 @@ def judged_with(composites: Mapping[str, Collection[str]], judged: Collection[st
     return {*judged, *(name for name, parts in composites.items() if set(parts) & set(judged))}
 
 
-def parts_of(made_of: Mapping[str, Sequence[str]], names: Collection[str]) -> dict[str, dict[str, list[str]]]:
+def composite_parts(made_of: Mapping[str, Sequence[str]], names: Collection[str]) -> dict[str, dict[str, list[str]]]:
     """Of each composite (name -> parts) of which a run with the scores `names` has a part: `measured` and `absent` parts.
 
     One with absent parts is not quite what its name says, and one with a single part of several is not shown at all.
@@ -105,7 +105,7 @@ def mean_column(
     mean[status != OK] = np.nan
     low, high = spec.low or 0.0, spec.high or 1.0
     values = low + mean * (high - low)
-    passed = verdicts(values, spec, threshold)
+    passed = pass_fail(values, spec, threshold)
     return Column(values, normalised(values, spec), passed, status, _reasons(used, status))
 
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ragpipe.errors import TRANSIENT
-from ragpipe.schema.prices import NO_USAGE, Rates
+from ragpipe.core.errors import TRANSIENT
+from ragpipe.schema.price_rates import NO_USAGE, Rates
 from ragpipe.scoring.operations import judge_rates, latency_of
-from ragpipe.scoring.served import served
+from ragpipe.scoring.served_models import served
 
 _TOKENS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
 _NUMBERS = (*_TOKENS, "paid_usd", "latency_ms", "attempts")
@@ -164,9 +164,14 @@ class Own:
 
 
 def cost(
-    judge_inputs: Path, n_cases: int, *, case_times: array[float], payer: str, spent: Mapping[str, Any],
+    judge_inputs: Path,
+    n_cases: int,
+    *,
+    case_times: array[float],
+    payer: str,
+    spent: Mapping[str, Any],
     rates: Mapping[str, Rates],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The whole of `cost.json`.
 
     `used` is what the replies cost that this run rests on, at the prices of `rates` (by the judge's printable name): in all,
@@ -174,7 +179,7 @@ def cost(
     in the order of the rows. `case_times` are what the judge took for each case that has a measured call, all of whose
     questions are counted: their times, measured when they were asked, one after the other.
 
-    `spent` is what `payer` (`<run_id>/<iteration>`) has paid, as the ledger says it (`ragpipe.store.ledger.Sums`); `saved`
+    `spent` is what `payer` (`<run_id>/<iteration>`) has paid, as the ledger says it (`ragpipe.store.calls.spend.PaymentSums`); `saved`
     what others paid of `used`; `wasted` what `payer` paid for tries and calls on which nothing rests, null where the ledger
     lacks some of what it paid; `repriced` by how much its own used replies cost more now than on the day they were paid.
     """

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.schema.sample import NOT_RECORDED, PARTS
-from ragpipe.scoring.columns import SKIPPED
+from ragpipe.scoring.accumulators import Accumulators, ScoreLedger
 from ragpipe.scoring.composites import OVERALL
-from ragpipe.scoring.ledger import Ledger, ScoreLedger
+from ragpipe.scoring.scored_columns import SKIPPED
 from ragpipe.scoring.settings import ScoringSettings
 
 Flags = NDArray[np.bool_]
@@ -44,7 +44,7 @@ def coverage(counts: Mapping[str, int]) -> float | None:
     return counts["n_ok"] / total if (total := due(counts)) else None
 
 
-def lost(ledger: Ledger, name: str, settings: ScoringSettings) -> Lost:
+def lost(ledger: Accumulators, name: str, settings: ScoringSettings) -> Lost:
     """The cases that a score lost, over all cases; worked out once. Of a composite those that one of its parts lost."""
     if name not in ledger.lost:
         made_of = settings.made_of()
@@ -59,7 +59,7 @@ def lost(ledger: Ledger, name: str, settings: ScoringSettings) -> Lost:
     return cases
 
 
-def _measured(ledger: Ledger, found: ScoreLedger) -> Lost:
+def _measured(ledger: Accumulators, found: ScoreLedger) -> Lost:
     skipped, methods = found.status == SKIPPED, ledger.methods
     failed = skipped & found.has_reason(SYSTEM_ERROR)
     absent = np.zeros(ledger.n, dtype=np.bool_)

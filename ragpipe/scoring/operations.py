@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.scoring.failures import share
-from ragpipe.scoring.ledger import Ledger
+from ragpipe.scoring.accumulators import Accumulators
+from ragpipe.scoring.rules.failure_modes import share
 
 Places = NDArray[np.int64]
 
 _NEVER_SENT = frozenset({"missing_reply", "breaker", "budget"})  # failures before anything went over the wire
 
 
-def operations(ledger: Ledger, places: Places) -> dict[str, Any]:
+def operations(ledger: Accumulators, places: Places) -> dict[str, Any]:
     """`operations` of a summary of `metrics.json`, over the cases at `places`.
 
     An error is a case with `error`; a timeout is an error whose text says so (`is_timeout`); an empty answer is a recorded
@@ -44,7 +44,7 @@ def operations(ledger: Ledger, places: Places) -> dict[str, Any]:
     return {**counts, **rates, "latency_ms": _latency(ledger, places), "usage": usage}
 
 
-def _latency(ledger: Ledger, places: Places) -> dict[str, Any]:
+def _latency(ledger: Accumulators, places: Places) -> dict[str, Any]:
     member = np.zeros(ledger.n, dtype=np.bool_)
     member[places] = True
     latency = {}

@@ -8,20 +8,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from ragpipe.errors import Problem
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.settings import Settings
-from ragpipe.scoring.bands import LowScoreSettings
-from ragpipe.scoring.checks import faults
-from ragpipe.scoring.composites import OVERALL, Composite, Weight, parts_of, specs_of
-from ragpipe.scoring.conditions import ANY_SCORE, DetailIs, Rule, ScoreIs
-from ragpipe.scoring.defaults import merged
-from ragpipe.scoring.diagnosis import Diagnosis
-from ragpipe.scoring.fields import DIMENSIONS, LISTS, fault, nearest
-from ragpipe.scoring.gate_settings import Gate
-from ragpipe.scoring.items import Items
+from ragpipe.scoring.composites import OVERALL, Composite, Weight, composite_parts, specs_of
+from ragpipe.scoring.default_settings import merged
+from ragpipe.scoring.dimensions import DIMENSIONS, LISTS, field_fault, nearest_field
+from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.scoring.low_score_settings import LowScoreSettings
+from ragpipe.scoring.rules.conditions import ANY_SCORE, DetailCondition, Rule, ScoreCondition
+from ragpipe.scoring.rules.diagnosis import Diagnosis
+from ragpipe.scoring.rules.failure_items import Items
 
-__all__ = ["DIMENSIONS", "OVERALL", "ScoringSettings", "nearest"]
+__all__ = ["DIMENSIONS", "OVERALL", "ScoringSettings", "nearest_field"]
 
 Threshold = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -82,7 +80,7 @@ class ScoringSettings(Settings):
     def _known_fields(cls, slices: list[str]) -> list[str]:
         for name in slices:
             for field in name.split("*"):
-                if said := fault(field):
+                if said := field_fault(field):
                     raise ValueError(f"{said} (in slice {name!r})")
             for field in LISTS:
                 if name.split("*").count(field) > 1:
@@ -108,7 +106,7 @@ class ScoringSettings(Settings):
         """What the composites and the overall score of a run with the scores `names` are made of (see `parts_of`)."""
         made_of = {name: composite.parts for name, composite in self.made_of().items()}
         weighed = [name for name, weight in self.weights.items() if weight > 0]
-        return parts_of({**made_of, OVERALL.name: weighed}, names)
+        return composite_parts({**made_of, OVERALL.name: weighed}, names)
 
     def shows_overall(self, names: Collection[str]) -> bool:
         """Whether a run with the scores `names` has an overall score to show.
@@ -192,19 +190,19 @@ class ScoringSettings(Settings):
         """The scores among `names` whose results decide a failure mode; a test of their status alone is none."""
         rule, found = self.failure_modes.get(mode), list[str]()
         for leaf in rule.leaves() if rule is not None else ():
-            if isinstance(leaf, DetailIs) or (isinstance(leaf, ScoreIs) and leaf.status is None):
+            if isinstance(leaf, DetailCondition) or (isinstance(leaf, ScoreCondition) and leaf.status is None):
                 there = [name for name in leaf.score if name in names][:1]
-                if isinstance(leaf, ScoreIs) and ANY_SCORE in leaf.score:
+                if isinstance(leaf, ScoreCondition) and ANY_SCORE in leaf.score:
                     there = list(names)
                 found += there
-                if isinstance(leaf, ScoreIs) and leaf.passed is not None:
+                if isinstance(leaf, ScoreCondition) and leaf.passed is not None:
                     found += [other for name in there for other in self.decides(name) if other in names]
         return list(dict.fromkeys(found))
 
     def reads_details(self, names: Collection[str]) -> bool:
         """Whether something asks for the details beside the scores of these names."""
         leaves = (leaf for rule in self.rules().values() for leaf in rule.leaves())
-        read = {name for leaf in leaves if isinstance(leaf, DetailIs) for name in leaf.score}
+        read = {name for leaf in leaves if isinstance(leaf, DetailCondition) for name in leaf.score}
         read |= {one.score for items in self.counted_items().values() for one in items.of}
         return self.low_scores.flags or not read.isdisjoint(names)
 
@@ -240,7 +238,3 @@ class ScoringSettings(Settings):
             for name, gate in self.active_gates().items()
             if gate.score not in {None, *given} and gate.tier != "diagnostic" and gate.without_cases == "fail"
         ]
-
-    def problems(self, specs: Sequence[ScoreSpec], where: str = "scoring") -> list[Problem]:
-        """Faults that show only beside the run's scores: unknown names, thresholds outside a score's scale."""
-        return faults(self, specs, where)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.stats.student import normal_quantile, t_quantile
+from ragpipe.stats.student_t import normal_quantile, t_quantile
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

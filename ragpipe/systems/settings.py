@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from ragpipe.core.validation import did_you_mean
 from ragpipe.datasets.settings import OUTPUT_FIELDS, PathExpression
 from ragpipe.judging.settings import Price
-from ragpipe.schema.settings import Operational, Settings
-from ragpipe.validation import did_you_mean
+from ragpipe.schema.settings import NotInIdentity, Settings
 
 
 class _System(Settings):
@@ -23,7 +23,7 @@ class _System(Settings):
     `cost_usd` goes before; they are part of the identity where they are given, but not of what names the outputs.
     """
 
-    index_manifest: Annotated[str | None, Operational, Field(min_length=1)] = None
+    index_manifest: Annotated[str | None, NotInIdentity, Field(min_length=1)] = None
     retrieves: bool | dict[str, bool] = True
     prices: Price | None = None
 
@@ -64,8 +64,8 @@ class _Live(_System):
     method: str = Field(default="default", min_length=1)
     repeats: int = Field(default=1, ge=1, le=1000)
     version: str = ""
-    concurrency: Annotated[int, Operational, Field(ge=1, le=1000)] = 4
-    timeout_s: Annotated[float, Operational, Field(gt=0, le=3600)] = 120.0
+    concurrency: Annotated[int, NotInIdentity, Field(ge=1, le=1000)] = 4
+    timeout_s: Annotated[float, NotInIdentity, Field(gt=0, le=3600)] = 120.0
 
     def identity(self) -> dict[str, Any]:
         """As for every system; of `retrieves` only what it says of its one method."""
@@ -84,7 +84,7 @@ class PythonSystem(_Live):
 
     kind: Literal["python"]
     callable: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-    recognised_by: Annotated[Literal["source", "version"], Operational, Field(alias="identity")] = "source"
+    recognised_by: Annotated[Literal["source", "version"], NotInIdentity, Field(alias="identity")] = "source"
 
 
 class HttpSystem(_Live):
@@ -102,7 +102,7 @@ class HttpSystem(_Live):
     fields: dict[str, PathExpression] = Field(
         default_factory=lambda: {"answer": "answer", "contexts": "contexts"}, min_length=1
     )
-    headers_env: Annotated[dict[str, str], Operational] = Field(default_factory=dict)
+    headers_env: Annotated[dict[str, str], NotInIdentity] = Field(default_factory=dict)
 
     @field_validator("fields")
     @classmethod
@@ -110,8 +110,8 @@ class HttpSystem(_Live):
         known = sorted(OUTPUT_FIELDS - {"method", "repeat"})  # `system.method` and `system.repeats` give them
         for name in fields:
             if name not in known:
-                mend = did_you_mean(name, known) or f"there are {', '.join(known)}"
-                raise ValueError(f"{name!r} is no field of an output; {mend}")
+                fix = did_you_mean(name, known) or f"there are {', '.join(known)}"
+                raise ValueError(f"{name!r} is no field of an output; {fix}")
         return fields
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ragpipe.config import RunConfig
-from ragpipe.reports.console import Console
-from ragpipe.tasks.doors import refuse_other_addresses
-from ragpipe.tasks.evaluation import Evaluation
-from ragpipe.tasks.identity import run_identity, with_source
-from ragpipe.tasks.inputs import DataInputs
-from ragpipe.tasks.user_code import watched_system
+from ragpipe.engine.case_sources import DatasetSource
+from ragpipe.engine.evaluation import Evaluation
+from ragpipe.engine.open_judge import refuse_other_addresses
+from ragpipe.engine.run_identity import run_identity, with_source
+from ragpipe.engine.user_code import watched_system
+from ragpipe.reports.render.terminal import Console
 
 
 def run(config: RunConfig, console: Console) -> int:
@@ -21,7 +21,7 @@ def run(config: RunConfig, console: Console) -> int:
 def evaluate(config: RunConfig, console: Console) -> tuple[int, Path]:
     """As `run`, with the run's folder."""
     refuse_other_addresses(config)  # before a system under test is asked
-    inputs = DataInputs(config, console)
+    inputs = DatasetSource(config, console)
     system = watched_system(config.system, config.plugins)
     for note in system.notes:
         console.warn(note)

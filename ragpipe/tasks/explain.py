@@ -10,22 +10,22 @@ from typing import Any
 
 from pydantic import Field
 
-from ragpipe.errors import ConfigError, DataError, Problem
-from ragpipe.metrics.shared.references import mean_of_references
-from ragpipe.reports.chain import Chain, explained
-from ragpipe.reports.console import Console
+from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.engine.question_order import in_call_order
+from ragpipe.metrics.shared.multi_reference import mean_of_references
+from ragpipe.reports.explanation import CaseExplanation, explanation_lines
 from ragpipe.reports.question_table import question_table
-from ragpipe.reports.text import one_line
+from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.text_escape import on_one_line
 from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.cases import CaseReader
-from ragpipe.stages.load import references_of
-from ragpipe.store.rows import rows_where
-from ragpipe.tasks.asked import as_asked
-from ragpipe.tasks.finished import Finished, open_finished
-from ragpipe.validation import Origins, Unknown, validated
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.load_dataset import references_of
+from ragpipe.store.run.table_query import query_rows
 
 KEYS = ("case", "method", "repeat", "metric", "iteration", "messages")
 
@@ -47,7 +47,7 @@ class ExplainSettings(Settings):
 class Wanted:
     """A finished run and what to explain of it."""
 
-    finished: Finished
+    finished: FinishedRun
     settings: ExplainSettings
 
     @property
@@ -59,14 +59,14 @@ class Wanted:
         return self.finished.log_level
 
 
-def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Wanted:
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> Wanted:
     """Raises ConfigError and DataError."""
-    origins, problems = origins or Unknown(), list[Problem]()
+    origins, problems = origins or NoOrigins(), list[Problem]()
     section = {key: plain[key] for key in KEYS if key in plain}
     settings = validated(ExplainSettings, section, "", origins, problems)
     if settings is None:
         raise ConfigError("task=explain needs to know what to explain", problems)
-    return Wanted(open_finished(plain, origins, allowed=(), task="explain", task_keys=KEYS), settings)
+    return Wanted(open_run(plain, origins, allowed=(), task="explain", task_keys=KEYS), settings)
 
 
 def run(wanted: Wanted, console: Console) -> int:
@@ -74,16 +74,16 @@ def run(wanted: Wanted, console: Console) -> int:
     Raises DataError for a case or a metric that the run does not have."""
     if records := _methods(wanted):
         heads, lines = question_table(records, _scores(wanted))
-        console.say(f"question {wanted.settings.case}: {one_line(records[0]['question'], 2000)}")
+        console.say(f"question {wanted.settings.case}: {on_one_line(records[0]['question'], 2000)}")
         console.folded(heads, lines)
         console.say("the chain behind the figures of one of them: add method=NAME")
         return 0
-    for line in explained(explain(wanted)):
+    for line in explanation_lines(explain(wanted)):
         console.say(line)
     return 0
 
 
-def explain(wanted: Wanted) -> Chain:
+def explain(wanted: Wanted) -> CaseExplanation:
     """Everything that the run folder says of the wanted figures."""
     finished, settings = wanted.finished, wanted.settings
     folder, config = finished.folder, finished.config
@@ -93,9 +93,9 @@ def explain(wanted: Wanted) -> Chain:
     metrics = _metrics(wanted)
     iteration = folder.iteration(settings.iteration)
     key = {name: getattr(case.output, name) for name in OUTPUT_KEY}
-    scores = [row for row in rows_where(iteration.scores, **key) if row["metric"] in metrics]
-    asked = [row for row in rows_where(iteration.judge_inputs, **key) if row["metric"] in metrics]
-    record = next(iter(rows_where(iteration.records, **key)), {})
+    scores = [row for row in query_rows(iteration.scores, **key) if row["metric"] in metrics]
+    asked = [row for row in query_rows(iteration.judge_inputs, **key) if row["metric"] in metrics]
+    record = next(iter(query_rows(iteration.records, **key)), {})
     specs = {spec.name: spec for metric in config.metrics.values() for spec in metric.scores()}
     arithmetic = {}
     for row in scores:
@@ -105,11 +105,17 @@ def explain(wanted: Wanted) -> Chain:
             arithmetic[row["score_name"]] = how or ""
     measured = dict.fromkeys(row["metric"] for row in scores if row["status"] == "ok")
     notes = {name: list(config.metrics[name].notes(case)) for name in measured}
-    return Chain(
-        case=case, scores=scores, asked=as_asked(config, case, asked, references_of(folder.samples)), record=record, specs=specs, arithmetic=arithmetic,
-        scoring=config.scoring, messages=settings.messages,
+    return CaseExplanation(
+        case=case,
+        scores=scores,
+        asked=in_call_order(config, case, asked, references_of(folder.samples)),
+        record=record,
+        specs=specs,
+        arithmetic=arithmetic,
+        scoring=config.scoring,
+        messages=settings.messages,
         notes=notes,
-    )  # fmt: skip
+    )
 
 
 def _methods(wanted: Wanted) -> list[dict[str, Any]]:
@@ -117,7 +123,7 @@ def _methods(wanted: Wanted) -> list[dict[str, Any]]:
     folder, settings = wanted.finished.folder, wanted.settings
     if settings.method is not None or settings.iteration not in folder.iterations():
         return []
-    found = list(rows_where(folder.iteration(settings.iteration).records, sample_id=settings.case))
+    found = list(query_rows(folder.iteration(settings.iteration).records, sample_id=settings.case))
     return found if len({row["method"] for row in found}) > 1 else []
 
 
@@ -174,6 +180,15 @@ def _parts(scoring: ScoringSettings, owners: Mapping[str, set[str]]) -> dict[str
 def _absent(key: str, found: str, known: list[str]) -> DataError:
     close = difflib.get_close_matches(found, known, n=3)
     listed = ", ".join(known[:10]) + (f" and {len(known) - 10:,} more" if len(known) > 10 else "")
-    return DataError("there is nothing to explain", [Problem(
-        "the run", key, found, f"one of {listed}", f"did you mean {', '.join(close)}?" if close else f"pass {key}=...",
-    )])  # fmt: skip
+    return DataError(
+        "there is nothing to explain",
+        [
+            Problem(
+                "the run",
+                key,
+                found,
+                f"one of {listed}",
+                f"did you mean {', '.join(close)}?" if close else f"pass {key}=...",
+            )
+        ],
+    )

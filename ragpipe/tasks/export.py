@@ -9,17 +9,17 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.errors import ConfigError, DataError, Problem
-from ragpipe.reports.console import Console
+from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.engine.finished_run import read_config
+from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
-from ragpipe.stages.final import scored_iterations
-from ragpipe.stages.report import write_files
-from ragpipe.stages.seal import seal_also
-from ragpipe.store.folder import RunFolder
-from ragpipe.store.lock import FolderLock
-from ragpipe.tasks.finished import read_config
-from ragpipe.validation import Origins, Unknown, validated
+from ragpipe.stages.score_iterations import scored_iterations
+from ragpipe.stages.seal_run import seal_also
+from ragpipe.stages.write_reports import write_files
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.run_folder import RunFolder
 
 
 class ExportSettings(Settings):
@@ -37,16 +37,21 @@ class Export:
     report: ReportSettings
 
 
-def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Export:
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> Export:
     """Check the keys of this task. Options of the page are the run's own, so that the page stays what it was, unless they
     are given now. Raises ConfigError, DataError."""
     problems: list[Problem] = []
-    origins = origins or Unknown()
+    origins = origins or NoOrigins()
     if "report.formats" in getattr(origins, "said", ()):
-        problems.append(Problem(
-            "command line", "report.formats", repr(plain["report"]["formats"]), "formats, which says what task=export writes",
-            f"formats={_list(plain['report']['formats'])}",
-        ))  # fmt: skip
+        problems.append(
+            Problem(
+                "command line",
+                "report.formats",
+                repr(plain["report"]["formats"]),
+                "formats, which says what task=export writes",
+                f"formats={_list(plain['report']['formats'])}",
+            )
+        )
     own = {key: plain[key] for key in ExportSettings.model_fields if key in plain}
     settings = validated(ExportSettings, own, "", origins, problems)
     if settings is None or problems:
@@ -62,7 +67,7 @@ def _list(formats: Any) -> str:
     return f"[{','.join(map(str, formats))}]" if isinstance(formats, list) else str(formats)
 
 
-def _report(folder: RunFolder, plain: Mapping[str, Any], origins: Origins) -> Any:
+def _report(folder: RunFolder, plain: Mapping[str, Any], origins: ConfigOrigins) -> Any:
     """The run's `report` section with what was said now over it; a section that was chosen now as a whole stands."""
     now, said = plain.get("report", {}), getattr(origins, "said", ())
     before = read_config(folder).get("report")
@@ -82,10 +87,11 @@ def run(export: Export, console: Console) -> int:
             console.warn(notice)
         numbers = scored_iterations(folder)
         if not numbers:
-            mend = "finish the run: start its command again"
-            raise DataError("there is nothing to export", [
-                Problem(str(folder.root), "run", "no iteration that is scored", "a finished run", mend)
-            ])  # fmt: skip
+            fix = "finish the run: start its command again"
+            raise DataError(
+                "there is nothing to export",
+                [Problem(str(folder.root), "run", "no iteration that is scored", "a finished run", fix)],
+            )
         written = write_files(folder, folder.iteration(numbers[-1]), export.report)
         seal_also(folder, written)
         for path in written:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
-from ragpipe.errors import ConfigError, OutputError, Problem
+from ragpipe.core.errors import ConfigError, OutputError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.schema.settings import Settings
-from ragpipe.validation import Origins, Unknown, validated
 
 if TYPE_CHECKING:
-    from ragpipe.reports.console import Console
+    from ragpipe.reports.render.terminal import Console
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,40}\Z")
 
@@ -34,11 +34,11 @@ class InitSettings(Settings):
         return value
 
 
-def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> InitSettings:
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> InitSettings:
     """Check the one key of this task; the rest of the composition is of no interest to it."""
     problems: list[Problem] = []
     settings = validated(
-        InitSettings, {k: v for k, v in plain.items() if k == "dir"}, "", origins or Unknown(), problems
+        InitSettings, {k: v for k, v in plain.items() if k == "dir"}, "", origins or NoOrigins(), problems
     )
     if settings is None:
         raise ConfigError("task=init needs a folder; nothing was written", problems)
@@ -50,9 +50,18 @@ def run(config: InitSettings, console: Console) -> int:
     folder = Path(config.dir)
     name = folder.name
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError("task=init overwrites nothing", [Problem(
-            "command line", "dir", f"{config.dir!r}, which is there already", "a new or empty folder", "choose another name",
-        )])  # fmt: skip
+        raise ConfigError(
+            "task=init overwrites nothing",
+            [
+                Problem(
+                    "command line",
+                    "dir",
+                    f"{config.dir!r}, which is there already",
+                    "a new or empty folder",
+                    "choose another name",
+                )
+            ],
+        )
     files = {
         f"{name}.jsonl": "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in RECORDS),
         f"dataset/{name}.yaml": DATASET.format(name=name, path=json.dumps(str(folder.absolute() / f"{name}.jsonl"))),
@@ -73,37 +82,49 @@ def run(config: InitSettings, console: Console) -> int:
 def _next(name: str, folder: str, files: list[str]) -> str:
     lines = [f"written to {folder}/:", *(f"  {file}" for file in files), "", "next:"]
     start = f"python -m ragpipe --config-dir {folder} +experiment={name}"
-    return "\n".join([
-        *lines,
-        f"  {start}",
-        "      evaluates the three lines with the embedded judge (no key, no network)",
-        f"  edit {folder}/judge/{name}.yaml (two lines: the model and the variable that holds its key), then",
-        f"  {start} judge={name}",
-        f"  {start} task=plan",
-        "      shows the first case as it was read, and what a run will cost",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *lines,
+            f"  {start}",
+            "      evaluates the three lines with the embedded judge (no key, no network)",
+            f"  edit {folder}/judge/{name}.yaml (two lines: the model and the variable that holds its key), then",
+            f"  {start} judge={name}",
+            f"  {start} task=plan",
+            "      shows the first case as it was read, and what a run will cost",
+        ]
+    )
 
 
 RECORDS: list[dict[str, Any]] = [
     {
-        "id": "returns-1", "question": "How long may I return a purchase?",
-        "reference": "Within 30 days, with the receipt.", "relevant_chunks": ["c1"],
-        "method": "mine", "answer": "You can return a purchase within 30 days if you have the receipt.",
+        "id": "returns-1",
+        "question": "How long may I return a purchase?",
+        "reference": "Within 30 days, with the receipt.",
+        "relevant_chunks": ["c1"],
+        "method": "mine",
+        "answer": "You can return a purchase within 30 days if you have the receipt.",
         "contexts": ["Purchases can be returned within 30 days with the receipt.", "Shops are open from 9 to 18."],
     },
     {
-        "id": "returns-2", "question": "Does the shop refund the postage?",
-        "reference": "No, postage is not refunded.", "relevant_chunks": ["c2"],
-        "method": "mine", "answer": "Yes, the postage of 4.90 euros is refunded in full.",
+        "id": "returns-2",
+        "question": "Does the shop refund the postage?",
+        "reference": "No, postage is not refunded.",
+        "relevant_chunks": ["c2"],
+        "method": "mine",
+        "answer": "Yes, the postage of 4.90 euros is refunded in full.",
         "contexts": ["Shops are open from 9 to 18.", "Postage is not refunded. The price of the goods is."],
     },
     {
-        "id": "hours-1", "question": "When does the shop open on Sundays?",
-        "reference": "The documents do not say.", "answerable": False,
-        "method": "mine", "answer": "The documents do not say when the shop opens on Sundays.", "abstained": True,
+        "id": "hours-1",
+        "question": "When does the shop open on Sundays?",
+        "reference": "The documents do not say.",
+        "answerable": False,
+        "method": "mine",
+        "answer": "The documents do not say when the shop opens on Sundays.",
+        "abstained": True,
         "contexts": ["Shops are open from 9 to 18 on weekdays."],
     },
-]  # fmt: skip
+]
 """One faithful answer, one that its source contradicts, one that says it does not know."""
 
 DATASET = """\

@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
 
 from ragpipe.config import RunConfig
-from ragpipe.datasets.load import open_dataset
-from ragpipe.embedding.settings import INSTALL, NoEmbedder
-from ragpipe.errors import ConfigError, Problem
-from ragpipe.judging.cost import rates_for
-from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.tokens import count_tokens
-from ragpipe.reports.console import Console
-from ragpipe.reports.index import index_notes
-from ragpipe.reports.text import one_line
-from ragpipe.schema.references import ReferenceRule
-from ragpipe.schema.sample import CaseKey
-from ragpipe.scoring.pointers import pointer_warnings
-from ragpipe.stages.cases import CaseReader
-from ragpipe.stages.load import references_of, run_load
-from ragpipe.stages.plan import TOKENS_OUT, Plan, make_plan
-from ragpipe.stages.replay import Remaining, remaining
-from ragpipe.stages.resumed import Mark
-from ragpipe.stages.retrieving import declared, unknown_methods
-from ragpipe.store.calls import StoredCalls
-from ragpipe.store.format import check_store
-from ragpipe.store.replies import Layered, RunReplies
+from ragpipe.datasets.dataset import open_dataset
+from ragpipe.engine.case_sources import open_index
+from ragpipe.engine.open_judge import scoring_warnings, store_path
+from ragpipe.engine.plan_summary import plan_line, planned, reference_lines, say_gaps, without_embedder
+from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.sections.index import index_notes
+from ragpipe.reports.text_escape import on_one_line
+from ragpipe.scoring.pointer_checks import pointer_warnings
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
+from ragpipe.stages.load_dataset import run_load
+from ragpipe.store.run.format_check import check_store
 from ragpipe.systems.settings import RecordedSystem
-from ragpipe.tasks.doors import checked_store, replaying, scoring_warnings, store_path
-from ragpipe.tasks.inputs import open_index
-from ragpipe.tasks.loop import run_async
 
 SHOWN = 50  # characters of a mapped value
 
@@ -50,7 +36,7 @@ def run(config: RunConfig, console: Console) -> int:
     console.say(f"data set {dataset.name}, {dataset.digest[:8]}: its first case as it was mapped")
     if index := open_index(config):
         for note in index_notes(index.coverage(record.sample for record in dataset)):
-            console.say(f"index: {one_line(note, 1000)}")
+            console.say(f"index: {on_one_line(note, 1000)}")
     mapped = [(f.field, "" if f.source == f.field else f.source, _short(f.value)) for f in first.fields]
     console.table(("field", "from", "value"), mapped, left=(0, 1, 2))
     if not isinstance(config.system, RecordedSystem):
@@ -61,7 +47,7 @@ def run(config: RunConfig, console: Console) -> int:
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         samples, outputs = Path(scratch, "samples.parquet"), Path(scratch, "outputs.parquet")
-        counts = run_load(declared(dataset, config.system), samples=samples, outputs=outputs)
+        counts = run_load(mark_closed_book(dataset, config.system), samples=samples, outputs=outputs)
         reader = CaseReader(samples, outputs)
         plan = planned(config, reader)
         reader.close()
@@ -71,9 +57,14 @@ def run(config: RunConfig, console: Console) -> int:
         console.warn(line)
     for warning in pointers:
         console.warn(warning)
-    console.table(("metric", "cases", "skipped, and why"), [
-        (m.name, f"{m.cases:,}", ", ".join(f"{n:,} {why}" for why, n in m.skipped.most_common()) or "-") for m in plan.metrics
-    ], left=(0, 2))  # fmt: skip
+    console.table(
+        ("metric", "cases", "skipped, and why"),
+        [
+            (m.name, f"{m.cases:,}", ", ".join(f"{n:,} {why}" for why, n in m.skipped.most_common()) or "-")
+            for m in plan.metrics
+        ],
+        left=(0, 2),
+    )
     say_gaps(plan, console)
     if line := without_embedder(config):
         console.warn(line)
@@ -93,145 +84,3 @@ def _short(value: Any) -> str:
         return f"{len(value)} x {_short(value[0])}"
     text = value.model_dump_json(exclude_defaults=True) if isinstance(value, BaseModel) else str(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
-
-
-def planned(
-    config: RunConfig, reader: CaseReader, run_id: str | None = None, *, rough: bool = False,
-    known: Sequence[Path] = (), done: Mapping[int, Mapping[CaseKey, Mark]] = MappingProxyType({}),
-) -> Plan:  # fmt: skip
-    """The plan of a configuration over frozen cases, less what the call store holds for it (and for run `run_id`).
-
-    `known` are judge_inputs of a finished run, whose replies count as stored too. `done` are the cases of each iteration that
-    a journal calls finished. `rough` takes four characters for a token: loading a tokenizer would hold up the first call for half a second.
-    """
-    judge = config.judge
-    model = judge.model if isinstance(judge, JudgeSettings) else ""
-    metrics = list(config.metrics.values())
-    count = (lambda text: len(text) // 4) if rough else (lambda text: count_tokens(text, model))
-    plan = make_plan(reader, metrics, iterations=config.iterations, count_tokens=count, embedder=embeds(config))
-    if isinstance(judge, JudgeSettings) and plan.calls and (known or any(done.values()) or store_path(config).exists()):
-        found = run_async(_remaining(config, reader, run_id, known, done))
-        plan.stored, plan.missing, plan.resumed = found.stored, found.missing, found.resumed
-    return plan
-
-
-async def _remaining(
-    config: RunConfig, reader: CaseReader, run_id: str | None, known: Sequence[Path],
-    done: Mapping[int, Mapping[CaseKey, Mark]],
-) -> Remaining:  # fmt: skip
-    stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
-    checked = checked_store(config, stored)
-    replies = Layered(RunReplies(known, failures="permanent"), checked) if known else checked
-    whole, metrics = Remaining(), list(config.metrics.values())
-    async with replaying(config, replies) as door:
-        door.corpus = references_of(reader.samples)
-        for iteration in range(1, config.iterations + 1):
-            await remaining(reader.of(iteration), metrics, door, whole, done.get(iteration, {}))
-    return whole
-
-
-def resumed_lines(plan: Plan) -> list[str]:
-    """What to know of finished cases before anything is spent: those that must be asked again, or come out otherwise."""
-    found, lines = plan.resumed, []
-    if found.again:
-        lines.append(
-            f"{found.again:,} finished {_cases(found.again)} must be asked again, about {found.calls:,} calls, because the call store "
-            f"was damaged or replaced (first: {found.first_again})"
-        )
-    if found.changed:
-        lines.append(
-            f"{found.changed:,} finished {_cases(found.changed)} come out otherwise than the journal says: replies in the call store "
-            f"were changed since (first: {found.first_changed})"
-        )
-    return lines
-
-
-def changed_line(count: int, first: str) -> str:
-    """What to know at the end of cases that came out otherwise than an earlier start had written down."""
-    return (
-        f"{count:,} finished {_cases(count)} came out otherwise than an earlier start of this run had written down (first: {first}): "
-        "their replies were asked again or changed. Both results are in journal.jsonl; the later one counts"
-    )
-
-
-def _cases(count: int) -> str:
-    return "case" if count == 1 else "cases"
-
-
-def embeds(config: RunConfig) -> bool:
-    """Whether the run has an embedder."""
-    return not isinstance(config.embedder, NoEmbedder)
-
-
-def without_embedder(config: RunConfig) -> str | None:
-    """What to say of metrics that rest on vectors when there is no embedder; None when there is nothing to say."""
-    names = [name for name, metric in config.metrics.items() if metric.needs_embedder]
-    if embeds(config) or not names:
-        return None
-    return (
-        f"{', '.join(names)}: skipped (no_embedder). For vectors without a key and without torch: {INSTALL}, then "
-        "embedder=minilm; or embedder=litellm embedder.model=..."
-    )
-
-
-_COUNTS: dict[ReferenceRule, str] = {
-    "any": "any one counts", "first": "the first alone counts", "all": "all of them count",
-}  # fmt: skip
-
-
-def reference_lines(plan: Plan) -> list[str]:
-    """What the plan says of cases with several references, one line for each rule; metrics are named where rules differ."""
-    names = {
-        rule: f": {', '.join(found.metrics)}" if len(plan.several) > 1 else "" for rule, found in plan.several.items()
-    }
-    return [
-        f"{found.cases:,} {'case has' if found.cases == 1 else 'cases have'} several references: {_COUNTS[rule]} "
-        f"(references: {rule}{names[rule]})"
-        for rule, found in plan.several.items()
-    ]
-
-
-def refuse_too_many(plan: Plan, config: RunConfig) -> None:
-    """Raises ConfigError for a plan over `judge.max_calls`: nothing was spent yet."""
-    judge = config.judge
-    if isinstance(judge, JudgeSettings) and config.transport.kind == "live" and plan.new_calls > judge.max_calls:
-        raise ConfigError("the plan is larger than what is allowed; nothing was spent", [Problem(
-            "the plan", "judge.max_calls", f"up to {plan.new_calls:,} new calls", f"at most {judge.max_calls:,}",
-            f"judge.max_calls={plan.new_calls} to allow it, dataset.limit=N for fewer cases, task=plan for the parts",
-        )])  # fmt: skip
-
-
-def say_gaps(plan: Plan, console: Console) -> None:
-    """What the data set does not record of the outputs, and what is skipped for it: a warning where it is only some cases of
-    a method; where it is all of them, the metrics are not applicable to the method. And the cases too long for a question."""
-    for metric in plan.metrics:
-        if metric.too_long:
-            cases = f"{metric.too_long:,} case{'s are' if metric.too_long > 1 else ' is'}"
-            console.warn(
-                f"{metric.name}: {cases} too long for a question, first {one_line(metric.first_too_long, 300)}"
-            )
-    for gap, names in plan.gaps:
-        if gap.is_whole:
-            console.say(f"{gap.part}: not recorded in method {gap.method}: {', '.join(names)} not applicable there")
-        else:
-            console.warn(f"{gap}: {', '.join(names)} skipped there")
-
-
-def plan_line(plan: Plan, config: RunConfig) -> str:
-    """New calls, their tokens and money in one line. An upper estimate where questions depend on replies."""
-    judge = config.judge
-    vectors = f"; apart from it up to {plan.embeddings:,} texts to {config.embedder.label}" if plan.embeddings else ""
-    vectors = (
-        f"; {plan.shared:,} questions are shared: asked once for several metrics{vectors}" if plan.shared else vectors
-    )
-    if not isinstance(judge, JudgeSettings):
-        return f"plan: {plan.cases:,} cases, up to {plan.calls:,} questions to the embedded judge, no call, no cost{vectors}"
-    prices = rates_for(judge)
-    new = max(1, plan.new_calls)
-    usd = prices.usd(plan.tokens_in / new, plan.tokens_out / new)  # a call's: long prompts may cost more
-    money = f"about ${usd * plan.new_calls:,.2f}" if usd is not None else f"price unknown ({prices.reason})"
-    return (
-        f"plan: {plan.cases:,} cases, up to {plan.new_calls:,} new calls to {judge.label}"
-        f"{f' ({plan.stored:,} replies are stored)' if plan.stored else ''}, about {plan.tokens_in:,} prompt tokens and "
-        f"{plan.tokens_out:,} completion tokens ({TOKENS_OUT} a reply), {money}{vectors}"
-    )

@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ragpipe.errors import ConfigError, Problem
-from ragpipe.judging.door import Door
+from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.engine.case_sources import RunSource
+from ragpipe.engine.evaluation import Evaluation
+from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.engine.open_judge import checked_store, open_judge, open_replay, store_path
+from ragpipe.engine.run_comparison import compare_runs
+from ragpipe.engine.run_identity import run_id
+from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed
-from ragpipe.reports.agreement import HEADS, NOTE, absent_lines, agreement_markdown, agreement_rows, asked_lines
-from ragpipe.reports.console import Console
+from ragpipe.reports.agreement_report import HEADS, NOTE, absent_lines, agreement_markdown, agreement_rows, asked_lines
+from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.settings import Settings
-from ragpipe.stages.seal import seal_also
-from ragpipe.store.calls import StoredCalls
-from ragpipe.store.folder import RunFolder
-from ragpipe.store.lock import FolderLock
-from ragpipe.store.replies import Layered
-from ragpipe.store.unchanged import json_unless_same, write_unless_same
-from ragpipe.tasks.against import against
-from ragpipe.tasks.doors import asking, checked_store, replaying, store_path
-from ragpipe.tasks.evaluation import Evaluation
-from ragpipe.tasks.finished import Finished, open_finished
-from ragpipe.tasks.identity import run_id
-from ragpipe.tasks.inputs import RunInputs
-from ragpipe.validation import Origins, Unknown, validated
+from ragpipe.stages.seal_run import seal_also
+from ragpipe.store.calls.call_store import StoredCalls
+from ragpipe.store.calls.recorded_replies import FallbackStore
+from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.run_folder import RunFolder
 
 CHANGEABLE = ("judge", "embedder", "metrics", "scoring", "report")
 KEYS = ("rejudge",)
@@ -50,7 +50,7 @@ class RejudgeSettings(Settings):
 class Rejudge:
     """A finished run, its new judge, and how to ask."""
 
-    finished: Finished
+    finished: FinishedRun
     settings: RejudgeSettings
 
     @property
@@ -66,19 +66,27 @@ class Rejudge:
         return self.finished.lock_wait_s
 
 
-def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Rejudge:
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> Rejudge:
     """The run with the user's judge over its own. Raises ConfigError, DataError."""
-    origins, problems = origins or Unknown(), list[Problem]()
+    origins, problems = origins or NoOrigins(), list[Problem]()
     settings = validated(RejudgeSettings, plain.get("rejudge", {}), "rejudge", origins, problems)
     if settings is None:
         raise ConfigError("task=rejudge is wrong; nothing was started", problems)
     if settings.mode == "resend" and settings.prompts != "run":
-        raise ConfigError("task=rejudge is wrong; nothing was started", [Problem(
-            origins.of("rejudge.prompts"), "rejudge.prompts", settings.prompts, "run: what is resent was rendered already",
-            "rejudge.mode=replay renders the templates again",
-        )])  # fmt: skip
+        raise ConfigError(
+            "task=rejudge is wrong; nothing was started",
+            [
+                Problem(
+                    origins.of("rejudge.prompts"),
+                    "rejudge.prompts",
+                    settings.prompts,
+                    "run: what is resent was rendered already",
+                    "rejudge.mode=replay renders the templates again",
+                )
+            ],
+        )
     allowed = ("judge",) if settings.mode == "resend" else CHANGEABLE  # resend asks no metric and scores nothing
-    finished = open_finished(
+    finished = open_run(
         plain, origins, allowed=allowed, task="rejudge", task_keys=KEYS, current_prompts=settings.prompts == "current"
     )
     if problems := [*_strangers(finished, settings, origins), *_embedded(finished, settings, origins)]:
@@ -86,32 +94,41 @@ def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Rejudg
     return Rejudge(finished, settings)
 
 
-def _strangers(finished: Finished, settings: RejudgeSettings, origins: Origins) -> Sequence[Problem]:
+def _strangers(finished: FinishedRun, settings: RejudgeSettings, origins: ConfigOrigins) -> Sequence[Problem]:
     """A live call goes where the user says, never where a folder says: it may be anybody's."""
     config = finished.config
     live = settings.mode != "stored" and config.transport.kind == "live" and isinstance(config.judge, JudgeSettings)
     if not live or "judge" in finished.changed:
         return ()
-    return [Problem(
-        origins.of("judge"), "judge", f"only the run's own ({config.judge.label})",
-        "a judge that you name: addresses and names of keys are never taken from a run folder",
-        "judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or rejudge.mode=stored to ask nobody",
-    )]  # fmt: skip
+    return [
+        Problem(
+            origins.of("judge"),
+            "judge",
+            f"only the run's own ({config.judge.label})",
+            "a judge that you name: addresses and names of keys are never taken from a run folder",
+            "judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or rejudge.mode=stored to ask nobody",
+        )
+    ]
 
 
-def _embedded(finished: Finished, settings: RejudgeSettings, origins: Origins) -> Sequence[Problem]:
+def _embedded(finished: FinishedRun, settings: RejudgeSettings, origins: ConfigOrigins) -> Sequence[Problem]:
     if settings.mode != "resend" or isinstance(finished.config.judge, JudgeSettings):
         return ()
-    return [Problem(
-        origins.of("judge"), "judge", finished.config.judge.label, "a language model: the embedded judge reads no messages",
-        "judge=llm judge.model=..., or rejudge.mode=replay",
-    )]  # fmt: skip
+    return [
+        Problem(
+            origins.of("judge"),
+            "judge",
+            finished.config.judge.label,
+            "a language model: the embedded judge reads no messages",
+            "judge=llm judge.model=..., or rejudge.mode=replay",
+        )
+    ]
 
 
 def run(rejudge: Rejudge, console: Console) -> int:
     """Judge again. Returns the exit code that an evaluation by this judge would have."""
     if rejudge.settings.mode == "resend":
-        from ragpipe.tasks.resend import resend
+        from ragpipe.engine.spot_check import resend
 
         return resend(rejudge.finished, console)[0]
     return replay(rejudge, console)[0]
@@ -124,35 +141,43 @@ def replay(rejudge: Rejudge, console: Console) -> tuple[int, Path]:
     target = finished.sibling(run_id(identity))
     stored = rejudge.settings.mode == "stored"
     evaluation = Evaluation(
-        finished.config, console, RunInputs(finished.folder, finished.manifest), identity,
-        folder=target, door=lambda: _door(rejudge, run_id(identity), console), made_from=finished.manifest,
-        plan=not stored, known=finished.judge_inputs(), asks="store" if stored else "judge",
-    )  # fmt: skip
+        finished.config,
+        console,
+        RunSource(finished.folder, finished.manifest),
+        identity,
+        folder=target,
+        door=lambda: _door(rejudge, run_id(identity), console),
+        made_from=finished.manifest,
+        plan=not stored,
+        known=finished.judge_inputs(),
+        asks="store" if stored else "judge",
+    )
     code = evaluation.evaluate()
     _tell(finished, target, console, asked=evaluation.asked)
     return code, target.root
 
 
-def _door(rejudge: Rejudge, run: str, console: Console) -> AbstractAsyncContextManager[Door]:
+def _door(rejudge: Rejudge, run: str, console: Console) -> AbstractAsyncContextManager[JudgeSession]:
     """Behind the run's own replies the configured judge, or (`stored`) the replies of the call store."""
     finished, config = rejudge.finished, rejudge.finished.config
     if rejudge.settings.mode == "stored" and isinstance(config.judge, JudgeSettings):
-        return replaying(
-            config, Layered(finished.replies(), checked_store(config, StoredCalls(store_path(config), run_id=run)))
+        return open_replay(
+            config,
+            FallbackStore(finished.replies(), checked_store(config, StoredCalls(store_path(config), run_id=run))),
         )
     # like the judge, an embedder is asked only where the user says so; the packaged one names no place
     own = "embedder" in finished.changed or getattr(config.embedder, "is_packaged", False)
-    return asking(config, run, known=finished.replies(failures="permanent"), warn=console.warn, embeds=own)
+    return open_judge(config, run, known=finished.replies(failures="permanent"), warn=console.warn, embeds=own)
 
 
-def _tell(finished: Finished, new: RunFolder, console: Console, *, asked: int) -> None:
+def _tell(finished: FinishedRun, new: RunFolder, console: Console, *, asked: int) -> None:
     """Old judge against new: on the terminal, in `agreement.json` and on the page `agreement.md`. `asked` calls were made."""
     old, name = finished.folder, finished.run_id
     if old == new:
         calls = f"{asked:,} calls, for what had no reply" if asked else "asked nothing again"
         console.say(f"this is {name} itself, by the same judge: {calls}")
         return
-    found = against(old, new)
+    found = compare_runs(old, new)
     if found is None:
         console.say(f"{name} was never scored: there is nothing to compare with")
         return
@@ -178,7 +203,7 @@ def _kept(new: RunFolder, found: Mapping[str, Any], markdown: str) -> Path:
     return page
 
 
-def _computed(finished: Finished) -> set[str]:
+def _computed(finished: FinishedRun) -> set[str]:
     """The scores that no judge decides: they are the same in both runs, and would crowd the others out."""
     metrics = finished.config.metrics.values()
     return {spec.name for metric in metrics if isinstance(metric, Computed) for spec in metric.scores()}

@@ -7,34 +7,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ragpipe.errors import DataError
-from ragpipe.reports.agreement import absent_lines, changed_rows
-from ragpipe.reports.console import Console
-from ragpipe.store.folder import RunFolder
-from ragpipe.tasks.against import changed
-from ragpipe.tasks.doors import replaying
-from ragpipe.tasks.evaluation import Evaluation
-from ragpipe.tasks.finished import Finished, open_finished
-from ragpipe.tasks.identity import run_id
-from ragpipe.tasks.inputs import RunInputs
-from ragpipe.validation import Origins
+from ragpipe.core.errors import DataError
+from ragpipe.core.validation import ConfigOrigins
+from ragpipe.engine.case_sources import RunSource
+from ragpipe.engine.evaluation import Evaluation
+from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.engine.open_judge import open_replay
+from ragpipe.engine.run_comparison import compare_scoring
+from ragpipe.engine.run_identity import run_id
+from ragpipe.reports.agreement_report import absent_lines, changed_rows
+from ragpipe.reports.render.terminal import Console
+from ragpipe.store.run.run_folder import RunFolder
 
 CHANGEABLE = ("scoring", "metrics", "report", "system.prices", "judge.prices", "embedder.prices")
-MEND = "this parameter decides what is asked: task=rejudge (or task=evaluate) asks for what is missing"
+FIX = "this parameter decides what is asked: task=rejudge (or task=evaluate) asks for what is missing"
 HEADS = ("score", "mean", "threshold", "passed", "flips")
 
 
-def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Finished:
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRun:
     """The run with the user's scoring over its own. Raises ConfigError, DataError."""
-    return open_finished(plain, origins, allowed=CHANGEABLE, task="rescore")
+    return open_run(plain, origins, allowed=CHANGEABLE, task="rescore")
 
 
-def run(finished: Finished, console: Console) -> int:
+def run(finished: FinishedRun, console: Console) -> int:
     """Score again. Returns the exit code that an evaluation with this scoring would have; asks nothing."""
     return rescore(finished, console)[0]
 
 
-def rescore(finished: Finished, console: Console) -> tuple[int, Path]:
+def rescore(finished: FinishedRun, console: Console) -> tuple[int, Path]:
     """As `run`, with the folder. A scoring that changes nothing leads to the run's own folder.
 
     Raises DataError, and leaves nothing behind, when a changed parameter needs a reply that the run does not have.
@@ -46,10 +46,16 @@ def rescore(finished: Finished, console: Console) -> tuple[int, Path]:
     target = finished.sibling(run_id(identity))
     known = target.manifest.exists()
     evaluation = Evaluation(
-        finished.config, console, RunInputs(finished.folder, finished.manifest, scores=same_questions and in_order), identity,
-        folder=target, door=lambda: replaying(finished.config, finished.replies(), mend=MEND),
-        made_from=finished.manifest, plan=False, asks="nobody",
-    )  # fmt: skip
+        finished.config,
+        console,
+        RunSource(finished.folder, finished.manifest, scores=same_questions and in_order),
+        identity,
+        folder=target,
+        door=lambda: open_replay(finished.config, finished.replies(), fix=FIX),
+        made_from=finished.manifest,
+        plan=False,
+        asks="nobody",
+    )
     try:
         code = evaluation.evaluate()
     except DataError:
@@ -60,13 +66,13 @@ def rescore(finished: Finished, console: Console) -> tuple[int, Path]:
     return code, target.root
 
 
-def _tell(finished: Finished, new: RunFolder, console: Console) -> None:
+def _tell(finished: FinishedRun, new: RunFolder, console: Console) -> None:
     """What this scoring changed against the run it was made from."""
     old, name = finished.folder, finished.run_id
     if old == new:
         console.say(f"nothing differs from {name}: this is the run itself")
         return
-    found = changed(old, new)
+    found = compare_scoring(old, new)
     if found is None:
         console.say(f"{name} was never scored: there is nothing to compare with")
         return

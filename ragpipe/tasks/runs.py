@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from ragpipe.errors import ConfigError, DataError, OtherFormat, Problem, RagpipeError
-from ragpipe.reports.console import Console
-from ragpipe.reports.figures import paid, share_below_one, whole
-from ragpipe.reports.frames import read_json
-from ragpipe.reports.runs import RunLine, cells, differs, heads, runs_markdown, score_names
+from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.engine.run_list import refuse_other_formats, run_lists, runs_of
+from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.runs_page import RunLine, cells, differs, heads, runs_markdown, score_names
 from ragpipe.schema.settings import Settings
-from ragpipe.scoring.coverage import LOST, coverage
-from ragpipe.stages.final import scored_iterations
-from ragpipe.store.folder import RUNS, SWEEPS, RunFolder
-from ragpipe.store.unchanged import write_unless_same
-from ragpipe.tasks.identity import differences
-from ragpipe.tasks.manifest import read_manifest
-from ragpipe.validation import Origins, Unknown, validated
+from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.store.run.run_folder import RUNS
 
-LISTED = 200  # runs of a name; every one of them is read at the end of each evaluation
-DEPTH = 4  # levels of folders below output_dir in which names are looked for
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
 _ANY_NAME = "run"  # what `name` is when nobody gave one
 
 
@@ -36,13 +27,13 @@ class RunsSettings(Settings):
     output_dir: str = Field(min_length=1)
 
 
-def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> RunsSettings:
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> RunsSettings:
     """Check the two keys of this task. Raises ConfigError."""
     problems: list[Problem] = []
     own = {key: plain.get(key) for key in RunsSettings.model_fields}
     if own["name"] == _ANY_NAME and "name" not in getattr(origins, "said", ()):
         own["name"] = None
-    settings = validated(RunsSettings, own, "", origins or Unknown(), problems)
+    settings = validated(RunsSettings, own, "", origins or NoOrigins(), problems)
     if settings is None:
         raise ConfigError("task=runs cannot look for runs", problems)
     return settings
@@ -54,12 +45,20 @@ def run(settings: RunsSettings, console: Console) -> int:
     """
     root = Path(settings.output_dir)
     named = root if settings.name is None else root / settings.name
-    folders = [folder for folder in _folders(root, DEPTH) if settings.name is None or folder == named]
+    folders = [folder for folder in run_lists(root) if settings.name is None or folder == named]
     if not folders:
-        raise DataError("there are no runs", [Problem(
-            str(named), "run", "no run folder in it", "runs of an evaluation",
-            "name=... and output_dir=... as the runs were started with",
-        )])  # fmt: skip
+        raise DataError(
+            "there are no runs",
+            [
+                Problem(
+                    str(named),
+                    "run",
+                    "no run folder in it",
+                    "runs of an evaluation",
+                    "name=... and output_dir=... as the runs were started with",
+                )
+            ],
+        )
     refuse_other_formats(folders)
     for folder in folders:
         lines, older = runs_of(folder)
@@ -83,175 +82,3 @@ def _tell(folder: Path, lines: Sequence[RunLine], older: int, console: Console) 
         console.say(f"{older:,} older runs are not listed")
     write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))
     console.say(f"written: {folder / RUNS}")
-
-
-def refuse_other_formats(folders: Sequence[Path]) -> None:
-    """Raises OtherFormat when no run in these folders can be read for that reason."""
-    errors = []
-    for path in (path for folder in folders for path in sorted(_runs(folder))):
-        try:
-            read_manifest(RunFolder(path))
-            return
-        except OtherFormat as error:
-            errors.append(error)
-        except RagpipeError:
-            return  # it is listed as broken
-    if errors:
-        raise OtherFormat(errors[0].title, [problem for error in errors for problem in error.problems])
-
-
-def readable_runs(root: Path, tell: Callable[[str], None]) -> list[RunFolder]:
-    """All run folders below an output folder but those of another format, which are told by name."""
-    found = []
-    for folder in every_run(root):
-        try:
-            read_manifest(folder)
-        except OtherFormat as error:
-            tell(f"passed over: {error.problems[0].where}: {error.problems[0].found}")
-            continue
-        except RagpipeError:
-            pass  # who reads its tables says what is broken
-        found.append(folder)
-    return found
-
-
-def every_run(root: Path) -> Iterator[RunFolder]:
-    """All run folders below an output folder."""
-    for folder in _folders(root, DEPTH):
-        yield from (RunFolder(path) for path in sorted(_runs(folder)))
-
-
-def write(folder: Path) -> bool:
-    """Write `runs.md` of a name's folder (`outputs/<name>`); True when it had to be written. Raises OutputError.
-
-    Folders that cannot be read are listed as broken and stop nothing.
-    """
-    lines, older = runs_of(folder)
-    return write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))
-
-
-def runs_of(folder: Path) -> tuple[list[RunLine], int]:
-    """The newest runs of a name, the newest last, and the number of older ones that are left out."""
-    found: list[tuple[str, RunFolder, dict[str, Any], RunLine]] = []
-    for path in sorted(_runs(folder)):
-        try:
-            manifest = read_manifest(RunFolder(path))
-            line = RunLine(path.name) if manifest else RunLine(path.name, broken="no manifest.json")
-            created = str(manifest["created_at"]) if manifest else ""
-        except OtherFormat as error:
-            manifest, created, line = {}, "", RunLine(path.name, refused=error.problems[0].found)
-        except (RagpipeError, KeyError, OSError) as error:
-            manifest, created, line = {}, "", RunLine(path.name, broken=_why(error))
-        found.append((created, RunFolder(path), manifest, line))
-    found.sort(key=lambda one: one[0])
-    known = {str(manifest["run_id"]): manifest for _, _, manifest, _ in found if "run_id" in manifest}
-    lines, before = [], dict[str, Any]()
-    for place, (_, run_folder, manifest, line) in enumerate(found):
-        if place >= len(found) - LISTED:
-            against = known.get(str(manifest.get("made_from")), before)
-            lines.append(line if line.unread else _line(run_folder, manifest, against))
-        before = manifest or before
-    return lines, max(0, len(found) - LISTED)
-
-
-def _line(folder: RunFolder, manifest: Mapping[str, Any], before: Mapping[str, Any]) -> RunLine:
-    try:
-        numbers = scored_iterations(folder)
-        metrics = [read_json(folder.iteration(number).metrics) for number in numbers]
-        costs = [read_json(folder.iteration(number).cost) for number in numbers]
-        return RunLine(
-            folder.run_id, created=str(manifest["created_at"])[:16].replace("T", " "), state=_state(manifest, numbers),
-            cases=whole(metrics[-1]["n_cases"]) if metrics else "-", judge=_judge(metrics), scores=_scores(metrics),
-            gates=_gates(folder), cost=_cost(costs), before=str(before.get("run_id", "")),
-            differences=differences(before["identity"], manifest["identity"]) if before else (),
-        )  # fmt: skip
-    except (RagpipeError, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
-        return RunLine(folder.run_id, broken=_why(error))
-
-
-def _state(manifest: Mapping[str, Any], scored: list[int]) -> str:
-    states = manifest["iterations"]
-    if not scored:
-        return "not scored"
-    open_ones = [number for number, state in states.items() if state != "complete"]
-    several = f", {len(scored)} iterations" if len(scored) > 1 else ""
-    return ("incomplete" if open_ones else "complete") + several
-
-
-def _judge(metrics: list[dict[str, Any]]) -> str:
-    if not metrics:
-        return "-"
-    judge = metrics[-1]["judge"]
-    return str(judge["label"]) + ("" if judge["calibrated"] else " (uncalibrated)")
-
-
-def _scores(metrics: list[dict[str, Any]]) -> dict[str, str]:
-    """Means over the iterations: the overall score, then the scores with the largest weights, then the others."""
-    if not metrics:
-        return {}
-    last = metrics[-1]
-    weights = last["scoring"].get("weights_used", {})
-    names = sorted(last["overall"]["scores"], key=lambda name: (name != "overall_score", -weights.get(name, 0)))
-    found = {}
-    for name in names:
-        scores = [one["overall"]["scores"][name] for one in metrics if name in one["overall"]["scores"]]
-        there = [score["mean"] for score in scores if score["mean"] is not None]
-        if there:
-            found[name] = f"{sum(there) / len(there):.3f} ({_evidence(scores)})"
-    return found
-
-
-def _evidence(scores: Sequence[Mapping[str, Any]]) -> str:
-    """How many judgements a mean rests on, and which share of them came out where not all did."""
-    share = coverage({name: sum(score.get(name, 0) for score in scores) for name in ("n_ok", *LOST)})
-    n = sum(score["n_ok"] for score in scores)
-    return whole(n) + (f", coverage {share_below_one(share)}" if share is not None and share < 1 else "")
-
-
-def _gates(folder: RunFolder) -> str:
-    if not folder.gates.is_file():
-        return "-"
-    outcomes = [gate["outcome"] for gate in read_json(folder.gates)["gates"]]
-    if not outcomes:
-        return "none"
-    blocked, warned, passed = (outcomes.count(one) for one in ("blocked", "warned", "passed"))
-    of = "" if passed == len(outcomes) else f" of {len(outcomes)}"
-    said = f"{blocked} of {len(outcomes)} block" if blocked else f"{passed}{of} pass"
-    return said + (f", {warned} warn" if warned else "")
-
-
-def _cost(costs: list[dict[str, Any]]) -> str:
-    used = [cost["used"] for cost in costs]
-    if all(one["calls"] == one["calls_computed"] for one in used):
-        return "no call"
-    unpriced = sum(sum(one["usd_unknown"].values()) for one in used)
-    return paid(sum(one["usd_known"] for one in used), unpriced)
-
-
-def _why(error: Exception) -> str:
-    """The cause in a line: of our own errors what was found, else the error's name."""
-    if isinstance(error, DataError) and error.problems:
-        return f"{Path(error.problems[0].where).name}: {error.problems[0].found}"
-    return str(error) if isinstance(error, RagpipeError) else f"{type(error).__name__}: {error}"
-
-
-def _runs(folder: Path) -> Iterator[Path]:
-    """The run folders of a name; links are passed over."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        is_run = _RUN_ID.fullmatch(path.name) or (path / "manifest.json").exists()
-        if is_run and path.is_dir() and not path.is_symlink():
-            yield path
-
-
-def _has_runs(folder: Path) -> bool:
-    return next(_runs(folder), None) is not None
-
-
-def _folders(root: Path, depth: int) -> Iterator[Path]:
-    """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons of sweeps are none."""
-    for path in sorted(root.iterdir()) if root.is_dir() and depth else ():
-        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".") and path.name != SWEEPS:
-            if _has_runs(path):
-                yield path
-            if not (path / "manifest.json").exists():
-                yield from _folders(path, depth - 1)

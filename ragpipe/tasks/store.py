@@ -10,19 +10,19 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from ragpipe.config import StoreSettings
-from ragpipe.errors import ConfigError, DataError, Problem
-from ragpipe.reports.console import Console
-from ragpipe.reports.figures import paid, whole
+from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.engine.cache_miss import explain_cache_miss
+from ragpipe.engine.referenced_calls import referenced_keys
+from ragpipe.engine.run_list import every_run, readable_runs
+from ragpipe.reports.number_format import paid, whole
+from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.settings import Settings
-from ragpipe.store.census import census
-from ragpipe.store.exchange import export_calls, import_calls
-from ragpipe.store.folder import RunFolder
-from ragpipe.store.prune import Choice, prunable, prune
-from ragpipe.store.unchanged import json_unless_same
-from ragpipe.tasks.again import explained
-from ragpipe.tasks.resting import keys_in_use
-from ragpipe.tasks.runs import every_run, readable_runs
-from ragpipe.validation import Origins, Unknown, validated
+from ragpipe.store.calls.prune import Choice, prunable, prune
+from ragpipe.store.calls.store_stats import census
+from ragpipe.store.calls.transfer import export_calls, import_calls
+from ragpipe.store.files.write_if_changed import json_unless_same
+from ragpipe.store.run.run_folder import RunFolder
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -71,17 +71,17 @@ _NEEDS = {
 }
 
 
-def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> StoreTask:
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> StoreTask:
     """Check the keys of this task. Raises ConfigError."""
     problems: list[Problem] = []
-    origins = origins or Unknown()
+    origins = origins or NoOrigins()
     names = {field.alias or name for name, field in StoreTaskSettings.model_fields.items()}
     settings = validated(StoreTaskSettings, {k: v for k, v in plain.items() if k in names}, "", origins, problems)
     for said in getattr(origins, "said", ()):  # a misspelt choice would prune more than was meant
         if said.partition(".")[0] not in {*names, "task", "store", "log_level"}:
-            mend = "see conf/task/store.yaml"
+            fix = "see conf/task/store.yaml"
             problems.append(
-                Problem(origins.of(said), said, "a key that task=store does not know", ", ".join(sorted(names)), mend)
+                Problem(origins.of(said), said, "a key that task=store does not know", ", ".join(sorted(names)), fix)
             )
     store = validated(StoreSettings, plain.get("store", {}), "store", origins, problems)
     if settings is not None:
@@ -91,14 +91,14 @@ def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> StoreT
     return StoreTask(Path(store.path or Path(settings.output_dir) / ".store") / "calls.sqlite", settings)
 
 
-def _missing(settings: StoreTaskSettings, origins: Origins) -> list[Problem]:
+def _missing(settings: StoreTaskSettings, origins: ConfigOrigins) -> list[Problem]:
     found = []
     if settings.action in _NEEDS:
-        name, endings, mend = _NEEDS[settings.action]
+        name, endings, fix = _NEEDS[settings.action]
         value = getattr(settings, name)
         if not value or Path(value).suffix not in endings:
             key = "from" if name == "source" else name
-            found.append(Problem(origins.of(key), key, repr(value), "a .parquet or .jsonl file", mend))
+            found.append(Problem(origins.of(key), key, repr(value), "a .parquet or .jsonl file", fix))
     if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
         found.append(Problem(origins.of("to"), "to", repr(settings.to), "a .json file", "to=FILE.json"))
     chosen = (
@@ -109,11 +109,11 @@ def _missing(settings: StoreTaskSettings, origins: Origins) -> list[Problem]:
         settings.unused or None,
     )
     if settings.action == "prune" and all(value is None for value in chosen):
-        mend = "set older_than_days, judge_label, run, failures=true or unused=true"
-        found.append(Problem(origins.of("action"), "action", "prune of everything", "a choice of calls", mend))
+        fix = "set older_than_days, judge_label, run, failures=true or unused=true"
+        found.append(Problem(origins.of("action"), "action", "prune of everything", "a choice of calls", fix))
     if settings.action == "why" and not settings.key and not (settings.run and settings.case):
-        mend = "set run=FOLDER and case=ID, or key=HASH"
-        found.append(Problem(origins.of("key"), "key", "null", "a question", mend))
+        fix = "set run=FOLDER and case=ID, or key=HASH"
+        found.append(Problem(origins.of("key"), "key", "null", "a question", fix))
     return found
 
 
@@ -131,17 +131,33 @@ def _stats(task: StoreTask, console: Console) -> None:
     lines = [("replies", "", found["replies"]), ("failures", "", found["failures"])]
     lines += [("status", name, count) for name, count in found["by_status"].items() if name != "ok"]
     lines += [("judge", name, count) for name, count in found["by_judge"].items()]
-    console.table(("of", "name", "calls", "tokens"), [
-        (of, name, whole(count["calls"]), whole(count["tokens_in"] + count["tokens_out"])) for of, name, count in lines
-    ], left=(0, 1))  # fmt: skip
+    console.table(
+        ("of", "name", "calls", "tokens"),
+        [
+            (of, name, whole(count["calls"]), whole(count["tokens_in"] + count["tokens_out"]))
+            for of, name, count in lines
+        ],
+        left=(0, 1),
+    )
     bills = [("paid", "in all", found["paid"])]
     bills += [
         ("run", name + ("" if bill["folder"] else " (no folder)"), bill) for name, bill in found["paid_by_run"].items()
     ]
-    console.table(("of", "name", "calls", "tries", "tokens", "paid"), [
-        (of, name, whole(bill["calls"]), whole(bill["tries"]), whole(bill["tokens_in"] + bill["tokens_out"]), money_of(bill))
-        for of, name, bill in bills
-    ], left=(0, 1))  # fmt: skip
+    console.table(
+        ("of", "name", "calls", "tries", "tokens", "paid"),
+        [
+            (
+                of,
+                name,
+                whole(bill["calls"]),
+                whole(bill["tries"]),
+                whole(bill["tokens_in"] + bill["tokens_out"]),
+                money_of(bill),
+            )
+            for of, name, bill in bills
+        ],
+        left=(0, 1),
+    )
     if found["damaged"]:
         console.warn(
             f"{whole(found['damaged'])} stored replies are damaged: they count as not there, and are asked again"
@@ -162,9 +178,12 @@ def money_of(bill: Mapping[str, Any]) -> str:
 def _prune(task: StoreTask, console: Console) -> None:
     settings = task.settings
     choice = Choice(
-        settings.older_than_days, settings.judge_label, task.run_id, settings.failures,
-        keys_in_use(Path(settings.output_dir)) if settings.unused else None,
-    )  # fmt: skip
+        settings.older_than_days,
+        settings.judge_label,
+        task.run_id,
+        settings.failures,
+        referenced_keys(Path(settings.output_dir)) if settings.unused else None,
+    )
     found = prunable(task.path, choice) if settings.dry_run else prune(task.path, choice)
     bill = found["paid"]
     text = f"{whole(found['calls'])} calls, {whole(bill['tokens_in'] + bill['tokens_out'])} tokens, {money_of(bill)}"
@@ -193,20 +212,28 @@ def _import(task: StoreTask, console: Console) -> None:
 def _why(task: StoreTask, console: Console) -> None:
     settings = task.settings
     place = {
-        "sample_id": settings.case, "method": settings.method, "repeat": settings.repeat, "metric": settings.metric,
+        "sample_id": settings.case,
+        "method": settings.method,
+        "repeat": settings.repeat,
+        "metric": settings.metric,
         "step": settings.step,
-    }  # fmt: skip
+    }
     folder = RunFolder.find(Path(settings.run)) if settings.run and Path(settings.run).exists() else None
     if settings.key is None and folder is None:
-        raise DataError("there is no run", [
-            Problem(str(settings.run), "run", "nothing there", "a run folder", "name a run folder, or set key=HASH")
-        ])  # fmt: skip
+        raise DataError(
+            "there is no run",
+            [Problem(str(settings.run), "run", "nothing there", "a run folder", "name a run folder, or set key=HASH")],
+        )
     runs = readable_runs(Path(settings.output_dir), console.warn)
     wanted = {name: value for name, value in place.items() if value is not None}
-    for line in explained(task.path, runs, folder, settings.iteration, wanted, settings.key):
+    for line in explain_cache_miss(task.path, runs, folder, settings.iteration, wanted, settings.key):
         console.say(line)
 
 
 _ACTIONS: dict[str, Callable[[StoreTask, Console], None]] = {
-    "stats": _stats, "prune": _prune, "export": _export, "import": _import, "why": _why,
-}  # fmt: skip
+    "stats": _stats,
+    "prune": _prune,
+    "export": _export,
+    "import": _import,
+    "why": _why,
+}

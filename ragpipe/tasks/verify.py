@@ -8,37 +8,35 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragpipe.errors import DataError, Problem, RagpipeError
-from ragpipe.reports.console import Console
-from ragpipe.reports.frames import read_json
-from ragpipe.resources import code_digest
-from ragpipe.stages.seal import derived_and_frozen
-from ragpipe.store.difference import first_difference
-from ragpipe.store.folder import RunFolder
-from ragpipe.store.seal import open_seal, seal_file
-from ragpipe.tasks.contradictions import Finding, contradictions
-from ragpipe.tasks.doors import replaying
-from ragpipe.tasks.evaluation import JUDGED, Evaluation
-from ragpipe.tasks.finished import Finished, open_finished
-from ragpipe.tasks.identity import differences, run_id
-from ragpipe.tasks.inputs import RunInputs
-from ragpipe.tasks.prices import changed_prices, made_with
-from ragpipe.tasks.sealed import changed_words
-from ragpipe.validation import Origins
+from ragpipe.core.errors import DataError, Problem, RagpipeError
+from ragpipe.core.resources import code_digest
+from ragpipe.core.validation import ConfigOrigins
+from ragpipe.engine.case_sources import RunSource
+from ragpipe.engine.evaluation import JUDGED, Evaluation
+from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.engine.integrity import changed_words
+from ragpipe.engine.journal_conflicts import JournalConflict, journal_conflicts
+from ragpipe.engine.open_judge import open_replay
+from ragpipe.engine.run_identity import differences, run_id
+from ragpipe.engine.run_prices import changed_prices, made_with
+from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.run_data import read_json
+from ragpipe.stages.seal_run import derived_and_frozen
+from ragpipe.store.run.file_difference import first_difference
+from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.seals import open_seal, seal_file
 
 DIFFERENT = 3
 """Exit code when something differs."""
-MEND = (
-    "the run's own replies do not answer its own questions: judge_inputs.parquet, a prompt or a case is not the run's"
-)
+FIX = "the run's own replies do not answer its own questions: judge_inputs.parquet, a prompt or a case is not the run's"
 
 
-def validate(plain: Mapping[str, Any], origins: Origins | None = None) -> Finished:
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRun:
     """The run as it stands. Raises ConfigError, DataError."""
-    return open_finished(plain, origins, allowed=(), task="verify")
+    return open_run(plain, origins, allowed=(), task="verify")
 
 
-def run(finished: Finished, console: Console) -> int:
+def run(finished: FinishedRun, console: Console) -> int:
     """Print what differs, the first thing first. Returns 0 when nothing does, else 3."""
     found, same, held = verify(finished)
     for finding in found:
@@ -70,7 +68,7 @@ def run(finished: Finished, console: Console) -> int:
     return 0
 
 
-def verify(finished: Finished) -> tuple[list[Finding], list[str], list[str]]:
+def verify(finished: FinishedRun) -> tuple[list[JournalConflict], list[str], list[str]]:
     """What differs, in the order in which a run is made; the derived files that came out the same; and those that are not
     made of this folder alone (exports, the agreement of two judges) and are what the seal says.
 
@@ -82,10 +80,10 @@ def verify(finished: Finished) -> tuple[list[Finding], list[str], list[str]]:
     try:
         seal = open_seal(folder.seal)
     except ValueError as error:
-        return [Finding("seal.json", f"the seal itself was changed: {error}")], [], []
+        return [JournalConflict("seal.json", f"the seal itself was changed: {error}")], [], []
     if seal is None:
         _refuse_resent(finished)
-        return [Finding("seal.json", "missing: the run did not end, or the file was taken away")], [], []
+        return [JournalConflict("seal.json", "missing: the run did not end, or the file was taken away")], [], []
     if changed := [*_inputs(finished, seal)]:
         return changed, [], []
     with tempfile.TemporaryDirectory() as scratch:
@@ -95,33 +93,51 @@ def verify(finished: Finished) -> tuple[list[Finding], list[str], list[str]]:
         except (RagpipeError, ValueError) as error:
             if not finished.config.store_inputs:
                 return _unkept(finished, seal), [], []
-            return [Finding("scores.parquet", f"cannot be made again: {error}")], [], []
+            return [JournalConflict("scores.parquet", f"cannot be made again: {error}")], [], []
         found, same, held = _compared(folder, made, seal)
-    return [*found, *contradictions(folder, [int(number) for number in finished.manifest["iterations"]])], same, held
+    return [*found, *journal_conflicts(folder, [int(number) for number in finished.manifest["iterations"]])], same, held
 
 
-def _refuse_resent(finished: Finished) -> None:
+def _refuse_resent(finished: FinishedRun) -> None:
     """Raises DataError for the folder of a resend: it holds replies beside replies, and no figure is made of them."""
     if finished.manifest["identity"].get("rejudge", {}).get("mode") == "resend":
         run = finished.manifest.get("made_from")
-        raise DataError("there is nothing to verify", [Problem(
-            str(finished.folder.root), "run", f"the questions of run {run}, sent again (rejudge.mode=resend)",
-            "an evaluated run: a resend has no cases and no scores of its own", f"task=verify with the folder of run {run}",
-        )])  # fmt: skip
+        raise DataError(
+            "there is nothing to verify",
+            [
+                Problem(
+                    str(finished.folder.root),
+                    "run",
+                    f"the questions of run {run}, sent again (rejudge.mode=resend)",
+                    "an evaluated run: a resend has no cases and no scores of its own",
+                    f"task=verify with the folder of run {run}",
+                )
+            ],
+        )
 
 
-def _unkept(finished: Finished, seal: Mapping[str, Any]) -> list[Finding]:
+def _unkept(finished: FinishedRun, seal: Mapping[str, Any]) -> list[JournalConflict]:
     """What of a run without replies is not as it was sealed. Raises DataError where all of it is: that proves less."""
     found, held = _held(finished.folder, seal, made=())
     if found:
         return found
-    raise DataError("the run cannot be verified: its replies were not kept", [Problem(
-        str(finished.folder.root), "store_inputs", "false", "true: its figures are made again from its replies",
-        f"nothing seems changed: {len(held)} files and the inputs are as they were sealed; keep the replies of the next run",
-    )])  # fmt: skip
+    raise DataError(
+        "the run cannot be verified: its replies were not kept",
+        [
+            Problem(
+                str(finished.folder.root),
+                "store_inputs",
+                "false",
+                "true: its figures are made again from its replies",
+                f"nothing seems changed: {len(held)} files and the inputs are as they were sealed; keep the replies of the next run",
+            )
+        ],
+    )
 
 
-def _held(folder: RunFolder, seal: Mapping[str, Any], *, made: Collection[str]) -> tuple[list[Finding], list[str]]:
+def _held(
+    folder: RunFolder, seal: Mapping[str, Any], *, made: Collection[str]
+) -> tuple[list[JournalConflict], list[str]]:
     """The files that were sealed and not made again, against their seal: what differs, and what does not. One that is
     not there any more says nothing wrong."""
     found, same = [], []
@@ -132,39 +148,41 @@ def _held(folder: RunFolder, seal: Mapping[str, Any], *, made: Collection[str]) 
         if seal_file(path) == digest:
             same.append(name)
         else:
-            found.append(Finding(name, "its bytes are not what they were (it cannot be made again to name the place)"))
+            found.append(
+                JournalConflict(name, "its bytes are not what they were (it cannot be made again to name the place)")
+            )
     return found, same
 
 
-def _inputs(finished: Finished, seal: Mapping[str, Any]) -> Iterator[Finding]:
+def _inputs(finished: FinishedRun, seal: Mapping[str, Any]) -> Iterator[JournalConflict]:
     """Changes in what the figures rest on."""
     folder, manifest = finished.folder, finished.manifest
     frozen = {key: value for key, value in manifest.items() if key != "iterations"}
     for line in differences(seal["manifest"], frozen):
-        yield Finding("manifest.json", line)
+        yield JournalConflict("manifest.json", line)
     if run_id(manifest["identity"]) != manifest["run_id"]:
-        yield Finding("manifest.json", "run_id is not the digest of its identity")
+        yield JournalConflict("manifest.json", "run_id is not the digest of its identity")
     for line in differences(manifest["identity"], finished.identity()):
         name = line.partition(":")[0]
         if name != "ragpipe":
-            yield Finding("the source of a metric" if ".source." in name else "config.yaml or prompts", line)
+            yield JournalConflict("the source of a metric" if ".source." in name else "config.yaml or prompts", line)
     for name, digest in seal["files"].items():
         if name in ("config.yaml", "index.json") or name.startswith("prompts/"):
             if not (folder.root / name).is_file():
-                yield Finding(name, "missing")
+                yield JournalConflict(name, "missing")
             elif seal_file(folder.root / name) != digest:
                 prices = changed_prices(finished.config, seal) if name == "config.yaml" else []
                 told = f": its prices are not those of cost.json ({'; '.join(prices)})" if prices else ""
-                yield Finding(name, "its bytes are not what they were" + told)
+                yield JournalConflict(name, "its bytes are not what they were" + told)
     for name, table in seal["tables"].items():
         path = folder.root / name
         if not path.is_file():
-            yield Finding(name, "missing")
+            yield JournalConflict(name, "missing")
         elif seal_file(path) != table["sha256"]:
-            yield Finding(name, changed_words(path, table))
+            yield JournalConflict(name, changed_words(path, table))
 
 
-def _again(finished: Finished, seal: Mapping[str, Any], made: RunFolder) -> None:
+def _again(finished: FinishedRun, seal: Mapping[str, Any], made: RunFolder) -> None:
     """The run anew, in a scratch folder. A metric that failed on a case failed in the run, too: that is recorded there."""
     config = finished.config.model_copy(update={"on_metric_error": "record"})
 
@@ -174,15 +192,23 @@ def _again(finished: Finished, seal: Mapping[str, Any], made: RunFolder) -> None
 
     quiet = Console(out=io.StringIO(), err=io.StringIO())
     Evaluation(
-        config, quiet, RunInputs(finished.folder, finished.manifest), dict(finished.manifest["identity"]),
-        folder=made, door=lambda: replaying(config, finished.replies(), mend=MEND), plan=False, asks="nobody",
-        made_from=finished.manifest, spent=spent, prices=made_with(finished.folder, seal),
-    ).evaluate()  # fmt: skip
+        config,
+        quiet,
+        RunSource(finished.folder, finished.manifest),
+        dict(finished.manifest["identity"]),
+        folder=made,
+        door=lambda: open_replay(config, finished.replies(), fix=FIX),
+        plan=False,
+        asks="nobody",
+        made_from=finished.manifest,
+        spent=spent,
+        prices=made_with(finished.folder, seal),
+    ).evaluate()
 
 
 def _compared(
     folder: RunFolder, made: RunFolder, seal: Mapping[str, Any]
-) -> tuple[list[Finding], list[str], list[str]]:
+) -> tuple[list[JournalConflict], list[str], list[str]]:
     found, same, names = [], [], set[str]()
     sealed = {**seal["files"], **{name: table["sha256"] for name, table in seal["tables"].items()}}
     for path in derived_and_frozen(made.root):
@@ -206,7 +232,7 @@ _MADE = ("scores.parquet", "judge_inputs.parquet", "records.parquet", "metrics.j
 """The order in which files follow from each other: the first that differs is the cause of the others."""
 
 
-def _one(name: str, there: Path, made: Path, sealed: str | None) -> Finding | None:
+def _one(name: str, there: Path, made: Path, sealed: str | None) -> JournalConflict | None:
     """A derived file as it stands, as it comes out now, and as it was. A file that was deleted is only made again.
 
     Other bytes with the same content are no difference where the file is as it was sealed: another version of a library
@@ -216,10 +242,14 @@ def _one(name: str, there: Path, made: Path, sealed: str | None) -> Finding | No
     if not there.is_file() or there.is_symlink():
         if sealed in (None, comes_out):
             return None
-        return Finding(name, "does not come out again as it was (the file is missing, so the place is not known)")
+        return JournalConflict(
+            name, "does not come out again as it was (the file is missing, so the place is not known)"
+        )
     stands = seal_file(there)
     if stands == comes_out:
         return None
     if difference := first_difference(there, made):
-        return Finding(name, difference)
-    return None if stands == sealed else Finding(name, "its bytes are not what they were, though it says the same")
+        return JournalConflict(name, difference)
+    return (
+        None if stands == sealed else JournalConflict(name, "its bytes are not what they were, though it says the same")
+    )

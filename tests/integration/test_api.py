@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ragpipe
-from ragpipe.errors import ConfigError, DataError
+from ragpipe.core.errors import ConfigError, DataError
 
 WORDS = ["dataset=demo", "dataset.limit=4", "metrics=[faithfulness,retrieval]", "metrics.retrieval.k=[5]", "name=api"]
 

@@ -11,7 +11,7 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
-from ragpipe.resources import prompts_dir
+from ragpipe.core.resources import prompts_dir
 
 CASE = {
     "id": "q1",

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ragpipe.digest import sha256
-from ragpipe.judging.question import Question, key_of, key_parts
+from ragpipe.core.digest import sha256
+from ragpipe.judging.cache_key import Question, key_of, key_parts
+from ragpipe.judging.provider_state import ProviderState
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.start import Start
-from ragpipe.judging.transports.live import LiveTransport
-from ragpipe.schema.answers import Answer, Grade15, answer_schema
+from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.schema.call import Call, Paid, Payload, Payment
+from ragpipe.schema.judge_answers.answers import Answer, Grade15, answer_schema
 
 SENTINEL = "sentinel-key-0123456789abcdef-SECRET"
 VARIABLE = "RAGPIPE_TEST_KEY"
@@ -50,7 +50,7 @@ def nobody(payment: Payment) -> None:
 
 async def ask(
     found: JudgeSettings, *questions: Question, paid: Paid = nobody, tell: Callable[[str], None] = lambda _: None,
-    start: Start | None = None,
+    start: ProviderState | None = None,
 ) -> list[Call]:  # fmt: skip
     """Ask all at once through one transport, each holding its slot, and close it."""
     live = LiveTransport(found, run_id="test-run", tell=tell)

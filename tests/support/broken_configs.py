@@ -112,7 +112,7 @@ CASES: tuple[Broken, ...] = (
     Broken("P11 class outside", (X,), ("conf/experiment/x.yaml:6", "metrics.m.class", "os.system", "plugins"),
            experiment("metrics:\n  m:\n    class: os.system\n")),
     Broken("P11 class is no metric", (X,), ("conf/experiment/x.yaml:6", "metrics.m.class", "no Metric"),
-           experiment("metrics:\n  m:\n    class: ragpipe.errors.Problem\n")),
+           experiment("metrics:\n  m:\n    class: ragpipe.core.errors.Problem\n")),
     Broken("P11 plugin that is not there", (*RUN, "plugins=[no_such_package_here]"), ("plugins", "no_such_package_here")),
     Broken("P11 _target_ in a file", (X,), ("conf/experiment/x.yaml:7", "_target_"),
            experiment("hydra:\n  callbacks:\n    c:\n      _target_: os.system\n")),
@@ -133,9 +133,9 @@ CASES: tuple[Broken, ...] = (
     Broken("P12 key from the shell", (*RUN, "name=c0ffee-secret-c0ffee"), ("name", "RAGPIPE_TEST_API_KEY"), hides=("c0ffee-secret-c0ffee",)),
     Broken("P12 password in a URL", (*RUN, "judge=llm", "judge.api_base=http://me:hunter22@h/v1"), ("judge.api_base",), hides=("hunter22",)),
     # names of scores
-    Broken("scores of one name", (*RUN, "+metrics.again.class=ragpipe.metrics.retrieval.Retrieval"),
+    Broken("scores of one name", (*RUN, "+metrics.again.class=ragpipe.metrics.computed.retrieval.RetrievalMetric"),
            ("command line", "metrics.again", "hit@1", "and 23 more", "metrics.retrieval", "metrics.again.prefix=...")),
-    Broken("scores named like a column", (*RUN, "+metrics.answer.class=ragpipe.metrics.attribution_hit.AttributionHit"),
+    Broken("scores named like a column", (*RUN, "+metrics.answer.class=ragpipe.metrics.computed.attribution_hit.AttributionHitMetric"),
            ("metrics.answer", "a column of records.parquet", "another name")),
     # words
     Broken("word without =", (*RUN, "seed"), ("seed", "key=value")),

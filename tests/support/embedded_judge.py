@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.evidence.judge import Evidence
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.prompts import Prompt
-from ragpipe.schema.answers import Answer
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import Answer
 
 Ask = Callable[..., Any]
 
@@ -24,10 +24,10 @@ def _prompt_with(roles: dict[str, str], optional: dict[str, Any] | None = None) 
 def ask() -> Ask:
     """`ask(answer_type, role=value, ...)`: each value stands under a variable that is not called like its role."""
 
-    def _ask(answer: type[Answer], settings: EvidenceSettings | None = None, **by_role: Any) -> Any:
+    def _ask(answer: type[Answer], settings: HeuristicSettings | None = None, **by_role: Any) -> Any:
         prompt = _prompt_with({f"the_{role}": role for role in by_role})
         values = {f"the_{role}": value for role, value in by_role.items()}
-        return Evidence(settings or EvidenceSettings()).answer(prompt, answer, values)
+        return HeuristicJudge(settings or HeuristicSettings()).answer(prompt, answer, values)
 
     return _ask
 

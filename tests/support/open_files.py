@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ragpipe.datasets.load import Dataset, Record, open_dataset
+from ragpipe.core.resources import PACKAGE
+from ragpipe.datasets.dataset import Dataset, Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.resources import PACKAGE
 
 DATA = Path(os.environ.get("RAGPIPE_DATA", PACKAGE.parent / ".." / "shared" / "data"))
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ragpipe.digest import canonical_json
-from ragpipe.schema.format import FORMAT
+from ragpipe.core.digest import canonical_json
+from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import Chunk, Citation, Output, Sample
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.schema.tables import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
+from ragpipe.schema.table_schemas import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score import run_score
-from ragpipe.store.ledger import TOKENS
+from ragpipe.stages.score_iteration import run_score
+from ragpipe.store.calls.spend import TOKENS
 
 Result = float | tuple[str, str]  # a value, or (`skipped` or `error`, reason)
 

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import yaml
 
-from ragpipe.errors import JudgeError, Skipped
-from ragpipe.judging.parsing import Unparsable, read_answer
+from ragpipe.core.errors import JudgeError, Skipped
+from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.judging.answer_parsing import Unparsable, read_answer
 from ragpipe.metrics.base import Computed, Metric
-from ragpipe.metrics.load import load_metric
-from ragpipe.prompts import Prompt, PromptLibrary
-from ragpipe.resources import conf_dir, prompts_dir
-from ragpipe.schema.answers import answer_schema
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.prompting.library import Prompt, PromptLibrary
 from ragpipe.schema.call import Payload
+from ragpipe.schema.judge_answers.answers import answer_schema
 from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample, Turn
 from ragpipe.schema.score import Score
 

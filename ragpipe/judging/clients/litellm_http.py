@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 
-from ragpipe.judging.clients.base import Fault
-from ragpipe.judging.clients.http import Http
+from ragpipe.judging.clients.client import Fault
+from ragpipe.judging.clients.http_layer import Http
 
 _HOPS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 _DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})

@@ -12,7 +12,7 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import compose, main
-from ragpipe.errors import ConfigError
+from ragpipe.core.errors import ConfigError
 
 RUN = ["dataset=mine", "metrics=[retrieval]"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import compose, main
-from ragpipe.datasets.load import open_dataset
+from ragpipe.datasets.dataset import open_dataset
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe import errors
 from ragpipe.cli import SEVERITY, main
+from ragpipe.core import errors
 from ragpipe.tasks import init
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.streams import Steady
+from ragpipe.process_streams import Steady
 
 PYTHON = [sys.executable, "-m", "ragpipe"]
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.core.errors import DataError
 from ragpipe.datasets.index_manifest import IndexManifest
-from ragpipe.errors import DataError
 from ragpipe.schema.sample import Anchor, Sample
 
 ROWS: list[dict[str, Any]] = [

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from ragpipe.cli import main
-from ragpipe.datasets.load import Record, open_dataset
+from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from tests.support.openai_server import OpenAIServer, in_thread
 from tests.support.pages import DOCS, ROOT, Section, commands, missing, sections

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.embedding import files, local, minilm
+from ragpipe.embedding import local_embedder, model_files, numpy_minilm
 from ragpipe.embedding import settings as embedder_settings
-from ragpipe.embedding.files import packaged_folder
+from ragpipe.embedding.model_files import packaged_folder
 from ragpipe.schema.corpus import Corpus
 from tests.support.harness import arguments
 from tests.support.openai_server import in_thread
@@ -51,7 +51,7 @@ def content(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def uninstall(monkeypatch):
-    for module in (files, embedder_settings):
+    for module in (model_files, embedder_settings):
         monkeypatch.setattr(module, "packaged_folder", lambda: None)
 
 
@@ -116,9 +116,9 @@ def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, ca
     assert {one[-1]["content"] for one in messages} == {Corpus(lambda: iter(corpus)).digest}
 
     monkeypatch.setattr(
-        "ragpipe.stages.load.BLOCK", 2
+        "ragpipe.stages.load_dataset.BLOCK", 2
     )  # other blocks, one pair at a time, nothing stored: the same weights
-    monkeypatch.setattr(local, "TOGETHER", 1)
+    monkeypatch.setattr(local_embedder, "TOGETHER", 1)
     assert main([*words, "name=again", "store.path=elsewhere"]) == 0
     assert values(here / "outputs" / "again" / "latest", "bert_score_f1_raw") == weighted
     (here / "d.jsonl").unlink()
@@ -134,8 +134,10 @@ def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, ca
 @pytest.mark.slow
 def test_a_text_is_computed_once_for_all_runs(here, monkeypatch):
     seen: list[str] = []
-    plain = minilm.MiniLMVectors.__call__
-    monkeypatch.setattr(minilm.MiniLMVectors, "__call__", lambda self, texts: seen.extend(texts) or plain(self, texts))
+    plain = numpy_minilm.MiniLMVectors.__call__
+    monkeypatch.setattr(
+        numpy_minilm.MiniLMVectors, "__call__", lambda self, texts: seen.extend(texts) or plain(self, texts)
+    )
     words = [
         "dataset=jsonl",
         f"dataset.path={write(here / 'd.jsonl')}",
@@ -144,7 +146,7 @@ def test_a_text_is_computed_once_for_all_runs(here, monkeypatch):
     ]
     assert main([*words, "name=first", "iterations=2"]) == 0
     assert sorted(seen) == ["Bees make honey.", "Paris is the capital.", "The capital is Paris."]
-    monkeypatch.setattr(local, "TOGETHER", 1)
+    monkeypatch.setattr(local_embedder, "TOGETHER", 1)
     assert main([*words, "name=second", "embedder.batch=1"]) == 0
     assert len(seen) == 3  # another batch size asks for nothing again, and so changes no score
     first, second = ((here / "outputs" / name / "latest").resolve() for name in ("first", "second"))

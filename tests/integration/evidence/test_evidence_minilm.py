@@ -12,17 +12,17 @@ import pytest
 import yaml
 
 from ragpipe.cli import main
-from ragpipe.embedding import evidence, files
+from ragpipe.core.resources import conf_dir
+from ragpipe.embedding import heuristic_minilm, model_files
 from ragpipe.embedding import settings as embedder_settings
-from ragpipe.embedding.evidence import EvidenceMiniLMSettings
-from ragpipe.embedding.files import packaged_folder
-from ragpipe.embedding.minilm import MiniLMVectors
+from ragpipe.embedding.heuristic_minilm import EvidenceMiniLMSettings
+from ragpipe.embedding.model_files import packaged_folder
+from ragpipe.embedding.numpy_minilm import MiniLMVectors
 from ragpipe.embedding.settings import INSTALL, MINILM_TOKENIZER, MINILM_WEIGHTS, MiniLM
-from ragpipe.judging.evidence.findings import find
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.judging.evidence.signals import pool_of
-from ragpipe.resources import conf_dir
-from ragpipe.schema.answers import Groundedness, Verdicts
+from ragpipe.judging.heuristic.claim_features import pool_of
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.heuristic.verdict_rules import decide
+from ragpipe.schema.judge_answers.answers import Groundedness, Verdicts
 
 needs_files = pytest.mark.skipif(packaged_folder() is None, reason=INSTALL)
 SETTINGS = EvidenceMiniLMSettings()
@@ -30,10 +30,10 @@ STORM = "The shop was shut because of heavy snow. Staff stayed at home. Lunch wa
 
 
 def uninstall(monkeypatch):
-    for module in (files, embedder_settings, evidence):
+    for module in (model_files, embedder_settings, heuristic_minilm):
         monkeypatch.setattr(module, "packaged_folder", lambda: None)
-    evidence._vector.cache_clear()
-    evidence._model.cache_clear()
+    heuristic_minilm._vector.cache_clear()
+    heuristic_minilm._model.cache_clear()
 
 
 @needs_files
@@ -59,7 +59,7 @@ def test_a_claim(ask, claim, supported, why):
 @needs_files
 def test_other_words_for_the_same_thing_are_what_it_adds(ask):
     claim = "Due to heavy snowfall, the shop closed."
-    by_words = ask(Verdicts, EvidenceSettings(), claims=[claim], sources=[STORM]).verdicts[0]
+    by_words = ask(Verdicts, HeuristicSettings(), claims=[claim], sources=[STORM]).verdicts[0]
     assert not by_words.supported
     assert "cosine" not in by_words.reason
 
@@ -69,8 +69,8 @@ def test_the_figure_is_the_mean_of_overlap_and_the_best_cosine():
     claim = "Due to heavy snowfall, the shop closed."
     vectors = MiniLMVectors(MiniLM())([claim, *pool_of((STORM,)).texts])
     best = max(float(np.dot(vectors[0], other)) for other in vectors[1:])
-    by_words = find([claim], pool_of((STORM,)), EvidenceSettings())[0].overlap
-    found = find([claim], pool_of((STORM,)), SETTINGS)[0]
+    by_words = decide([claim], pool_of((STORM,)), HeuristicSettings())[0].overlap
+    found = decide([claim], pool_of((STORM,)), SETTINGS)[0]
     assert found.nearest == (pytest.approx(best, abs=1e-4), "The shop was shut because of heavy snow.")
     assert found.overlap == pytest.approx((by_words + best) / 2, abs=2e-4)
 
@@ -89,16 +89,16 @@ def test_no_source_and_nothing_in_common(ask):
      ("[1] (Passage 2)", "x"), ("word " * 3000, "word " * 3000), ("Bees make honey.", "x = 1; y = 2")],
 )  # fmt: skip
 def test_odd_texts_have_a_figure(claim, source):
-    assert 0 <= find([claim], pool_of((source,)), SETTINGS)[0].overlap <= 1
+    assert 0 <= decide([claim], pool_of((source,)), SETTINGS)[0].overlap <= 1
 
 
 @pytest.mark.slow
 @needs_files
 def test_the_neighbours_of_a_claim_change_nothing(ask):
     claims = ["Due to heavy snowfall, the shop closed.", "Nobody came to work.", "It was cold. " * 40]
-    together = find(claims, pool_of((STORM,)), SETTINGS)
-    evidence._vector.cache_clear()
-    alone = [find([claim], pool_of((STORM,)), SETTINGS)[0] for claim in reversed(claims)]
+    together = decide(claims, pool_of((STORM,)), SETTINGS)
+    heuristic_minilm._vector.cache_clear()
+    alone = [decide([claim], pool_of((STORM,)), SETTINGS)[0] for claim in reversed(claims)]
     assert [(f.nearest, f.overlap) for f in together] == [(f.nearest, f.overlap) for f in reversed(alone)]
 
 
@@ -113,7 +113,7 @@ def test_rules_and_weights_are_its_identity():
     assert (found["rules"], found["weights"], found["tokenizer"]) == (
         "evidence-minilm-v1", MINILM_WEIGHTS, MINILM_TOKENIZER
     )  # fmt: skip
-    assert set(found) == set(EvidenceSettings().identity_of_judge()) | {"weights", "tokenizer"}
+    assert set(found) == set(HeuristicSettings().identity_of_judge()) | {"weights", "tokenizer"}
     assert SETTINGS.label == "evidence-minilm-v1"
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.embedding.settings import ApiEmbedder
-from ragpipe.judging.clients.addresses import followed, other_address
-from ragpipe.judging.clients.base import Fault
-from ragpipe.judging.clients.choose import chosen
-from ragpipe.judging.clients.litellm import LitellmClient
+from ragpipe.judging.clients.base_urls import followed, other_address
+from ragpipe.judging.clients.client import Fault
+from ragpipe.judging.clients.factory import client_name
+from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.settings import JudgeSettings
 from tests.support.asking import VARIABLE, ask, settings
 from tests.support.harness import arguments, write_cases
@@ -34,7 +34,7 @@ FOLLOWED = [
 def test_a_variable_that_litellm_follows_is_refused(model, client, variable):
     found = other_address(JudgeSettings(model=model, client=client), "judge", {variable: "http://127.0.0.1:1/v1"})
     assert found.key == variable
-    assert found.mend == f"unset {variable}, or set judge.api_base to that server"
+    assert found.fix == f"unset {variable}, or set judge.api_base to that server"
 
 
 @pytest.mark.parametrize(("model", "keys", "environ"), [
@@ -50,16 +50,16 @@ def test_nothing_else_is(model, keys, environ):
 @pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
 def test_a_gateway_is_not_passed_over_by_the_direct_client(variable):
     settings = JudgeSettings(model="openai/gpt-4o-2024-08-06")
-    assert chosen(settings) == "direct"
+    assert client_name(settings) == "direct"
     found = other_address(settings, "judge", {variable: "http://gateway/v1"})
-    assert (found.key, found.mend) == (variable, f"unset {variable}, or set judge.api_base to that server")
+    assert (found.key, found.fix) == (variable, f"unset {variable}, or set judge.api_base to that server")
     assert "the direct client would pass it over and ask the public openai" in found.found
 
 
 def test_an_embedder_always_goes_through_litellm():
     settings = ApiEmbedder(model="openai/text-embedding-3-small", allow_unpinned=True)
     found = other_address(settings, "embedder", {"OPENAI_BASE_URL": "http://x"})
-    assert found.mend == "unset OPENAI_BASE_URL, or set embedder.api_base to that server"
+    assert found.fix == "unset OPENAI_BASE_URL, or set embedder.api_base to that server"
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ async def test_with_an_address_of_its_own_a_judge_is_asked_there(serve, monkeypa
 
 LOADS = """
 import asyncio, os
-from ragpipe.judging.clients.litellm import LitellmClient
+from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.settings import JudgeSettings
 
 async def work():

@@ -6,10 +6,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.errors import ProviderUnusable
-from ragpipe.judging.ladder import wire_schema
-from ragpipe.judging.parsing import read_answer
-from ragpipe.schema.answers import Answer, Claims, Grade15, Groundedness, TwoAxes, Verdicts, YesNo, answer_schema
+from ragpipe.core.errors import ProviderUnusable
+from ragpipe.judging.answer_parsing import read_answer
+from ragpipe.judging.output_modes import wire_schema
+from ragpipe.schema.judge_answers.answers import (
+    Answer,
+    Claims,
+    Grade15,
+    Groundedness,
+    TwoAxes,
+    Verdicts,
+    YesNo,
+    answer_schema,
+)
 from tests.support.asking import ask, question, settings
 from tests.support.harness import arguments, write_cases
 

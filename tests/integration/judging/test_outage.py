@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.errors import Interrupted, ProviderUnusable
-from ragpipe.judging.clients.base import Fault
+from ragpipe.core.errors import Interrupted, ProviderUnusable
+from ragpipe.judging.clients.client import Fault
 from ragpipe.judging.outage import Outage
-from ragpipe.judging.start import Start
-from ragpipe.judging.transports.live import LiveTransport
-from ragpipe.schema.answers import Claims, Grade15, YesNo
+from ragpipe.judging.provider_state import ProviderState
+from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.schema.judge_answers.answers import Claims, Grade15, YesNo
 from tests.support.asking import ask, nobody, question, settings
 from tests.support.harness import arguments, write_cases
 
@@ -23,7 +23,7 @@ from tests.support.harness import arguments, write_cases
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
-    monkeypatch.setattr("ragpipe.judging.retry.backoff", lambda attempt, **_: 0.02 * attempt)
+    monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt, **_: 0.02 * attempt)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ async def test_the_deadline_stands_still_while_the_gate_is_closed(serve):
 
 
 async def test_a_terminal_is_told_that_nothing_has_answered_yet(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.transports.live._SAY_AFTER_S", 0.1)
+    monkeypatch.setattr("ragpipe.judging.transports.live_transport._SAY_AFTER_S", 0.1)
     told = []
     with pytest.raises(ProviderUnusable):
         await ask(settings(serve("hang").url, timeout_s=0.3), tell=told.append)
@@ -89,7 +89,7 @@ async def test_a_terminal_is_told_that_nothing_has_answered_yet(serve, monkeypat
 
 
 async def test_an_answer_in_time_says_nothing(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.transports.live._SAY_AFTER_S", 0.1)
+    monkeypatch.setattr("ragpipe.judging.transports.live_transport._SAY_AFTER_S", 0.1)
     told = []
     await ask(settings(serve(latency_ms=30).url), *(question(f"a {i}") for i in range(30)), tell=told.append)
     assert told == []
@@ -217,7 +217,7 @@ async def test_refusals_of_one_step_in_the_same_words_end_the_run(serve):
 
 
 async def test_what_a_start_has_learnt_is_not_paid_for_again(serve):
-    server, start = serve("no_json_schema", "no_max_tokens", latency_ms=20), Start()
+    server, start = serve("no_json_schema", "no_max_tokens", latency_ms=20), ProviderState()
     found = settings(server.url, concurrency=4)
     first = await ask(found, *(question(f"a {i}", t) for t in (Grade15, YesNo) for i in range(4)), start=start)
     assert {c.status for c in first} == {"ok"}

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.errors import ProviderUnusable
-from ragpipe.judging.served import Served
+from ragpipe.core.errors import ProviderUnusable
+from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
 from tests.support.asking import VARIABLE, ask, question, settings
 from tests.support.harness import arguments, write_cases
@@ -47,7 +47,7 @@ def _key(monkeypatch):
 ])  # fmt: skip
 def test_which_model_answered(asked, served, kind):
     found = JudgeSettings(model=asked, allow_unpinned=True, served_as=["My-Deployment"])
-    assert Served(found).kind(served) == kind
+    assert ServedModel(found).kind(served) == kind
 
 
 @pytest.mark.parametrize(("keys", "refuses"), [
@@ -59,7 +59,7 @@ def test_which_model_answered(asked, served, kind):
     ({"model": PINNED, "api_base": "http://h/v1", "served_model": "refuse"}, True),
 ])  # fmt: skip
 def test_who_is_refused_by_default(keys, refuses):
-    assert Served(JudgeSettings(**keys)).refuses is refuses
+    assert ServedModel(JudgeSettings(**keys)).refuses is refuses
 
 
 @pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.resources import PACKAGE
+from ragpipe.core.resources import PACKAGE
 
 ON = "citation,source_policy,policy_compliance,rejection_calibration,abstention,must_quote,expected_citation_recall,recency_conflict"
 

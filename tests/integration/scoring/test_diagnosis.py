@@ -10,8 +10,8 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
-from ragpipe.reports.text import escaped
-from ragpipe.reports.wrong import told, wrong_section
+from ragpipe.reports.sections.diagnosis import diagnosis_section, wrong_section
+from ragpipe.reports.text_escape import escaped
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Row, records, score, write_run
@@ -111,7 +111,7 @@ def test_the_report_says_what_is_wrong(tmp_path: Path) -> None:
     assert "`` q0|` `` / `a`" in page
     assert "| `unsupported_claim` | 2 | 50.0% | 66.7% | 66.7% | 2 |" in page
     assert "3 cases have a failure mode" in page
-    lines = told(metrics, 80)
+    lines = diagnosis_section(metrics, 80)
     assert lines[0].startswith("hallucination: 2 of 4 (50.0%): The answer is on the question")
     assert max(map(len, lines)) <= 80
     assert wrong_section(score(tmp_path, SPECS, NOTHING)) == []

@@ -11,7 +11,7 @@ import ragpipe
 from ragpipe.cli import main
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.scoring.shared import asked, shared_score
+from ragpipe.scoring.shared_scores import asked, shared_score
 from tests.support.run_tables import Row, score, write_run
 
 FAITHFUL, RECALL = ScoreSpec("faithfulness"), ScoreSpec("recall@5")

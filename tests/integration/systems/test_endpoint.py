@@ -13,12 +13,12 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from ragpipe.cli import main
-from ragpipe.errors import ConfigError
+from ragpipe.core.errors import ConfigError
+from ragpipe.engine.output_collection import read_output
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.stages.collect import CollectStage, collected
-from ragpipe.systems.live import _Http, open_system
+from ragpipe.stages.collect_outputs import CollectStage, collected
+from ragpipe.systems.live_system import _Http, open_system
 from ragpipe.systems.settings import HttpSystem
-from ragpipe.tasks.collecting import read_output
 
 SAMPLE = Sample(id="s1", question="Capital?")
 

@@ -13,12 +13,12 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
-from ragpipe.datasets.load import Record, open_dataset
+from ragpipe.core.errors import DataError
+from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.errors import DataError
 from ragpipe.metrics.base import Computed, Metric
-from ragpipe.stages.applies import why_skipped
-from ragpipe.stages.retrieving import declared
+from ragpipe.stages.closed_book import mark_closed_book
+from ragpipe.stages.skip_reason import skip_reason
 from ragpipe.systems.settings import PythonSystem, RecordedSystem
 from tests.support.scripted import make_case, shipped_metric, shipped_names
 
@@ -43,20 +43,20 @@ LABELLED: dict[str, Any] = {
 @pytest.mark.parametrize("name", shipped_names())
 def test_what_measures_retrieval_is_skipped_and_nothing_else(name: str) -> None:
     metric = shipped_metric(name)
-    closed = why_skipped(metric, make_case(chunks=(), retrieves=False, **LABELLED), embedder=True)
+    closed = skip_reason(metric, make_case(chunks=(), retrieves=False, **LABELLED), embedder=True)
     assert (closed == REASON) is (name in ON_RETRIEVAL)
-    assert why_skipped(metric, make_case(chunks=(), **LABELLED), embedder=True) != REASON
+    assert skip_reason(metric, make_case(chunks=(), **LABELLED), embedder=True) != REASON
 
 
 @pytest.mark.parametrize("name", ["context_precision", "context_recall", "context_relevance", "retrieval", "citation"])
 def test_a_method_that_found_nothing_is_measured(name: str) -> None:
-    assert why_skipped(shipped_metric(name), make_case(chunks=(), **LABELLED), embedder=True) is None
+    assert skip_reason(shipped_metric(name), make_case(chunks=(), **LABELLED), embedder=True) is None
 
 
 def test_a_rubric_goes_by_what_it_shows() -> None:
     closed = make_case(chunks=(), retrieves=False)
     for shows, why in ((["answer"], None), (["answer", "contexts"], REASON)):
-        assert why_skipped(shipped_metric("rubric", shows=shows), closed, embedder=True) == why
+        assert skip_reason(shipped_metric("rubric", shows=shows), closed, embedder=True) == why
 
 
 def test_a_metric_of_the_users_own_says_it_by_one_attribute() -> None:
@@ -68,15 +68,15 @@ def test_a_metric_of_the_users_own_says_it_by_one_attribute() -> None:
 
     closed = make_case(chunks=(), retrieves=False)
     own: list[Metric] = [Found(name="a"), OnRetrieval(name="b")]
-    assert [why_skipped(metric, closed, embedder=True) for metric in own] == [None, REASON]
+    assert [skip_reason(metric, closed, embedder=True) for metric in own] == [None, REASON]
 
 
 def test_a_failure_of_the_system_takes_nothing_from_what_does_not_apply() -> None:
     failed = make_case(answer=None, chunks=None, retrieves=False, error="500", references=["a"])
     reasons = {"retrieval": REASON, "abstention": "no_answerable_label", "correctness": "system_error"}
-    assert {name: why_skipped(shipped_metric(name), failed, embedder=True) for name in reasons} == reasons
+    assert {name: skip_reason(shipped_metric(name), failed, embedder=True) for name in reasons} == reasons
     similar = shipped_metric("semantic_similarity")
-    assert [why_skipped(similar, failed, embedder=there) for there in (True, False)] == ["system_error", "no_embedder"]
+    assert [skip_reason(similar, failed, embedder=there) for there in (True, False)] == ["system_error", "no_embedder"]
 
 
 def records(folder: Path, text: str, name: str = "d.jsonl", **settings: Any) -> list[Record]:
@@ -112,10 +112,13 @@ TWO = (
 
 def test_the_system_section_says_it_of_single_methods_and_of_all(tmp_path: Path) -> None:
     found = records(tmp_path, TWO)
-    assert said(list(declared(found, RecordedSystem(retrieves={"closed": False})))) == {"dense": True, "closed": False}
-    assert list(declared(found, RecordedSystem(retrieves={"closed": True}))) == found
+    assert said(list(mark_closed_book(found, RecordedSystem(retrieves={"closed": False})))) == {
+        "dense": True,
+        "closed": False,
+    }
+    assert list(mark_closed_book(found, RecordedSystem(retrieves={"closed": True}))) == found
     with pytest.raises(DataError) as error:
-        list(declared(found, RecordedSystem(retrieves=False)))
+        list(mark_closed_book(found, RecordedSystem(retrieves=False)))
     assert len(error.value.problems) == 1
     for part in ("d.jsonl:1", "'q1'", "'dense'", "system.retrieves", "1 chunks"):
         assert part in str(error.value)
@@ -123,7 +126,7 @@ def test_the_system_section_says_it_of_single_methods_and_of_all(tmp_path: Path)
 
 def test_true_never_overrules_what_an_output_says_of_itself(tmp_path: Path) -> None:
     found = records(tmp_path, '{"id": "q", "question": "?", "answer": "x", "retrieves": false}\n')
-    assert said(list(declared(found, RecordedSystem(retrieves={"default": True})))) == {"default": False}
+    assert said(list(mark_closed_book(found, RecordedSystem(retrieves={"default": True})))) == {"default": False}
 
 
 def test_only_what_is_false_is_part_of_the_identity() -> None:

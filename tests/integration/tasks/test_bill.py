@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.store.census import census
+from ragpipe.store.calls.store_stats import census
 from tests.support.harness import arguments, start, write_cases
 from tests.support.openai_faults import Fault
 from tests.support.openai_server import OpenAIServer, in_thread
@@ -93,7 +93,7 @@ def balances(found: dict[str, Any]) -> None:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Place]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
-    monkeypatch.setattr("ragpipe.judging.retry.backoff", lambda attempt: 0.01)
+    monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt: 0.01)
     data = write_cases(tmp_path / "data.jsonl", 6)
     with in_thread() as server:
         words = arguments(data, tmp_path / "out", server.url, PRICES, metrics="correctness", concurrency=2)

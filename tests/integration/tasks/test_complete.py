@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.tasks.complete import _next, ago
+from ragpipe.engine.complete_run import _next, ago
 from tests.support.harness import arguments, write_cases
 from tests.support.openai_server import in_thread
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.judging.parsing import PARSER
-from ragpipe.schema.answers import YesNo
-from ragpipe.store.lock import FolderLock
+from ragpipe.judging.answer_parsing import PARSER
+from ragpipe.schema.judge_answers.answers import YesNo
+from ragpipe.store.run.folder_lock import FolderLock
 from tests.support.harness import arguments, write_cases
 from tests.support.openai_server import in_thread
 
@@ -63,7 +63,7 @@ def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here:
     data = write_cases(here / "data.jsonl", 4)
 
     def run_with(url: str, parser: int) -> tuple[Path, list[Any]]:
-        monkeypatch.setattr("ragpipe.tasks.identity.PARSER", parser)
+        monkeypatch.setattr("ragpipe.engine.run_identity.PARSER", parser)
         assert main(arguments(data, here / "out", url, metrics="chunk_faithfulness")) == 0
         folder = (here / "out" / "torture" / "latest").resolve()
         return folder, pq.read_table(folder / "iteration-1" / "scores.parquet")["value"].to_pylist()
@@ -71,7 +71,7 @@ def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here:
     with in_thread() as server:
         with monkeypatch.context() as older:
             older.setattr(
-                "ragpipe.judging.door.read_answer", lambda text, answer, _: (YesNo(verdict="NO", text=text), ())
+                "ragpipe.judging.session.read_answer", lambda text, answer, _: (YesNo(verdict="NO", text=text), ())
             )
             before, no = run_with(server.url, PARSER - 1)
         asked = len(server.log)

@@ -48,8 +48,8 @@ def test_a_figure_is_explained_by_any_of_its_names(
 def test_a_wrong_name_is_told_each_right_one_once(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=explain", f"run={run}", "case=q1", "metric=faithfullness"]) == 2
     said = capsys.readouterr().err
-    mend = next(line for line in said.splitlines() if "did you mean" in line)
-    assert mend.count(" faithfulness") == 1
+    fix = next(line for line in said.splitlines() if "did you mean" in line)
+    assert fix.count(" faithfulness") == 1
 
 
 RANKS, SENTENCES = 8, 6

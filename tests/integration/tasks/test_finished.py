@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import compose, main
-from ragpipe.composition import Composer
-from ragpipe.resources import conf_dir
-from ragpipe.scoring import defaults
-from ragpipe.store.folder import RunFolder
-from ragpipe.tasks.finished import Finished, open_finished
-from ragpipe.tasks.identity import run_id, run_identity
-from ragpipe.tasks.manifest import config_text, copy_prompts, new_manifest, write_manifest
+from ragpipe.composition.composer import Composer
+from ragpipe.core.resources import conf_dir
+from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.engine.manifest import config_text, copy_prompts, new_manifest, write_manifest
+from ragpipe.engine.run_identity import run_id, run_identity
+from ragpipe.scoring import default_settings
+from ragpipe.store.run.run_folder import RunFolder
 
 PLAIN = {
     "task": "verify",
@@ -28,8 +28,8 @@ PLAIN = {
 EXPERIMENTS = sorted(path.stem for path in (conf_dir() / "experiment").glob("*.yaml"))
 
 
-def opened(run: Path, **more: object) -> Finished:
-    return open_finished({**PLAIN, "run": str(run), **more}, allowed=(), task="verify")
+def opened(run: Path, **more: object) -> FinishedRun:
+    return open_run({**PLAIN, "run": str(run), **more}, allowed=(), task="verify")
 
 
 def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
@@ -83,13 +83,13 @@ def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(tmp_path: Pa
     words = ["dataset=demo", "dataset.limit=2", "metrics=[retrieval]", "judge=evidence", "name=x"]
     assert main(words) == 0
     run = (tmp_path / "outputs/x/latest").resolve()
-    later = deepcopy(defaults.shipped())
+    later = deepcopy(default_settings.shipped())
     later["weights"]["hit@5"] = 0.5
     later["thresholds"]["recall@5"] = 0.9
     later["composites"]["later"] = {"weights": {"hit@5": 0.5, "mrr": 0.5}}
     later["failure_modes"]["later"] = {"score": "hit@5", "below": 1}
     later["low_scores"]["by"] = ["method"]
-    monkeypatch.setattr(defaults, "shipped", lambda: later)
+    monkeypatch.setattr(default_settings, "shipped", lambda: later)
     assert opened(run).run_id == run_id(opened(run).identity())
     assert (main(["task=verify", f"run={run}"]), main(["task=rescore", f"run={run}"])) == (0, 0)
     assert [path.name for path in run.parent.glob("????????????")] == [run.name]
@@ -106,7 +106,7 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: 
     folder.config.write_text(text.replace("path: null", "path: stolen/.store"))
     found = opened(folder.root)
     assert (found.plugins, found.config.output_dir, found.config.store.path) == ([], "outputs", None)
-    folder.config.write_text(text.replace("ragpipe.metrics.retrieval.Retrieval", "evil_metric.Metric"))
+    folder.config.write_text(text.replace("ragpipe.metrics.computed.retrieval.RetrievalMetric", "evil_metric.Metric"))
     assert main(["task=rescore", f"run={folder.root}"]) == 2
     assert "below ragpipe" in capsys.readouterr().err
     assert "evil_metric" not in sys.modules

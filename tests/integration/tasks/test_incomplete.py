@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.tasks import evaluation
+from ragpipe.engine import evaluation
 from tests.support.harness import arguments
 from tests.support.openai_faults import Fault
 from tests.support.openai_server import in_thread

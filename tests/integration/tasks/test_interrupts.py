@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import ragpipe
-from ragpipe.errors import Abandoned, Interrupted, Locked
-from ragpipe.store.lock import FolderLock
-from ragpipe.tasks.loop import Signals, run_async
+from ragpipe.core.errors import Abandoned, Interrupted, Locked
+from ragpipe.engine.event_loop import SignalHandlers, run_async
+from ragpipe.store.run.folder_lock import FolderLock
 from tests.support.harness import arguments, write_cases
 from tests.support.openai_faults import Fault
 from tests.support.openai_server import OpenAIServer, in_thread
@@ -131,7 +131,7 @@ def test_a_third_interrupt_leaves_the_folder_locked_until_the_work_has_ended(tmp
         def cancel(self) -> None: ...
 
     async def work() -> None:
-        with Signals(Deaf(), lambda text: None):
+        with SignalHandlers(Deaf(), lambda text: None):
             begun.set()
             await asyncio.to_thread(free.wait)
 
@@ -160,15 +160,15 @@ def test_a_third_interrupt_does_not_end_the_process_of_a_script() -> None:
     """`ragpipe.run` without a running loop: what cannot be given up is waited for, and the script goes on."""
     script = """
 import asyncio, os, signal
-from ragpipe.tasks.ending import stoppable
-from ragpipe.tasks.loop import Signals, run_async
+from ragpipe.engine.stopping import stoppable
+from ragpipe.engine.event_loop import SignalHandlers, run_async
 
 class Deaf:
     def stop(self, why): print(type(why).__name__)
     def cancel(self): print("cancelled")
 
 async def work():
-    with Signals(Deaf(), lambda text: None):
+    with SignalHandlers(Deaf(), lambda text: None):
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGINT)
             await asyncio.sleep(0.05)

@@ -15,8 +15,8 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
-from ragpipe.errors import OtherFormat
-from ragpipe.schema.format import FORMAT
+from ragpipe.core.errors import OtherFormat
+from ragpipe.schema.format_version import FORMAT
 from tests.support.harness import arguments, write_cases
 from tests.support.openai_server import OpenAIServer, in_thread
 

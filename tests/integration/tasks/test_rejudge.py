@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.stages.resend import RESENT
+from ragpipe.stages.resend_questions import RESENT
 from tests.support.openai_faults import Fault
 from tests.support.openai_server import OpenAIServer, in_thread
 from tests.support.rejudged import CASES, CHUNKS, content, travelled

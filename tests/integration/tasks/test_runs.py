@@ -13,11 +13,11 @@ from markdown_it import MarkdownIt
 
 import ragpipe
 from ragpipe.cli import main
-from ragpipe.errors import OutputError
-from ragpipe.schema.format import FORMAT
-from ragpipe.store.folder import RunFolder
-from ragpipe.store.lock import FolderLock
-from ragpipe.tasks.runs import LISTED, runs_of, write
+from ragpipe.core.errors import OutputError
+from ragpipe.engine.run_list import LISTED, runs_of, write
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.run_folder import RunFolder
 
 WORDS = ["dataset=demo", "metrics=[retrieval]", "name=x", "dataset.limit=4", "report.formats=[]"]
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.metrics.faithfulness import Faithfulness
-from ragpipe.schema.format import FORMAT
-from ragpipe.tasks import evaluation
+from ragpipe.engine import evaluation
+from ragpipe.metrics.judged.faithfulness import FaithfulnessMetric
+from ragpipe.schema.format_version import FORMAT
 from tests.integration.tasks.test_verify import cell, flipped
 from tests.support.openai_server import in_thread
 from tests.support.rejudged import KEY, travelled
@@ -158,14 +158,14 @@ def test_recorded_errors_of_a_metric_verify(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    whole = Faithfulness.measure
+    whole = FaithfulnessMetric.measure
 
     async def broken(self, case, judge):  # type: ignore[no-untyped-def]
         if case.output.method == "baseline":
             raise ZeroDivisionError("planted")
         return await whole(self, case, judge)
 
-    monkeypatch.setattr(Faithfulness, "measure", broken)
+    monkeypatch.setattr(FaithfulnessMetric, "measure", broken)
     assert main([*WORDS, "metrics=[faithfulness]", "on_metric_error=record"]) == 4
     run = tmp_path / "outputs/x/latest"
     assert "planted" in str(pq.read_table(run / "iteration-1/scores.parquet")["reason"].to_pylist())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.tasks import evaluation
+from ragpipe.engine import evaluation
 
 WORDS = ("dataset=demo", "dataset.limit=1", "metrics=[retrieval]", "name=x", "report.formats=[markdown]")
 

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.digest import sha256
+from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call
-from ragpipe.store.call_rows import Shared, packed, time_of
-from ragpipe.store.call_table import store
-from ragpipe.store.calls import CallStore
-from ragpipe.store.nearest import nearest, stored_as
-from ragpipe.store.prune import Choice, prune
+from ragpipe.store.calls.call_rows import SharedValues, packed, time_of
+from ragpipe.store.calls.call_store import CallStore
+from ragpipe.store.calls.call_table import store
+from ragpipe.store.calls.nearest_key import nearest_call, stored_as
+from ragpipe.store.calls.prune import Choice, prune
 from tests.support.harness import arguments, write_cases
 from tests.support.openai_faults import Fault
 from tests.support.openai_server import OpenAIServer, in_thread
@@ -152,7 +152,7 @@ def test_unused_is_what_no_run_rests_on(place: Place) -> None:
 def test_prune_waits_for_nobody_who_asks(tmp_path: Path) -> None:
     import asyncio
 
-    from ragpipe.errors import Locked
+    from ragpipe.core.errors import Locked
 
     path = tmp_path / "calls.sqlite"
     with CallStore(path, run_id="r") as store:
@@ -290,7 +290,7 @@ def test_the_nearest_of_many_is_found_fast(tmp_path: Path) -> None:
     judge = {f"judge.{n}": sha256(n) for n in range(9)}
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN")
-        shared = Shared(db)
+        shared = SharedValues(db)
         for i in range(count):
             made = Call(f"{i:064x}", "", "j", "ok", fields={**judge, "messages": sha256(i)}, run_id="r",
                         created_at=time_of(i))  # fmt: skip
@@ -298,11 +298,11 @@ def test_the_nearest_of_many_is_found_fast(tmp_path: Path) -> None:
         db.execute("COMMIT")
     asked = stored_as(path, f"{count - 1:064x}")[0]
     start = time.perf_counter()
-    found = nearest(path, asked, resembling={f"{7:064x}"})
+    found = nearest_call(path, asked, resembling={f"{7:064x}"})
     assert time.perf_counter() - start < 3.0
     assert found is not None
     assert (int(found.call.key, 16), found.differing) == (7, ("messages",))
-    found = nearest(path, asked)
+    found = nearest_call(path, asked)
     assert found is not None
     assert int(found.call.key, 16) == count - 2
 

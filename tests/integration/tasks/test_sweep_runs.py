@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import SEVERITY, main
-from ragpipe.resources import prompts_dir
-from ragpipe.store import lock
-from ragpipe.tasks import sweep
+from ragpipe.core.resources import prompts_dir
+from ragpipe.engine import sweep_comparison
+from ragpipe.store.run import folder_lock
 from tests.support.harness import (
     Server,
     arguments,
@@ -93,11 +93,11 @@ def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(
 
 
 def test_every_exit_code_has_words() -> None:
-    found = {code: sweep.job(0, [], code, "", None) for code in (*SEVERITY, None)}
+    found = {code: sweep_comparison.job(0, [], code, "", None) for code in (*SEVERITY, None)}
     assert not [one.state for one in found.values() if one.state.startswith("exit")]
     assert found[None].state == "not started"
     assert [code for code, one in found.items() if one.reason] == [3, 4], "those that end without an error's words"
-    assert sweep.job(0, [], 4, "its own words", None).reason == "its own words"
+    assert sweep_comparison.job(0, [], 4, "its own words", None).reason == "its own words"
 
 
 def test_a_folder_per_combination_and_equal_questions_asked_once(here: Path) -> None:
@@ -196,17 +196,17 @@ def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch
         said.append(text % values)
         held.release()
 
-    monkeypatch.setattr(lock, "TELL_S", 0.0)
-    monkeypatch.setattr(lock.log, "warning", end_of_the_other)
+    monkeypatch.setattr(folder_lock, "TELL_S", 0.0)
+    monkeypatch.setattr(folder_lock.log, "warning", end_of_the_other)
     with in_thread() as server:
         again = words(here, server.url)
         assert main(again[1:]) == 0
         (run,) = runs(here)
-        with lock.FolderLock(run):
+        with folder_lock.FolderLock(run):
             assert main(again[1:]) == 6
             assert main([*again, "lock_wait_s=0"]) == 6
         for begin in (again, [*again[1:], "lock_wait_s=30"]):
-            held = lock.FolderLock(run).acquire()
+            held = folder_lock.FolderLock(run).acquire()
             assert main(begin) == 0
     assert [text.split(" is in use by process")[0] for text in said] == [str(run)] * 2
 

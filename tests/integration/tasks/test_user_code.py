@@ -15,9 +15,9 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
+from ragpipe.engine.run_identity import metric_identity
+from ragpipe.engine.user_code import watched_metric, watched_system
 from ragpipe.systems.settings import PythonSystem
-from ragpipe.tasks.identity import metric_identity
-from ragpipe.tasks.user_code import watched_metric, watched_system
 from tests.support.harness import arguments, write_cases
 from tests.support.openai_server import in_thread
 
@@ -31,8 +31,8 @@ class Fixed(Computed):
 """
 JUDGED = """
 from typing import ClassVar
-from ragpipe.metrics.base import Ask, Metric
-from ragpipe.prompts import Prompt
+from ragpipe.metrics.base import PlannedCall, Metric
+from ragpipe.prompting.library import Prompt
 from ragpipe.schema.score import Score, ScoreSpec
 from mymetrics.answers import Mood
 
@@ -40,7 +40,7 @@ class Polite(Metric):
     grade: Prompt
 
     def asks(self, case):
-        yield Ask(self.grade, Mood, {"answer": case.answer})
+        yield PlannedCall(self.grade, Mood, {"answer": case.answer})
 
     async def measure(self, case, judge):
         found = await judge(self.grade, Mood, answer=case.answer)
@@ -49,7 +49,7 @@ class Polite(Metric):
 ANSWERS = """
 from typing import Annotated
 from pydantic import Field
-from ragpipe.schema.answers import Answer, Number
+from ragpipe.schema.judge_answers.answers import Answer, Number
 
 class Mood(Answer):
     reason: str = ""
@@ -147,7 +147,7 @@ def test_a_recursive_answer_type_ends_before_anything_is_asked(here: Path, capfd
     data = write_cases(here / "data.jsonl", 2)
     write("prompts/polite/grade.v1.jinja", TEMPLATE)
     recursive = "\nclass Mood(Answer):\n    score: Number\n    below: 'list[Mood]' = []\n"
-    write("mymetrics/answers.py", "from ragpipe.schema.answers import Answer, Number\n" + recursive)
+    write("mymetrics/answers.py", "from ragpipe.schema.judge_answers.answers import Answer, Number\n" + recursive)
     write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
     with in_thread() as server:
         words = [

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.judging.parsing import PARSER
-from ragpipe.schema.format import FORMAT
+from ragpipe.judging.answer_parsing import PARSER
+from ragpipe.schema.format_version import FORMAT
 from tests.support.harness import arguments
 from tests.support.openai_server import in_thread
 

@@ -31,7 +31,7 @@ from omegaconf.basecontainer import BaseContainer
 
 import ragpipe
 from ragpipe.cli import compose, main
-from ragpipe.errors import ConfigError
+from ragpipe.core.errors import ConfigError
 from tests.support.harness import environment
 
 RUN = ["dataset=jsonl", "dataset.path=mine.jsonl", "metrics=[retrieval]"]

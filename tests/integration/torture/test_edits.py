@@ -50,7 +50,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     data, prompts, plugins = write_cases(folder / "cases.jsonl", CASES), folder / "prompts", folder / "mymetrics"
     plugins.mkdir()
     (plugins / "__init__.py").write_text(
-        "from ragpipe.metrics.faithfulness import Faithfulness\n\n\nclass Renamed(Faithfulness):\n    folder = 'faithfulness'\n"
+        "from ragpipe.metrics.judged.faithfulness import FaithfulnessMetric\n\n\nclass Renamed(Faithfulness):\n    folder = 'faithfulness'\n"
     )
     shutil.copytree(ROOT / "prompts" / "faithfulness", prompts / "faithfulness")
     with pytest.MonkeyPatch.context() as monkey, in_thread() as server:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.credentials import is_secret_name, looks_secret, secrets_of_environment
+from ragpipe.core.secret_detection import is_secret_name, looks_secret, secrets_of_environment
 from tests.support.checks import places_of
 from tests.support.harness import ROOT
 
@@ -408,7 +408,7 @@ def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFix
 
 @pytest.mark.parametrize("words", some([
     ("name=a/b/c",), ("name=..",), ("name='../up'",), ("name=.hidden",), ('name="a\\0b"',), ("output_dir='a\0b'",),
-    ("+metrics={'../up': {class: ragpipe.metrics.retrieval.Retrieval}}",), ("metrics.retrieval.prompts={'../../up': v1}",),
+    ("+metrics={'../up': {class: ragpipe.metrics.computed.retrieval.RetrievalMetric}}",), ("metrics.retrieval.prompts={'../../up': v1}",),
 ], fast=2))  # fmt: skip
 def test_names_are_no_paths(words: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refuse(here, ("task=plan", *RUN, words), ("found:",), capfd)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.errors import PromptError, TooLong
-from ragpipe.prompts import PromptLibrary, fence
-from ragpipe.resources import prompts_dir
+from ragpipe.core.errors import PromptError, TooLong
+from ragpipe.core.resources import prompts_dir
+from ragpipe.prompting.library import PromptLibrary, fence
+from ragpipe.prompting.template_language import FILTERS, MAX_RENDERED
 from ragpipe.schema.sample import Chunk
-from ragpipe.templates import FILTERS, MAX_RENDERED
 from tests.support.checks import Bench
 from tests.support.harness import ROOT, environment
 
@@ -141,8 +141,8 @@ LIMITED = """
 import resource, sys, time
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3_000_000_000, 3_000_000_000))
-from ragpipe.errors import PromptError, TooLong
-from ragpipe.prompts import PromptLibrary
+from ragpipe.core.errors import PromptError, TooLong
+from ragpipe.prompting.library import PromptLibrary
 from ragpipe.schema.sample import Chunk
 library = PromptLibrary([Path(sys.argv[1])])
 many = [str(i) for i in range(30_000)]
@@ -262,8 +262,8 @@ def test_a_strangers_run_folder_is_read_by_the_same_rules(tmp_path: Path, monkey
 def test_no_template_is_copied_through_a_link(tmp_path: Path, monkeypatch, capsys) -> None:
     """A link `prompts/<metric>` in a run folder that waits for its run would lead every template somewhere else."""
     from ragpipe.cli import compose
-    from ragpipe.errors import OutputError
-    from ragpipe.tasks.manifest import copy_prompts
+    from ragpipe.core.errors import OutputError
+    from ragpipe.engine.manifest import copy_prompts
 
     monkeypatch.chdir(tmp_path)
     config = compose(["dataset=demo", "metrics=[answer_relevance]"])

@@ -76,7 +76,7 @@ def test_errors_are_raised_and_a_later_run_works(bench: Make) -> None:
     code = """
 import sys
 import ragpipe
-from ragpipe.errors import ConfigError, ProviderUnusable
+from ragpipe.core.errors import ConfigError, ProviderUnusable
 words = sys.argv[1:]
 try:
     ragpipe.run(words)

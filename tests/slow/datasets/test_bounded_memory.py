@@ -12,7 +12,7 @@ import pytest
 READ = """
 import sys
 from pathlib import Path
-from ragpipe.datasets.load import open_dataset
+from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 count = sum(1 for _ in open_dataset(DatasetSettings(path=sys.argv[1]), Path(sys.argv[2])))
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))

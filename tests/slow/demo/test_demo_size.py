@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.resources import conf_dir
+from ragpipe.core.resources import conf_dir
 from tests.support.openai_server import in_subprocess
 
 MEBIBYTES = 2

@@ -16,20 +16,20 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.store.files import sweep_temporaries
+from ragpipe.store.files.atomic import sweep_temporaries
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 CALLS = ("openat", "write", "fsync", "rename", "link", "symlink", "unlink", "rmdir", "mkdir")
 TRACED = "trace=openat,write,fsync,fdatasync,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,mkdir"
 
 WRITE = """
-from ragpipe.store.files import atomic_write
+from ragpipe.store.files.atomic import atomic_write
 begin()
 atomic_write(folder / "final", b"new " * 50_000)
 """
 PARTS = """
 import pyarrow as pa
-from ragpipe.store.parts import Parts
+from ragpipe.store.files.parquet_parts import Parts
 schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
 parts = Parts(folder / ".parts" / "scores", schema)
 def part(p):
@@ -41,16 +41,16 @@ for index in range(2):
 JOIN = PARTS + "\nbegin()\nparts.join(folder / 'final')\n"
 PART = PARTS + "\nbegin()\nparts.discard(1)\nparts.write(1, part(1))\nparts.join(folder / 'final')\n"
 LATEST = """
-from ragpipe.store.folder import RunFolder
+from ragpipe.store.run.run_folder import RunFolder
 run = RunFolder(folder / "x" / "new").create()
 begin()
 run.point_latest()
 """
 CALL = """
 import asyncio
-from ragpipe.digest import sha256
+from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call
-from ragpipe.store.calls import CallStore
+from ragpipe.store.calls.call_store import CallStore
 async def go():
     with CallStore(folder / "calls", run_id="r") as store:
         begin()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import compose
-from ragpipe.errors import ConfigError
+from ragpipe.core.errors import ConfigError
 
 
 @pytest.mark.parametrize("experiment", ["quickstart", "clapnq dataset.path=x", "trec dataset.path=x"])

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from ragpipe.cli import compose, main
-from ragpipe.embedding.files import packaged_folder
-from ragpipe.errors import ConfigError
-from ragpipe.resources import conf_dir
+from ragpipe.core.errors import ConfigError
+from ragpipe.core.resources import conf_dir
+from ragpipe.embedding.model_files import packaged_folder
 
 CONF = conf_dir()
 BASE = {"dataset": "dataset=demo", "metrics": "metrics=[retrieval]"}
@@ -72,7 +72,7 @@ def test_composes_and_validates(option: str, tmp_path: Path, monkeypatch: pytest
         config = compose(words)
     except ConfigError as error:
         missing = [p.key for p in error.problems]
-        if missing in (["embedder.kind"], ["judge.kind"]) and "pip install" in error.problems[0].mend:
+        if missing in (["embedder.kind"], ["judge.kind"]) and "pip install" in error.problems[0].fix:
             return  # it needs a package that is not here, and says which
         if "run" in missing:  # a task over a finished run: make one
             assert main([*BASE.values(), "dataset.limit=1", "report.formats=[]"]) == 0

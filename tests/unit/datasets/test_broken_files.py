@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.datasets.load import open_dataset
+from ragpipe.core.errors import DataError
+from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.errors import DataError
 from tests.support.broken_files import BROKEN, GOOD, Broken
 
 
@@ -86,7 +86,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_named_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragpipe.datasets.lines.MAX_LINE", 1000)
+    monkeypatch.setattr("ragpipe.datasets.text_lines.MAX_LINE", 1000)
     long = '{"id": "q2", "question": "' + "a" * 5000 + '"}\n'
     (tmp_path / "long.jsonl").write_text(GOOD + long + '{"id": 3}\n', encoding="utf-8")
     with pytest.raises(DataError) as refused:

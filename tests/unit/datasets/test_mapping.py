@@ -11,11 +11,11 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from ragpipe.datasets.expressions import BadExpression, Expression
-from ragpipe.datasets.load import Dataset, Record
+from ragpipe.core.errors import DataError
+from ragpipe.core.resources import conf_dir
+from ragpipe.datasets.dataset import Dataset, Record
+from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.datasets.settings import DatasetSettings, FieldMap
-from ragpipe.errors import DataError
-from ragpipe.resources import conf_dir
 
 Read = Callable[..., list[Record]]
 

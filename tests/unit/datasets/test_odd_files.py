@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ragpipe.datasets.load import Record
+from ragpipe.datasets.dataset import Record
 from tests.support.broken_files import parquet
 
 Read = Callable[..., list[Record]]
@@ -141,7 +141,7 @@ def test_json_lists_are_streamed_across_the_edges_of_a_block(read_file: Read, mo
     ]
     expected = [(r["id"], r["question"], r["meta"]) for r in records]
     for block in (1, 7, 64):
-        monkeypatch.setattr("ragpipe.datasets.json_list._BLOCK", block)
+        monkeypatch.setattr("ragpipe.datasets.json_rows._BLOCK", block)
         for indent in (None, 1):
             found = read_file({"list.json": json.dumps(records, indent=indent)})
             assert [(r.sample.id, r.sample.question, r.sample.meta) for r in found] == expected

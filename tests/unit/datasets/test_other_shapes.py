@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ragpipe.datasets.load import Record, open_dataset
+from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 
 Real = Callable[[str], Path]

@@ -12,9 +12,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from ragpipe.datasets.load import Dataset, Record, open_dataset
+from ragpipe.core.resources import conf_dir
+from ragpipe.datasets.dataset import Dataset, Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.resources import conf_dir
 
 REFUSAL = "Unable to answer based on given passages"
 Real = Callable[[str], Path]

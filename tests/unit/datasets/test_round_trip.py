@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ragpipe.datasets.load import open_dataset
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.errors import DataError, Problem
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
-from ragpipe.schema.tables import OUTPUTS, output_row, outputs_from, table_of
+from ragpipe.schema.table_schemas import OUTPUTS, output_row, outputs_from, table_of
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 names = texts.filter(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ragpipe.datasets.load import Dataset, open_dataset
+from ragpipe.core.resources import PACKAGE, conf_dir
+from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.resources import PACKAGE, conf_dir
 from ragpipe.schema.sample import Output
 
 CASES = PACKAGE / "data" / "demo" / "cases.jsonl"

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from ragpipe.schema.index import ChunkTokens, Coverage, IndexCoverage
-from ragpipe.scoring.ledger import Ledger
+from ragpipe.schema.index_coverage import ChunkTokens, Coverage, IndexCoverage
+from ragpipe.scoring.accumulators import Accumulators
 from ragpipe.scoring.operations import operations
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.pages import DOCS
@@ -58,7 +58,7 @@ def test_the_composites_of_the_catalogue_are_shipped() -> None:
 
 def test_operations_and_index_coverage_of_the_catalogue_are_there() -> None:
     """Section 8, by what the files hold."""
-    ledger = Ledger([], [])
+    ledger = Accumulators([], [])
     ledger.close()
     assert {"error_rate", "timeout_rate", "empty_rate", "latency_ms"} <= set(operations(ledger, np.arange(0)))
     assert {"chunkers", "embeddings", "index_versions", "overall"} <= set(IndexCoverage.model_fields)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import compose
+from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
-from ragpipe.resources import conf_dir
 from ragpipe.schema.sample import Expected
 from tests.support.pages import DOCS
 

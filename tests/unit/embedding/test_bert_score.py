@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ragpipe.embedding.bert_score import PairScores, idf, pair_score
-from ragpipe.embedding.encoder import Encoded, EncoderSettings
-from ragpipe.embedding.files import packaged_folder
+from ragpipe.embedding.model_files import packaged_folder
 from ragpipe.embedding.settings import MINILM_WEIGHTS
-from ragpipe.judging.vectors import TokenMatch, pair_payload
+from ragpipe.embedding.token_encoder import Encoded, EncoderSettings
+from ragpipe.embedding.token_matching import PairScores, idf, pair_score
+from ragpipe.judging.vector_replies import TokenMatch, pair_payload
 from ragpipe.schema.corpus import Corpus
 from tests.support.scripted import make_case, score_of, shipped_metric
 

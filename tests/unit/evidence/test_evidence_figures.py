@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ragpipe.embedding.files import packaged_folder
+from ragpipe.embedding.model_files import packaged_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ragpipe.digest import canonical_json
-from ragpipe.errors import Skipped
-from ragpipe.judging.evidence.judge import Evidence
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.prompts import PromptLibrary
-from ragpipe.resources import conf_dir, prompts_dir
-from ragpipe.schema.answers import (
+from ragpipe.core.digest import canonical_json
+from ragpipe.core.errors import Skipped
+from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.schema.judge_answers.answers import (
     AnswerRelevance,
     CheckedClaims,
     ChunkGrades,
@@ -31,8 +31,8 @@ from ragpipe.schema.answers import (
     Verdicts,
     YesNo,
 )
-from ragpipe.schema.behaviour import CitationVerdicts
-from ragpipe.schema.references import AnyReference
+from ragpipe.schema.judge_answers.behaviour import CitationVerdicts
+from ragpipe.schema.reference_answers import AnyReference
 
 TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China and holds less caffeine than coffee."
 GOOD = "Green tea comes from China. It is brewed at 80 degrees."
@@ -132,17 +132,17 @@ def test_what_it_cannot_answer_is_skipped(ask, answer, roles):
 def test_two_values_of_one_role_are_an_unknown_question(prompt_with):
     prompt = prompt_with({"answer": "text", "title": "text"})
     with pytest.raises(Skipped, match="evidence_cannot_answer"):
-        Evidence(EvidenceSettings()).answer(prompt, Claims, {"answer": GOOD, "title": "Tea"})
+        HeuristicJudge(HeuristicSettings()).answer(prompt, Claims, {"answer": GOOD, "title": "Tea"})
 
 
 def test_optional_variables_without_a_role_are_no_part_of_the_question(prompt_with):
     prompt = prompt_with({"answer": "text"}, optional={"chain_of_thought": False})
-    assert Evidence(EvidenceSettings()).answer(prompt, Claims, {"answer": "Paris"}).claims == ["Paris"]
+    assert HeuristicJudge(HeuristicSettings()).answer(prompt, Claims, {"answer": "Paris"}).claims == ["Paris"]
 
 
 def test_an_absent_optional_role_is_left_out(prompt_with):
     prompt = prompt_with({"answer": "text", "context": "sources", "existing": "existing"}, optional={"existing": None})
-    assert Evidence(EvidenceSettings()).answer(prompt, YesNo, {"answer": GOOD, "context": TEA}).yes
+    assert HeuristicJudge(HeuristicSettings()).answer(prompt, YesNo, {"answer": GOOD, "context": TEA}).yes
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_groundedness_tells_whether_most_claims_are_cited(ask, text, cited):
 )
 def test_shipped_prompts_that_it_answers(folder, step, answer, values):
     prompt = PromptLibrary([prompts_dir()]).load(folder, step, "v1")
-    assert isinstance(Evidence(EvidenceSettings()).answer(prompt, answer, values), answer)
+    assert isinstance(HeuristicJudge(HeuristicSettings()).answer(prompt, answer, values), answer)
 
 
 @pytest.mark.parametrize(
@@ -251,21 +251,21 @@ def test_shipped_prompts_that_it_answers(folder, step, answer, values):
 def test_shipped_rubrics_that_it_leaves_to_others(folder, step, answer, values):
     prompt = PromptLibrary([prompts_dir()]).load(folder, step, "v1")
     with pytest.raises(Skipped, match="evidence_cannot_answer"):
-        Evidence(EvidenceSettings()).answer(prompt, answer, values)
+        HeuristicJudge(HeuristicSettings()).answer(prompt, answer, values)
 
 
 def test_the_shipped_yaml_is_the_default():
     shipped = yaml.safe_load((conf_dir() / "judge" / "evidence.yaml").read_text(encoding="utf-8"))
-    assert EvidenceSettings(**shipped) == EvidenceSettings()
-    assert set(shipped) == set(EvidenceSettings.model_fields)
+    assert HeuristicSettings(**shipped) == HeuristicSettings()
+    assert set(shipped) == set(HeuristicSettings.model_fields)
 
 
 def test_identity_holds_the_version_and_every_setting():
-    settings = EvidenceSettings(threshold=0.5)
+    settings = HeuristicSettings(threshold=0.5)
     expected = settings.model_dump(exclude={"kind"})  # which class of judge it is, is in its version already
     assert settings.identity_of_judge() == {**expected, "rules": "evidence-v1", "threshold": 0.5}
-    assert settings.label == Evidence(settings).version == "evidence-v1"
-    assert canonical_json(settings.identity_of_judge()) != canonical_json(EvidenceSettings().identity_of_judge())
+    assert settings.label == HeuristicJudge(settings).version == "evidence-v1"
+    assert canonical_json(settings.identity_of_judge()) != canonical_json(HeuristicSettings().identity_of_judge())
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_identity_holds_the_version_and_every_setting():
 )  # fmt: skip
 def test_settings_are_checked(wrong):
     with pytest.raises(ValidationError):
-        EvidenceSettings(**wrong)
+        HeuristicSettings(**wrong)
 
 
 def test_threads_get_the_same_answers(ask):
@@ -287,7 +287,7 @@ def test_threads_get_the_same_answers(ask):
 @pytest.mark.slow
 def test_importing_it_is_light():
     code = (
-        "import sys, ragpipe.judging.evidence.judge as j; "
+        "import sys, ragpipe.judging.heuristic.heuristic_judge as j; "
         "assert not {'litellm', 'pandas', 'scipy', 'numpy', 'pysbd', 'hydra'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -310,7 +310,7 @@ STRICTER = [step / 20 for step in range(1, 21)]
 def test_a_stricter_threshold_never_raises_a_grade(ask, statements):
     """A contradiction stays one: it would be taken for mere lack of support, which costs less, if it needed the overlap of
     the threshold."""
-    judges = [EvidenceSettings(threshold=threshold) for threshold in STRICTER]
+    judges = [HeuristicSettings(threshold=threshold) for threshold in STRICTER]
     answer = " ".join(statements)
     grades = [ask(Groundedness, judge, text=answer, sources=[TEA]).score for judge in judges]
     assert grades == sorted(grades, reverse=True)
@@ -325,9 +325,9 @@ def test_a_contradiction_does_not_depend_on_the_threshold(ask):
     """Three of four claims are supported at both thresholds; the fourth names another number than the source."""
     said = "Green tea comes from China. It is brewed at 80 degrees. It is brewed for two minutes. It is brewed at 95 degrees."
     for threshold in (0.33, 0.5, 0.8):
-        found = ask(Groundedness, EvidenceSettings(threshold=threshold), text=said, sources=[TEA])
+        found = ask(Groundedness, HeuristicSettings(threshold=threshold), text=said, sources=[TEA])
         assert len(found.supported_claims) <= 3
         assert found.score == (2 if len(found.supported_claims) >= 2 else 1)
         assert "1 contradicted" in found.reason
-    strict = ask(Groundedness, EvidenceSettings(contradicts_from=1.0), text=said, sources=[TEA])
+    strict = ask(Groundedness, HeuristicSettings(contradicts_from=1.0), text=said, sources=[TEA])
     assert (strict.score, "0 contradicted" in strict.reason) == (4, True)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ragpipe.errors import Skipped
-from ragpipe.judging.evidence.claims import claims_of
-from ragpipe.judging.evidence.findings import find
-from ragpipe.judging.evidence.judge import Evidence
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.judging.evidence.signals import pool_of
-from ragpipe.judging.evidence.words import read
-from ragpipe.schema.answers import ChunkGrades, Groundedness, YesNo
+from ragpipe.core.errors import Skipped
+from ragpipe.judging.heuristic.claim_features import pool_of
+from ragpipe.judging.heuristic.claim_splitting import claims_of
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.heuristic.tokenized_text import tokenize
+from ragpipe.judging.heuristic.verdict_rules import decide
+from ragpipe.schema.judge_answers.answers import ChunkGrades, Groundedness, YesNo
 
 _WORDS = st.sampled_from(
     [
@@ -85,7 +85,7 @@ _TEXT = st.one_of(
 @example(claims=["2"], sources=["²", "A'TWO"])
 @pytest.mark.slow
 def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
-    found = find(claims, pool_of(tuple(sources)), EvidenceSettings())
+    found = decide(claims, pool_of(tuple(sources)), HeuristicSettings())
     assert [f.claim for f in found] == claims
     for finding in found:
         s = finding.signals
@@ -107,7 +107,7 @@ def test_claims_have_words_and_are_stable(text):
 @settings(max_examples=150, deadline=None)
 @given(text=_TEXT)
 def test_tokens_and_sentences_stand_where_they_say(text):
-    reading = read(text)
+    reading = tokenize(text)
     assert all(text[t.start : t.end] == t.text for t in reading.tokens)
     assert all(text[n.start : n.end] for n in reading.numbers)
     ends = [s.end for s in reading.sentences]
@@ -118,7 +118,7 @@ def test_tokens_and_sentences_stand_where_they_say(text):
 @settings(max_examples=100, deadline=None)
 @given(claim=_TEXT, source=_TEXT, more=_TEXT)
 def test_without_negation_more_sources_never_take_numbers_names_or_words_away(claim, source, more):
-    few, many = (find([claim], pool_of(s), EvidenceSettings())[0].signals for s in ((source,), (source, more)))
+    few, many = (decide([claim], pool_of(s), HeuristicSettings())[0].signals for s in ((source,), (source, more)))
     assert many.recall >= few.recall
     assert many.window >= few.window
     assert set(many.missing_names) <= set(few.missing_names)
@@ -129,7 +129,7 @@ def test_without_negation_more_sources_never_take_numbers_names_or_words_away(cl
 def test_an_existing_yes_stays_yes(prompt_with, text, source):
     prompt = prompt_with({"information": "text", "existing": "existing", "context": "sources"})
     values = {"information": text, "existing": "YES", "context": source}
-    assert Evidence(EvidenceSettings()).answer(prompt, YesNo, values).yes
+    assert HeuristicJudge(HeuristicSettings()).answer(prompt, YesNo, values).yes
 
 
 @settings(max_examples=100, deadline=None)
@@ -138,7 +138,7 @@ def test_every_chunk_gets_one_grade_in_its_range(prompt_with, question, referenc
     prompt = prompt_with({"asked": "question", "gold": "reference", "contexts": "sources"})
     values = {"asked": question, "gold": reference, "contexts": chunks}
     with contextlib.suppress(Skipped):
-        found = Evidence(EvidenceSettings()).answer(prompt, ChunkGrades, values).verdicts
+        found = HeuristicJudge(HeuristicSettings()).answer(prompt, ChunkGrades, values).verdicts
         assert [grade.index for grade in found] == list(range(1, len(chunks) + 1))
         assert all(0 <= grade.relevance <= 100 for grade in found)
         assert all(grade.relevance >= 33 for grade in found if grade.relevant)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.judging.evidence.sources import citations_hold, cited_claims, declines, source_uses
-from ragpipe.schema.behaviour import CitationVerdicts, CitedClaims, Refusal, SourceUses
+from ragpipe.judging.heuristic.citation_checks import citations_hold, cited_claims, declines, source_uses
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.schema.judge_answers.behaviour import CitationVerdicts, CitedClaims, Refusal, SourceUses
 
-SETTINGS = EvidenceSettings()
+SETTINGS = HeuristicSettings()
 TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China."
 COFFEE = "Coffee beans are roasted at 220 degrees. They come from Ethiopia."
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.schema.answers import Verdicts
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.schema.judge_answers.answers import Verdicts
 from ragpipe.schema.sample import Chunk
 
 BRIDGE = "The bridge was opened in 1937 after four years of work. It was designed by Leon Moisseiff and is 2,737 metres long."
@@ -136,13 +136,13 @@ def test_chunks_and_texts_are_the_same(ask):
 )
 def test_each_rule_can_be_turned_off(ask, key, claim, source):
     assert not ask(Verdicts, claims=[claim], sources=[source]).verdicts[0].supported
-    assert ask(Verdicts, EvidenceSettings(**{key: False}), claims=[claim], sources=[source]).verdicts[0].supported
+    assert ask(Verdicts, HeuristicSettings(**{key: False}), claims=[claim], sources=[source]).verdicts[0].supported
 
 
 def test_a_higher_threshold_is_stricter(ask):
     claims = ["Work on the bridge took four years until its opening in 1937."]
     assert ask(Verdicts, claims=claims, sources=[BRIDGE]).verdicts[0].supported
-    assert not ask(Verdicts, EvidenceSettings(threshold=0.95), claims=claims, sources=[BRIDGE]).verdicts[0].supported
+    assert not ask(Verdicts, HeuristicSettings(threshold=0.95), claims=claims, sources=[BRIDGE]).verdicts[0].supported
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.judging.evidence.claims import claims_of, is_cited, without_citations
-from ragpipe.judging.evidence.numbers import find_numbers, normal
-from ragpipe.judging.evidence.words import read, stem
+from ragpipe.judging.heuristic.claim_splitting import claims_of, is_cited, without_citations
+from ragpipe.judging.heuristic.numbers import find_numbers, normal
+from ragpipe.judging.heuristic.tokenized_text import stem, tokenize
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_different_stems(words):
     ],
 )
 def test_names_are_capitals_that_the_place_does_not_explain(text, names):
-    assert set(read(text).names) == {stem(n) for n in names}
+    assert set(tokenize(text).names) == {stem(n) for n in names}
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ragpipe.errors import Interrupted
-from ragpipe.judging.door import Door
-from ragpipe.judging.transports.live import LiveTransport
-from ragpipe.store.calls import CallStore
+from ragpipe.core.errors import Interrupted
+from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.store.calls.call_store import CallStore
 from tests.support.asking import VARIABLE, question, settings
 
 
@@ -24,7 +24,7 @@ async def test_a_failure_is_asked_again_once_a_start_however_many_use_it(serve, 
 
     async def start(*, retry_errors: bool, uses: int) -> list[str]:
         store = CallStore(tmp_path / "calls.sqlite", run_id="r")
-        door = Door(
+        door = JudgeSession(
             identity={"model": "m"}, label="m", store=store, retry_errors=retry_errors,
             transport=LiveTransport(settings(server.url), run_id="r"),
         )  # fmt: skip
@@ -43,7 +43,7 @@ async def test_a_failure_is_asked_again_once_a_start_however_many_use_it(serve, 
 @asynccontextmanager
 async def opened(server, path, **keys):
     store = CallStore(path / "calls.sqlite", run_id="r")
-    door = Door(
+    door = JudgeSession(
         identity={"model": "m"},
         label="m",
         store=store,

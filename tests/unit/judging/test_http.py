@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ragpipe.errors import ProviderUnusable
-from ragpipe.judging.clients.litellm import LitellmClient
+from ragpipe.core.errors import ProviderUnusable
+from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.clients.proxies import proxy_for
 from ragpipe.judging.settings import JudgeSettings
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings

@@ -7,8 +7,8 @@ import traceback
 
 import pytest
 
-from ragpipe.credentials import looks_random
-from ragpipe.errors import ProviderUnusable
+from ragpipe.core.errors import ProviderUnusable
+from ragpipe.core.secret_detection import looks_random
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 
 FAULTS = [
@@ -33,7 +33,7 @@ CLIENTS = ["direct", pytest.param("litellm", marks=pytest.mark.slow)]  # its imp
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setenv(VARIABLE, SENTINEL)
-    monkeypatch.setattr("ragpipe.judging.retry.backoff", lambda attempt, **_: 0.01)
+    monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt, **_: 0.01)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

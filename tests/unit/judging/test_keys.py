@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.question import judge_parts, key_of, key_parts
+from ragpipe.judging.cache_key import judge_parts, key_of, key_parts
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.schema import answers
-from ragpipe.schema.answers import Answer, Claims, Number, TwoAxes, Verdicts, YesNo, answer_schema
 from ragpipe.schema.call import Payload
+from ragpipe.schema.judge_answers import answers
+from ragpipe.schema.judge_answers.answers import Answer, Claims, Number, TwoAxes, Verdicts, YesNo, answer_schema
 
 GOLDEN_PAYLOADS = {
     "claims": "cdcc930ac6bb9536",

@@ -7,19 +7,19 @@ import time
 
 import pytest
 
-from ragpipe.errors import Incomplete, ProviderUnusable
-from ragpipe.judging.limits import Pace, backoff
-from ragpipe.judging.replies import asked_to_wait, retry_after
-from ragpipe.judging.start import Start
-from ragpipe.judging.transports.live import LiveTransport
-from ragpipe.schema.answers import YesNo
+from ragpipe.core.errors import Incomplete, ProviderUnusable
+from ragpipe.judging.http_responses import asked_to_wait, retry_after
+from ragpipe.judging.provider_state import ProviderState
+from ragpipe.judging.rate_limit import RateLimiter, backoff
+from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.schema.judge_answers.answers import YesNo
 from tests.support.asking import ask, nobody, question, settings
 
 
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
-    monkeypatch.setattr("ragpipe.judging.retry.backoff", lambda attempt, **_: 0.03 * attempt)
+    monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt, **_: 0.03 * attempt)
 
 
 @pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])
@@ -127,7 +127,7 @@ async def test_max_calls(serve):
 
 
 async def test_transports_of_one_start_share_max_calls(serve):
-    server, start = serve(), Start()
+    server, start = serve(), ProviderState()
     for first, asked in ((0, 2), (2, 1)):
         live = LiveTransport(settings(server.url, max_calls=3), run_id="r")
         live.go_on_from(start)
@@ -210,7 +210,7 @@ def test_full_jitter_stays_under_its_cap():
 
 
 async def test_the_pace_never_starts_faster_than_rpm():
-    pace, starts = Pace(rpm=60 * 50), []
+    pace, starts = RateLimiter(rpm=60 * 50), []
 
     async def one():
         await pace.turn()

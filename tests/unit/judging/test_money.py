@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ragpipe.judging.cost import own_rates, rates_for, table_rates
+from ragpipe.judging.pricing import own_rates, rates_for, table_rates
 from ragpipe.judging.settings import Price
-from ragpipe.judging.tokens import count_tokens, how_counted
-from ragpipe.schema.prices import Rates
+from ragpipe.judging.token_count import count_tokens, how_counted
+from ragpipe.schema.price_rates import Rates
 from tests.support.asking import ask, question, settings
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
@@ -155,7 +155,7 @@ def test_tokens_equal_tiktokens_own(model, encoding, monkeypatch):
 
 def test_an_estimate_says_so(monkeypatch):
     assert how_counted("anthropic/claude") == "estimated with cl100k_base"
-    monkeypatch.setattr("ragpipe.judging.tokens._encoding", lambda name: None)
+    monkeypatch.setattr("ragpipe.judging.token_count._encoding", lambda name: None)
     assert count_tokens("123456789") == 3
     assert "4 characters" in how_counted("m")
 
@@ -163,7 +163,7 @@ def test_an_estimate_says_so(monkeypatch):
 @pytest.mark.slow
 def test_nothing_here_imports_litellm_or_aiohttp():
     code = (
-        "import sys; import ragpipe.judging.transports.live, ragpipe.judging.cost as c, ragpipe.judging.tokens as t; "
+        "import sys; import ragpipe.judging.transports.live_transport, ragpipe.judging.pricing as c, ragpipe.judging.token_count as t; "
         "c.table_rates('openai/gpt-4o-mini-2024-07-18').usd(1, 1); t.count_tokens('x'); "
         "print([m for m in ('litellm', 'aiohttp', 'pandas', 'scipy', 'json_repair') if m in sys.modules])"
     )

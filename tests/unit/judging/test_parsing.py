@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ragpipe.judging.parsing import Unparsable, read_answer
-from ragpipe.schema.answers import (
+from ragpipe.judging.answer_parsing import Unparsable, read_answer
+from ragpipe.schema.judge_answers.answers import (
     Answer,
     CheckedClaim,
     ChunkGrade,

@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from ragpipe.embedding.api import ApiTransport
+from ragpipe.core.errors import ProviderUnusable
+from ragpipe.embedding.api_embedder import ApiTransport
 from ragpipe.embedding.settings import ApiEmbedder
-from ragpipe.errors import ProviderUnusable
-from ragpipe.judging.clients.base import Reply
-from ragpipe.judging.question import Question, key_of, key_parts
-from ragpipe.judging.replies import read_reply
-from ragpipe.judging.transports.live import LiveTransport
-from ragpipe.judging.vectors import Vector, text_payload
+from ragpipe.judging.cache_key import Question, key_of, key_parts
+from ragpipe.judging.clients.client import Reply
+from ragpipe.judging.http_responses import parse_response
+from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.judging.vector_replies import Vector, text_payload
 from ragpipe.schema.call import Payment
 from tests.support.asking import ask, question, settings
 
@@ -139,14 +139,14 @@ def answer(**beside):
 ])  # fmt: skip
 def test_reasoning_tokens_are_a_part_of_the_tokens_out(details, expected):
     usage = {"prompt_tokens": 7, "completion_tokens": 100, "completion_tokens_details": details}
-    assert read_reply(answer(usage=usage)).tokens_reasoning == expected
+    assert parse_response(answer(usage=usage)).tokens_reasoning == expected
 
 
 @pytest.mark.parametrize(
     ("given", "expected"), [("fp_1", "fp_1"), ("", None), (None, None), (3, None), ("a\x00", "a\ufffd")]
 )
 def test_a_fingerprint_is_a_text(given, expected):
-    assert read_reply(answer(system_fingerprint=given)).fingerprint == expected
+    assert parse_response(answer(system_fingerprint=given)).fingerprint == expected
 
 
 @pytest.mark.slow

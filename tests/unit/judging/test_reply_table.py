@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.parsing import Unparsable, read_answer
-from ragpipe.schema.answers import Answer, CheckedClaim, Claims, Grade05, Grade15, Verdicts, YesNo
+from ragpipe.judging.answer_parsing import Unparsable, read_answer
+from ragpipe.schema.judge_answers.answers import Answer, CheckedClaim, Claims, Grade05, Grade15, Verdicts, YesNo
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from ragpipe.embedding.settings import ApiEmbedder
-from ragpipe.judging.clients.choose import chosen
-from ragpipe.judging.pinning import is_pinned
-from ragpipe.judging.secrecy import Scrubber, is_variable_name, looks_like_key
+from ragpipe.judging.clients.factory import client_name
+from ragpipe.judging.model_names import is_pinned
+from ragpipe.judging.redaction import Redactor, is_variable_name, looks_like_key
 from ragpipe.judging.settings import JudgeSettings
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
@@ -167,9 +167,9 @@ def test_a_seed_that_the_provider_does_not_take_is_refused(model):
     ({"model": "hosted_vllm/m@abcdef1", "api_base": "http://h/v1"}, "direct"),
 ])  # fmt: skip
 def test_which_client(given, client):
-    assert chosen(JudgeSettings(**given)) == client
+    assert client_name(JudgeSettings(**given)) == client
 
 
 def test_scrubbing():
-    scrub = Scrubber(["my secret/key+1", "EMPTY", None])
+    scrub = Redactor(["my secret/key+1", "EMPTY", None])
     assert scrub("a my secret/key+1 b my%20secret%2Fkey%2B1 EMPTY") == "a *** b *** EMPTY"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.errors import ConfigError
-from ragpipe.metrics.load import load_metric
-from ragpipe.metrics.shared.citing import citations_of
-from ragpipe.metrics.shared.literal import literal_in
-from ragpipe.prompts import PromptLibrary
-from ragpipe.resources import prompts_dir
-from ragpipe.tasks.identity import metric_identity
+from ragpipe.core.errors import ConfigError
+from ragpipe.core.resources import prompts_dir
+from ragpipe.engine.run_identity import metric_identity
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.metrics.shared.citation_parsing import citations_of
+from ragpipe.metrics.shared.verbatim import literal_in
+from ragpipe.prompting.library import PromptLibrary
 from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 NO, FIVE = "I cannot answer this question.", "I found five: sales, costs, debt, staff, margins. I don't have ten."
@@ -274,7 +274,7 @@ def test_policy_violations_name_rule_severity_evidence_and_who_found_it():
 )
 def test_wrong_policies_are_refused_before_the_run(parameters):
     section = {
-        "class": "ragpipe.metrics.policy_compliance.PolicyCompliance",
+        "class": "ragpipe.metrics.judged.policy_compliance.PolicyComplianceMetric",
         "prompts": {"examine": "v1"},
         **parameters,
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.errors import JudgeError
-from ragpipe.patterns import limited
+from ragpipe.core.errors import JudgeError
+from ragpipe.patterns import timed_regex
 from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
@@ -353,7 +353,7 @@ FIRST_SCORE = [
 
 @pytest.mark.parametrize(("name", "fields", "parameters", "replies", "expected", "calls"), FIRST_SCORE)
 def test_first_score(name, fields, parameters, replies, expected, calls, monkeypatch):
-    monkeypatch.setattr(limited, "TIME_LIMIT_S", 0.2)
+    monkeypatch.setattr(timed_regex, "TIME_LIMIT_S", 0.2)
     judge = ScriptedJudge(replies)
     score = score_of(shipped_metric(name, **parameters), make_case(**fields), judge)[name]
     assert len(judge.asked) == calls

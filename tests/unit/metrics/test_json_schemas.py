@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ragpipe.errors import RagpipeError
+from ragpipe.core.errors import RagpipeError
 from tests.support.scripted import make_case, score_of, shipped_metric
 
 NODE = {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}, "additionalProperties": False}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.errors import ConfigError, JudgeError, Skipped
+from ragpipe.core.errors import ConfigError, JudgeError, Skipped
 from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")

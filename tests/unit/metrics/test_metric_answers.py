@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.errors import ConfigError, JudgeError
-from ragpipe.metrics.load import load_metric
-from ragpipe.prompts import PromptLibrary
-from ragpipe.resources import prompts_dir
+from ragpipe.core.errors import ConfigError, JudgeError
+from ragpipe.core.resources import prompts_dir
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.prompting.library import PromptLibrary
 from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
@@ -197,7 +197,7 @@ def test_the_details_are_the_same_in_one_call_and_in_two():
 
 
 def test_only_the_prompts_of_the_chosen_steps_are_needed_and_loaded():
-    library, cls = PromptLibrary([prompts_dir()]), "ragpipe.metrics.context_recall.ContextRecall"
+    library, cls = PromptLibrary([prompts_dir()]), "ragpipe.metrics.judged.context_recall.ContextRecallMetric"
     for steps, prompts in (("separate", {"extract": "v1", "verify": "v1"}), ("combined", {"combined": "v1"})):
         metric = load_metric("m", {"class": cls, "steps": steps, "prompts": prompts}, library)
         assert {step: prompt.version for step, prompt in metric.prompts().items()} == prompts

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.errors import JudgeError
-from ragpipe.metrics.context_precision import mean_precision, ranked_precision
+from ragpipe.core.errors import JudgeError
+from ragpipe.metrics.judged.context_precision import mean_precision, ranked_precision
 from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ragpipe.judging.tokens import count_tokens
+from ragpipe.judging.token_count import count_tokens
 from tests.support.scripted import ScriptedJudge, make_case, shipped_metric
 
 FACTS = [

@@ -8,15 +8,15 @@ import textwrap
 import pytest
 import yaml
 
-from ragpipe.errors import ConfigError
+from ragpipe.core.errors import ConfigError
+from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.metrics.base import Metric
-from ragpipe.metrics.load import load_metric
-from ragpipe.prompts import PromptLibrary
-from ragpipe.resources import conf_dir, prompts_dir
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.prompting.library import PromptLibrary
 from tests.support.scripted import shipped_metric, shipped_names
 
 LIBRARY = PromptLibrary([prompts_dir()])
-CLASS = "ragpipe.metrics.faithfulness.Faithfulness"
+CLASS = "ragpipe.metrics.judged.faithfulness.FaithfulnessMetric"
 PROMPTS = {"extract": "v1", "verify": "v1"}
 
 
@@ -53,13 +53,13 @@ SECTIONS = [
     ("outside", {"class": "os.system"}, {"class"}),
     ("a name that only begins alike", {"class": "ragpipe_evil.metrics.M"}, {"class"}),
     ("no module", {"class": "ragpipe.metrics.nothing.Nothing"}, {"class"}),
-    ("no attribute", {"class": "ragpipe.metrics.faithfulness.Nothing"}, {"class"}),
-    ("through a module", {"class": "ragpipe.metrics.faithfulness.math.ceil"}, {"class"}),
-    ("a function", {"class": "ragpipe.metrics.load.load_metric"}, {"class"}),
-    ("another class", {"class": "ragpipe.prompts.Prompt"}, {"class"}),
+    ("no attribute", {"class": "ragpipe.metrics.judged.faithfulness.Nothing"}, {"class"}),
+    ("through a module", {"class": "ragpipe.metrics.judged.faithfulness.math.ceil"}, {"class"}),
+    ("a function", {"class": "ragpipe.metrics.from_config.load_metric"}, {"class"}),
+    ("another class", {"class": "ragpipe.prompting.library.Prompt"}, {"class"}),
     ("the base", {"class": "ragpipe.metrics.base.Metric"}, {"class"}),
     ("the computed base", {"class": "ragpipe.metrics.base.Computed"}, {"class"}),
-    ("a base of some", {"class": "ragpipe.metrics.shared.judged.Judged"}, {"class"}),
+    ("a base of some", {"class": "ragpipe.metrics.shared.judge_metric.JudgeMetric"}, {"class"}),
     ("no prompts", {"class": CLASS}, {"prompts.extract", "prompts.verify"}),
     ("a step missing", {"class": CLASS, "prompts": {"extract": "v1"}}, {"prompts.verify"}),
     ("a step too many", {"class": CLASS, "prompts": PROMPTS | {"verfy": "v1"}}, {"prompts.verfy"}),
@@ -75,12 +75,12 @@ SECTIONS = [
     ("examples for no step", {"class": CLASS, "prompts": PROMPTS, "examples": {"x": ["y"]}}, {"(the whole section)"}),
     ("all at once", {"class": CLASS, "prompts": {"extract": "v9", "x": "v1"}, "batch": 0, "bach": 1},
      {"prompts.extract", "prompts.verify", "prompts.x", "batch", "bach"}),
-    ("cut-offs", {"class": "ragpipe.metrics.retrieval.Retrieval", "k": [5, 5]}, {"k"}),
-    ("a cut-off of 0", {"class": "ragpipe.metrics.retrieval.Retrieval", "k": [0]}, {"k"}),
-    ("no cut-off", {"class": "ragpipe.metrics.retrieval.Retrieval", "k": []}, {"k"}),
-    ("negative weights", {"class": "ragpipe.metrics.retrieval.Retrieval", "weights": {"mrr": -1.0, "hit": 2.0}}, {"weights"}),
-    ("weights of nothing", {"class": "ragpipe.metrics.retrieval.Retrieval", "weights": {"mrr": 0.0}}, {"weights"}),
-    ("weights that are no number", {"class": "ragpipe.metrics.retrieval.Retrieval", "weights": {"mrr": float("nan")}}, {"weights"}),
+    ("cut-offs", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "k": [5, 5]}, {"k"}),
+    ("a cut-off of 0", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "k": [0]}, {"k"}),
+    ("no cut-off", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "k": []}, {"k"}),
+    ("negative weights", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "weights": {"mrr": -1.0, "hit": 2.0}}, {"weights"}),
+    ("weights of nothing", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "weights": {"mrr": 0.0}}, {"weights"}),
+    ("weights that are no number", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "weights": {"mrr": float("nan")}}, {"weights"}),
 ]  # fmt: skip
 
 
@@ -96,8 +96,8 @@ def test_a_wrong_section_is_refused_with_all_its_faults(section, keys):
 def test_messages_name_what_there_is():
     found = faults({"class": CLASS, "prompts": {"extract": "v1", "verfy": "v1"}, "bach": 2})
     assert "v1" in found["prompts.verify"].expected
-    assert "verify" in found["prompts.verfy"].mend
-    assert "batch" in found["bach"].mend
+    assert "verify" in found["prompts.verfy"].fix
+    assert "batch" in found["bach"].fix
     assert "v1" in faults({"class": CLASS, "prompts": PROMPTS | {"verify": "v99"}})["prompts.verify"].expected
 
 
@@ -126,7 +126,7 @@ def plugin(tmp_path, monkeypatch):
 
 def test_a_class_of_the_users_own_needs_its_package_listed(plugin):
     section = {"class": f"{plugin}.length.Length", "unit": 2}
-    assert "plugins" in faults(section)["class"].mend
+    assert "plugins" in faults(section)["class"].fix
     assert plugin not in sys.modules, "it must not even be imported"
     metric = load_metric("m", section, LIBRARY, [plugin])
     assert isinstance(metric, Metric)

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from ragpipe.errors import PromptError
-from ragpipe.metrics.load import load_metric
-from ragpipe.prompts import PromptLibrary, fence
-from ragpipe.resources import prompts_dir
-from ragpipe.schema.answers import (
+from ragpipe.core.errors import PromptError
+from ragpipe.core.resources import prompts_dir
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.prompting.library import PromptLibrary, fence
+from ragpipe.schema.judge_answers.answers import (
     AnswerRelevance,
     CheckedClaims,
     ChunkGrades,
@@ -25,7 +25,7 @@ from ragpipe.schema.answers import (
     Verdicts,
     YesNo,
 )
-from ragpipe.schema.behaviour import (
+from ragpipe.schema.judge_answers.behaviour import (
     Acknowledgement,
     CitationVerdicts,
     CitedClaims,
@@ -33,7 +33,7 @@ from ragpipe.schema.behaviour import (
     RuleVerdicts,
     SourceUses,
 )
-from ragpipe.schema.gradings import (
+from ragpipe.schema.judge_answers.gradings import (
     AnswerClass,
     ClaimChecks,
     ClaimOrigins,
@@ -469,7 +469,10 @@ def test_a_template_of_the_users_own_may_leave_out_every_optional_part(tmp_path)
     (folder / "verify.v1mine.jinja").write_text(
         head + "[[user]]\n{{ claims }} {% for c in contexts %}{{ c.text }}{% endfor %}"
     )
-    section = {"class": "ragpipe.metrics.faithfulness.Faithfulness", "prompts": {"extract": "v1", "verify": "v1mine"}}
+    section = {
+        "class": "ragpipe.metrics.judged.faithfulness.FaithfulnessMetric",
+        "prompts": {"extract": "v1", "verify": "v1mine"},
+    }
     metric = load_metric("faithfulness", section, PromptLibrary([tmp_path, prompts_dir()]))
     judge = ScriptedJudge(
         [{"claims": ["a", "b"]}, {"verdicts": []}, {"verdicts": [{"index": i, "supported": True} for i in (1, 2)]}]

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.cli import compose
-from ragpipe.errors import ConfigError
-from ragpipe.metrics.load import load_metric
-from ragpipe.prompts import PromptLibrary
+from ragpipe.core.errors import ConfigError
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.prompting.library import PromptLibrary
 from tests.support.scripted import make_case, score_of, shipped_metric
 
 GARBAGE = {"unreadable": "garbage"}
@@ -124,7 +124,9 @@ WRONG = [
 @pytest.mark.parametrize(("taken", "says"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
 def test_a_wrong_entry_is_refused_with_its_key(taken, says):
     with pytest.raises(ConfigError) as refused:
-        load_metric("r", {"class": "ragpipe.metrics.recorded.Recorded", "take": {"s": taken}}, PromptLibrary([]))
+        load_metric(
+            "r", {"class": "ragpipe.metrics.computed.recorded.RecordedMetric", "take": {"s": taken}}, PromptLibrary([])
+        )
     assert refused.value.problems[0].key.startswith("metrics.r.take.s")
     assert says in str(refused.value)
 

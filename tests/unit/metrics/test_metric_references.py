@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from ragpipe.digest import sha256
-from ragpipe.errors import JudgeError, Skipped
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import JudgeError, Skipped
+from ragpipe.engine.plan_summary import reference_lines
 from ragpipe.metrics.base import Metric
-from ragpipe.metrics.shared.references import mean_of_references, with_rule
-from ragpipe.prompts import fence
-from ragpipe.schema.references import AnyReference
+from ragpipe.metrics.shared.multi_reference import mean_of_references, with_rule
+from ragpipe.prompting.library import fence
+from ragpipe.schema.reference_answers import AnyReference
 from ragpipe.schema.score import Score, ScoreSpec
-from ragpipe.stages.plan import make_plan
-from ragpipe.tasks.plan import reference_lines
+from ragpipe.stages.plan_calls import make_plan
 from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 SHOWN = {"shows": ["answer", "reference"]}
@@ -252,7 +252,7 @@ class Picky(shipped_metric("semantic_similarity").__class__):
 
 def picky(outcomes, rule):
     """A metric whose outcome by a reference is what `outcomes` says."""
-    from ragpipe.metrics.shared.references import by_reference
+    from ragpipe.metrics.shared.multi_reference import by_reference
 
     class Told(Picky):
         @by_reference

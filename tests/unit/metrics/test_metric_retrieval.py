@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from ragpipe.metrics.shared.ranking import from_ids, rank_values
+from ragpipe.metrics.shared.rank_metrics import from_ids, rank_values
 from ragpipe.schema.sample import Anchor
 from tests.support.scripted import make_case, score_of, shipped_metric
 

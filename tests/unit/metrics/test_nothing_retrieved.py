@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.evidence.judge import Evidence
-from ragpipe.judging.evidence.settings import EvidenceSettings
-from ragpipe.metrics.shared.claims import ClaimCheck
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.metrics.shared.claim_metric import ClaimMetric
 from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 INVENTED = "Ada Lovelace wrote it in 1843. It was printed in Paris."
@@ -105,8 +105,8 @@ def test_the_plan_counts_the_listing_alone(answer: str, steps: list[str]) -> Non
 
 @pytest.mark.parametrize("steps", ["separate", "combined"])
 def test_the_embedded_judge_lists_them(steps: str) -> None:
-    metric, judge = shipped_metric("faithfulness", steps=steps), Evidence(EvidenceSettings(kind="evidence"))
-    assert isinstance(metric, ClaimCheck)
+    metric, judge = shipped_metric("faithfulness", steps=steps), HeuristicJudge(HeuristicSettings(kind="evidence"))
+    assert isinstance(metric, ClaimMetric)
     case = make_case(answer=INVENTED, chunks=[])
 
     async def ask(prompt: Any, answer: Any, /, **values: Any) -> Any:

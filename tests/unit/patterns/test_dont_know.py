@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.patterns.dont_know import DontKnowPhrases, admits, named_phrases
+from ragpipe.patterns.dont_know import DontKnowPhrases, is_dont_know, named_phrases
 
 PHRASES = named_phrases("dont_know.v1")
 
@@ -70,17 +70,17 @@ ANSWERS = [
 
 @pytest.mark.parametrize("answer", ADMITS)
 def test_who_does_not_know(answer):
-    assert admits(answer, PHRASES)
+    assert is_dont_know(answer, PHRASES)
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_who_answers(answer):
-    assert admits(answer, PHRASES) is None
+    assert is_dont_know(answer, PHRASES) is None
 
 
 def test_the_phrases_are_the_union_of_the_two_lists_of_the_document():
     assert sorted(PHRASES.phrases) == sorted({*FIRST, *SECOND})
-    assert all(admits(f"{phrase}.", PHRASES) == phrase for phrase in PHRASES.phrases)
+    assert all(is_dont_know(f"{phrase}.", PHRASES) == phrase for phrase in PHRASES.phrases)
 
 
 def documents_rule(answer):
@@ -94,7 +94,7 @@ def documents_rule(answer):
 @pytest.mark.parametrize("answer", [*ADMITS, *ANSWERS, "nonetheless", "Nonesuch!", "It is N/A here, as said above"])
 def test_the_literal_rule_is_the_documents(answer):
     answer = answer.replace("’", "'")  # the document knows one apostrophe
-    assert bool(admits(answer, PHRASES, literal=True)) == documents_rule(answer)
+    assert bool(is_dont_know(answer, PHRASES, literal=True)) == documents_rule(answer)
 
 
 def test_what_goes_on_is_a_phrase_of_the_list():

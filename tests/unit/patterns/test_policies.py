@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from pydantic import ValidationError
 
-from ragpipe.digest import sha256
-from ragpipe.errors import JudgeError
-from ragpipe.patterns import limited
-from ragpipe.patterns.files import pattern_files, read_patterns
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import JudgeError
+from ragpipe.patterns import timed_regex
+from ragpipe.patterns.pattern_files import pattern_files, read_patterns
 from ragpipe.patterns.policies import Policy, named_policy, violations
 
 POLICIES = [named_policy(name) for name in pattern_files() if "policy" in read_patterns(name)]
@@ -152,7 +152,7 @@ SLOW = Policy(policy="slow", rule="r", patterns=[{"name": "nested", "pattern": "
 
 
 def test_the_time_of_a_case_is_limited_as_a_whole(monkeypatch):
-    monkeypatch.setattr(limited, "CASE_LIMIT_S", 0.0)
+    monkeypatch.setattr(timed_regex, "CASE_LIMIT_S", 0.0)
     with pytest.raises(
         JudgeError, match=r"slow_pattern: the patterns took longer than 0 s together, the last was slow\.nested"
     ):
@@ -160,7 +160,7 @@ def test_the_time_of_a_case_is_limited_as_a_whole(monkeypatch):
 
 
 def test_a_text_that_is_too_long_is_an_error(monkeypatch):
-    monkeypatch.setattr(limited, "MAX_TEXT", 10)
+    monkeypatch.setattr(timed_regex, "MAX_TEXT", 10)
     with pytest.raises(JudgeError, match=r"too_long: 20 characters; patterns read at most 10"):
         list(violations("b" * 20, [SLOW]))
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.errors import JudgeError
-from ragpipe.metrics.shared.forms import language_of, sizes
-from ragpipe.patterns import limited
-from ragpipe.patterns.dont_know import admits, named_phrases
-from ragpipe.patterns.files import pattern_files, read_patterns
+from ragpipe.core.errors import JudgeError
+from ragpipe.metrics.shared.format_checks import language_of, sizes
+from ragpipe.patterns import timed_regex
+from ragpipe.patterns.dont_know import is_dont_know, named_phrases
+from ragpipe.patterns.pattern_files import pattern_files, read_patterns
 from ragpipe.patterns.policies import named_policy, violations
 from ragpipe.patterns.refusals import RefusalPatterns, read_refusal
 from ragpipe.patterns.sentences import sentences
@@ -20,7 +20,7 @@ from ragpipe.patterns.sentences import sentences
 SHIPPED = RefusalPatterns.model_validate(read_patterns("refusals.v2"))
 READERS = [
     lambda answer: read_refusal(answer, SHIPPED),
-    lambda answer: admits(answer, named_phrases("dont_know.v1")),
+    lambda answer: is_dont_know(answer, named_phrases("dont_know.v1")),
     lambda answer: list(violations(answer, [named_policy("financial_advice.v1"), named_policy("personal_data.v1")])),
     sentences,
     sizes,
@@ -163,7 +163,7 @@ def test_reading_never_fails_and_every_clause_is_a_piece_of_the_answer(answer):
 
 
 def test_a_pattern_that_takes_too_long_is_named(monkeypatch):
-    monkeypatch.setattr(limited, "TIME_LIMIT_S", 0.2)
+    monkeypatch.setattr(timed_regex, "TIME_LIMIT_S", 0.2)
     own = RefusalPatterns(declines=["(a|aa)+$"])
     with pytest.raises(JudgeError, match=r"slow_pattern: the pattern declines took longer than 0\.2 s"):
         read_refusal("a" * 60 + "b", own)
@@ -199,7 +199,7 @@ def test_a_run_of_one_character_is_read_in_a_time_that_grows_with_its_length(cha
 
 def test_a_phrase_without_end_is_read_in_a_time_that_grows_with_its_length():
     start = time.process_time()
-    admits("the unknown " * 16_000, named_phrases("dont_know.v1"))
+    is_dont_know("the unknown " * 16_000, named_phrases("dont_know.v1"))
     assert time.process_time() - start < 2
 
 
@@ -218,7 +218,7 @@ def test_a_text_that_no_pattern_is_run_on_is_refused_before_anything_reads_it():
 def test_every_expression_is_compiled_before_anything_runs(wrong):
     with pytest.raises(ValueError, match="a regular expression"):
         RefusalPatterns(declines=["cannot"], **wrong)
-    long = "x" * (limited.MAX_PATTERN - 1)  # with what stands around it in use it is too long
+    long = "x" * (timed_regex.MAX_PATTERN - 1)  # with what stands around it in use it is too long
     with pytest.raises(ValueError, match="a pattern of at most 2,000 characters"):
         RefusalPatterns(declines=["cannot"], opens=long)
 
@@ -249,7 +249,7 @@ NEITHER = [
 def test_refusals_and_phrases_of_not_knowing_find_the_same_non_answers(answer, declines):
     assert read_refusal(answer, SHIPPED).refused == declines
     if answer != "NA":  # the source document of dont_know counts it
-        assert (admits(answer, named_phrases("dont_know.v2")) is not None) == declines
+        assert (is_dont_know(answer, named_phrases("dont_know.v2")) is not None) == declines
 
 
 def test_an_included_file_is_joined_and_part_of_the_hash():

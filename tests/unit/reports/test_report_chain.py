@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.chain import Chain, explained
+from ragpipe.reports.explanation import CaseExplanation, explanation_lines
 from ragpipe.schema.sample import Case, Output, Sample
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
@@ -24,7 +24,7 @@ def lines(root: Path, results: dict[str, Any], category: str = "partial", **sett
     score(root, [FAITHFUL, REJECT], given)
     case = Case(Sample(id="q", question="Why?", category=category), Output(sample_id="q", method="a", answer="So."))
     specs = {spec.name: spec for spec in (FAITHFUL, REJECT)}
-    return list(explained(Chain(case, [], [], records(root)[0], specs, {}, given)))
+    return list(explanation_lines(CaseExplanation(case, [], [], records(root)[0], specs, {}, given)))
 
 
 @pytest.mark.parametrize(

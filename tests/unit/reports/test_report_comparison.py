@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ragpipe.reports.comparison import SCHEMA, Job, comparison, labels
 from ragpipe.reports.comparison_page import (
     chosen_scores,
     comparison_lines,
     comparison_markdown,
     comparison_notes,
 )  # fmt: skip
+from ragpipe.reports.job_comparison import SCHEMA, Job, comparison, job_labels
 
 Figures = tuple[float, float, float] | tuple[float, None, None]
 
@@ -158,7 +158,7 @@ def test_every_row_fits_the_table_and_a_failed_job_stands_in_it() -> None:
 
 def test_labels_are_the_words_that_not_all_share() -> None:
     jobs = [Job(i, ("+experiment=x", f"k={i}", "z=1"), 0, "complete") for i in range(2)]
-    assert labels(jobs) == [["k=0"], ["k=1"]]
+    assert job_labels(jobs) == [["k=0"], ["k=1"]]
 
 
 def test_words_and_reasons_are_never_markup() -> None:

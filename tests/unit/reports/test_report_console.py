@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.cost import own_rates
+from ragpipe.judging.pricing import own_rates
 from ragpipe.judging.settings import Price
-from ragpipe.reports.console import Console
-from ragpipe.reports.progress import Progress
+from ragpipe.reports.live_progress import Progress
+from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.safe_stream import SafeStream
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.stream import SafeStream
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.stages.report import run_report
+from ragpipe.stages.write_reports import run_report
 from tests.support.run_tables import Row, score, spent, stored, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
@@ -141,9 +141,9 @@ def test_a_closed_stream_ends_nothing(run: Path, make: Any) -> None:
 SHOW = """
 import sys
 from pathlib import Path
-from ragpipe.reports.console import Console
+from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.stages.report import run_report
+from ragpipe.stages.write_reports import run_report
 root = Path(sys.argv[1])
 run_report(root / "iteration-1", target=root, settings=ReportSettings(), console=Console())
 """
@@ -222,7 +222,7 @@ def test_unknown_price_is_said() -> None:
 
 
 def test_cost_line(tmp_path: Path) -> None:
-    from ragpipe.reports.console import cost_line
+    from ragpipe.reports.render.terminal import cost_line
 
     call = {
         "sample_id": "q",
@@ -248,7 +248,7 @@ def test_cost_line(tmp_path: Path) -> None:
 
 
 def test_cost_line_of_the_embedded_judge(tmp_path: Path) -> None:
-    from ragpipe.reports.console import cost_line
+    from ragpipe.reports.render.terminal import cost_line
 
     call = {
         "sample_id": "q",
@@ -267,7 +267,7 @@ def test_cost_line_of_the_embedded_judge(tmp_path: Path) -> None:
 
 
 def test_cost_line_without_stored_replies(tmp_path: Path) -> None:
-    from ragpipe.reports.console import cost_line
+    from ragpipe.reports.render.terminal import cost_line
 
     call = {"sample_id": "q", "method": "a", "metric": "m", "judge": "j", "status": "missing_reply", "attempts": 0}
     write_run(tmp_path, [Row("q", "a", {})], [{**call, "key": "1"}, {**call, "key": "2"}])

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.errors import DataError, OutputError
-from ragpipe.reports.csv import escape, restore, write_csv
-from ragpipe.reports.export import export_tables
-from ragpipe.reports.json_lines import write_json_lines
+from ragpipe.core.errors import DataError, OutputError
+from ragpipe.reports.exports.csv_export import escape, restore, write_csv
+from ragpipe.reports.exports.json_lines import write_json_lines
+from ragpipe.reports.exports.table_export import export_tables
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.store.folder import RunFolder
+from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, score, write_run
 
 CELLS = [

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.console import Console
-from ragpipe.reports.figures import Cell, Grey, cell
+from ragpipe.reports.number_format import Cell, Grey, cell
+from ragpipe.reports.render.terminal import Console
 
 
 def score(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import ragpipe
-from ragpipe.errors import DataError
-from ragpipe.reports.frames import load
+from ragpipe.core.errors import DataError
+from ragpipe.reports.run_data import load
 from ragpipe.schema.score import ScoreSpec
 from tests.support.run_tables import Row, score, write_run
 
@@ -101,7 +101,7 @@ def script(code: str, *arguments: str) -> str:
 def test_pandas_is_kept_away_until_somebody_imports_it() -> None:
     code = """
 import sys
-from ragpipe.store.lazy_pandas import keep_pandas_away
+from ragpipe.store.files.lazy_pandas import keep_pandas_away
 keep_pandas_away(); keep_pandas_away()
 import numpy as np, pyarrow as pa
 table = pa.table({"a": pa.array([1, None]), "b": pa.array(["x", None]), "c": pa.array(np.arange(2.0))})
@@ -119,13 +119,13 @@ def test_scoring_and_reporting_need_no_pandas(run: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from ragpipe.store.lazy_pandas import keep_pandas_away
+from ragpipe.store.files.lazy_pandas import keep_pandas_away
 keep_pandas_away()
 from tests.support.run_tables import score
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.reports.console import Console
+from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.stages.report import run_report
+from ragpipe.stages.write_reports import run_report
 root = Path(sys.argv[1])
 score(root, [ScoreSpec("faithfulness")])
 run_report(root / "iteration-1", target=root, settings=ReportSettings(formats=["markdown"]), console=Console())

@@ -11,21 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.reports.cases import read_cases
-from ragpipe.reports.console import Console
-from ragpipe.reports.details import Block, blocks, quotes, unsupported
-from ragpipe.reports.marks import marked
+from ragpipe.reports.case_views import read_cases
+from ragpipe.reports.highlight import marked
+from ragpipe.reports.lowest_cases import shown_cases
+from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.run_tables import rows_at, rows_of
+from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.tables import rows_at, rows_of
-from ragpipe.reports.text import printable
-from ragpipe.reports.worst import shown_cases
-from ragpipe.schema.prices import Rates
+from ragpipe.reports.text_escape import printable
+from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.schema.tables import SCORES
+from ragpipe.schema.table_schemas import SCORES
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.report import run_report
-from ragpipe.store.folder import RunFolder
+from ragpipe.stages.write_reports import run_report
+from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Chunk, Row, score, spent, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
@@ -265,12 +265,12 @@ def test_details_of_any_metric_are_shown() -> None:
         "list": [],
         "deep": {"a": {"b": 1}},
     }
-    assert blocks(details) == [
-        Block("rows", ("a", "b", "c"), (("1", True, ""), ("0.5", "", "[1]"))),
-        Block("flags", items=("x",)),
-        Block("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
+    assert detail_blocks(details) == [
+        DetailBlock("rows", ("a", "b", "c"), (("1", True, ""), ("0.5", "", "[1]"))),
+        DetailBlock("flags", items=("x",)),
+        DetailBlock("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
     ]
-    assert blocks({"many": ["x"] * 100})[0].more == 40
+    assert detail_blocks({"many": ["x"] * 100})[0].more == 40
     assert list(quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]})) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
     assert list(unsupported({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})) == ["u", "c"]  # fmt: skip
 

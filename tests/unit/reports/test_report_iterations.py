@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.reports.console import Console
+from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.final import run_final
-from ragpipe.stages.report import run_report
-from ragpipe.stages.score import run_score
-from ragpipe.store.folder import RunFolder
+from ragpipe.stages.score_iteration import run_score
+from ragpipe.stages.score_iterations import run_final
+from ragpipe.stages.write_reports import run_report
+from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, spent, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]

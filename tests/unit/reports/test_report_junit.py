@@ -8,12 +8,12 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from ragpipe.reports.console import Console
-from ragpipe.reports.junit import junit
+from ragpipe.reports.exports.junit import junit
+from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.report import run_report
+from ragpipe.stages.write_reports import run_report
 from tests.support.run_tables import Row, score, stored, write_run
 
 # element: (required attributes, optional attributes, children in their order or, as a set, in any)

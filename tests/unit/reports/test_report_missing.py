@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
-from ragpipe.reports.missing import MEND, advice_for, passing
-from ragpipe.reports.sections import problem_tables
-from ragpipe.reports.wrong import told, wrong_section
-from ragpipe.resources import conf_dir
+from ragpipe.core.resources import conf_dir
+from ragpipe.reports.missing_replies import FIX, advice_for, passing
+from ragpipe.reports.sections.diagnosis import diagnosis_section, wrong_section
+from ragpipe.reports.sections.tables import problem_tables
 
 
 def metrics(*errors: dict[str, int]) -> dict[str, Any]:
@@ -28,14 +28,14 @@ def advice(*errors: dict[str, int]) -> list[str]:
 
 def test_only_what_is_missing() -> None:
     found = advice({"missing_reply": 4}, {"part_error": 4})
-    assert MEND in found[0]
+    assert FIX in found[0]
     assert not any("retry_errors" in text for text in found)
     assert "Look at the kinds of errors under coverage." in found, "the other advice stays"
 
 
 def test_something_else_failed_too() -> None:
     found = advice({"missing_reply": 3}, {"refused": 1})
-    assert [MEND in found[0], "retry_errors=true" in found[1]] == [True, True]
+    assert [FIX in found[0], "retry_errors=true" in found[1]] == [True, True]
 
 
 def test_nothing_is_missing() -> None:
@@ -47,12 +47,12 @@ def test_nothing_is_missing() -> None:
 def test_terminal_and_pages_say_the_same() -> None:
     found = metrics({"missing_reply": 4})
     (table,) = problem_tables(found, {})
-    pages = [" ".join(told(found, 80)), "\n".join(wrong_section(found)), str(table.lines)]
+    pages = [" ".join(diagnosis_section(found, 80)), "\n".join(wrong_section(found)), str(table.lines)]
     for page in pages:
         assert "retry_errors" not in page.replace("\\", "")
         assert "action=import" in " ".join(page.split()).replace("\\", "")
 
 
-def test_what_another_start_may_mend() -> None:
+def test_what_another_start_may_fix() -> None:
     found = metrics({"missing_reply": 1, "refused": 2}, {"part_error": 3, "rate_limit": 1})
     assert passing(found) == {"missing_reply", "rate_limit"}

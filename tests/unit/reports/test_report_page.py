@@ -7,13 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
-from ragpipe.reports.console import Console
+from ragpipe.reports.lowest_cases import worst_cases
+from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.worst import worst_cases
-from ragpipe.schema.prices import Rates
+from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.report import run_report
+from ragpipe.stages.write_reports import run_report
 from tests.support.run_tables import Row, score, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.comparison import SCHEMA, Job, comparison
 from ragpipe.reports.comparison_page import comparison_lines, comparison_markdown
-from ragpipe.reports.shared_jobs import shared_between
+from ragpipe.reports.job_comparison import SCHEMA, Job, comparison
+from ragpipe.reports.shared_questions import shared_between
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.final import run_final
-from ragpipe.stages.score import run_score
-from ragpipe.store.folder import RunFolder
+from ragpipe.stages.score_iteration import run_score
+from ragpipe.stages.score_iterations import run_final
+from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, spent, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]

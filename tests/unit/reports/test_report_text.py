@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ragpipe.reports.text import code, code_block, one_line, printable
+from ragpipe.reports.text_escape import code, code_block, on_one_line, printable
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ def test_control_characters_are_shown(text: str, shown: str) -> None:
 
 
 def test_one_line_is_cut_visibly() -> None:
-    assert one_line("a\n b\t c", 80) == "a b c"
-    assert one_line("x" * 50, 20) == "x" * 16 + " ..."
-    assert len(one_line("word " * 100, 30)) <= 30
+    assert on_one_line("a\n b\t c", 80) == "a b c"
+    assert on_one_line("x" * 50, 20) == "x" * 16 + " ..."
+    assert len(on_one_line("word " * 100, 30)) <= 30
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_in_code_nothing_is_markup(text: str) -> None:
     if span := code(text, 1000):
         (inline,) = [t for t in reader.parse("x " + span) if t.type == "inline"]
         (found,) = [t for t in inline.children or [] if t.type != "text"]
-        assert (found.type, found.content) == ("code_inline", one_line(text, 1000))
+        assert (found.type, found.content) == ("code_inline", on_one_line(text, 1000))
     tokens = reader.parse(code_block(text, 1000) + "\n\nafter")
     assert [t.type for t in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
     assert tokens[0].content == printable(text.replace("\r\n", "\n").replace("\r", "\n")) + "\n"

@@ -8,14 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from ragpipe.reports.console import Console
-from ragpipe.reports.figures import hidden_overall, parts_note
-from ragpipe.reports.html import _tiles
+from ragpipe.reports.number_format import hidden_overall, parts_note
+from ragpipe.reports.render.html import _tiles
+from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.defaults import shipped
+from ragpipe.scoring.cross_checks import scoring_faults
+from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.report import run_report
+from ragpipe.stages.write_reports import run_report
 from tests.support.run_tables import Row, records, score, write_run
 
 PARTS = [
@@ -206,13 +207,13 @@ def test_nonsense_is_refused(composite: dict[str, Any], said: str) -> None:
 )
 def test_what_does_not_fit_the_scores_is_named(name: str, part: str, key: str, found: str) -> None:
     settings = ScoringSettings(composites={name: {"weights": {part: 1}}})
-    (problem,) = settings.problems([*PARTS, ScoreSpec("n_claims", None, None)])
+    (problem,) = scoring_faults(settings, [*PARTS, ScoreSpec("n_claims", None, None)])
     assert problem.key == f"scoring.{key}"
     assert found in problem.found
 
 
 def test_a_failed_part_outweighs_one_that_is_not_measured_yet(tmp_path: Path) -> None:
-    """Waiting would not mend it: the case has a part that failed, and says so."""
+    """Waiting would not fix it: the case has a part that failed, and says so."""
     write_run(tmp_path, [Row("q", "a", {"faithfulness": ("error", "refused: no")})])
     metrics = score(tmp_path, [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")], ScoringSettings())
     found = records(tmp_path)[0]

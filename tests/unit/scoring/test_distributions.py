@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.markdown import markdown
-from ragpipe.reports.sections import spread_tables
+from ragpipe.reports.render.markdown import markdown
+from ragpipe.reports.sections.tables import spread_tables
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec, whole_grades
-from ragpipe.scoring.distributions import add_grades, merge_extremes
+from ragpipe.scoring.value_distributions import add_grades, merge_extremes
 from tests.support.run_tables import Row, score, stored, write_run
 
 LETTERS = (("A", 80.0), ("B", 60.0), ("C", 40.0), ("D", 20.0), ("E", 0.0))

@@ -11,14 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from ragpipe.errors import ConfigError
-from ragpipe.reports.figures import mode_shares
-from ragpipe.reports.sections import problem_tables
-from ragpipe.reports.wrong import items_line, wrong_section
+from ragpipe.core.errors import ConfigError
+from ragpipe.reports.number_format import mode_shares
+from ragpipe.reports.sections.diagnosis import items_line, wrong_section
+from ragpipe.reports.sections.tables import problem_tables
 from ragpipe.schema.sample import Expected
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.defaults import shipped
-from ragpipe.scoring.failures import mode_counts
+from ragpipe.scoring.cross_checks import scoring_faults
+from ragpipe.scoring.default_settings import shipped
+from ragpipe.scoring.rules.failure_modes import mode_counts
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Citation, Row, records, score, write_run
 
@@ -308,7 +309,7 @@ def test_rules_that_cannot_be_read(rule: Any, said: str) -> None:
 )  # fmt: skip
 def test_names_that_nobody_gives_are_refused(tmp_path: Path, given: dict[str, Any], key: str, said: str) -> None:
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})])
-    (problem,) = ScoringSettings(**given).problems([FAITHFUL])
+    (problem,) = scoring_faults(ScoringSettings(**given), [FAITHFUL])
     assert problem.key == key
     assert said in problem.found
     with pytest.raises(ConfigError):
@@ -373,5 +374,5 @@ def test_items_are_what_the_yaml_says(tmp_path: Path) -> None:
     ({"unsupported_claim": {"name": "x", "of": [{"score": "faithfullness", "detail": "d"}]}}, "did you mean 'faithfulness'"),
 ])  # fmt: skip
 def test_items_of_unknown_modes_and_scores_are_refused(items: dict[str, Any], said: str) -> None:
-    (problem,) = ScoringSettings(failure_items=items).problems([FAITHFUL])
+    (problem,) = scoring_faults(ScoringSettings(failure_items=items), [FAITHFUL])
     assert said in problem.found

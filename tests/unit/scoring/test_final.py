@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from ragpipe.errors import DataError
+from ragpipe.core.errors import DataError
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring import final as module
-from ragpipe.scoring.defaults import shipped
-from ragpipe.scoring.final_cost import final_cost
-from ragpipe.scoring.final_findings import document, group_findings
+from ragpipe.scoring.default_settings import shipped
+from ragpipe.scoring.iterations import over_iterations as module
+from ragpipe.scoring.iterations.cost_over_iterations import final_cost
+from ragpipe.scoring.iterations.findings_over_iterations import findings_document, group_findings
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.final import is_final, run_final, scored_iterations
-from ragpipe.stages.score import run_score
-from ragpipe.store.folder import RunFolder
+from ragpipe.stages.score_iteration import run_score
+from ragpipe.stages.score_iterations import is_final, run_final, scored_iterations
+from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, score, spent, write_run
 
 FAITHFUL = ScoreSpec("faithfulness")
@@ -326,6 +326,6 @@ def test_items_of_all_iterations_are_counted() -> None:
     }
     counted = group_findings([one["overall"], other["overall"]])["failure_modes"]
     assert counted == {"unsupported_claim": {"n": 1, "n_judged": 4, "n_items": 4}}
-    assert document([{**other, "failure_items": {}}, one])["failure_items"] == {
+    assert findings_document([{**other, "failure_items": {}}, one])["failure_items"] == {
         "unsupported_claim": "unsupported claims"
     }

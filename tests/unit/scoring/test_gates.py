@@ -9,13 +9,14 @@ import pytest
 from pydantic import ValidationError
 from scipy import stats
 
-from ragpipe.reports.figures import cell
+from ragpipe.reports.number_format import cell
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.calibration import uncalibrated_gates
-from ragpipe.scoring.declared import declared
-from ragpipe.scoring.defaults import shipped
-from ragpipe.scoring.gate_settings import Gate
-from ragpipe.scoring.gates import defined, exit_code, gates_document, judge_gate, measure_gate
+from ragpipe.scoring.cross_checks import scoring_faults
+from ragpipe.scoring.default_settings import shipped
+from ragpipe.scoring.gates.calibration import uncalibrated_gates
+from ragpipe.scoring.gates.gate_rules import decide_gate, define, exit_code, gates_document, measure_gate
+from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.scoring.score_declarations import score_declarations
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stats.intervals import estimate_rate
 from tests.support.run_tables import Chunk, Row, records, score, write_run
@@ -32,7 +33,7 @@ def definition(spec: ScoreSpec | None = FAITHFUL, **gate: Any) -> dict[str, Any]
     """A gate as it is judged; by the value alone unless it says otherwise."""
     given = {"by": "point", **({"score": "faithfulness"} if "failure_mode" not in gate else {}), **gate}
     more = {"judged": True, "rests_on": [], "coverage_floor": 0.95, "inconclusive": "fail", "untrusted": False}
-    return defined("g", Gate(**given), spec, **more)
+    return define("g", Gate(**given), spec, **more)
 
 
 def measured(value: float | None, low: float | None = None, high: float | None = None, **counts: int) -> dict[str, Any]:
@@ -87,14 +88,14 @@ def measured(value: float | None, low: float | None = None, high: float | None =
     ],
 )  # fmt: skip
 def test_verdicts(gate: dict[str, Any], one: dict[str, Any], verdict: str, outcome: str) -> None:
-    found = judge_gate(definition(**gate), [one])
+    found = decide_gate(definition(**gate), [one])
     assert (found["verdict"], found["outcome"]) == (verdict, outcome), found["sentence"]
 
 
 @pytest.mark.parametrize(("policy", "outcome"), [("fail", "blocked"), ("warn", "warned")])
 def test_what_an_inconclusive_gate_does_is_configured(policy: str, outcome: str) -> None:
     gate = {**definition(min=0.8, by="interval"), "inconclusive": policy}
-    found = judge_gate(gate, [measured(0.85, 0.7, 1.0)])
+    found = decide_gate(gate, [measured(0.85, 0.7, 1.0)])
     assert found["outcome"] == outcome
     assert "its interval 0.7 to 1 holds the limit" in found["sentence"]
 
@@ -138,8 +139,8 @@ def test_a_gate_goes_by_the_interval_where_one_can_be_within(
 )  # fmt: skip
 def test_a_gate_that_no_interval_could_pass_is_refused(gate: dict[str, Any]) -> None:
     settings = ScoringSettings(gates={"g": {**gate, "by": "interval"}})
-    (problem,) = settings.problems([FAITHFUL, MISS])
-    assert (problem.key, problem.mend) == ("scoring.gates.g.by", "scoring.gates.g.by=point")
+    (problem,) = scoring_faults(settings, [FAITHFUL, MISS])
+    assert (problem.key, problem.fix) == ("scoring.gates.g.by", "scoring.gates.g.by=point")
 
 
 def test_two_questions_whose_sums_are_equal_pass_no_gate(tmp_path: Path) -> None:
@@ -164,14 +165,14 @@ def test_two_questions_whose_sums_are_equal_pass_no_gate(tmp_path: Path) -> None
 )
 def test_an_uncalibrated_judge_passes_no_critical_gate(value: float, tier: Any, verdict: str) -> None:
     gate = Gate(score="faithfulness", min=0.8, tier=tier, by="point")
-    given = defined(
+    given = define(
         "g", gate, FAITHFUL, judged=True, rests_on=[], coverage_floor=0.95, inconclusive="warn", untrusted=True
     )
-    assert judge_gate(given, [measured(value)])["verdict"] == verdict
+    assert decide_gate(given, [measured(value)])["verdict"] == verdict
 
 
 def test_over_iterations_the_values_are_averaged_and_the_counts_summed() -> None:
-    found = judge_gate(
+    found = decide_gate(
         definition(min=0.8), [measured(0.9, 0.8, 1.0, n_ok=98, n_error=2), measured(0.72, 0.6, 0.84, n_ok=90, n_error=10)]
     )  # fmt: skip
     assert found["value"] == pytest.approx(0.81)
@@ -186,12 +187,12 @@ def test_over_iterations_the_interval_is_too_few_where_one_of_them_is() -> None:
     few = measured(0.5, 0.1, 0.9)
     few["interval"]["too_few"] = True
     for pair in ([few, measured(0.5, 0.3, 0.7)], [measured(0.5, 0.3, 0.7), few]):
-        bounds = judge_gate(definition(min=0.8), pair)["interval"]
+        bounds = decide_gate(definition(min=0.8), pair)["interval"]
         assert bounds == {"level": 0.95, "low": 0.2, "high": pytest.approx(0.8), "method": "t", "too_few": True}
 
 
 def test_a_value_is_never_rounded_into_its_limit() -> None:
-    found = judge_gate(definition(min=0.8), [measured(0.79999)])
+    found = decide_gate(definition(min=0.8), [measured(0.79999)])
     assert found["sentence"] == "mean of faithfulness is 0.79999 of 100 (at least 0.8): failed"
 
 
@@ -208,7 +209,7 @@ SUMMARY = {
 }  # fmt: skip
 for _score in SUMMARY["scores"].values():  # type: ignore[attr-defined]
     _score.update(n_ok=10, n_judged=10)
-DECLARED = declared([FAITHFUL, CORRECT, MISS, CLAIMS], ScoringSettings())
+DECLARED = score_declarations([FAITHFUL, CORRECT, MISS, CLAIMS], ScoringSettings())
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ DECLARED = declared([FAITHFUL, CORRECT, MISS, CLAIMS], ScoringSettings())
 def test_what_is_measured(
     spec: ScoreSpec, gate: dict[str, Any], judged: bool, of: str, value: float, interval: tuple[float, float] | None
 ) -> None:
-    given = defined("g", Gate(score=spec.name, **gate), spec, judged=judged, rests_on=[], coverage_floor=0.95,
+    given = define("g", Gate(score=spec.name, **gate), spec, judged=judged, rests_on=[], coverage_floor=0.95,
                     inconclusive="fail", untrusted=False)  # fmt: skip
     found = measure_gate(given, SUMMARY, DECLARED)
     assert given["of"] == of
@@ -237,7 +238,7 @@ def test_what_is_measured(
 
 def test_a_score_that_the_run_does_not_have_is_no_evidence() -> None:
     gate = definition(None, score="policy_compliance", min=0.95)
-    found = judge_gate(gate, [measure_gate(gate, SUMMARY, DECLARED)])
+    found = decide_gate(gate, [measure_gate(gate, SUMMARY, DECLARED)])
     assert (found["verdict"], found["outcome"]) == ("no_evidence", "blocked")
     assert found["sentence"] == "policy_compliance: no evidence, this run does not give policy_compliance"
 
@@ -463,14 +464,14 @@ def test_nonsense_is_refused(gate: dict[str, Any], said: str) -> None:
     ],
 )
 def test_what_does_not_fit_the_scores_is_named(gate: dict[str, Any], key: str, found: str) -> None:
-    (problem,) = ScoringSettings(gates={"g": gate}).problems([FAITHFUL, CORRECT, MISS])
+    (problem,) = scoring_faults(ScoringSettings(gates={"g": gate}), [FAITHFUL, CORRECT, MISS])
     assert problem.key == f"scoring.gates.g.{key}"
     assert found in problem.found
 
 
 def test_a_gate_on_a_metric_that_is_switched_off_is_no_fault_of_the_configuration() -> None:
     settings = ScoringSettings(gates={"g": {"score": "policy_compliance", "min": 0.95}, "h": None})
-    assert settings.problems([FAITHFUL]) == []
+    assert scoring_faults(settings, [FAITHFUL]) == []
     assert list(settings.active_gates()) == ["g"]
 
 
@@ -647,7 +648,7 @@ def test_the_page_says_how_often_a_gate_is_right() -> None:
             bounds = estimate_rate(np.repeat([1.0, 0.0], [hits, n - hits])).interval
             assert bounds is not None
             one = measured(hits / n, bounds.low, bounds.high)
-            if judge_gate({**gate, "by": by}, [one])["verdict"] == verdict:
+            if decide_gate({**gate, "by": by}, [one])["verdict"] == verdict:
                 found += stats.binom.pmf(hits, n, rate)
         return found
 

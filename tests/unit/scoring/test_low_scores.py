@@ -12,8 +12,10 @@ import pytest
 from pydantic import ValidationError
 
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring import ledger, low_scores
-from ragpipe.scoring.bands import LowScoreSettings
+from ragpipe.scoring import accumulators
+from ragpipe.scoring.cross_checks import scoring_faults
+from ragpipe.scoring.low_score_settings import LowScoreSettings
+from ragpipe.scoring.rules import low_scores
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Row, score, stored, write_run
 
@@ -205,7 +207,7 @@ def test_nonsense_is_refused(given: dict[str, Any], said: str) -> None:
     ],
 )  # fmt: skip
 def test_bands_that_do_not_fit_their_score_are_named(bands: dict[str, Any], key: str, found: str) -> None:
-    (problem,) = ScoringSettings(low_scores={"bands": bands}).problems([CORRECT, NOISE])
+    (problem,) = scoring_faults(ScoringSettings(low_scores={"bands": bands}), [CORRECT, NOISE])
     assert problem.key == key
     assert found in problem.found
 
@@ -223,7 +225,7 @@ def test_a_cluster_is_held_against_the_cases_that_were_measured(tmp_path: Path) 
 
 def test_values_beyond_the_memory_are_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six values are told apart; the others, 8 of 10 low where half of all are, have nothing else in common."""
-    monkeypatch.setattr(ledger, "_LABELS", 6)
+    monkeypatch.setattr(accumulators, "_LABELS", 6)
     monkeypatch.setattr(low_scores, "_DISTINCT", 3)
     rows = [Row(f"q{n}", "a", {"correctness": 5.0 if n < 8 else 1.0}, {"meta": {"user": f"u{n}"}}) for n in range(16)]
     found = low(tmp_path, [CORRECT], rows, low_scores={"by": ["meta.user"], "min_cases": 1})["correctness"]

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.cost import own_rates
+from ragpipe.judging.pricing import own_rates
 from ragpipe.judging.settings import Price
-from ragpipe.reports.console import operations_line
-from ragpipe.reports.markdown import markdown
-from ragpipe.reports.sections import asked_line, case_line, usage_table
+from ragpipe.reports.render.markdown import markdown
+from ragpipe.reports.render.terminal import operations_line
+from ragpipe.reports.sections.tables import asked_line, case_line, usage_table
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.final_cost import final_cost
-from ragpipe.scoring.ledger import is_timeout
-from ragpipe.scoring.usage import figures
+from ragpipe.scoring.accumulators import is_timeout
+from ragpipe.scoring.iterations.cost_over_iterations import final_cost
+from ragpipe.scoring.system_usage import figures
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
 FAITHFUL = ScoreSpec("faithfulness")
@@ -88,7 +88,7 @@ def test_the_judge_is_measured_too(tmp_path: Path) -> None:
 
 
 def test_a_case_that_goes_on_in_the_next_batch_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragpipe.scoring.join._BATCH", 1)
+    monkeypatch.setattr("ragpipe.scoring.case_blocks._BATCH", 1)
     write_run(tmp_path, ROWS, CALLS)
     score(tmp_path, [FAITHFUL])
     assert stored(tmp_path, "cost.json")["used"]["case_latency_ms"]["sum"] == 1500.0

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.reports.sections import problem_tables
-from ragpipe.reports.wrong import told
+from ragpipe.reports.sections.diagnosis import diagnosis_section
+from ragpipe.reports.sections.tables import problem_tables
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.agreement import agreement
+from ragpipe.scoring.run_agreement import agreement
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.final import run_final
-from ragpipe.stages.score import run_score
-from ragpipe.store.folder import RunFolder
+from ragpipe.stages.score_iteration import run_score
+from ragpipe.stages.score_iterations import run_final
+from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, records, score, spent, stored, write_run
 
 FAITHFUL = ScoreSpec("faithfulness")
@@ -65,7 +65,7 @@ def test_a_case_is_named_with_its_repeat_where_it_is_not_the_first(tmp_path: Pat
     assert [(one["sample_id"], one["method"], one["repeat"]) for one in band["examples"]] == [
         ("q1", "a", 2), ("q4", "a", 1), ("q4", "a", 2),
     ]  # fmt: skip
-    lines = " ".join(" ".join(told(metrics, 200)).split())
+    lines = " ".join(" ".join(diagnosis_section(metrics, 200)).split())
     assert "q1/a repeat 2, q2/a, q4/a." in lines
     table = next(problem_tables(metrics, {CaseKey("q1", "a", 2): 1}))
     assert table.lines[0][-1][:2] == [("q1 / a repeat 2", 1), ("q2 / a", None)]

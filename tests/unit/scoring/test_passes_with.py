@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Row, records, score, stored, write_run
 
@@ -81,5 +82,5 @@ def test_a_chain_does_not_depend_on_the_order_of_its_keys(tmp_path: Path, turned
     ],
 )
 def test_what_cannot_be_judged_is_refused(given: dict[str, Any], key: str, said: str) -> None:
-    problems = ScoringSettings(passes_with=given).problems([RETRIEVAL, RELEVANT, FAITHFUL])
+    problems = scoring_faults(ScoringSettings(passes_with=given), [RETRIEVAL, RELEVANT, FAITHFUL])
     assert (problems[0].where, problems[0].key, problems[0].found) == ("scoring", key, said)

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Output, Sample
-from ragpipe.schema.tables import OUTPUTS, SAMPLES, output_row, sample_row, table_of
-from ragpipe.scoring.pointers import pointer_warnings
+from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_row, table_of
+from ragpipe.scoring.pointer_checks import pointer_warnings
 
 
 def warnings(folder: Path, *cases: tuple[dict[str, Any], dict[str, Any]], method: str = "m") -> list[str]:

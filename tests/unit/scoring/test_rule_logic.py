@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from ragpipe.scoring.conditions import Condition
-from ragpipe.scoring.facts import Facts
-from ragpipe.scoring.join import Block
-from ragpipe.scoring.normalise import OK, SKIPPED, Column
+from ragpipe.scoring.case_blocks import CaseBlock
+from ragpipe.scoring.normalisation import OK, SKIPPED, Column
+from ragpipe.scoring.rules.conditions import Condition
+from ragpipe.scoring.rules.rule_inputs import Facts
 
 READ: TypeAdapter[Any] = TypeAdapter(Condition)
 VALUES = (None, 0.0, 0.5, 1.0)
@@ -74,7 +74,7 @@ def facts() -> Facts:
         unjudged = np.full(len(CASES), -1, dtype=np.int8)
         columns[name] = Column(values, values, unjudged, status, pa.nulls(len(CASES), pa.string()))
     empty = pa.table({"sample_id": [str(n) for n in range(len(CASES))]})
-    return Facts(Block(empty, empty, empty, np.empty(0, dtype=np.int64)), columns, {}, ["a", "b"])
+    return Facts(CaseBlock(empty, empty, empty, np.empty(0, dtype=np.int64)), columns, {}, ["a", "b"])
 
 
 FACTS = facts()

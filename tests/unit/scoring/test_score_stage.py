@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from ragpipe.errors import ConfigError, RagpipeError
-from ragpipe.judging.cost import own_rates
+from ragpipe.core.errors import ConfigError, RagpipeError
+from ragpipe.judging.pricing import own_rates
 from ragpipe.judging.settings import Price
-from ragpipe.schema.prices import Rates
+from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.declared import unit_value
+from ragpipe.scoring.score_declarations import unit_value
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
@@ -234,7 +234,7 @@ def test_blocks_do_not_change_anything(
 ) -> None:
     write_run(tmp_path / "x", many(40), group=1000)
     expected = score(tmp_path / "x", [FAITHFUL, CORRECT])
-    monkeypatch.setattr("ragpipe.scoring.join._BATCH", batch)
+    monkeypatch.setattr("ragpipe.scoring.case_blocks._BATCH", batch)
     write_run(tmp_path / "y", many(40), group=group)
     assert score(tmp_path / "y", [FAITHFUL, CORRECT], block=block) == expected
     assert records(tmp_path / "y") == records(tmp_path / "x")

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings
 
 CORRECTNESS = ScoreSpec("correctness", 1, 5)
@@ -100,7 +101,7 @@ def test_nonsense_is_refused(given: dict[str, Any], said: str) -> None:
     ],
 )
 def test_what_does_not_fit_the_scores_is_named(given: dict[str, Any], key: str, found: str) -> None:
-    (problem,) = ScoringSettings(**given).problems([CORRECTNESS, COUNT, NOTED])
+    (problem,) = scoring_faults(ScoringSettings(**given), [CORRECTNESS, COUNT, NOTED])
     assert problem.key == key
     assert found in problem.found
 
@@ -109,7 +110,7 @@ def test_what_fits_is_no_problem() -> None:
     settings = ScoringSettings(
         weights={"citation": 0.0, "correctness": 0.2, "n_claims": 0}, thresholds={"correctness": None, "n_claims": 3}
     )
-    assert settings.problems([CORRECTNESS, COUNT]) == []
+    assert scoring_faults(settings, [CORRECTNESS, COUNT]) == []
 
 
 def test_the_identity_holds_the_merged_values() -> None:

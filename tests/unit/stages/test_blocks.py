@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.errors import DataError
+from ragpipe.core.errors import DataError
 from ragpipe.schema.sample import Chunk, Output, Sample
-from ragpipe.stages import load
-from ragpipe.stages.cases import CaseReader
+from ragpipe.stages import load_dataset
+from ragpipe.stages.case_reader import CaseReader
 
 
 def record(number: int, answer: str, *, question: str = "q", method: str = "default") -> SimpleNamespace:
@@ -23,7 +23,7 @@ def record(number: int, answer: str, *, question: str = "q", method: str = "defa
 
 def frozen(folder: Path, records: Sequence[SimpleNamespace]) -> tuple[Path, Path]:
     samples, outputs = folder / "samples.parquet", folder / "outputs.parquet"
-    load.run_load(records, samples=samples, outputs=outputs)
+    load_dataset.run_load(records, samples=samples, outputs=outputs)
     return samples, outputs
 
 
@@ -39,7 +39,7 @@ def test_a_block_is_closed_by_the_text_of_its_cases(tmp_path: Path) -> None:
     samples, outputs = frozen(tmp_path, records)
     assert groups(outputs) == [4, 4, 1]
     assert groups(samples) == [9]
-    assert load.blocks_rule() == {"cases": 1000, "text_bytes": 16_777_216}
+    assert load_dataset.blocks_rule() == {"cases": 1000, "text_bytes": 16_777_216}
 
 
 def test_the_text_of_the_sample_counts_with_each_of_its_outputs(tmp_path: Path) -> None:
@@ -51,7 +51,9 @@ def test_the_text_of_the_sample_counts_with_each_of_its_outputs(tmp_path: Path) 
 
 def test_letters_count_by_their_bytes(tmp_path: Path) -> None:
     """A text of three bytes a letter fills a block in a third of the letters."""
-    assert load.text_bytes({"a": "x" * 9, "b": "\u20ac" * 3, "c": None, "d": ["y", "\u20ac"], "e": 7}) == 9 + 9 + 4
+    assert (
+        load_dataset.text_bytes({"a": "x" * 9, "b": "\u20ac" * 3, "c": None, "d": ["y", "\u20ac"], "e": 7}) == 9 + 9 + 4
+    )
 
 
 def test_small_cases_are_a_thousand(tmp_path: Path) -> None:
@@ -60,12 +62,12 @@ def test_small_cases_are_a_thousand(tmp_path: Path) -> None:
 
 
 def test_every_case_finds_its_sample_in_whichever_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "BLOCK", 7)
+    monkeypatch.setattr(load_dataset, "BLOCK", 7)
     order = [(i, method) for i in range(40) for method in ("a", "b")]
     random.Random(4).shuffle(order)
     samples, outputs = frozen(tmp_path, [record(i, f"{i} by {m}", question=f"is it {i}?", method=m) for i, m in order])
     reader = CaseReader(samples, outputs, iteration=3)
-    monkeypatch.setattr("ragpipe.stages.cases._KEPT_BYTES", 1)  # two groups are held at most
+    monkeypatch.setattr("ragpipe.stages.case_reader._KEPT_BYTES", 1)  # two groups are held at most
     found = [(case.sample.question, case.output.answer) for case in reader]
     assert found == [(f"is it {i}?", f"{i} by {m}") for i, m in order]
     keys = [key for block in range(reader.blocks) for key in reader.keys(block)]

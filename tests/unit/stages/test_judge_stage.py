@@ -14,23 +14,23 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.errors import DataError, Incomplete, Interrupted, OutputError, ProviderUnusable, RagpipeError, Skipped
-from ragpipe.judging.door import Door
-from ragpipe.judging.question import Question
+from ragpipe.core.errors import DataError, Incomplete, Interrupted, OutputError, ProviderUnusable, RagpipeError, Skipped
+from ragpipe.judging.cache_key import Question
+from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, Need
-from ragpipe.prompts import Prompt, PromptLibrary
-from ragpipe.schema.answers import Claims, YesNo
+from ragpipe.prompting.library import Prompt, PromptLibrary
 from ragpipe.schema.call import Call, Paid
+from ragpipe.schema.judge_answers.answers import Claims, YesNo
 from ragpipe.schema.sample import Case, Chunk, Output, Sample
 from ragpipe.schema.score import Score, ScoreSpec
-from ragpipe.stages import judge as stage_module
-from ragpipe.stages import load
-from ragpipe.stages.cases import CaseReader
-from ragpipe.stages.judge import JudgeStage, MetricBug
-from ragpipe.store.calls import CallStore
-from ragpipe.store.folder import RunFolder
-from ragpipe.store.journal import HEADER, Journal
-from ragpipe.store.progress import ProgressView
+from ragpipe.stages import judge_cases as stage_module
+from ragpipe.stages import load_dataset
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.judge_cases import JudgeStage, MetricBug
+from ragpipe.store.calls.call_store import CallStore
+from ragpipe.store.run.journal import HEADER, Journal
+from ragpipe.store.run.progress_file import ProgressView
+from ragpipe.store.run.run_folder import RunFolder
 
 TEMPLATE = "---\nroles: {text: text}\noptional: {turn: 1}\n---\n[[user]]\n{{ text }}\n{{ turn }}\n"
 
@@ -110,11 +110,11 @@ def bench(tmp_path: Path) -> SimpleNamespace:
     prompt = PromptLibrary([tmp_path / "prompts"]).load("two", "ask", "v1")
     folder = RunFolder(tmp_path / "run")
     folder.create()
-    load.BLOCK = 8
+    load_dataset.BLOCK = 8
     yield SimpleNamespace(
         path=tmp_path, folder=folder, metrics=[TwoSteps(name="two", ask=prompt), Length(name="length")]
     )
-    load.BLOCK = 1000
+    load_dataset.BLOCK = 1000
 
 
 def cases(bench: SimpleNamespace, answers: Sequence[str]) -> None:
@@ -126,7 +126,7 @@ def cases(bench: SimpleNamespace, answers: Sequence[str]) -> None:
         )
         for i, a in enumerate(answers)
     ]
-    load.run_load(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
+    load_dataset.run_load(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
 
 
 async def judge(
@@ -134,7 +134,7 @@ async def judge(
 ) -> JudgeStage:
     reader = CaseReader(bench.folder.samples, bench.folder.outputs, iteration)
     calls = CallStore(bench.path / store, run_id="r")
-    door = Door(identity={"model": "m"}, label="m", transport=transport, store=calls)
+    door = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=calls)
     folder = bench.folder.iteration(iteration)
     folder.create()
     stage = JudgeStage(cases=reader, metrics=bench.metrics, door=door, folder=folder, window=6, **options)
@@ -293,7 +293,7 @@ async def test_a_system_error_is_skipped_not_scored(bench: SimpleNamespace) -> N
     records = [
         SimpleNamespace(sample=Sample(id="s", question="q"), output=Output(sample_id="s", error="timeout"), where="1")
     ]
-    load.run_load(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
+    load_dataset.run_load(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
     await judge(bench, transport := Scripted())
     assert [(r["status"], r["reason"]) for r in scores(bench)] == [("skipped", "system_error")] * 2
     assert transport.asked == []
@@ -465,7 +465,7 @@ async def test_blocks_and_row_groups_do_not_change_what_is_in_them(
     """The tables of a run hold the same rows however its cases were cut into blocks and its questions into row groups."""
     found = []
     for number, (block, group) in enumerate([(1000, 1 << 30), (3, 1), (8, 2000)], 1):
-        monkeypatch.setattr(load, "BLOCK", block)
+        monkeypatch.setattr(load_dataset, "BLOCK", block)
         monkeypatch.setattr(stage_module, "GROUP_BYTES", group)
         cases(bench, ANSWERS)
         await judge(bench, Scripted(seed=number), store=f"{number}.sqlite")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ragpipe.metrics.base import Ask, Metric
-from ragpipe.prompts import Prompt, PromptLibrary
-from ragpipe.schema.answers import Grade15
+from ragpipe.metrics.base import Metric, PlannedCall
+from ragpipe.prompting.library import Prompt, PromptLibrary
+from ragpipe.schema.judge_answers.answers import Grade15
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.stages.plan import make_plan
+from ragpipe.stages.plan_calls import make_plan
 from tests.support.scripted import make_case, shipped_metric
 
 CASES = [make_case(references=["Paris"], chunks=[f"a {i}", f"b {i}"]) for i in range(3)]
@@ -47,7 +47,7 @@ class Repeating(Metric):
         return (ScoreSpec(self.name, 1, 5),)
 
     def asks(self, case):
-        yield Ask(self.grade, Grade15, {"question": case.question, "contexts": case.contexts})
+        yield PlannedCall(self.grade, Grade15, {"question": case.question, "contexts": case.contexts})
 
 
 def test_a_question_that_grows_by_its_template_is_too_long_in_the_plan_too(tmp_path):

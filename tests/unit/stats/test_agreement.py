@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.stats.agreement import cohen_kappa, equal_share, pearson, quadratic_kappa, ranks, spearman
+from ragpipe.stats.agreement_coefficients import cohen_kappa, equal_share, pearson, quadratic_kappa, ranks, spearman
 
 GRADES = st.integers(0, 5)
 PAIRS = st.lists(st.tuples(GRADES, GRADES), min_size=2, max_size=60)

@@ -265,6 +265,6 @@ def test_sums_do_not_depend_on_order() -> None:
 
 @pytest.mark.slow
 def test_scipy_is_not_imported() -> None:
-    code = "import sys, ragpipe.stages.score, ragpipe.stages.report; print([m for m in ('scipy', 'pandas', 'rich', 'litellm') if m in sys.modules])"
+    code = "import sys, ragpipe.stages.score_iteration, ragpipe.stages.write_reports; print([m for m in ('scipy', 'pandas', 'rich', 'litellm') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from ragpipe.stats.student import normal_quantile, t_quantile, two_sided_tail
+from ragpipe.stats.student_t import normal_quantile, t_quantile, two_sided_tail
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95, 0.99, 0.999])

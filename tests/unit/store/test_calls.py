@@ -19,23 +19,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.digest import sha256
-from ragpipe.errors import FATAL, TRANSIENT, DataError, OtherFormat, OutputError, RagpipeError
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import FATAL, TRANSIENT, DataError, OtherFormat, OutputError, RagpipeError
 from ragpipe.schema.call import Call
-from ragpipe.schema.format import FORMAT
-from ragpipe.store import call_owners, call_schema, call_table
-from ragpipe.store.calls import CallStore, StoredCalls, read_calls
-from ragpipe.store.checked import Checked
-from ragpipe.store.ledger import paid_by
-from ragpipe.store.process import Process
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.store.calls import call_schema, call_table, owners
+from ragpipe.store.calls.accepted_replies import AcceptedReplies
+from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
+from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.files.processes import Process
 from tests.support.memory import quick_folder
 
 ASKER = """
 import asyncio, os, random, sys
 from pathlib import Path
-from ragpipe.digest import sha256
+from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call
-from ragpipe.store.calls import CallStore
+from ragpipe.store.calls.call_store import CallStore
 
 path, log, seed, keys, hang = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "hang"
 asked = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -212,7 +212,7 @@ async def test_two_that_refuse_a_stored_reply_ask_once(tmp_path: Path) -> None:
         await old.take(K("k"))
         await old.put(replace(call("k"), model="another"))
     with CallStore(path, run_id="one") as one, CallStore(path, run_id="two") as two:
-        first, second = (Checked(store, lambda found: found.model == "another") for store in (one, two))
+        first, second = (AcceptedReplies(store, lambda found: found.model == "another") for store in (one, two))
         assert await asyncio.wait_for(first.take(K("k")), 5) is None
         waiting = asyncio.create_task(second.take(K("k")))
         await asyncio.sleep(0.1)
@@ -220,7 +220,7 @@ async def test_two_that_refuse_a_stored_reply_ask_once(tmp_path: Path) -> None:
         stands = await first.put(replace(call("k"), model="asked", text="again"))
         assert await asyncio.wait_for(waiting, 5) == stands
     with closing(StoredCalls(path)) as only_read:
-        assert await Checked(only_read, lambda found: True).take(K("k")) is None
+        assert await AcceptedReplies(only_read, lambda found: True).take(K("k")) is None
 
 
 async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ async def test_a_claim_of_another_host_is_dead_when_its_beat_stands_still(tmp_pa
 async def test_a_pid_that_is_used_again_is_not_its_old_owner(tmp_path: Path) -> None:
     path = tmp_path / "c"
     CallStore(path, run_id="r").close()
-    me = call_owners.this_process()
+    me = owners.this_process()
     db = sqlite3.connect(path, isolation_level=None)
     db.execute(
         "INSERT INTO owners VALUES ('old', ?, ?, ?, 5, 'r')", (me.host, me.pid, me.mark[:-1] + "0" + me.mark[-1])
@@ -365,7 +365,7 @@ async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
         assert await one.take(K("k")) is None
         with monkeypatch.context() as patch:
-            patch.setattr(call_owners, "is_alive", lambda _: False)
+            patch.setattr(owners, "is_alive", lambda _: False)
             assert await asyncio.wait_for(two.take(K("k")), 5) is None
         first = await two.put(replace(call(), text="first"))
         assert await one.put(replace(call(), text="late")) == first == replace(call(), text="first", run_id="two")
@@ -374,7 +374,7 @@ async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(
 
 @pytest.mark.slow
 def test_liveness() -> None:
-    me = call_owners.this_process()
+    me = owners.this_process()
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
     for process, alive in [
@@ -386,7 +386,7 @@ def test_liveness() -> None:
         (Process("another-host", me.pid, me.mark), None),
         (Process(me.host, me.pid, "otherboot.1.1"), None),
     ]:
-        assert call_owners.is_alive(process) is alive
+        assert owners.is_alive(process) is alive
 
 
 FOREIGN = {
@@ -514,10 +514,10 @@ def test_reads_beside_a_live_writer_and_from_a_folder_that_cannot_be_written(tmp
 FULL = """
 import asyncio, resource, sys
 from pathlib import Path
-from ragpipe.digest import sha256
-from ragpipe.errors import OutputError
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import OutputError
 from ragpipe.schema.call import Call
-from ragpipe.store.calls import CallStore
+from ragpipe.store.calls.call_store import CallStore
 
 async def main(path):
     store = CallStore(path, run_id="r")
@@ -533,7 +533,7 @@ async def main(path):
         failed = [e for e in await asyncio.gather(*(put(n) for n in range(start, start + 8))) if e]
         if failed:
             break
-    assert failed and str(path) in failed[0] and "To mend" in failed[0], failed
+    assert failed and str(path) in failed[0] and "To fix" in failed[0], failed
     assert (await store.take(sha256("k0"))).text, "what is stored can still be read"
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     await store.put(Call(sha256("later"), "", "j", "ok"))
@@ -568,7 +568,7 @@ async def test_a_rollback_journal_where_there_is_no_write_ahead_log(
 
 
 def test_network_folders_are_told_by_the_mount_table(tmp_path: Path) -> None:
-    from ragpipe.store.mounts import is_network_folder
+    from ragpipe.store.files.filesystem import is_network_folder
 
     table = tmp_path / "mountinfo"
     table.write_text(

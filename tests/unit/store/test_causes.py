@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from ragpipe.errors import OutputError, RagpipeError
-from ragpipe.store.causes import outside_cause
+from ragpipe.core.errors import OutputError, RagpipeError
+from ragpipe.store.outside_causes import outside_cause
 
 
 class TerminatedWorkerError(Exception):

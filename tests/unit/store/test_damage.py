@@ -19,16 +19,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.digest import sha256
-from ragpipe.errors import DataError, Locked, OutputError, RagpipeError
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError, Locked, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
-from ragpipe.store import call_worker
-from ragpipe.store.calls import CallStore, StoredCalls, read_calls
-from ragpipe.store.census import census
-from ragpipe.store.exchange import export_calls, import_calls
-from ragpipe.store.ledger import paid_by
-from ragpipe.store.nearest import nearest, stored_as
-from ragpipe.store.prune import Choice, prunable, prune
+from ragpipe.store.calls import call_worker
+from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
+from ragpipe.store.calls.nearest_key import nearest_call, stored_as
+from ragpipe.store.calls.prune import Choice, prunable, prune
+from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.calls.store_stats import census
+from ragpipe.store.calls.transfer import export_calls, import_calls
 from tests.support.memory import quick_folder
 
 COUNT = 40
@@ -128,7 +128,7 @@ def every_use(path: Path) -> None:
     uses = [
         lambda: read_calls(path, KEYS, run_id="0123456789ab"), lambda: taken(path), lambda: census(path, ()),
         lambda: paid_by(path, "0123456789ab", 1), lambda: prunable(path, Choice(judge="openai/m-2026-01-01")),
-        lambda: [nearest(path, one) for one in stored_as(path, KEYS[3])], lambda: export_calls(path, path.with_name("e.jsonl")),
+        lambda: [nearest_call(path, one) for one in stored_as(path, KEYS[3])], lambda: export_calls(path, path.with_name("e.jsonl")),
         lambda: prune(path, Choice(failures=True), silent_after_s=0.0),
     ]  # fmt: skip
     for use in uses:
@@ -301,7 +301,7 @@ def test_a_store_that_breaks_under_a_run_keeps_the_replies_it_cannot_take_elsewh
 STOPPED = """
 import asyncio, sys, time
 from pathlib import Path
-from ragpipe.store.calls import CallStore
+from ragpipe.store.calls.call_store import CallStore
 store = CallStore(Path(sys.argv[1]), run_id="stopped", beat_s=0.1)
 assert asyncio.run(store.take(sys.argv[2])) is None
 print("claimed", flush=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.store.difference import first_difference
+from ragpipe.store.run.file_difference import first_difference
 
 LONG = "a" * 300
 

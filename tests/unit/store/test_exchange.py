@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from ragpipe.digest import sha256
-from ragpipe.errors import DataError
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError
 from ragpipe.schema.call import Call, Payment
-from ragpipe.store.call_export import DIGEST, row_of_call, row_of_payment
-from ragpipe.store.exchange import import_calls
-from ragpipe.store.ledger import Entry
+from ragpipe.store.calls.row_export import DIGEST, row_of_call, row_of_payment
+from ragpipe.store.calls.spend import PaymentEntry
+from ragpipe.store.calls.transfer import import_calls
 
 FIELDS = {"messages": sha256("m"), "schema": sha256("s")}
 CALL = row_of_call(Call(sha256(FIELDS), sha256(FIELDS), "j", "ok", fields=FIELDS, run_id="r"))
-PAYMENT = row_of_payment(Entry(7, "r", 1, Payment("m", "2026-01-01T00:00:00.000+00:00", 1, 2, usd=0.5)))
+PAYMENT = row_of_payment(PaymentEntry(7, "r", 1, Payment("m", "2026-01-01T00:00:00.000+00:00", 1, 2, usd=0.5)))
 
 
 def sealed(given: dict[str, Any], **changed: Any) -> dict[str, Any]:

@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.errors import OutputError
-from ragpipe.store import files
-from ragpipe.store.files import atomic_json, atomic_open, atomic_write, json_lines, link_or_copy, sweep_temporaries
+from ragpipe.core.errors import OutputError
+from ragpipe.store.files import atomic
+from ragpipe.store.files.atomic import (
+    atomic_json,
+    atomic_open,
+    atomic_write,
+    json_lines,
+    link_or_copy,
+    sweep_temporaries,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -86,12 +93,12 @@ def test_a_failed_sync_names_path_and_cause(
 
     target = tmp_path / "a.txt"
     target.write_text("old")
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr(atomic.os, "fsync", fail)
     with pytest.raises(OutputError) as found:
         atomic_write(target, "new")
     assert words in str(found.value)
     assert str(target) in str(found.value)
-    assert "To mend" in str(found.value)
+    assert "To fix" in str(found.value)
     assert target.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
 
@@ -100,7 +107,7 @@ def test_a_file_system_without_sync_is_tolerated(tmp_path: Path, monkeypatch: py
     def fail(_: int) -> None:
         raise OSError(errno.EINVAL, "Invalid argument")
 
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr(atomic.os, "fsync", fail)
     atomic_write(tmp_path / "a.txt", "new")
     assert (tmp_path / "a.txt").read_text() == "new"
 
@@ -123,8 +130,8 @@ def test_real_faults_of_the_path(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_from_other_faults(tmp_path: Path) -> None:
     """A file size limit stands in for a full disk: the write comes back short, then fails."""
     code = (
-        "import resource, sys; from pathlib import Path; from ragpipe.errors import OutputError\n"
-        "from ragpipe.store.files import atomic_write, is_disk_full\n"
+        "import resource, sys; from pathlib import Path; from ragpipe.core.errors import OutputError\n"
+        "from ragpipe.store.files.atomic.atomic import atomic_write, is_disk_full\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "try: atomic_write(Path(sys.argv[1]), b'x' * 100_000)\n"
         "except OutputError as e: print(is_disk_full(e), e)\n"
@@ -141,7 +148,7 @@ def test_a_full_disk_is_told_from_other_faults(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_sweeps_only_what_the_dead_left(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from ragpipe.store.files import atomic_open\n"
+        "import os, sys; from pathlib import Path; from ragpipe.store.files.atomic.atomic import atomic_open\n"
         "with atomic_open(Path(sys.argv[1]) / 'a.txt') as file:\n    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)\n"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == -9
@@ -171,7 +178,7 @@ def test_copies_where_links_do_not_work(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    monkeypatch.setattr(files.os, "link", fail)
+    monkeypatch.setattr(atomic.os, "link", fail)
     src, dst = tmp_path / "a.parquet", tmp_path / "b.parquet"
     src.write_bytes(b"table")
     link_or_copy(src, dst)

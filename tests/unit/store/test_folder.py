@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.errors import ConfigError, DataError, OutputError
-from ragpipe.schema.format import FORMAT
-from ragpipe.store import folder as module
-from ragpipe.store.folder import RunFolder
+from ragpipe.core.errors import ConfigError, DataError, OutputError
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.store.run import run_folder as module
+from ragpipe.store.run.run_folder import RunFolder
 
 
 def made(output_dir: Path, name: str = "x", run_id: str = "abc123") -> RunFolder:

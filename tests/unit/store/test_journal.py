@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.errors import DataError, OutputError
-from ragpipe.store import journal as module
-from ragpipe.store.journal import HEADER, Journal
+from ragpipe.core.errors import DataError, OutputError
+from ragpipe.store.run import journal as module
+from ragpipe.store.run.journal import HEADER, Journal
 from tests.support.memory import quick_folder
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -179,7 +179,7 @@ def test_a_line_written_in_part_is_taken_back(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.slow
 def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from ragpipe.store.journal import Journal\n"
+        "import os, sys; from pathlib import Path; from ragpipe.store.run.journal import Journal\n"
         "journal = Journal.open(Path(sys.argv[1]))\n"
         "for n in range(100): journal.append({'n': n})\n"
         "os.kill(os.getpid(), 9)\n"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.digest import sha256
+from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call, Payment
-from ragpipe.store.calls import CallStore, read_calls
-from ragpipe.store.ledger import paid_by
-from ragpipe.store.prune import Choice, prune
+from ragpipe.store.calls.call_store import CallStore, read_calls
+from ragpipe.store.calls.prune import Choice, prune
+from ragpipe.store.calls.spend import paid_by
 
 
 def call(name: str, status: str = "ok") -> Call:
@@ -113,7 +113,7 @@ def test_a_payment_after_the_store_was_closed_is_kept_beside(
 ) -> None:
     import tempfile
 
-    from ragpipe.store.exchange import import_calls
+    from ragpipe.store.calls.transfer import import_calls
 
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))

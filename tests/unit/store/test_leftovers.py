@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.store.files import sweep_below
-from ragpipe.store.lock import FolderLock
-from ragpipe.store.process import this_process
+from ragpipe.store.files.atomic import sweep_below
+from ragpipe.store.files.processes import this_process
+from ragpipe.store.run.folder_lock import FolderLock
 
 NOBODY = 65534
 LOCK = """
 import os, sys
-from ragpipe.errors import RagpipeError
-from ragpipe.store.lock import FolderLock
+from ragpipe.core.errors import RagpipeError
+from ragpipe.store.run.folder_lock import FolderLock
 from pathlib import Path
 os.setgid({user}); os.setuid({user})
 try:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.errors import Locked, OutputError
-from ragpipe.store import lock as module
-from ragpipe.store.lock import FolderLock
-from ragpipe.store.process import this_process
+from ragpipe.core.errors import Locked, OutputError
+from ragpipe.store.files.processes import this_process
+from ragpipe.store.run import folder_lock as module
+from ragpipe.store.run.folder_lock import FolderLock
 
 HOLDER = """
 import sys, time
@@ -26,7 +26,7 @@ if sys.argv[2] == "exclusive":
     import errno, fcntl
     def no_locks(*_): raise OSError(errno.ENOLCK, "No locks available")
     fcntl.flock = no_locks
-from ragpipe.store.lock import FolderLock
+from ragpipe.store.run.folder_lock import FolderLock
 lock = FolderLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 if sys.argv[3] == "stay":

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.errors import DataError, OutputError
-from ragpipe.store.parts import Parts
+from ragpipe.core.errors import DataError, OutputError
+from ragpipe.store.files.parquet_parts import Parts
 from tests.support.memory import quick_folder
 
 SCHEMA = pa.schema(

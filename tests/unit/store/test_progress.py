@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ragpipe.errors import OutputError
+from ragpipe.core.errors import OutputError
 from ragpipe.schema.sample import CaseKey
-from ragpipe.store import progress as module
-from ragpipe.store.files import output_error
-from ragpipe.store.progress import ProgressView
+from ragpipe.store.files.atomic import output_error
+from ragpipe.store.run import progress_file as module
+from ragpipe.store.run.progress_file import ProgressView
 
 RESULT = {"faithfulnessScore": 5, "completenessScore": 4, "passed": True}
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.store import wall
-from ragpipe.store.wall import WallClock, judged_seconds
+from ragpipe.store.run import wall_clock
+from ragpipe.store.run.wall_clock import WallClock, judged_seconds
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock as a list of one number that a test may change."""
     times = [100.0]
-    monkeypatch.setattr(wall.time, "monotonic", lambda: times[0])
+    monkeypatch.setattr(wall_clock.time, "monotonic", lambda: times[0])
     return times
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ragpipe.errors import ConfigError, DataError, Incomplete, Interrupted, RagpipeError
+from ragpipe.core.errors import ConfigError, DataError, Incomplete, Interrupted, RagpipeError
+from ragpipe.engine.output_collection import read_output
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.stages.collect import CollectStage, collected, has_failures
-from ragpipe.store.journal import HEADER
-from ragpipe.systems.live import open_system
+from ragpipe.stages.collect_outputs import CollectStage, collected, has_failures
+from ragpipe.store.run.journal import HEADER
+from ragpipe.systems.live_system import open_system
 from ragpipe.systems.settings import HttpSystem, PythonSystem
-from ragpipe.tasks.collecting import read_output
 
 SAMPLES = [Sample(id=f"s{i}", question=f"question {i}", references=["secret"]) for i in range(6)]
 

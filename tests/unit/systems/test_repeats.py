@@ -12,12 +12,12 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
-from ragpipe.errors import DataError
+from ragpipe.core.errors import DataError
+from ragpipe.engine.output_collection import read_output
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.stages.collect import CollectStage, collected
-from ragpipe.systems.live import open_system
+from ragpipe.stages.collect_outputs import CollectStage, collected
+from ragpipe.systems.live_system import open_system
 from ragpipe.systems.settings import PythonSystem
-from ragpipe.tasks.collecting import read_output
 
 SAMPLES = [Sample(id=f"s{i}", question=f"question {i}") for i in range(3)]
 MOODY = """

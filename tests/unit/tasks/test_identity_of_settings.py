@@ -15,11 +15,11 @@ from pydantic.fields import FieldInfo
 from ragpipe.config import _JUDGES, RunConfig, StoreSettings, TopSettings, TransportSettings
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.embedding.settings import EMBEDDERS
+from ragpipe.engine.run_identity import metric_identity, run_id, run_identity
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.schema.settings import Operational, Settings
+from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.systems.settings import _KINDS, HttpSystem, PythonSystem
-from ragpipe.tasks.identity import metric_identity, run_id, run_identity
 from tests.support.scripted import shipped_metric
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
@@ -171,14 +171,14 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(
     same = named(config(section, kind, **beside)) == named(
         config(section, kind, **{**beside, field.alias or name: value})
     )
-    operational = Operational in field.metadata or section in ("report", "transport", "store")
+    operational = NotInIdentity in field.metadata or section in ("report", "transport", "store")
     assert same == operational
 
 
 def test_what_changes_no_number_is_marked() -> None:
     for section, names in NEVER.items():
         for kind in (kind for name, kind in SECTIONS if name == section):
-            marked = {name for name, field in kind.model_fields.items() if Operational in field.metadata}
+            marked = {name for name, field in kind.model_fields.items() if NotInIdentity in field.metadata}
             assert {name for name in names if name in kind.model_fields} <= marked, kind
 
 

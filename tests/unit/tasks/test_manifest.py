@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ragpipe.schema.format import FORMAT
-from ragpipe.store.folder import RunFolder
-from ragpipe.tasks.frozen import remove_unborn
-from ragpipe.tasks.manifest import previous
+from ragpipe.engine.frozen_inputs import remove_unborn
+from ragpipe.engine.manifest import previous
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.store.run.run_folder import RunFolder
 
 NEWEST, THIS = "a" * 12, "b" * 12
 

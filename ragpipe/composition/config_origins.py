@@ -1,0 +1,119 @@
+"""Which file and line, or which word of the command line, set a key of the composed configuration.
+
+Hydra's defaults list gives the files in the order in which they were merged, with the package each was placed in;
+`yaml.compose` gives the lines. The last one to set a key is the one that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
+
+from ragpipe.core.yaml_lines import key_path, lines_of
+
+COMMAND_LINE = "command line"
+OVERLAYS = ("experiment", "mode")
+
+
+class HydraOrigins:
+    """The origins of one composition.
+
+    `loader` is Hydra's config loader, `overrides` what it composed with (hydra's own included), `texts` the words as
+    the user typed them, by key.
+    """
+
+    def __init__(self, loader: Any, config_name: str, overrides: Sequence[str], texts: Mapping[str, str]):
+        self._loader, self._config_name, self._overrides = loader, config_name, list(overrides)
+        self._texts = dict(texts)
+
+    def of(self, key: str) -> str:
+        """Where a dotted key was set: `conf/judge/llm.yaml:7`, `command line (judge.rpm=fast)`, or `the configuration`.
+
+        A key that nobody set (a missing one) is given the place of the nearest section around it.
+        """
+        parts = key.split(".")
+        for end in range(len(parts), 0, -1):
+            found = self._origins.get(".".join(parts[:end]))
+            if found:
+                return found
+        return "the configuration"
+
+    def raw(self, key: str) -> str | None:
+        """The text after `=` as it was typed, None when the command line did not set this key."""
+        return self._values.get(key)
+
+    @cached_property
+    def said(self) -> tuple[str, ...]:
+        """What the user's own words chose, as dotted keys: a key, the section of a group's option, and whatever an
+        experiment or a mode on top sets. Deleted keys are among them."""
+        found: dict[str, None] = {}
+        for override in OverridesParser.create().parse_overrides(self._overrides):
+            key = override.key_or_group
+            if key.startswith("hydra"):
+                continue
+            if key in OVERLAYS:
+                value: Any = override.value()
+                for option in value if isinstance(value, list) else [value]:
+                    found |= dict.fromkeys(self._set_by(f"{key}/{option}.yaml"))
+            elif key != "task":
+                found[override.package or key.replace("/", ".")] = None
+        return tuple(found)
+
+    def _set_by(self, name: str) -> list[str]:
+        """The keys that an overlay's file sets, and the groups whose options it chooses."""
+        path = next((path for path, _ in self._files() if path.as_posix().endswith(f"/{name}")), None)
+        if path is None:
+            return []
+        listed = (yaml.safe_load(path.read_text(encoding="utf-8-sig")) or {}).get("defaults") or []
+        groups = [key.removeprefix("override ").strip("/") for item in listed if isinstance(item, dict) for key in item]
+        keys = list(lines_of(path))
+        return [*groups, *(key for key in keys if not any(other.startswith(f"{key}.") for other in keys))]
+
+    @cached_property
+    def _values(self) -> dict[str, str]:
+        return {key: text.partition("=")[2] for key, text in self._typed.items() if "=" in text}
+
+    @cached_property
+    def _typed(self) -> dict[str, str]:
+        """Key -> the whole word, for every override that sets a value."""
+        words = {}
+        for override in OverridesParser.create().parse_overrides(self._overrides):
+            if not override.is_delete() and not override.key_or_group.startswith("hydra."):
+                line = (override.input_line or "").lstrip("+")
+                key = override.key_or_group
+                typed = self._texts.get(key)
+                words[key] = f"{key}={typed}" if typed is not None else line
+        return words
+
+    @cached_property
+    def _origins(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for path, package in self._files():
+            for key, line in lines_of(path).items():
+                found[f"{package}.{key}" if package else key] = f"{key_path(path)}:{line}"
+        for key, text in self._typed.items():
+            if not self._loader.repository.group_exists(key):
+                found[key] = f"{COMMAND_LINE} ({text})"
+                for inner in [k for k in found if k.startswith(f"{key}.")]:
+                    del found[inner]
+        return found
+
+    def _files(self) -> list[tuple[Path, str]]:
+        listed = self._loader.compute_defaults_list(self._config_name, self._overrides, RunMode.RUN)
+        sources = [s for s in self._loader.get_sources() if s.scheme() == "file"]
+        files = []
+        for item in listed.defaults:
+            if item.config_path is None or item.config_path.startswith("hydra"):
+                continue
+            for source in sources:
+                if source.is_config(item.config_path):
+                    name = item.config_path if item.config_path.endswith(".yaml") else f"{item.config_path}.yaml"
+                    files.append((Path(source.path) / name, "" if item.package == "_global_" else item.package or ""))
+                    break
+        return files

@@ -1,0 +1,33 @@
+"""Where the shipped `conf/` and `prompts/` folders stand: inside an installed package, beside it in a checkout."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def _shipped(name: str) -> Path:
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parent / name
+
+
+def conf_dir() -> Path:
+    """Absolute path of the shipped Hydra options."""
+    return _shipped("conf")
+
+
+def prompts_dir() -> Path:
+    """Absolute path of the shipped prompt templates, `<metric>/<step>.v<N>.jinja`."""
+    return _shipped("prompts")
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """The first 12 hex digits of the sha256 over ragpipe's own source: two states of one version can be told apart."""
+    found = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        found.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:12]

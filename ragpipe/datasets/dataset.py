@@ -1,0 +1,233 @@
+"""A data set as the rest of ragpipe sees it: an iterable of records, and the hash of what it was read from."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ragpipe.core.digest import canonical_json, sha256, sha256_file
+from ragpipe.core.errors import DataError
+from ragpipe.datasets import csv_cells, file_formats, native_form
+from ragpipe.datasets.fault_list import Faults, named_fields
+from ragpipe.datasets.file_locator import Files, locate
+from ragpipe.datasets.joins import Index, records
+from ragpipe.datasets.path_expressions import BadExpression, Expression
+from ragpipe.datasets.record_mapping import RecordMapping
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.schema.sample import Output, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One sample with one output (None in a data set of questions). `where` is its file and line or row."""
+
+    sample: Sample
+    output: Output | None
+    where: str
+
+
+class FieldShown(NamedTuple):
+    """A field of the first record: what it is, the expression it comes from, its value."""
+
+    field: str
+    source: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first record field by field, as `task=plan` shows it."""
+
+    where: str
+    fields: tuple[FieldShown, ...]
+
+
+def open_dataset(settings: DatasetSettings, base: Path) -> Dataset:
+    """Find and check the data set's files; relative paths start at `base`. Raises DataError; no record is read yet."""
+    return Dataset(settings, locate(settings, base))
+
+
+class Dataset:
+    """Records in data order, streaming, as often as wanted; ids are kept in memory, texts are not (joined files are).
+
+    Iterating raises one DataError with all faults of the files, after the last good record before the first fault has
+    been given: whoever must not act on half a data set reads it to the end first.
+    """
+
+    def __init__(self, settings: DatasetSettings, files: Files):
+        self.name = settings.name
+        self._settings = settings
+        self._files = files
+        self._filter = Expression(settings.filter) if settings.filter else None
+        self._state = files.state()
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 over the contents of every file that is read, not over their places. One pass over the bytes."""
+        named = len(self._files.main) > 1 or "_file" in str(self._settings.identity())
+        parts = [("main", file.name if named else "", sha256_file(file.path)) for file in self._files.main]
+        for join, files in self._files.joined.items():
+            parts += [(join, file.name if len(files) > 1 else "", sha256_file(file.path)) for file in files]
+        self._unchanged()
+        return sha256([list(part) for part in parts])
+
+    def __iter__(self) -> Iterator[Record]:
+        faults = Faults(f"data set {self.name!r}: {self._files.shown} cannot be used")
+        chosen, kept, given = self._chosen, dict[str, None](), 0
+        for record in self._records(faults):
+            sample_id = record.sample.id
+            if faults or (chosen is not None and sample_id not in chosen):
+                continue
+            if self._settings.limit is not None and sample_id not in kept:
+                if len(kept) >= self._settings.limit:
+                    continue
+                kept[sample_id] = None
+            given += 1
+            yield record
+        self._unchanged()
+        for index in self._indexes.values():
+            index.check(faults)
+        if not faults and self._mapping:
+            self._mapping.check(self._files.shown, faults)
+        if not faults and not given:
+            found = f"no record that `{self._settings.filter}` lets through" if self._filter else "no records"
+            faults.add(self._files.shown, "records", found, "at least one record", f"no records in {self._files.shown}")
+        faults.raise_all()
+
+    def first(self) -> First:
+        """The first record as it was mapped, field by field. Raises DataError when the data set cannot be used."""
+        record = next(iter(self))
+        sources = self._mapping.sources if self._mapping else {}
+        shown = []
+        for noun in (record.sample, record.output):
+            if noun is None:
+                continue
+            for name in type(noun).model_fields:
+                short = {"references": "reference", "chunks": "contexts"}.get(name, name)
+                given = name in noun.model_fields_set and name != "sample_id"
+                if given:
+                    source = sources.get(name) or sources.get(short) or name
+                    shown += _apart(name, source, getattr(noun, name), sources)
+        return First(record.where, tuple(shown))
+
+    @cached_property
+    def _indexes(self) -> dict[str, Index]:
+        faults = Faults(f"data set {self.name!r}: a joined file cannot be used")
+        joins = self._settings.join
+        indexes = {name: Index(name, join, self._files.joined[name], faults) for name, join in joins.items()}
+        faults.raise_all()
+        return indexes
+
+    @cached_property
+    def _mapping(self) -> RecordMapping | None:
+        return RecordMapping(self._settings, self._indexes) if self._settings.fields else None
+
+    @cached_property
+    def _chosen(self) -> frozenset[str] | None:
+        """Ids of the seeded sample: the n smallest hashes of seed and id, so that it does not depend on the order."""
+        wanted = self._settings.sample
+        if wanted is None:
+            return None
+        faults = Faults(f"data set {self.name!r}: {self._files.shown} cannot be used")
+        ids = {record.sample.id for record in self._records(faults)}
+        faults.raise_all()
+        return frozenset(heapq.nsmallest(wanted.n, ids, key=lambda sample_id: sha256(f"{wanted.seed}:{sample_id}")))
+
+    def _unchanged(self) -> None:
+        now = self._files.state()
+        for path, state in self._state.items():
+            if now[path] != state:
+                raise DataError(f"data set {self.name!r}: {path} changed while it was being used; start again")
+
+    def _records(self, faults: Faults) -> Iterator[Record]:
+        self._unchanged()
+        seen = _Seen(faults)
+        for where, fields, outputs in self._flat(faults):
+            if not outputs:
+                if not self._passes(fields, where, faults):
+                    continue
+                if (sample := native_form.sample_of(fields, where, faults)) and seen.fits(sample, None, where):
+                    yield Record(sample, None, where)
+                continue
+            sample = None
+            for flat in outputs:
+                if self._filter is not None and not self._passes({**fields, **flat}, where, faults):
+                    continue
+                if sample is None and (sample := native_form.sample_of(fields, where, faults)) is None:
+                    break
+                output = native_form.output_of(flat, sample.id, self._settings.chunk_text, where, faults)
+                if output is not None and seen.fits(sample, output, where):
+                    yield Record(sample, output, where)
+
+    def _passes(self, fields: dict[str, Any], where: str, faults: Faults) -> bool:
+        if self._filter is None:
+            return True
+        try:
+            return bool(self._filter(fields))
+        except BadExpression as error:
+            faults.add(where, f"filter ({self._filter.text})", str(error), "a predicate on the mapped record")
+            return False
+
+    def _flat(self, faults: Faults) -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
+        """(where, fields of the sample, fields of its outputs) of every record."""
+        inside = Expression(self._settings.records) if self._settings.records else None
+        mapping = self._mapping
+        for file, position, record in records(self._files.main, inside, faults):
+            where = file_formats.place(file, position)
+            if mapping is None:
+                plain = csv_cells.parse_cell(record, where, faults) if file.format == "csv" else record
+                if plain is not None and (parts := native_form.split_record(plain, where, faults)):
+                    yield where, *parts
+                continue
+            for fields, answered, bad in mapping.cases(record, file.name, position):
+                for fault in bad:
+                    faults.add(named_fields(where, fields), fault.key, fault.found, fault.expected, fault.fix)
+                if not bad and (parts := native_form.split_record(fields, where, faults)):
+                    yield where, parts[0], parts[1] if answered else []
+
+
+def _apart(name: str, source: str, value: Any, sources: Mapping[str, str]) -> list[FieldShown]:
+    """A field as it is shown: `recorded` value by value, where the mapping says where each comes from."""
+    parts = {part: sources.get(f"{name}.{part}") for part in value} if name == "recorded" else {}
+    apart = [FieldShown(f"{name}.{part}", path, value[part]) for part, path in parts.items() if path is not None]
+    return apart or [FieldShown(name, source, value)]
+
+
+class _Seen:
+    """Which cases and samples have been read: ids and 16 bytes a sample, no texts."""
+
+    def __init__(self, faults: Faults):
+        self._faults = faults
+        self._cases: dict[tuple[str, str | None, int], str] = {}
+        self._samples: dict[str, tuple[bytes, str]] = {}
+        self._last: Sample | None = None
+
+    def fits(self, sample: Sample, output: Output | None, where: str) -> bool:
+        """False (and a fault) for a second case of the same name, or a sample id with another content."""
+        key = (sample.id, output.method, output.repeat) if output else (sample.id, None, 1)
+        first = self._cases.get(key)
+        if first is not None:  # it may stand in the same place: one record with two outputs of a method
+            case, fix = f"id {sample.id!r}", "give each question its own id"
+            if output:
+                case += f", method {output.method!r}" + (f", repeat {output.repeat}" if output.repeat != 1 else "")
+                fix = "give each output its own method, or number those of one method by `repeat: 1, 2, ...`"
+            self._faults.add(where, "id", f"{case} a second time", f"once; it stands at {first}", fix)
+            return False
+        self._cases[key] = where
+        if sample is self._last:
+            return True
+        self._last = sample
+        content = blake2b(
+            canonical_json(sample.model_dump(mode="json", exclude_defaults=True)).encode(), digest_size=16
+        ).digest()
+        known, place = self._samples.setdefault(sample.id, (content, where))
+        if known != content:
+            fix = "give the sample another id, or the same question, references and labels everywhere"
+            self._faults.add(where, "id", f"id {sample.id!r} with another sample content", f"the one of {place}", fix)
+            return False
+        return True

@@ -1,0 +1,104 @@
+"""From the paths of the configuration to the files that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from ragpipe.core.resources import PACKAGE
+from ragpipe.datasets.fault_list import Faults
+from ragpipe.datasets.file_formats import SUFFIXES, data_file
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.datasets.text_lines import DataFile
+
+_SHIPPED = "package:"
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files with the records, in order, and those of each join. `shown` is the path as the user gave it."""
+
+    shown: str
+    main: tuple[DataFile, ...]
+    joined: Mapping[str, tuple[DataFile, ...]]
+
+    def state(self) -> dict[str, tuple[int, int, int]]:
+        """Size, change time and inode of every file by its shown name: what differs when a file is changed or replaced."""
+        found = {}
+        for file in (*self.main, *(file for files in self.joined.values() for file in files)):
+            try:
+                stat = file.path.stat()
+            except FileNotFoundError:
+                found[file.shown] = (-1, -1, -1)
+            else:
+                found[file.shown] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        return found
+
+
+def locate(settings: DatasetSettings, base: Path) -> Files:
+    """All files of the data set. Raises DataError naming every one that is missing or is never loaded."""
+    faults = Faults(f"data set {settings.name!r}: {settings.path} cannot be used")
+    root = (
+        PACKAGE / "data" / settings.path[len(_SHIPPED) :]
+        if settings.path.startswith(_SHIPPED)
+        else base / settings.path
+    )
+    finder = _Finder(settings, root, faults)
+    main = finder.main()
+    joined = {}
+    for name, join in settings.join.items():
+        if join.file is None:
+            joined[name] = main
+        else:
+            joined[name] = finder.role(join.file, join.format, f"join.{name}.file")
+    faults.raise_all()
+    return Files(settings.path, main, joined)
+
+
+class _Finder:
+    def __init__(self, settings: DatasetSettings, root: Path, faults: Faults):
+        self._settings, self._root, self._faults = settings, root, faults
+        self._folder = root if root.is_dir() else root.parent
+
+    def main(self) -> tuple[DataFile, ...]:
+        settings, root = self._settings, self._root
+        if not root.is_dir():
+            file = data_file(root, settings.path, root.name, settings.format, settings.delimiter, self._faults)
+            return (file,) if file else ()
+        if "main" not in settings.files:
+            names = sorted(path.name for path in root.iterdir() if path.suffix.lower() in SUFFIXES)[:12]
+            fix = f"give the path of a file, or dataset.files.main; in the folder: {', '.join(names) or 'no file that could be read'}"
+            self._faults.add(settings.path, "path", "a folder", "a file, or a folder with files.main", fix)
+            return ()
+        return self.role("main", settings.format, "files")
+
+    def role(self, role: str, form: str, key: str) -> tuple[DataFile, ...]:
+        """The files that `files.<role>` names: one, several, or those that a pattern such as `*.json` finds, sorted."""
+        files = self._settings.files
+        if role not in files:
+            near = get_close_matches(role, files, 1)
+            fix = f"did you mean {near[0]!r}?" if near else f"add files.{role} to the data set"
+            self._faults.add(
+                self._settings.path, key, repr(role), f"one of dataset.files: {', '.join(files) or 'none'}", fix
+            )
+            return ()
+        given = files[role]
+        found = []
+        for name in [given] if isinstance(given, str) else given:
+            names = [name]
+            if "*" in name:
+                names = sorted(str(path.relative_to(self._folder)) for path in self._folder.glob(name))
+                if not names:
+                    self._faults.add(
+                        self._settings.path, f"files.{role}", f"no file fits {name!r}", "at least one file"
+                    )
+            found += [self._file(one, form) for one in names]
+        return tuple(file for file in found if file)
+
+    def _file(self, name: str, form: str) -> DataFile | None:
+        shown = self._settings.path if self._root.is_dir() else str(Path(self._settings.path).parent)
+        return data_file(
+            self._folder / name, f"{shown.rstrip('/')}/{name}", name, form, self._settings.delimiter, self._faults
+        )

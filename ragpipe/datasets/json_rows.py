@@ -1,0 +1,145 @@
+"""JSON: a file that holds one list of objects, streamed; or any document, whole, with the path of its list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from ragpipe.core import strict_json
+from ragpipe.datasets.fault_list import Faults, shown_value
+from ragpipe.datasets.path_expressions import BadExpression, Expression
+from ragpipe.datasets.text_lines import MAX_LINE, DataFile, text_lines
+
+MAX_DOCUMENT = 512 << 20
+_BLOCK = 1 << 20
+
+
+def read_json_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, record) for each object of the file's list, without holding the list."""
+    with open(file.path, encoding="utf-8-sig", newline="") as stream:
+        try:
+            yield from _elements(_Window(stream), file, faults)
+        except UnicodeDecodeError:
+            for _ in text_lines(file, faults):  # names every line that is not UTF-8
+                pass
+
+
+class _Window:
+    """A moving piece of the text; `line` is the line of `at`."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+        self.text, self.at, self.line, self.ended = "", 0, 1, False
+
+    def more(self, size: int = _BLOCK) -> None:
+        piece = self._stream.read(size)
+        self.ended = not piece
+        self.text, self.at = self.text[self.at :] + piece, 0
+
+    def skip(self, end: int) -> None:
+        self.line += self.text.count("\n", self.at, end)
+        self.at = end
+
+    def next_sign(self) -> str:
+        """The next character that is not white space, "" at the end; it is not consumed."""
+        while True:
+            end = self.at
+            while end < len(self.text) and self.text[end] in " \t\r\n":
+                end += 1
+            self.skip(end)
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if self.ended:
+                return ""
+            self.more()
+
+    def value(self) -> Any:
+        """Parse the value that begins here; reads on while it is cut by the window's edge."""
+        while True:
+            try:
+                value, end = strict_json.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                left = len(self.text) - self.at
+                if not self.ended and left <= MAX_LINE:
+                    self.more(max(_BLOCK, left))
+                    continue
+                self.skip(min(error.pos, len(self.text)))
+                column = self.at - self.text.rfind("\n", 0, self.at)
+                raise strict_json.BadJson(error.msg, column) from None
+            self.skip(end)
+            return value
+
+
+def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
+    if (sign := window.next_sign()) != "[":
+        if sign:
+            fix = "name the list inside by dataset.records=PATH; one object a line needs dataset.format=jsonl"
+            faults.add(file.at(window.line), "document", f"it begins with {sign!r}", "a list of objects", fix)
+        return
+    window.skip(window.at + 1)
+    sign = window.next_sign()
+    while sign != "]":
+        line = window.line
+        try:
+            record = window.value()
+        except strict_json.BadJson as error:
+            found = f"{error} at column {error.column}" if error.column else str(error)
+            found = "the end of the file" if window.next_sign() == "" else found
+            faults.add(
+                file.at(window.line), "record", found, "JSON", "the rest of the file was not read; is it cut off?"
+            )
+            return
+        if isinstance(record, dict):
+            yield line, record
+        else:
+            faults.add(file.at(line), "record", shown_value(record), "an object")
+        if (sign := window.next_sign()) == ",":
+            window.skip(window.at + 1)
+            sign = window.next_sign()
+            if sign != "]":
+                continue
+        elif sign == "]":
+            break
+        found = "a comma before `]`" if sign == "]" else repr(sign) if sign else "the end of the file"
+        faults.add(file.at(window.line), "list", found, "a further record or `]`", "is the file cut off?")
+        return
+    window.skip(window.at + 1)
+    if sign := window.next_sign():
+        faults.add(file.at(window.line), "document", f"{sign!r} after the list", "the end of the file")
+
+
+def read_document(file: DataFile, faults: Faults) -> Any:
+    """The whole document; None (and a fault) when it cannot be read."""
+    if (size := file.path.stat().st_size) > MAX_DOCUMENT:
+        found = f"{size >> 20} MiB"
+        faults.add(file.shown, "document", found, f"at most {MAX_DOCUMENT >> 20} MiB", "write its records as JSONL")
+        return None
+    text = "".join(line for _, line in text_lines(file, faults))
+    if faults:
+        return None
+    try:
+        return strict_json.strict_loads(text)
+    except strict_json.BadJson as error:
+        line = text.count("\n", 0, (error.column or 1) - 1) + 1
+        faults.add(file.at(line) if error.column else file.shown, "document", str(error), "JSON")
+    return None
+
+
+def inside(file: DataFile, records: Expression, doc: Any, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(position from 1, record) of the list that `records` gives in a document."""
+    try:
+        found = records(doc)
+    except BadExpression as error:
+        faults.add(file.shown, f"records ({records.text})", str(error), "a list of objects")
+        return
+    if not isinstance(found, list):
+        names = ", ".join(list(doc)[:12]) if isinstance(doc, dict) else ""
+        fix = f"the document's own names: {names}" if names else ""
+        faults.add(file.shown, f"records ({records.text})", shown_value(found), "a list of objects", fix)
+        return
+    for position, record in enumerate(found, 1):
+        if isinstance(record, dict):
+            yield position, record
+        else:
+            faults.add(f"{file.shown} record {position}", records.text, shown_value(record), "an object")

@@ -1,0 +1,123 @@
+"""Parquet, in batches of 128 rows: dictionary and large types, lists, structs and maps become plain JSON values.
+
+A date or a time becomes its ISO 8601 text, a decimal a number.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+from ragpipe.core.strict_json import BadJson
+from ragpipe.datasets.fault_list import Faults, shown_value
+from ragpipe.datasets.text_lines import DataFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = 128
+
+
+def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(row number from 1, record). A damaged file is a fault at the first row that cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    row = 0
+    try:
+        with pq.ParquetFile(file.path, page_checksum_verification=True) as table:
+            if not _columns_fit(table.schema_arrow, file, faults):
+                return
+            maps: Literal["strict"] | None = (
+                "strict" if "map<" in str(table.schema_arrow) else None
+            )  # ten times slower: only where it is needed
+            for batch in table.iter_batches(batch_size=_BATCH, use_threads=False):
+                columns = [
+                    _values(column, name, maps) for name, column in zip(batch.schema.names, batch.columns, strict=True)
+                ]
+                for values in zip(*columns, strict=True):
+                    row += 1
+                    plain = {}
+                    for name, value in zip(batch.schema.names, values, strict=True):
+                        try:
+                            plain[name] = _plain(value)
+                        except BadJson as error:
+                            faults.add(
+                                f"{file.shown} row {row}", name, str(error), "a text, a finite number, true or false"
+                            )
+                            break
+                    else:
+                        yield row, plain
+    except _NoJson as error:
+        faults.add(file.shown, error.column, str(error), "text, numbers, lists or structs", "store it as string")
+    except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError, ValueError, MemoryError) as error:
+        message = " ".join(str(error).split())[:200]
+        fix = "the file is cut or damaged: write it again"
+        faults.add(f"{file.shown} row {row + 1}", "parquet", message, "a whole Parquet file", fix)
+
+
+class _NoJson(Exception):
+    """A column holds what Python has no value for."""
+
+    def __init__(self, column: str, text: str):
+        self.column = column
+        super().__init__(text)
+
+
+def _values(column: pa.Array, name: str, maps: Literal["strict"] | None) -> list[Any]:
+    """A column's values; times finer than Python's as texts with all their digits. Raises _NoJson."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        return [text and text.replace(" ", "T", 1) for text in column.cast(pa.string()).to_pylist()]
+    try:
+        return column.to_pylist(maps_as_pydicts=maps)  # type: ignore[no-any-return]
+    except (pa.ArrowException, UnicodeDecodeError, KeyError):
+        raise
+    except (ValueError, OverflowError) as error:
+        raise _NoJson(name, f"a column of {column.type}: {' '.join(str(error).split())[:100]}") from None
+
+
+def _columns_fit(schema: pa.Schema, file: DataFile, faults: Faults) -> bool:
+    import pyarrow as pa
+
+    fit = True
+    for name in sorted({name for name in schema.names if schema.names.count(name) > 1}):
+        faults.add(file.shown, name, "two columns of this name", "one column of a name")
+        fit = False
+    for column in schema:
+        if (
+            pa.types.is_binary(column.type)
+            or pa.types.is_large_binary(column.type)
+            or pa.types.is_fixed_size_binary(column.type)
+        ):
+            faults.add(
+                file.shown,
+                column.name,
+                f"a column of {column.type}",
+                "text, numbers, lists or structs",
+                "store it as string",
+            )
+            fit = False
+    return fit
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise BadJson(f"{value} (store a missing number as null)")
+        return value
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Decimal) and value.is_finite():
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    raise BadJson(shown_value(value))

@@ -1,0 +1,229 @@
+"""From a record of any shape to flat fields of Sample and Output, by the declared joins, splits, explodes and fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ragpipe.datasets.fault_list import Faults, shown_value
+from ragpipe.datasets.joins import Index
+from ragpipe.datasets.path_expressions import BadExpression, Expression
+from ragpipe.datasets.settings import DatasetSettings, FieldMap, Join, Split, key_text
+from ragpipe.datasets.user_patterns import compile_user_pattern
+
+Scope = dict[str, Any]
+Value = Callable[[Any], Any]
+Step = Callable[[Scope], list[Scope]]
+
+NO_OUTPUT = "_no_output"
+
+
+class BadMapping(ValueError):
+    """A record does not fit the mapping: `key` is the part of the mapping, the rest as in a Problem."""
+
+    def __init__(self, key: str, found: str, expected: str, fix: str = ""):
+        self.key, self.found, self.expected, self.fix = key, found, expected, fix
+        super().__init__(f"{key}: {found}")
+
+
+class RecordMapping:
+    """The compiled mapping of a data set. `sources` tells for each field of a case the expression it comes from."""
+
+    def __init__(self, settings: DatasetSettings, indexes: Mapping[str, Index]):
+        steps = {name: _join_step(name, join, indexes[name]) for name, join in settings.join.items()}
+        steps |= {name: _split_step(name, split) for name, split in settings.split.items()}
+        steps |= {name: _explode_step(name, path) for name, path in settings.explode.items()}
+        self._steps = [steps[name] for name in settings.order()]
+        self._fields = {name: _value(spec, f"fields.{name}") for name, spec in settings.fields.items()}
+        self._parts = {name: False for name in ("answer", "contexts", "chunks") if name in settings.fields}
+        self._answered = False
+        self.sources = {name: described(spec) for name, spec in settings.fields.items()}
+        if (recorded := settings.fields.get("recorded")) is not None:
+            self.sources |= {f"recorded.{name}": described(part) for name, part in (recorded.fields or {}).items()}
+
+    def cases(self, record: Mapping[str, Any], file: str, line: int) -> Iterator[tuple[Scope, bool, list[BadMapping]]]:
+        """(fields, whether there is an output, what did not fit) for each case of a record.
+
+        Beside the record's own names an expression sees `_file` and `_line`. An empty list to explode gives one case
+        without an output: the question is there, nobody answered it.
+        """
+        scopes: list[Scope] = [{**record, "_file": file, "_line": line}]
+        try:
+            for step in self._steps:
+                scopes = [after for scope in scopes for after in step(scope)]
+        except BadMapping as error:
+            yield {}, False, [error]
+            return
+        for scope in scopes:
+            fields: Scope = {}
+            bad: list[BadMapping] = []
+            for name, value in self._fields.items():
+                try:
+                    fields[name] = value(scope)
+                except BadMapping as error:
+                    bad.append(error)
+            if NO_OUTPUT not in scope:
+                self._answered = True
+                self._parts |= {name: True for name in self._parts if fields.get(name) is not None}
+            yield fields, NO_OUTPUT not in scope, bad
+
+    def check(self, where: str, faults: Faults) -> None:
+        """A fault when an answer or contexts are mapped and no output of a whole reading has any: a wrong path would
+        otherwise look like a field that is not recorded."""
+        for name in (name for name, is_there in self._parts.items() if self._answered and not is_there):
+            fix = "correct the path, or take the field out of the mapping where the data does not record it"
+            faults.add(where, f"fields.{name} ({self.sources[name]})", "null in every record", "a value in one", fix)
+
+
+def _join_step(name: str, join: Join, index: Index) -> Step:
+    key, label = Expression(join.key), f"join.{name}"
+
+    def one(scope: Scope) -> list[Scope]:
+        return [{**scope, name: _applied(lambda s: index.find(key(s)), scope, f"{label}.key", join.key)}]
+
+    if join.each is None:
+        return one
+    items, into = Expression(join.each), join.into or "match"
+
+    def every(scope: Scope) -> list[Scope]:
+        found = []
+        for item in _list(items, scope, f"{label}.each") or []:
+            match = _applied(lambda s: index.find(key(s)), item, f"{label}.key", join.key)
+            found.append({**(item if isinstance(item, dict) else {"value": item}), into: match})
+        return [{**scope, name: found if items(scope) is not None else None}]
+
+    return every
+
+
+def _split_step(name: str, split: Split) -> Step:
+    text, pieces, label = Expression(split.text), compile_user_pattern(split.pattern), f"split.{name}"
+
+    def run(scope: Scope) -> list[Scope]:
+        found = _applied(text, scope, label, split.text)
+        if found is None:
+            return [{**scope, name: None}]
+        if not isinstance(found, str):
+            raise BadMapping(f"{label}.text ({split.text})", shown_value(found), "a text")
+        if len(found) > split.max_length:
+            raise BadMapping(
+                f"{label}.text", f"{len(found)} characters", f"at most {split.max_length}", f"raise {label}.max_length"
+            )
+        try:
+            return [{**scope, name: [piece.strip() for piece in pieces(found)]}]
+        except TimeoutError:
+            raise BadMapping(
+                f"{label}.pattern", "no end after 1 s", "a pattern that does not backtrack without bound"
+            ) from None
+
+    return run
+
+
+def _explode_step(name: str, path: str) -> Step:
+    items = Expression(path)
+
+    def run(scope: Scope) -> list[Scope]:
+        found = _applied(items, scope, f"explode.{name}", path)
+        found = _elements(found)
+        if not isinstance(found, list):
+            raise BadMapping(f"explode.{name} ({path})", shown_value(found), "a list or an object")
+        return [{**scope, name: item} for item in found] or [{**scope, name: None, NO_OUTPUT: True}]
+
+    return run
+
+
+def _value(spec: FieldMap, label: str) -> Value:
+    """The function that gives a field's value from a scope. Raises BadMapping."""
+    if "const" in spec.model_fields_set:
+        return lambda scope: spec.const
+    if spec.each is not None:
+        return _each(spec, label)
+    if spec.fields is not None:
+        inner = {name: _value(part, f"{label}.{name}") for name, part in spec.fields.items()}
+        return lambda scope: {name: value(scope) for name, value in inner.items()}
+    path, text, table = Expression(spec.path or ""), spec.path or "", _table(spec, label)
+
+    def value(scope: Any) -> Any:
+        found = _applied(path, scope, label, text)
+        if found is None:
+            return spec.default
+        if table is None:
+            return found
+        return [table(item) for item in found] if isinstance(found, list) else table(found)
+
+    return value
+
+
+def _each(spec: FieldMap, label: str) -> Value:
+    items = Expression(spec.each or "")
+    key = Expression(spec.key) if spec.key is not None else None
+    part = _value(FieldMap(fields=spec.fields) if spec.fields is not None else spec.value or FieldMap(path="@"), label)
+
+    def value(scope: Any) -> Any:
+        found = _list(items, scope, label)
+        if found is None:
+            return spec.default
+        if key is None:
+            return [part(item) for item in found]
+        result: dict[str, Any] = {}
+        for item in found:
+            name = _applied(key, item, label, key.text)
+            if not isinstance(name, str | int) or key_text(name) in result:
+                raise BadMapping(f"{label}.key ({key.text})", shown_value(name), "a text that stands once in the list")
+            result[key_text(name)] = part(item)
+        return result
+
+    return value
+
+
+def _list(items: Expression, scope: Any, label: str) -> list[Any] | None:
+    found = _elements(_applied(items, scope, label, items.text))
+    if found is not None and not isinstance(found, list):
+        raise BadMapping(f"{label} ({items.text})", shown_value(found), "a list or an object")
+    return found
+
+
+def _elements(found: Any) -> Any:
+    """An object as the list of its `{key, value}`, anything else as it is."""
+    return [{"key": key, "value": value} for key, value in found.items()] if isinstance(found, dict) else found
+
+
+def _applied(find: Callable[[Any], Any], scope: Any, label: str, text: str) -> Any:
+    try:
+        return find(scope)
+    except BadExpression as error:
+        raise BadMapping(f"{label} ({text})", str(error), "a value the expression can be applied to") from None
+
+
+def _table(spec: FieldMap, label: str) -> Value | None:
+    """The translation by `map`, None without one."""
+    if (table := spec.map) is None:
+        return None
+
+    def translated(found: Any) -> Any:
+        name = key_text(found)
+        if name in table:
+            return table[name]
+        if "otherwise" in spec.model_fields_set and isinstance(found, str | int | float):
+            return spec.otherwise
+        fix = "add it to the map (in YAML quote yes, no, on and off), or give `otherwise`"
+        raise BadMapping(f"{label}.map", shown_value(found), f"one of {', '.join(table)}", fix)
+
+    return translated
+
+
+def described(spec: FieldMap) -> str:
+    """A field's source on one line, for the plan."""
+    if "const" in spec.model_fields_set:
+        return f"constant {spec.const!r}"
+    if spec.each is not None:
+        inner = (
+            described(FieldMap(fields=spec.fields))
+            if spec.fields is not None
+            else described(spec.value)
+            if spec.value
+            else "@"
+        )
+        return f"each {spec.each}: {spec.key + ' -> ' if spec.key else ''}{inner}"
+    if spec.fields is not None:
+        return "{" + ", ".join(f"{name}: {described(part)}" for name, part in spec.fields.items()) + "}"
+    return (spec.path or "") + (" through a map" if spec.map else "")

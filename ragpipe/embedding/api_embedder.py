@@ -1,0 +1,113 @@
+"""Vectors by a provider: the judge's live transport, with a client that asks for embeddings.
+
+The client hands the vector on where a chat answer has its text. So retries, rate limits, Retry-After, the breaker, keys
+and prices are the judge's, in one place.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import ProviderUnusable
+from ragpipe.embedding.settings import ApiEmbedder
+from ragpipe.judging.cache_key import Question
+from ragpipe.judging.clients.client import Fault, Reply, Request
+from ragpipe.judging.clients.litellm_client import LitellmClient
+from ragpipe.judging.http_responses import billed
+from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.judging.vector_replies import vector_text
+from ragpipe.schema.call import Call, Paid
+
+_LONGEST = 65_536  # numbers of a vector
+
+
+class EmbeddingClient(LitellmClient):
+    """litellm's `aembedding`, one text a request: each vector is its own call with its own key."""
+
+    def __init__(self, settings: ApiEmbedder, key: str | None):
+        super().__init__(settings, key)
+        self._own = settings
+
+    def prepare(self, body: dict[str, Any]) -> Request:
+        """The text stands in the only message of the body."""
+        asked: dict[str, Any] = {"input": [body["messages"][0]["content"]], "encoding_format": "float"}
+        if self._own.dimensions is not None:
+            asked["dimensions"] = self._own.dimensions
+        self._open()
+        return Request(asked, sha256({"model": self._own.model, **asked}))
+
+    async def send(self, prepared: Request) -> Reply:
+        fixed = {name: value for name, value in self._fixed.items() if name != "num_retries"}
+        found = await self._sent("aembedding", **fixed, **prepared.content)
+        return found if isinstance(found, Reply) else _as_chat(found)
+
+
+def _as_chat(response: Any) -> Reply:
+    """The response as an answer in chat form. Raises Fault for one that holds no vector."""
+    data = getattr(response, "data", None)
+    first = data[0] if isinstance(data, list) and len(data) == 1 else None
+    given = first.get("embedding") if isinstance(first, dict) else getattr(first, "embedding", None)
+    vector = _numbers(given)
+    usage = getattr(response, "usage", None)
+    tokens = getattr(usage, "prompt_tokens", None)
+    asked = {"prompt_tokens": tokens, "completion_tokens": 0} if tokens is not None else None
+    if vector is None:
+        raise Fault(
+            "not_an_api_answer", "an answer without one vector of finite numbers", reply=billed({"usage": asked})
+        )
+    content = {
+        "choices": [{"finish_reason": "stop", "message": {"content": vector_text(vector)}}],
+        "model": getattr(response, "model", None),
+        "usage": asked,
+    }
+    return Reply(200, {}, content, "")
+
+
+def _numbers(given: Any) -> Any:
+    """float32 numbers, from a list or from base64; None when there are none."""
+    if isinstance(given, str):
+        try:
+            given = np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").tolist()
+        except (binascii.Error, ValueError):
+            return None
+    if not isinstance(given, list) or not 0 < len(given) <= _LONGEST:
+        return None
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n) for n in given):
+        return None
+    found = np.array(given, dtype=np.float32)
+    return found if np.all(np.isfinite(found)) else None
+
+
+class ApiTransport(LiveTransport):
+    """The live transport of one embedder."""
+
+    section = "embedder"
+
+    def __init__(self, settings: ApiEmbedder, *, run_id: str, tell: Callable[[str], None] = lambda _: None):
+        super().__init__(settings, run_id=run_id, tell=lambda text: tell(text.replace("judge.", "embedder.")))
+        self._embedder = settings
+
+    def _open(self) -> Any:
+        if self._client is None:
+            super()._open()  # says what is wrong with the key
+            self._client = EmbeddingClient(self._embedder, self._key)
+        return self._client
+
+    async def ask(self, question: Question, paid: Paid) -> Call:
+        call = await super().ask(question, paid)
+        message = call.message.replace("judge.", "embedder.") if call.message else None
+        return replace(call, message=message, output_mode="vector")
+
+    def _unusable(self, kind: str, what: str) -> ProviderUnusable:
+        """As for a judge, under the keys of this section."""
+        dead = super()._unusable(kind, what)
+        self._dead = ProviderUnusable(str(dead).replace("judge.", "embedder."), kind)
+        return self._dead

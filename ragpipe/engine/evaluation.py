@@ -1,0 +1,422 @@
+"""One run in its folder: freeze the inputs, plan, judge every iteration, score, report. Every task that judges is one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from ragpipe.config import RunConfig
+from ragpipe.core.errors import RagpipeError
+from ragpipe.core.version import __version__
+from ragpipe.engine.carried_spend import CarriedSpend
+from ragpipe.engine.case_sources import CaseSource
+from ragpipe.engine.complete_run import COMPLETE, complete_lines
+from ragpipe.engine.event_loop import SignalHandlers, run_async
+from ragpipe.engine.frozen_inputs import digests, freeze_again, inputs_error, is_table, remove_unborn
+from ragpipe.engine.manifest import (
+    check_formats,
+    copy_prompts,
+    new_manifest,
+    previous,
+    read_manifest,
+    rewritten_prompts,
+    unread,
+    whole_manifest,
+    write_config,
+    write_manifest,
+)
+from ragpipe.engine.open_judge import judge_line, open_judge, scoring_warnings, store_path, window
+from ragpipe.engine.plan_summary import (
+    changed_line,
+    plan_line,
+    planned,
+    reference_lines,
+    refuse_too_many,
+    resumed_lines,
+    say_gaps,
+    without_embedder,
+)
+from ragpipe.engine.run_identity import differences, metric_words, run_id, system_words
+from ragpipe.engine.run_list import write as write_runs
+from ragpipe.engine.run_outcome import INCOMPLETE, RunOutcome
+from ragpipe.engine.run_prices import Prices
+from ragpipe.engine.user_code import watched_metric
+from ragpipe.judging.provider_state import ProviderState
+from ragpipe.judging.session import JudgeSession
+from ragpipe.metrics.base import Computed
+from ragpipe.reports.missing_replies import MISSING, passing
+from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.run_data import read_json
+from ragpipe.reports.signature import signature
+from ragpipe.schema.price_rates import Rates
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.collect_outputs import versions
+from ragpipe.stages.judge_cases import JudgeStage, State
+from ragpipe.stages.load_dataset import blocks_rule, count_of, references_of
+from ragpipe.stages.resume import settled_cases
+from ragpipe.stages.score_iteration import run_score
+from ragpipe.stages.score_iterations import is_final, run_final, scored_iterations
+from ragpipe.stages.seal_run import damaged_seal, run_seal, unseal
+from ragpipe.stages.write_reports import run_report
+from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.files.atomic import sweep_below
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.progress_file import ProgressView
+from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.wall_clock import WallClock
+from ragpipe.systems.settings import RecordedSystem
+
+OpenDoor = Callable[[], AbstractAsyncContextManager[JudgeSession]]
+Asks = Literal["judge", "store", "nobody"]
+JUDGED = "judged"
+"""An iteration that is judged, and not scored and sealed yet; see also COMPLETE and INCOMPLETE."""
+_SETTLED = (JUDGED, COMPLETE)
+
+
+class Evaluation:
+    """One run.
+
+    `identity` names it: its digest is the run's id. `folder` is where it stands, by default under `output_dir`. `door` opens the judge,
+    by default the configured one behind the call store. `made_from` is the manifest of the run whose frozen cases these
+    are, None for a run of a data set: only such a run becomes `latest`. `plan` prints what is about to be spent, and
+    refuses too much; `prices` are those of each iteration's replies, by default those of now; `known` are judge_inputs whose replies count as stored in it. `spent` says what an iteration has cost this run's own processes, by default from the call store.
+    `asks` says who may answer what the run has no reply to: its judge, the call store alone, or nobody. `asked` counts this
+    start's calls to the judge.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        console: Console,
+        inputs: CaseSource,
+        identity: dict[str, Any],
+        *,
+        folder: RunFolder | None = None,
+        door: OpenDoor | None = None,
+        made_from: Mapping[str, Any] | None = None,
+        plan: bool = True,
+        known: Sequence[Path] = (),
+        spent: Callable[[int], Mapping[str, Any]] | None = None,
+        asks: Asks = "judge",
+        prices: Mapping[int, Mapping[str, Rates]] | None = None,
+    ):
+        self.config, self.console, self.inputs, self.identity = config, console, inputs, identity
+        self.metrics = list(config.metrics.values())
+        self.specs: list[ScoreSpec] = [spec for metric in self.metrics for spec in metric.scores()]
+        self.run_id = run_id(identity)
+        self.folder = folder or RunFolder.at(Path(config.output_dir), config.name, self.run_id)
+        self._prices = Prices(config, self.folder, prices)
+        self._door, self._made_from, self._plan, self._spent = door, made_from, plan, spent
+        self._known, self._asks = known, asks
+        self._bill = CarriedSpend(self.folder, store_path(config), self.run_id)
+        self.asked = 0
+        self._made: list[int] = []  # iterations that this start judged or scored
+        self._start = ProviderState()  # questions asked against `max_calls`, and what was learnt of the judge
+        self._collected = False
+
+    def evaluate(self) -> int:
+        """Do what is still to be done, under the folder's lock. Returns the exit code: 0, 3 when a gate blocks, 4 when
+        judgements failed beyond the coverage floor. Raises what stopped the run."""
+        self._check_formats()
+        for warning in scoring_warnings(self.config):
+            self.console.warn(warning)
+        for metric in self.metrics:
+            for note in watched_metric(type(metric)).notes:
+                self.console.warn(note)
+        if line := without_embedder(self.config):
+            self.console.warn(line)
+        if self._nothing_to_do():
+            self.console.folder = self.folder.root
+            manifest = read_manifest(self.folder)
+            self._say_complete(manifest)
+            return self._ending(manifest["iterations"])
+        self.folder.create()
+        self.console.folder = self.folder.root
+        with FolderLock(self.folder.root) as lock:
+            for notice in lock.notices:
+                self.console.warn(notice)
+            sweep_below(self.folder.root)
+            try:
+                return self._run()
+            except Exception as error:
+                if not (isinstance(error, RagpipeError) and error.exit_code != 1) and (
+                    found := inputs_error(self.folder, error)
+                ):
+                    raise found from error
+                raise
+            finally:
+                remove_unborn(self.folder)  # under the lock: without it, the folder may be another process's
+
+    def _check_formats(self) -> None:
+        """Before anything is made or asked: what has another format is not even locked."""
+        if self._spent is None:
+            check_formats(self.folder, store_path(self.config))
+        else:  # in a scratch folder, with a bill of its own: the call store is not looked at
+            read_manifest(self.folder)
+
+    @property
+    def _over_itself(self) -> bool:
+        """Whether this is a task over a run that changes nothing of it."""
+        return self._made_from is not None and self._made_from["run_id"] == self.run_id
+
+    def _nothing_to_do(self) -> bool:
+        """A finished run that a task leads back to is not touched: not even its reports are written anew. Nor is one that is
+        incomplete, where nobody is there to answer the rest."""
+        if not self._over_itself or (self.config.retry_errors and self._asks == "judge"):
+            return False
+        finished = (COMPLETE,) if self._asks == "judge" else (COMPLETE, INCOMPLETE)
+        states, wanted = read_manifest(self.folder).get("iterations", {}), range(1, self.config.iterations + 1)
+        scored = scored_iterations(self.folder)
+        if not all(states.get(str(i)) in finished and i in scored for i in wanted) or not self.folder.gates.is_file():
+            return False
+        if not all(self._prices.stand(i) for i in wanted):
+            return False
+        return self._asks != "store" or not any(MISSING in passing(self._figures(i)) for i in wanted)
+
+    def _run(self) -> int:
+        fresh = not self.folder.manifest.exists()
+        manifest = self._compose(fresh)
+        for iteration in range(1, self.config.iterations + 1):
+            self._iterate(manifest, iteration)
+        scored = scored_iterations(self.folder)
+        if self._made:
+            manifest["ended_at"] = datetime.now(UTC).isoformat(timespec="seconds")
+        if final := bool(self._made) or not is_final(self.folder, scored):
+            run_final(self.folder, scored, self.config.scoring)
+        written = [path.relative_to(self.folder.root).as_posix() for path in self._report(scored[-1])]
+        if said := damaged_seal(self.folder):
+            self.console.warn(said)
+        run_seal(
+            self.folder,
+            manifest,
+            iterations=self._made,
+            inputs=fresh or self._collected,
+            final=final,
+            written=written if self._over_itself else [*written, "config.yaml"],
+        )
+        states: dict[str, str] = manifest["iterations"]
+        if not (self._made or self._collected):
+            self._say_complete(manifest)
+        states.update({number: COMPLETE for number in map(str, self._made) if states[number] == JUDGED})
+        write_manifest(self.folder, manifest)
+        self._bill.end()
+        write_runs(self.folder.root.parent)
+        return self._ending(states)
+
+    def _compose(self, fresh: bool) -> dict[str, Any]:
+        """The frozen inputs: nothing is spent before they stand, and nothing is left behind when they cannot."""
+        manifest = whole_manifest(self.folder, self.run_id) if not fresh else {}
+        before: Mapping[str, Any] = (self._made_from or previous(self.folder)) if fresh else {}
+        if not manifest:
+            for line in differences(before["identity"], self.identity) if before else ():
+                self.console.say(f"differs from run {before['run_id']}: {line}")
+            if other := unread(self.folder):
+                self.console.say(other)
+            self.inputs.write(self.folder, self.identity)
+            data: dict[str, Any] = {
+                "name": self.inputs.name,
+                "digest": self.inputs.digest,
+                "tables": self.inputs.tables(self.identity),
+                "blocks": blocks_rule(),
+                "frozen": digests(self.folder),
+            }
+            if found := versions(self.folder.outputs):
+                data["versions"] = found
+            if self.inputs.collected_at:
+                data["collected_at"] = self.inputs.collected_at
+            manifest = new_manifest(
+                self.config,
+                self.identity,
+                run_id=self.run_id,
+                data=data,
+                made_from=self._made_from["run_id"] if self._made_from else None,
+            )
+            manifest["iterations"] = self.inputs.judged(self.folder)
+        else:
+            self._forget_lost(manifest["iterations"])
+            quick = self._settled(manifest, COMPLETE) and not self.config.retry_errors
+            freeze_again(self.folder, manifest, self.inputs, self.console.warn, quick=quick)
+            if self.config.retry_errors and self.inputs.ask_again(self.folder):
+                manifest["iterations"] = {}  # judged again; what did not change costs nothing
+                manifest["data"] |= {"collected_at": self.inputs.collected_at, "frozen": digests(self.folder)}
+        # Also where a start that collected again was killed: no iteration was judged on other outputs since.
+        self._collected = not {COMPLETE, INCOMPLETE} & set(manifest["iterations"].values())
+        if not self._settled(manifest):
+            self._check_plan(manifest["iterations"])
+        if not self._over_itself:  # a task over a run leaves it as it was described
+            write_config(self.folder, self.config)
+        copy_prompts(self.config, self.folder.prompts)
+        if fresh:
+            for line in rewritten_prompts(before, manifest):
+                self.console.warn(line)
+        write_manifest(self.folder, manifest)
+        if self._made_from is None:
+            self.folder.point_latest()
+        return manifest
+
+    def _forget_lost(self, states: dict[str, str]) -> None:
+        """An iteration whose tables are gone or cannot be opened is judged again: the plan is to say so, and what it asks."""
+        for name in [name for name, state in states.items() if state in _SETTLED]:
+            folder = self.folder.iteration(int(name))
+            if lost := [path.name for path in (folder.scores, folder.judge_inputs) if not is_table(path)]:
+                del states[name]
+                self.console.warn(
+                    f"iteration {name}: {' and '.join(lost)} missing or damaged; its cases are done again over the stored replies"
+                )
+
+    def _settled(self, manifest: Mapping[str, Any], *states: str) -> bool:
+        """Whether every iteration is in one of these states; by default, judged to its end."""
+        wanted, numbers = states or _SETTLED, range(1, self.config.iterations + 1)
+        return all(manifest["iterations"].get(str(number)) in wanted for number in numbers)
+
+    def _check_plan(self, states: Mapping[str, str]) -> None:
+        """One line before the first paid call; a plan over `judge.max_calls` is refused."""
+        if not self._plan or all(isinstance(metric, Computed) for metric in self.metrics):
+            return
+        reader = CaseReader(self.folder.samples, self.folder.outputs)
+        open_ones = [n for n in range(1, self.config.iterations + 1) if states.get(str(n)) not in _SETTLED]
+        done = {number: settled_cases(self.folder.iteration(number), reader, number) for number in open_ones}
+        plan = planned(self.config, reader, self.run_id, rough=True, known=self._known, done=done)
+        reader.close()
+        for line in resumed_lines(plan):
+            self.console.warn(line)
+        say_gaps(plan, self.console)
+        for line in reference_lines(plan):
+            self.console.say(line)
+        self.console.say(plan_line(plan, self.config))
+        refuse_too_many(plan, self.config)
+
+    def _iterate(self, manifest: dict[str, Any], iteration: int) -> None:
+        """Judge and score one iteration, unless that is done."""
+        folder = self.folder.iteration(iteration).create()
+        states: dict[str, str] = manifest["iterations"]
+        scored = all(path.is_file() for path in (folder.records, folder.metrics, folder.cost))
+        if states.get(name := str(iteration)) not in _SETTLED or self.config.retry_errors:
+            if states.get(name) == COMPLETE:  # its tables may change now: the figures beside them are not to be trusted
+                states[name] = JUDGED
+                write_manifest(self.folder, manifest)
+            unseal(self.folder, f"iteration-{name}/")
+            if self._over_itself:
+                self._bill.begin(iteration)
+            state = run_async(self._judge(iteration))
+            self.inputs.check()
+            if state.changed:
+                self.console.warn(changed_line(state.changed, state.first_changed))
+            states[name] = INCOMPLETE if state.transient else JUDGED
+            write_manifest(self.folder, manifest)
+        # What scoring reads and how it scores are part of the identity: a finished iteration is scored anew for prices alone.
+        if states[name] != COMPLETE or not scored or not self._prices.stand(iteration):
+            self._made.append(iteration)
+            self._score(manifest, iteration)
+
+    def _score(self, manifest: Mapping[str, Any], iteration: int) -> None:
+        run_score(
+            self.folder.iteration(iteration).root,
+            samples=self.folder.samples,
+            outputs=self.folder.outputs,
+            specs=self.specs,
+            settings=self.config.scoring,
+            signature=self._signature(iteration),
+            judge=judge_line(self.config),
+            spent=self._paid(iteration),
+            run_id=self.run_id,
+            rates=self._prices.of(iteration),
+            system_price=self.config.system.prices.usd if self.config.system.prices else None,
+        )
+
+    def _paid(self, iteration: int) -> Mapping[str, Any]:
+        if self._spent:
+            return self._spent(iteration)
+        if self._over_itself:
+            return self._bill.of(iteration)
+        return paid_by(store_path(self.config), self.run_id, iteration)
+
+    def _report(self, newest: int) -> list[Path]:
+        """The report shows the newest iteration. Returns the files."""
+        return run_report(
+            self.folder.iteration(newest).root,
+            target=self.folder.root,
+            settings=self.config.report,
+            console=self.console,
+            shown_folder=str(self.folder.root),
+            next_command=shlex.join(["less", str(self.folder.report)]),
+        )
+
+    def _signature(self, iteration: int) -> str:
+        judge = judge_line(self.config)
+        return signature(
+            version=__version__,
+            dataset=self.inputs.name,
+            dataset_digest=self.inputs.digest,
+            judge=judge["label"],
+            calibrated=judge["calibrated"],
+            metrics=metric_words(self.config),
+            scoring=self.config.scoring.identity(),
+            n=count_of(self.folder.outputs),
+            iteration=iteration,
+            versions=system_words(self.identity, versions(self.folder.outputs)),
+        )
+
+    async def _judge(self, iteration: int) -> State:
+        reader = CaseReader(self.folder.samples, self.folder.outputs, iteration)
+        folder = self.folder.iteration(iteration)
+        view = ProgressView(folder.progress, name=self.inputs.name, iteration=iteration, total=reader.count)
+        clock = WallClock(folder.wall)
+        opened = self._door() if self._door else open_judge(self.config, self.run_id, warn=self.console.warn)
+        try:
+            async with opened as door:
+                door.go_on_from(self._start)
+                door.corpus = references_of(self.folder.samples)
+                with self.console.progress(cases=reader.count) as shown:
+
+                    def update(state: State) -> None:
+                        clock.tick()
+                        spent = door.spent
+                        shown.update(
+                            cases=state.done,
+                            calls=spent.asked,
+                            tokens=spent.tokens_in + spent.tokens_out,
+                            cost_usd=None if spent.unpriced else spent.usd,
+                            errors=state.errors,
+                            resumed=state.resumed,
+                        )
+
+                    stage = JudgeStage(
+                        cases=reader,
+                        metrics=self.metrics,
+                        door=door,
+                        folder=folder,
+                        view=view,
+                        window=window(self.config),
+                        store_inputs=self.config.store_inputs,
+                        on_metric_error=self.config.on_metric_error,
+                        on_change=update,
+                        on_notice=self.console.warn,
+                        retry_errors=self.config.retry_errors,
+                    )
+                    with SignalHandlers(stage, self.console.warn):
+                        state = await stage.run()
+                self.asked += door.spent.asked
+                return state
+        finally:
+            clock.write()
+            reader.close()
+
+    def _say_complete(self, manifest: Mapping[str, Any]) -> None:
+        """What to know of a start that found everything done."""
+        for line in complete_lines(self.config, manifest) if self._asks == "judge" else ():
+            self.console.say(line)
+
+    def _ending(self, states: Mapping[str, str]) -> int:
+        """The exit code, and what is said with it."""
+        live = self._made_from is None and not isinstance(self.config.system, RecordedSystem)
+        return RunOutcome(self.config, self.console, self.folder, asks=self._asks == "judge", live=live).code(states)
+
+    def _figures(self, iteration: int) -> dict[str, Any]:
+        found: dict[str, Any] = read_json(self.folder.iteration(iteration).metrics)
+        return found

@@ -1,0 +1,193 @@
+"""One event loop per run, and what ends the work on it early: signals, an interrupted notebook cell, `ragpipe.stop`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from ragpipe.core.errors import Abandoned, Interrupted
+from ragpipe.engine.stopping import Ending, Stoppable, current_ending
+
+T = TypeVar("T")
+
+TERM_GRACE_S = 5.0
+"""Seconds that calls in flight may still take after SIGTERM or SIGHUP before they are cancelled."""
+TERM_EXIT_S = 7.5
+"""Seconds after SIGTERM or SIGHUP at which the process ends, whatever still hangs: containers are killed after 10."""
+TWICE_EXIT_S = 1.2
+"""The same, after a second signal."""
+
+_WAITING = "no new calls; waiting {bound}for those in flight (interrupt again to give them up)"
+_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_ENDS = [signal.SIGTERM]
+if hasattr(signal, "SIGHUP"):
+    _WORDS[signal.SIGHUP] = "the terminal was closed"
+    _ENDS.append(signal.SIGHUP)
+CELL = "interrupted; what was answered is kept: run the same again and it goes on where it stopped"
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end on a loop of its own; inside a running loop (a notebook) in a thread beside it.
+
+    Returns only when that loop is at rest, also where the waiting is interrupted: an interrupt lets the calls in flight
+    land, a second one gives them up, and then it is raised. Raises Abandoned after a third.
+    """
+    ending = current_ending() or Ending()
+    if ending.why:
+        work.close()
+        raise ending.why
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _run(work, ending)
+    return _run_beside(work, ending)
+
+
+def _run(work: Coroutine[Any, Any, T], ending: Ending) -> T:
+    async def main() -> T:
+        ending.begin()
+        return await work
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        if ending.why:
+            raise ending.why from None
+        raise
+    finally:
+        ending.end()
+
+
+def _run_beside(work: Coroutine[Any, Any, T], ending: Ending) -> T:
+    result: list[T] = []
+    failure: list[BaseException] = []
+    ended, context = threading.Event(), contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            result.append(context.run(_run, work, ending))
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            ended.set()
+
+    # A daemon: one that was given up must not keep the process alive for the rest of the run.
+    thread = threading.Thread(target=run, name="ragpipe", daemon=True)
+    with _keyboard_raises():
+        broken = _waited(thread, ended, ending)
+    if isinstance(broken, KeyboardInterrupt):
+        raise KeyboardInterrupt(CELL) from (failure[0] if failure else broken)
+    if broken:
+        raise broken
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+@contextmanager
+def _keyboard_raises() -> Iterator[None]:
+    """Inside, SIGINT raises KeyboardInterrupt: the running loop around us may have a handler that only marks its own task
+    as cancelled, which would be looked at when the run is over."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _waited(thread: threading.Thread, ended: threading.Event, ending: Ending) -> BaseException | None:
+    """Start the thread and wait for its end. Returns what broke into the waiting first, None when nothing did."""
+
+    def drain() -> None:
+        ending.say(f"interrupted: {_WAITING.format(bound='')}")
+        ending.drain(Interrupted("interrupted", signal.SIGINT))
+
+    steps = [thread.start, drain, ending.cancel]
+    broken: BaseException | None = None
+    done = 0
+    wanted = 1
+    while True:
+        try:
+            while done < wanted:
+                done += 1
+                steps[done - 1]()
+            ended.wait()
+            return broken
+        except BaseException as error:
+            broken = broken or error
+            if thread.ident is None:  # it never began: there is nothing to wait for
+                raise
+            wanted += 1
+            if wanted > len(steps):
+                raise Abandoned(
+                    "given up: calls in flight may still land; the run's folder stays locked until they have", thread
+                ) from broken
+
+
+class SignalHandlers:
+    """While it is entered, a signal ends the stage early: SIGINT lets calls in flight land, SIGTERM and SIGHUP for
+    `TERM_GRACE_S` at most, a second signal of any kind gives them up, and a third ends the process at once. A process that is
+    not the run's own (`ragpipe.run`) is never ended: there a third one puts back what signals did before.
+
+    Only the main thread can take signals; elsewhere the stage is ended by `Ending` alone. A SIGHUP that is ignored
+    (`nohup`) stays so.
+    """
+
+    def __init__(self, stage: Stoppable, say: Callable[[str], None]):
+        self._stage, self._say, self._count = stage, say, 0
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> SignalHandlers:
+        self._loop = asyncio.get_running_loop()
+        self._ending = Ending.of(self._loop)
+        self._ending.attach(self._stage, self._say)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, *_ENDS):
+                before = signal.getsignal(number)
+                if before != signal.SIG_IGN or number == signal.SIGINT:
+                    self._before[number] = before
+                    self._loop.add_signal_handler(number, self._came, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.detach()
+        self._put_back()
+
+    def _put_back(self) -> None:
+        while self._before:
+            number, before = self._before.popitem()
+            self._loop.remove_signal_handler(number)
+            if before is not None:  # one that was not set from Python cannot be put back
+                signal.signal(number, before)
+
+    def _came(self, number: signal.Signals) -> None:
+        self._count += 1
+        code = 128 + number
+        if self._count > 2 and self._ending.owns_process:
+            self._exit(code)
+        elif self._count > 2:
+            self._put_back()
+        elif self._count == 2:
+            self._ending.cancel()
+            self._ending.arm(TWICE_EXIT_S, lambda: self._exit(code))
+        else:
+            bound = "" if number == signal.SIGINT else f"up to {TERM_GRACE_S:g} s "
+            self._say(f"{_WORDS[number]}: {_WAITING.format(bound=bound)}")
+            self._stage.stop(Interrupted(_WORDS[number], number))
+            if number != signal.SIGINT:
+                self._loop.call_later(TERM_GRACE_S, self._stage.cancel)
+                self._ending.arm(TERM_EXIT_S, lambda: self._exit(code))
+
+    def _exit(self, code: int) -> None:
+        self._say("ended at once; what was answered is kept: the same command goes on where it stopped")
+        os._exit(code)

@@ -1,0 +1,185 @@
+"""`manifest.json`: what a run is, what it was made with, and how far it is."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ragpipe.config import RunConfig
+from ragpipe.core.errors import DataError, OtherFormat, Problem, RagpipeError
+from ragpipe.core.resources import code_digest
+from ragpipe.core.version import __version__
+from ragpipe.core.yaml_lines import FastDumper
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.stages.seal_run import unseal
+from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.run.format_check import check_store, manifest_of
+from ragpipe.store.run.run_folder import RunFolder, make_folder
+
+_PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic", "scipy")
+
+
+def read_manifest(folder: RunFolder) -> dict[str, Any]:
+    """The manifest of a run folder, empty when there is none. Raises DataError for a broken one, or one of another format."""
+    return manifest_of(folder.manifest) if folder.manifest.is_file() else {}
+
+
+_RUN_ID = re.compile(r"[0-9a-f]{12}")
+_SHAPE: Mapping[str, Mapping[str, type] | type] = {
+    "run_id": str,
+    "data": {"name": str, "digest": str, "tables": str},
+    "iterations": dict,
+    "identity": {"metrics": dict, "judge_identity": dict},
+}
+"""What the tasks read of a manifest."""
+
+
+def whole_manifest(folder: RunFolder, run_id: str | None = None) -> dict[str, Any]:
+    """The manifest, when it holds what a run (with `run_id`: this one) writes into it. Raises DataError: it may be a
+    stranger's, half a copy, or damaged."""
+    manifest = read_manifest(folder)
+    faults = {key: "missing, or of another form" for key, kind in _SHAPE.items() if not _fits(manifest.get(key), kind)}
+    if not faults and not _RUN_ID.fullmatch(manifest["run_id"]):
+        faults["run_id"] = "no run's name"
+    states = manifest.get("iterations") or {}
+    if not faults and not all(n.isdecimal() and isinstance(state, str) for n, state in states.items()):
+        faults["iterations"] = "no states by number"
+    if not faults and run_id is not None and run_id != manifest["run_id"]:
+        faults["run_id"] = f"{manifest['run_id']}, and not {run_id}"
+    if faults:
+        fix = "copy the whole run folder; or remove this file and start the run's command again: what was answered is kept"
+        raise DataError(
+            "a run folder cannot be read",
+            [Problem(str(folder.manifest), key, found, "what ragpipe wrote", fix) for key, found in faults.items()],
+        )
+    return manifest
+
+
+def _fits(value: Any, kind: Mapping[str, type] | type) -> bool:
+    if isinstance(kind, type):
+        return isinstance(value, kind)
+    return isinstance(value, dict) and all(isinstance(value.get(key), one) for key, one in kind.items())
+
+
+def new_manifest(
+    config: RunConfig,
+    identity: Mapping[str, Any],
+    *,
+    run_id: str,
+    data: Mapping[str, Any],
+    made_from: str | None = None,
+) -> dict[str, Any]:
+    """A manifest before anything is done. `made_from` is the run whose frozen cases these are."""
+    return {
+        "format": FORMAT,
+        "run_id": run_id,
+        "made_from": made_from,
+        "name": config.name,
+        "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "ragpipe": __version__,
+        "code": code_digest(),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "data": dict(data),
+        "prompts": {p.signature: p.sha256 for m in config.metrics.values() for p in m.prompts().values()},
+        "identity": dict(identity),
+        "iterations": {},
+    }
+
+
+def write_manifest(folder: RunFolder, manifest: Mapping[str, Any]) -> None:
+    """Write it, unless it already says so."""
+    json_unless_same(folder.manifest, manifest)
+
+
+def write_config(folder: RunFolder, config: RunConfig) -> None:
+    """`config.yaml`, unless it already says so; its seal waits for the end of this start, which may be killed."""
+    text = config_text(config)
+    if folder.config.is_file() and folder.config.read_bytes() != text.encode("utf-8", "backslashreplace"):
+        unseal(folder, "config.yaml")
+    write_unless_same(folder.config, text)
+
+
+def check_formats(folder: RunFolder, store: Path) -> None:
+    """Raises OtherFormat when the folder of a run or the call store has another format: before either is touched."""
+    read_manifest(folder)
+    check_store(store)
+
+
+def previous(folder: RunFolder) -> dict[str, Any]:
+    """The manifest of the newest other run of the same name, empty when there is none that can be read."""
+    try:
+        other = RunFolder.find(folder.latest)
+        if other.root.name == folder.root.name:
+            return {}
+        return whole_manifest(other, other.root.name)  # its id is taken for a path beside this run's
+    except RagpipeError:
+        return {}
+
+
+def unread(folder: RunFolder) -> str | None:
+    """What to say of a newest other run of the same name that has another format; None when there is nothing to say."""
+    try:
+        RunFolder.find(folder.latest)
+    except OtherFormat as error:
+        problem = error.problems[0]
+        return f"not compared with the run before: {problem.where} has {problem.found}, expected {problem.expected}"
+    except RagpipeError:
+        pass
+    return None
+
+
+def rewritten_prompts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Templates that kept their version's name and changed their text between two runs, with both hashes."""
+    known = {signature.partition("@")[0]: sha for signature, sha in before.get("prompts", {}).items()}
+    found = []
+    for signature, sha in now["prompts"].items():
+        name = signature.partition("@")[0]
+        if known.get(name, sha) != sha:
+            found.append(
+                f"the template {name} has another text than in run {before['run_id']}: {known[name][:12]} -> {sha[:12]}; "
+                "a version that has been used should keep its text: save the edit as a new version"
+            )
+    return found
+
+
+def copy_prompts(config: RunConfig, folder: Path) -> None:
+    """The templates that this run uses, byte for byte, with what they include: prompts travel with a run.
+
+    Nothing is written outside of the folder: names come from `PromptLibrary`, which knows their form, and links are not
+    followed. Raises OutputError.
+    """
+    for metric in config.metrics.values():
+        for prompt in metric.prompts().values():
+            for name, text in prompt.sources.items():
+                for above in reversed((folder / name).relative_to(folder).parents):
+                    make_folder(folder / above)
+                write_unless_same(folder / name, text)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def config_text(config: RunConfig) -> str:
+    """The composed configuration as YAML: what `config.yaml` holds. Holds names of environment variables, no values."""
+    import yaml
+
+    plain = config.model_dump(mode="json", by_alias=True, exclude={"metrics"})
+    plain["metrics"] = {}
+    for name, metric in config.metrics.items():
+        kind, prompts = type(metric), metric.prompts()
+        section: dict[str, Any] = {"class": f"{kind.__module__}.{kind.__qualname__}"}
+        if prompts:
+            section["prompts"] = {step: prompt.version for step, prompt in prompts.items()}
+        plain["metrics"][name] = section | metric.model_dump(mode="json", exclude={"name", *metric.step_names()})
+    head = "# The configuration of this run, composed and checked. Made by ragpipe; editing it changes nothing.\n"
+    text: str = yaml.dump(plain, Dumper=FastDumper, sort_keys=False, allow_unicode=True, width=120)
+    return head + text

@@ -1,0 +1,61 @@
+"""Which stored calls the runs under an output folder rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ragpipe.core.errors import DataError, OtherFormat, Problem, RagpipeError
+from ragpipe.engine.manifest import read_manifest
+from ragpipe.engine.run_list import every_run
+from ragpipe.store.run.run_folder import RunFolder
+
+RESENT_TABLE = "resend.parquet"
+
+
+def referenced_keys(root: Path) -> Iterator[str]:
+    """The keys in judge_inputs of every iteration of every run, and of what was resent, one after the other.
+
+    Raises DataError, before the first key, for a run that is not whole or cannot be read: what it will take from the
+    store when it is started again cannot be known.
+    """
+    runs = list(every_run(root))
+    if problems := [problem for folder in runs for problem in _open(folder)]:
+        raise DataError("what is unused cannot be known", problems[:10])
+    return (key for folder in runs for key in _keys(folder))
+
+
+def _open(folder: RunFolder) -> Sequence[Problem]:
+    """Why it cannot be known what this run rests on; nothing for a whole one."""
+    try:
+        states = read_manifest(folder).get("iterations", {})
+        if _is_resent(folder) or (states and all(state == "complete" for state in states.values())):
+            return ()
+    except OtherFormat as error:
+        return error.problems
+    except (RagpipeError, OSError, AttributeError):
+        pass
+    fix = "finish this run, delete its folder, or choose by older_than_days, judge_label or run"
+    return [Problem(str(folder.root), "run", "not finished, or not readable", "a finished run", fix)]
+
+
+def _is_resent(folder: RunFolder) -> bool:
+    """Whether the questions of another run were sent again here, to the end: such a run has no iterations."""
+    return (folder.root / "resend.json").is_file() and (folder.root / RESENT_TABLE).is_file()
+
+
+def _keys(folder: RunFolder) -> Iterator[str]:
+    tables = [(folder.iteration(number).judge_inputs, "key") for number in folder.iterations()]
+    for path, column in [(folder.root / RESENT_TABLE, "key_new")] if _is_resent(folder) else tables:
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(columns=[column]):
+                    yield from batch.column(0).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(
+                "what is unused cannot be known",
+                [Problem(str(path), "file", str(error), "the table that ragpipe wrote", "copy the whole run folder")],
+            ) from error

@@ -1,0 +1,91 @@
+"""Two run folders over the same cases, one against the other: what the figures say and what both runs asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ragpipe.reports.run_data import read_json
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.scoring.run_agreement import agreement, questions, verdict_changes
+from ragpipe.stages.score_iterations import scored_iterations
+from ragpipe.store.run.run_folder import RunFolder
+
+_BILL = ("calls", "calls_computed", "calls_failed", "tokens_in", "tokens_out", "usd", "usd_known")
+
+
+def compare_runs(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
+    """What `agreement.json` holds: every score of both runs, their questions and their bills.
+
+    An iteration is compared with the one of the same number. None where no iteration is scored in both. Raises DataError
+    for a file that cannot be read.
+    """
+    shared = _shared(old, new)
+    if not shared:
+        return None
+    inputs = [[folder.iteration(number).judge_inputs for number in shared] for folder in (old, new)]
+    return {
+        "format": FORMAT,
+        "old": _run(old),
+        "new": _run(new),
+        "iterations": shared,
+        **agreement(_records(old, shared), _records(new, shared), old_scores=_scores(old), new_scores=_scores(new)),
+        "questions": questions(*inputs),
+        "cost": {"old": _bill(old), "new": _bill(new)},
+    }
+
+
+def compare_scoring(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
+    """As `against`, with no more than figures and flips: what another scoring of the same replies changes."""
+    shared = _shared(old, new)
+    if not shared:
+        return None
+    return {
+        "old": {"run_id": _run_id(old)},
+        "new": {"run_id": _run_id(new)},
+        "iterations": shared,
+        **verdict_changes(
+            _records(old, shared), _records(new, shared), old_scores=_scores(old), new_scores=_scores(new)
+        ),
+    }
+
+
+def _shared(old: RunFolder, new: RunFolder) -> list[int]:
+    """The iterations that are scored in both; none where a run was not put together at its end."""
+    if not (old.final.metrics.is_file() and new.final.metrics.is_file()):
+        return []
+    there = set(scored_iterations(old))
+    return [number for number in scored_iterations(new) if number in there]
+
+
+def _records(folder: RunFolder, iterations: list[int]) -> dict[int, Path]:
+    return {number: folder.iteration(number).records for number in iterations}
+
+
+def _scores(folder: RunFolder) -> dict[str, Any]:
+    """The run's scores over all cases, each with what is declared of it."""
+    found = read_json(folder.final.metrics)
+    return {name: {**found["declared"][name], **score} for name, score in found["overall"]["scores"].items()}
+
+
+def _run(folder: RunFolder) -> dict[str, Any]:
+    metrics = read_json(folder.final.metrics)
+    judge = metrics["judge"]
+    return {
+        "run_id": _run_id(folder),
+        "judge": judge["label"],
+        "calibrated": judge["calibrated"],
+        "n_cases": metrics["n_cases"],
+        "signature": metrics["signature"],
+    }
+
+
+def _run_id(folder: RunFolder) -> str:
+    """The run's own, whatever its folder is called by now."""
+    return str(read_json(folder.manifest)["run_id"])
+
+
+def _bill(folder: RunFolder) -> dict[str, Any]:
+    """What the replies cost that the run rests on, over all its iterations."""
+    used = read_json(folder.final.cost)["total"]["used"]
+    return {key: used[key] for key in _BILL}

@@ -1,0 +1,178 @@
+"""`rejudge.mode=resend`: the stored questions of a run to a judge, byte for byte: a spot check, or the drift of one.
+
+The metrics are not asked: what they would do with other answers is another mode (`replay`). Replies land in the call store,
+so a second start pays for nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.errors import Incomplete
+from ragpipe.engine.event_loop import SignalHandlers, run_async
+from ragpipe.engine.finished_run import FinishedRun
+from ragpipe.engine.manifest import check_formats, config_text, new_manifest, read_manifest, write_manifest
+from ragpipe.engine.open_judge import open_judge, served_of, store_path
+from ragpipe.engine.plan_summary import plan_line, refuse_too_many
+from ragpipe.engine.run_identity import run_id
+from ragpipe.engine.run_list import write as write_runs
+from ragpipe.judging.cache_key import judge_parts, key_of, key_parts
+from ragpipe.reports.missing_replies import FIX, MISSING
+from ragpipe.reports.render.terminal import Console
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.stages.plan_calls import Plan, StepPlan
+from ragpipe.stages.resend_questions import ResendStage, ResendTally, stored_questions
+from ragpipe.store.calls.call_store import read_calls
+from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.run_folder import RunFolder
+
+
+def resend(finished: FinishedRun, console: Console) -> tuple[int, Path]:
+    """Send, compare, write `resend.parquet` and `resend.json` into a sibling folder; returns the exit code (4: some
+    failed for a passing reason, or a smaller share than `scoring.coverage_floor` was answered) and the folder. Raises DataError for a run that did not keep its questions."""
+    identity = {**finished.identity(), "rejudge": {"mode": "resend"}}
+    target = finished.sibling(run_id(identity))
+    check_formats(target, store_path(finished.config))
+    plan = _plan(finished, target.run_id)
+    console.say(plan_line(plan, finished.config))
+    refuse_too_many(plan, finished.config)
+    target.create()
+    console.folder = target.root
+    with FolderLock(target.root) as lock:
+        for notice in lock.notices:
+            console.warn(notice)
+        _describe(finished, target, identity)
+        stage = run_async(_resent(finished, target, console, plan.calls))
+        found = _document(finished, stage)
+        json_unless_same(target.root / "resend.json", found)
+        write_runs(target.root.parent)
+    _tell(found, target, console, stored=plan.stored or 0)
+    if stage.whole.transient:
+        if missing := stage.whole.failed.get(MISSING):
+            console.warn(f"questions without a stored reply were not asked: {FIX}")
+        if stage.whole.transient != missing:
+            console.warn("some calls failed for a passing reason: the same command asks for them again")
+        return Incomplete.exit_code, target.root
+    floor, answered = finished.config.scoring.coverage_floor, _share(stage.whole.ok, stage.whole.questions)
+    if answered is not None and answered < floor:
+        console.warn(f"{answered:.1%} of the questions were answered, less than scoring.coverage_floor ({floor:.1%})")
+        return Incomplete.exit_code, target.root
+    return 0, target.root
+
+
+def _plan(finished: FinishedRun, run: str) -> Plan:
+    """The different questions, and how many of them the call store answers: each of the others is one call. A failure of
+    this run is an answer, too, unless `retry_errors` asks again; a reply of another model is none where it is refused."""
+    retry, served = finished.config.retry_errors, served_of(finished.config.judge)
+    judge = judge_parts(finished.config.judge.identity_of_judge())
+    questions = stored = characters = 0
+    cases: set[tuple[str | int, ...]] = set()
+    for block in stored_questions(finished.judge_inputs()):
+        keys = [key_of(key_parts(one.payload, judge, one.row["iteration"], 1)) for one in block]
+        found = read_calls(store_path(finished.config), keys, run_id=run).values()
+        stored += sum((call.status == "ok" or not retry) and not (served and served.refuse(call)) for call in found)
+        questions += len(block)
+        characters += sum(len(message["content"]) for one in block for message in one.payload.messages)
+        cases |= {tuple(one.row[name] for name in OUTPUT_KEY) for one in block}
+    step = StepPlan("", "", "", calls=questions, rendered=questions, tokens_rendered=characters // 4)
+    return Plan(len(cases), 1, [], [step], stored=stored, missing=questions - stored)
+
+
+def _describe(finished: FinishedRun, target: RunFolder, identity: Mapping[str, Any]) -> None:
+    """Which run this is of; once."""
+    if read_manifest(target):
+        return
+    config = finished.config
+    write_unless_same(target.config, config_text(config))
+    write_manifest(
+        target,
+        new_manifest(
+            config,
+            identity,
+            run_id=target.run_id,
+            data=finished.manifest["data"],
+            made_from=finished.run_id,
+        ),
+    )
+
+
+async def _resent(finished: FinishedRun, target: RunFolder, console: Console, questions: int) -> ResendStage:
+    async with open_judge(finished.config, target.run_id, warn=console.warn) as door:
+        with console.progress(cases=questions, label="resending", noun="questions") as shown:
+
+            def update(done: int) -> None:
+                spent = door.spent
+                shown.update(
+                    cases=done,
+                    calls=spent.asked,
+                    tokens=spent.tokens_in + spent.tokens_out,
+                    cost_usd=None if spent.unpriced else spent.usd,
+                    errors=spent.failed,
+                )
+
+            stage = ResendStage(finished.judge_inputs(), door, target.root / "resend.parquet", update)
+            with SignalHandlers(stage, console.warn):
+                await stage.run()
+    return stage
+
+
+def _document(finished: FinishedRun, stage: ResendStage) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "old": {"run_id": finished.run_id, "judge": _judge_of(finished)},
+        "new": {"judge": finished.config.judge.label},
+        **_figures(stage.whole),
+        "steps": [{"metric": m, "step": s, **_figures(tally)} for (m, s), tally in stage.steps.items()],
+    }
+
+
+def _figures(tally: ResendTally) -> dict[str, Any]:
+    """Counts, and the shares of them that can be had."""
+    return {
+        **asdict(tally),
+        "same_text_share": _share(tally.same_text, tally.both_replied),
+        "same_answer_share": _share(tally.same_answer, tally.both_read),
+    }
+
+
+def _judge_of(finished: FinishedRun) -> str:
+    """The run's own judge, which the configuration with the user's words no longer names."""
+    found = finished.manifest["identity"]["judge_identity"]
+    return str(found.get("model") or found.get("version") or found)
+
+
+def _tell(found: Mapping[str, Any], target: RunFolder, console: Console, *, stored: int) -> None:
+    lines = [
+        [
+            one["metric"],
+            one["step"],
+            f"{one['questions']:,}",
+            f"{one['ok']:,}",
+            _percent(one["same_answer_share"]),
+            f"{one['both_read']:,}",
+            _percent(one["same_text_share"]),
+        ]
+        for one in found["steps"]
+    ]
+    heads = ("metric", "step", "questions", "answered", "same answer", "of", "same text")
+    console.folded(heads, lines, title=f"resent from {found['old']['run_id']} ({found['old']['judge']})")
+    console.say("same answer: reasons and quotes aside; of the questions whose replies can be read in both runs")
+    console.say(f"requests with the same bytes as then: {found['same_body']:,} of {found['body_known']:,}")
+    if stored:
+        console.say(f"{stored:,} replies came from the call store; judge.season=NAME asks the same judge anew")
+    for kind, count in found["failed"].items():
+        console.warn(f"{count:,} questions failed: {kind}")
+    console.say(f"results: {target.root}")
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"

@@ -1,0 +1,118 @@
+"""What a reply costs: litellm's bundled price table, read as a file without importing litellm, and the user's own prices.
+
+Prices apply when they are read: tokens are kept, money is computed from them. An unknown price is None with a reason,
+never 0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ragpipe.judging.settings import JudgeSettings, Price
+from ragpipe.schema.price_rates import Rates, Tier
+
+_FILE = "model_prices_and_context_window_backup.json"
+_MILLION = 1e6
+_COLUMNS = {
+    "input": "input_cost_per_token",
+    "output": "output_cost_per_token",
+    "cached_input": "cache_read_input_token_cost",
+    "reasoning": "output_cost_per_reasoning_token",
+}
+_ABOVE = re.compile(rf"({'|'.join(_COLUMNS.values())})_above_(\d+)k_tokens")
+
+
+def rates_for(settings: JudgeSettings) -> Rates:
+    """The prices of a judge or an embedder: its own, else the table's; a server of one's own has no public price."""
+    section = settings.section
+    if settings.prices is not None:
+        return own_rates(settings.model, settings.prices, f"{section}.prices")
+    if settings.api_base is not None:
+        reason = f"{section}.api_base names a server of your own, which has no public price: set {section}.prices"
+        return Rates(settings.model, f"{section}.api_base", reason=reason)
+    return table_rates(settings.model, section=section)
+
+
+def own_rates(model: str, price: Price, source: str) -> Rates:
+    """The prices that a user set."""
+    return Rates(model, source, (price.tier,))
+
+
+def table_rates(model: str, *, section: str = "judge") -> Rates:
+    """The prices of the bundled table for `provider/model`."""
+    source, rows = _bundled()
+    row = _row(rows, model)
+    if row is None:
+        return Rates(model, source, reason=f"the price table does not know {model}: set {section}.prices")
+    tiers = _tiers(row)
+    if not tiers or not any(tier.input + tier.output for tier in tiers):
+        return Rates(model, source, reason=f"the price table has no price for {model}: set {section}.prices")
+    return Rates(model, source, tiers)
+
+
+def _tiers(row: Mapping[str, Any]) -> tuple[Tier, ...]:
+    """The row's own prices, and those for long prompts: a price that a tier does not name is that of the tier below."""
+    levels: dict[int, dict[str, float]] = {0: _named(row)}
+    for found in filter(None, map(_ABOVE.fullmatch, row)):
+        column = next(name for name, key in _COLUMNS.items() if key == found[1])
+        if _is_price(row[found[0]]):
+            levels.setdefault(int(found[2]) * 1000, {})[column] = float(row[found[0]])
+    for part in row.get("tiered_pricing") or ():
+        if isinstance(part, dict) and isinstance(part.get("range"), list) and part["range"]:
+            levels[int(part["range"][0])] = _named(part)
+    tiers = []
+    known: dict[str, float] = {}
+    for above, prices in sorted(levels.items()):
+        known |= prices
+        if "input" in known and "output" in known:
+            per = {name: _per_million(known.get(name, known[beside])) for name, beside in _BESIDE.items()}
+            tiers.append(Tier(above, **per))
+    return tuple(tiers)
+
+
+_BESIDE = {"input": "input", "output": "output", "cached_input": "input", "reasoning": "output"}
+
+
+def _named(row: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(row[key]) for name, key in _COLUMNS.items() if _is_price(row.get(key))}
+
+
+def _is_price(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _per_million(per_token: float) -> float:
+    return float(f"{per_token * _MILLION:.12g}")
+
+
+def _row(rows: Mapping[str, Any], model: str) -> Mapping[str, Any] | None:
+    """The row of the full name, or of the bare name where it belongs to the same provider."""
+    provider, _, name = model.partition("/")
+    found = rows.get(model)
+    if found is None:
+        bare = rows.get(name)
+        if isinstance(bare, dict) and str(bare.get("litellm_provider", "")).startswith(provider):
+            found = bare
+    return found if isinstance(found, dict) else None
+
+
+@lru_cache(maxsize=1)
+def _bundled() -> tuple[str, Mapping[str, Any]]:
+    """What table it is, and its rows. The day of its prices is nowhere said: the file's own is that of its installation."""
+    spec = find_spec("litellm")  # finds the package without running it
+    places = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    path = next((p / _FILE for p in places if (p / _FILE).is_file()), None)
+    if path is None:
+        return "no price table (litellm is not installed)", {}
+    try:
+        number = version("litellm")
+    except PackageNotFoundError:
+        number = "of unknown version"
+    return f"litellm {number}", json.loads(path.read_text(encoding="utf-8"))

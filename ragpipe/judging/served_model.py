@@ -1,0 +1,60 @@
+"""Whether a reply is the asked model's: a gateway may answer with another one, and its replies are no verdicts of this judge."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from ragpipe.judging.capabilities import LOCAL
+from ragpipe.judging.model_names import is_pinned
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.schema.call import Call
+
+Kind = Literal["asked", "dated", "other", "unknown"]
+OTHER, DATED = "other_model", "dated_model"
+"""Flags of a reply in `judge_inputs.parquet`."""
+
+_DATE = re.compile(r"[-@:_](20\d\d-?\d\d-?\d\d|\d\d-\d\d|\d{3,4}|sha256[:-]?[0-9a-f]+|[0-9a-f]{7,64})(-preview)?")
+
+
+class ServedModel:
+    """What one judge's settings say of the models that answer."""
+
+    def __init__(self, settings: JudgeSettings):
+        self._provider = settings.provider.lower()
+        name = self._bare(settings.name)
+        self._asked = {name, name.partition("/")[2] or name}
+        self._aliases = {self._bare(alias) for alias in settings.served_as}
+        public = settings.api_base is None and settings.provider not in LOCAL
+        given = settings.served_model
+        self.refuses = given == "refuse" if given else public and is_pinned(settings.name)
+        """Whether a reply of another model ends the run, and counts as not there in the store."""
+
+    def kind(self, model: str | None) -> Kind:
+        """`asked`: the asked model or one of `served_as`; `dated`: a dated name where an undated one was asked; `other`;
+        `unknown`: the reply names none."""
+        if not model:
+            return "unknown"
+        name = self._bare(model)
+        if name in self._asked or name in self._aliases:
+            return "asked"
+        for asked in self._asked:
+            if name.startswith(asked) and not is_pinned(asked) and _DATE.fullmatch(name[len(asked) :]):
+                return "dated"
+        return "other"
+
+    def flags(self, call: Call) -> tuple[str, ...]:
+        """How a reply that was given is flagged."""
+        if call.status != "ok" or not call.attempts:
+            return ()
+        kind = self.kind(call.model)
+        return (OTHER,) if kind == "other" else (DATED,) if kind == "dated" else ()
+
+    def refuse(self, call: Call) -> bool:
+        """Whether a stored reply may not be taken for this judge's."""
+        return self.refuses and OTHER in self.flags(call)
+
+    def _bare(self, name: str) -> str:
+        """A name without what providers put round it."""
+        found = name.strip().lower().removeprefix("models/").removeprefix(f"{self._provider}/")
+        return found.removesuffix(":latest")

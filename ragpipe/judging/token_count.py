@@ -1,0 +1,70 @@
+"""Token counts without a network: tiktoken over the encoding files that litellm bundles, litellm not imported."""
+
+from __future__ import annotations
+
+from binascii import a2b_base64
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+# the files are named by the sha1 of the address they once came from, as tiktoken's cache does
+_FILES = {
+    "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+    "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
+}
+_O200K = ("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "o1", "o3", "o4", "chatgpt-4o", "gpt-oss")
+CHARACTERS_PER_TOKEN = 4
+
+
+def count_tokens(text: str, model: str = "") -> int:
+    """Tokens of a text. Exact for OpenAI's models, an estimate for others; see `how_counted`."""
+    encoding = _encoding(_name(model))
+    if encoding is None:
+        return -(-len(text) // CHARACTERS_PER_TOKEN)
+    return len(encoding.encode_ordinary(text))
+
+
+def how_counted(model: str = "") -> str:
+    """How `count_tokens` counts for this model: the encoding's name, marked where it is only an estimate."""
+    if _encoding(_name(model)) is None:
+        return f"estimated from {CHARACTERS_PER_TOKEN} characters a token"
+    bare = model.rsplit("/", 1)[-1]
+    exact = bare.startswith((*_O200K, "gpt-4", "gpt-3.5"))
+    return _name(model) if exact else f"estimated with {_name(model)}"
+
+
+def _name(model: str) -> str:
+    return "o200k_base" if model.rsplit("/", 1)[-1].startswith(_O200K) else "cl100k_base"
+
+
+@lru_cache(maxsize=2)
+def _encoding(name: str) -> Any:
+    """The encoding, None when its file or tiktoken is not there."""
+    spec = find_spec("litellm")
+    places = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    file = next((f for p in places if (f := p / "litellm_core_utils/tokenizers" / _FILES[name]).is_file()), None)
+    if file is None or find_spec("tiktoken") is None:
+        return None
+    from tiktoken import Encoding
+
+    words = file.read_bytes().split()  # a token in base64 and its rank by turns, 100,000 of each
+    ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+    return Encoding(name, pat_str=_PATTERNS[name], mergeable_ranks=ranks, special_tokens={})
+
+
+_WORD = r"""[^\r\n\p{L}\p{N}]?"""
+_PATTERNS = {
+    "cl100k_base": r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s""",
+    "o200k_base": "|".join(
+        [
+            _WORD + r"""[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+            _WORD + r"""[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+            r"""\p{N}{1,3}""",
+            r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
+            r"""\s*[\r\n]+""",
+            r"""\s+(?!\S)""",
+            r"""\s+""",
+        ]
+    ),
+}

@@ -1,0 +1,58 @@
+"""Does the answer cite at least one gold item? Computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ragpipe.metrics.base import Computed, Need
+from ragpipe.metrics.shared.citation_parsing import name_no_chunk
+from ragpipe.metrics.shared.cited_chunks import cited_chunks
+from ragpipe.metrics.shared.relevance_labels import Unit, gold_of
+from ragpipe.schema.sample import Case, OutputPart, Sample
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class AttributionHitMetric(Computed):
+    """1 when a chunk cited by the *answer* matches a gold item, else 0; the same match as in `retrieval`.
+
+    `unit` says which labels come first, `require_snippet` as there. A cited id that was not retrieved is no hit, gold or not:
+    it is made up, and dangles in `citation` too. Needs labels and recorded citations (an empty list is a 0); skipped where
+    none of them names a chunk, by its id or a marker `[n]` (`citations_name_no_chunk`), for questions labelled as not answerable, where nothing is relevant, and where required support
+    groups are the only labels (`no_gold_items`).
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    version: ClassVar[int] = 2
+
+    unit: Unit = "document"
+    require_snippet: bool = False
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, binary=True),)
+
+    def unlabelled(self, sample: Sample) -> str | None:
+        if sample.answerable is False:
+            return "not_answerable"
+        if why := super().unlabelled(sample):
+            return why
+        gold = gold_of(sample, self.unit)
+        return None if gold else "no_gold_items" if gold is None else "no_relevant_items"
+
+    def absent(self, case: Case) -> str | None:
+        return super().absent(case) or name_no_chunk(case)
+
+    def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
+        return [self._one(case) for case in cases]
+
+    def _one(self, case: Case) -> Score:
+        gold = gold_of(case.sample, self.unit, chunks=case.contexts, require_snippet=self.require_snippet)
+        cited = cited_chunks(case)
+        matching = list(dict.fromkeys(chunk.id for chunk in cited if gold is not None and gold.matched(chunk)))
+        details = {
+            "cited": list(dict.fromkeys(chunk.id for chunk in cited)),
+            "matching": matching,
+            "gold": gold.names() if gold else [],
+        }
+        return Score(float(bool(matching)), details=details)

@@ -1,0 +1,105 @@
+"""BERTScore: how well the answer's tokens match those of the reference answer, in a model's hidden states. 0 to 100."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from ragpipe.core.errors import Skipped
+from ragpipe.embedding.settings import MINILM_WEIGHTS
+from ragpipe.embedding.token_encoder import EncoderSettings
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec
+
+_KNOWN = {
+    ("microsoft/deberta-xlarge-mnli", 40): 0.5150192,  # bert-score's own file
+    (MINILM_WEIGHTS, 6): 0.1252,  # 1,000 random pairs of sentences of CLAPnq passages: benchmarks/embeddings.py
+}
+
+
+class BertScoreMetric(ReferenceMetric):
+    """100 x BERTScore's F1: every token of one text is matched with the most similar token of the other; precision over the
+    answer's tokens, recall over the reference's.
+
+    Two unrelated texts do not score 0: `_f1_raw` is the plain F1, `_f1` is rescaled by what unrelated texts score with
+    the encoder, (F1 - baseline) / (1 - baseline), and never under 0. `baseline` null takes the known one of model and layer
+    (MiniLM 6: 0.1252, deberta-xlarge-mnli 40: 0.5150192); where none is known it is skipped (`no_baseline`). Scores of two encoders
+    or layers are not comparable: model, layer and baseline stand in the details.
+
+    With `idf` a token weighs log((N + 1) / (n + 1)), where n of the N references of the whole data set hold it: words that stand
+    everywhere count little. The weights belong to the data set, so no baseline is known, and scores over two data sets are not
+    comparable. A text whose every token stands in every reference has no weight: skipped, `no_idf_weight`.
+
+    A text that was cut at `encoder.max_tokens` is flagged. An answer without a character is a 0. Needs a reference. Equal to the
+    package bert-score for single pairs. Source: arXiv 1904.09675.
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    best_of_each: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+
+    encoder: EncoderSettings = EncoderSettings()
+    idf: bool = False
+    baseline: Annotated[float, Field(ge=-1, lt=1, allow_inf_nan=False)] | None = None
+
+    @property
+    def encoder_settings(self) -> EncoderSettings:
+        return self.encoder
+
+    @property
+    def rescaled_by(self) -> float | None:
+        """What unrelated texts score: as given, else as known of the model and layer; None when nobody knows. With weights it
+        depends on the data set's references, too."""
+        if self.baseline is not None or self.idf:
+            return self.baseline
+        return _KNOWN.get((self.encoder.model or str(self.encoder.files().weights), self.encoder.layer))
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(f"{self.name}_f1", 0, 100), ScoreSpec(f"{self.name}_f1_raw", 0, 100, diagnostic=True))
+
+    def embeds(self, case: Case) -> int:
+        return 1 + len(self.views(case)) if case.answer.strip() else 0
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        if "f1" not in details:
+            return None
+        precision, recall, f1 = (details[name] for name in ("precision", "recall", "f1"))
+        plain = f"F1 = 2 x {precision:.4f} x {recall:.4f} / ({precision:.4f} + {recall:.4f}) = {f1:.4f}"
+        if score.endswith("_raw"):
+            return f"{plain}; 100 x F1 = {value:.2f}"
+        base = details["baseline"]
+        return f"{plain}; 100 x ({f1:.4f} - {base:.4f}) / (1 - {base:.4f}) = {value:.2f}"
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> list[Score]:
+        names = [spec.name for spec in self.scores()]
+        if not case.answer.strip():
+            return [Score(0.0, name, reason="no_answer") for name in names]
+        found = await judge.match(self.encoder, case.answer, case.reference or "", idf=self.idf)
+        if found.weightless:
+            raise Skipped("no_idf_weight")
+        details = (
+            found.model_dump(exclude={"cut", "weightless"})
+            | ({"idf": True} if self.idf else {})
+            | {
+                "encoder": self.encoder.label,
+                "baseline": self.rescaled_by,
+                "flags": [f"{name}_cut" for name in found.cut],
+            }
+        )
+        raw = Score(_percent(found.f1), names[1], details=details)
+        base = self.rescaled_by
+        if base is None:
+            return [Score(None, names[0], "skipped", "no_baseline", details), raw]
+        return [Score(_percent((found.f1 - base) / (1 - base)), names[0], details=details), raw]
+
+
+def _percent(share: float) -> float:
+    """100 x a share, kept within 0 to 100: rounding may lift equal texts over 1."""
+    return min(100.0, max(0.0, 100 * share))

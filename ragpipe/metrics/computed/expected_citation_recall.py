@@ -1,0 +1,52 @@
+"""How many of the sources that a right answer cites does the answer cite? Computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ragpipe.metrics.base import Computed, Need
+from ragpipe.metrics.shared.citation_parsing import name_no_chunk
+from ragpipe.metrics.shared.cited_chunks import cited_chunks
+from ragpipe.schema.sample import Case, OutputPart, Sample
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class ExpectedCitationRecallMetric(Computed):
+    """Cited expected sources / all expected sources of `expected.citations`, 0 to 1.
+
+    An expected source is the id of a chunk or of a document, or a document's `rel_path`; it is cited when a recorded
+    citation names a retrieved chunk of it. A name that the label repeats counts once. Skipped without the label, where it is
+    an empty list, where no citations are recorded, and where none of them names a chunk, by its id or a marker `[n]`
+    (`citations_name_no_chunk`); an answer that cites nothing is 0.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"citations"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    version: ClassVar[int] = 2
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name),)
+
+    def unlabelled(self, sample: Sample) -> str | None:
+        expects = sample.expected and sample.expected.citations
+        return super().unlabelled(sample) if expects else "no_expected_citations"
+
+    def absent(self, case: Case) -> str | None:
+        return super().absent(case) or name_no_chunk(case)
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        found, missing = len(details.get("cited", ())), len(details.get("missing", ()))
+        return f"{found} cited / {found + missing} expected sources"
+
+    def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
+        return [_one(case) for case in cases]
+
+
+def _one(case: Case) -> Score:
+    expected = list(dict.fromkeys((case.sample.expected.citations if case.sample.expected else None) or ()))
+    names = {name for chunk in cited_chunks(case) for name in (chunk.id, chunk.doc_id, chunk.rel_path) if name}
+    cited = [name for name in expected if name in names]
+    missing = [name for name in expected if name not in names]
+    reason = f"not cited: {', '.join(missing[:5])}" if missing else None
+    return Score(len(cited) / len(expected), reason=reason, details={"cited": cited, "missing": missing})

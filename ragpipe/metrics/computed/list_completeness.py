@@ -1,0 +1,55 @@
+"""How many of the items that the contexts hold does the answer list? Computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ragpipe.metrics.base import Computed, Need
+from ragpipe.patterns.sentences import list_items
+from ragpipe.schema.sample import Case, Sample
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class ListCompletenessMetric(Computed):
+    """min(items listed, items possible) / items possible, 0 to 1: "10 highlights" of which the contexts hold 5 is complete
+    with 5.
+
+    Items possible are the case's label `expected.context_has`; items listed are the list items of the answer's outermost
+    level (`-`, `*`, `1.`, `2)` at the beginning of a line). `<name>_surplus` counts the items listed beyond the possible
+    ones: they cannot come from the contexts. It counts items and reads none of them: whether they are true is for
+    faithfulness. Skipped without the label (`no_item_count`), where it is 0 (`no_items_in_contexts`), and for an answer
+    that is no list (`no_list`). Needs an answer.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        surplus = ScoreSpec(f"{self.name}_surplus", None, None, higher_is_better=False, diagnostic=True)
+        return (ScoreSpec(self.name), surplus)
+
+    def unlabelled(self, sample: Sample) -> str | None:
+        possible = sample.expected.context_has if sample.expected else None
+        if not possible:
+            return "no_item_count" if possible is None else "no_items_in_contexts"
+        return super().unlabelled(sample)
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        listed, possible = len(details["items"]), details["possible"]
+        if score == self.name:
+            return f"min({listed} listed, {possible} possible) / {possible}"
+        return f"max(0, {listed} listed - {possible} possible)"
+
+    def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
+        return [self._one(case) for case in cases]
+
+    def _one(self, case: Case) -> list[Score]:
+        possible = case.sample.expected.context_has if case.sample.expected else None
+        items = list_items(case.answer)
+        names = [spec.name for spec in self.scores()]
+        if not items or not possible:
+            return [Score(name=name, status="skipped", reason="no_list") for name in names]
+        details = {"items": items, "possible": possible}
+        reason = f"{len(items)} items listed, the contexts hold {possible}"
+        values = (min(len(items), possible) / possible, float(max(0, len(items) - possible)))
+        return [Score(value, name, reason=reason, details=details) for value, name in zip(values, names, strict=True)]

@@ -1,0 +1,50 @@
+"""Does the answer quote a source that may only be quoted, where the label asks for it? Computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ragpipe.metrics.base import Computed, Need
+from ragpipe.metrics.shared.verbatim import literal_in
+from ragpipe.schema.sample import Case, OutputPart, Sample
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class MustQuoteMetric(Computed):
+    """1 when the answer holds a literal quote of a retrieved `quote_only` chunk, else 0.
+
+    A quote is a stretch in quotation marks that the chunk holds word for word (two words or more), or a run of
+    `quote_words` of its words. Only for cases with `expected.must_quote: true`; 0 when no `quote_only` chunk was retrieved
+    (`no_quote_only_chunk_retrieved`). Needs an answer.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+
+    quote_words: int = Field(default=6, ge=2)
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, binary=True),)
+
+    def unlabelled(self, sample: Sample) -> str | None:
+        expects = sample.expected and sample.expected.must_quote
+        return super().unlabelled(sample) if expects else "no_quote_expected"
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        return f"1 with a quote, 0 without: {len(details.get('quotes', ()))} found"
+
+    def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
+        return [self._one(case) for case in cases]
+
+    def _one(self, case: Case) -> Score:
+        chunks = [chunk for chunk in case.contexts if chunk.policy == "quote_only"]
+        quotes = [
+            {"chunk": chunk.id, "quote": stretch.text, "words": stretch.words, "marked": stretch.marked}
+            for chunk in chunks
+            for stretch in literal_in(case.answer, chunk.text, self.quote_words).stretches
+        ]
+        reason = None if quotes else "no_literal_quote" if chunks else "no_quote_only_chunk_retrieved"
+        return Score(float(bool(quotes)), reason=reason, details={"quotes": quotes})

@@ -1,0 +1,158 @@
+"""What people or other judges said of an answer, as scores beside our own. Computed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from ragpipe.metrics.base import Computed
+from ragpipe.schema.recorded_judgement import UNREADABLE, is_unreadable, several
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.schema.settings import Settings
+
+Combine = Literal["mean", "median", "majority", "min", "max"]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+TOLERANCE = 1e-6  # of a verdict beyond its scale: a share that another tool computed in single precision
+
+_RULES: dict[str, Callable[[list[float]], float]] = {
+    "mean": lambda values: math.fsum(values) / len(values),
+    "median": median,
+    "min": min,
+    "max": max,
+}
+
+
+class Taken(Settings):
+    """One score: which recorded value it is, on what scale, and how several verdicts become one."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    source: str | None = Field(default=None, alias="from", min_length=1)
+    low: Finite | None = 0.0
+    high: Finite | None = 1.0
+    higher_is_better: bool = True
+    binary: bool = False
+    diagnostic: bool = True
+    combine: Combine = "mean"
+    if_empty: Finite | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        names = [field.alias or name for name, field in cls.model_fields.items()]
+        for key in given if isinstance(given, dict) else ():
+            if key not in names:
+                raise ValueError(f"keys of {', '.join(names)}; there is no {key!r}")
+        return given
+
+    @model_validator(mode="after")
+    def _one_scale(self) -> Taken:
+        if (self.low is None) != (self.high is None):
+            raise ValueError("`low` and `high` both, or both null for a count")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"`low` below `high`, found {self.low:g} and {self.high:g}")
+        if self.binary and (self.low, self.high) != (0, 1):
+            raise ValueError("a binary score from 0 to 1")
+        if self.if_empty is not None and self.off_scale(self.if_empty):
+            raise ValueError(f"`if_empty` on the scale, found {self.if_empty:g}")
+        return self
+
+    def off_scale(self, value: float) -> bool:
+        value = self.on_scale(value)
+        return self.low is not None and self.high is not None and not self.low <= value <= self.high
+
+    def on_scale(self, value: float) -> float:
+        """The value, put back on the scale where it is beyond it by no more than a rounding (`TOLERANCE`)."""
+        if self.low is None or self.high is None:
+            return value
+        nearest = min(max(value, self.low), self.high)
+        return nearest if abs(value - nearest) <= TOLERANCE else value
+
+
+class RecordedMetric(Computed):
+    """Verdicts that the data set brings along (`recorded` of an output): people's labels, another judge's scores.
+
+    Each entry of `take` is a score of its name: `from` the recorded value (default: the same name; `name.part` is one of
+    several: an annotator's, or by its place in a list from 1), `low` and `high` its scale (both null: a count),
+    `higher_is_better`, `binary` (only 0 and 1), `diagnostic` (true: shown, weighs nothing), `combine` for a value of
+    several verdicts (mean, median, min, max, or majority: what more than half of them say), `if_empty` the value of an
+    empty list (null: skipped `no_verdicts`).
+
+    No verdict is skipped `not_recorded`; among several, null ones are left out. No majority is skipped `no_majority`. A
+    verdict that is unreadable or off its scale makes the score an error: it is never taken for 0, nor left out of a mean. Up
+    to 1e-6 beyond the scale is a rounding and counts as the end of it.
+    """
+
+    take: dict[str, Taken] = Field(default_factory=dict)
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return tuple(
+            ScoreSpec(name, t.low, t.high, t.higher_is_better, t.binary, t.diagnostic) for name, t in self.take.items()
+        )
+
+    def absent(self, case: Case) -> str | None:
+        recorded = case.output.recorded
+        there = any(_find(recorded, taken.source or name) is not None for name, taken in self.take.items())
+        return None if there else "not_recorded"
+
+    def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
+        return [[_score(name, taken, case.output.recorded) for name, taken in self.take.items()] for case in cases]
+
+
+def _score(name: str, taken: Taken, recorded: Mapping[str, Any]) -> Score:
+    found = _find(recorded, taken.source or name)
+    inside = several(found)
+    details = {} if inside is None else {"verdicts": found}
+    if inside == {}:
+        if taken.if_empty is not None:
+            return Score(taken.if_empty, name, reason="no verdicts: `if_empty`", details=details)
+        return Score(name=name, status="skipped", reason="no_verdicts", details=details)
+    parts = {"": found} if inside is None else inside
+    given = {part: verdict for part, verdict in parts.items() if verdict is not None}
+    if not given:
+        return Score(name=name, status="skipped", reason="not_recorded", details=details)
+    for part, verdict in given.items():
+        if fault := _fault(part, verdict, taken):
+            return Score(name=name, status="error", reason=fault, details={"verdicts": found})
+    value = _combined([taken.on_scale(float(verdict)) for verdict in given.values()], taken.combine)
+    if value is None:
+        return Score(name=name, status="skipped", reason="no_majority", details=details)
+    if taken.binary and value not in (0, 1):
+        reason = f"not_binary: {value!r} is neither 0 nor 1"
+        return Score(name=name, status="error", reason=reason, details={"verdicts": found})
+    return Score(value, name, details=details)
+
+
+def _find(recorded: Mapping[str, Any], name: str) -> Any:
+    """The recorded value of this name; or of several verdicts the one after a dot (names may hold dots themselves)."""
+    if name in recorded:
+        return recorded[name]
+    for dot in (place for place, sign in enumerate(name) if sign == "."):
+        inside = several(recorded.get(name[:dot])) or {}
+        if name[dot + 1 :] in inside:
+            return inside[name[dot + 1 :]]
+    return None
+
+
+def _fault(part: str, verdict: Any, taken: Taken) -> str | None:
+    """Why a verdict gives no value, None when it does. Reports count faults by what stands before the colon."""
+    whose = f" ({part})" if part else ""
+    if is_unreadable(verdict):
+        return f"unreadable: {verdict[UNREADABLE][:100]!r}{whose}"
+    if taken.off_scale(verdict):
+        return f"off_scale: {verdict!r} is not within {taken.low:g} to {taken.high:g}{whose}"
+    return None
+
+
+def _combined(values: list[float], how: Combine) -> float | None:
+    if how == "majority":
+        value, votes = Counter(values).most_common(1)[0]
+        return value if 2 * votes > len(values) else None
+    return _RULES[how](values)

@@ -1,0 +1,150 @@
+"""Hit rate, recall, precision, MRR, nDCG and MAP of the retrieved chunks, and a score of them. Computed, never asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from ragpipe.metrics.base import Computed, Need
+from ragpipe.metrics.shared.part_weights import Weights
+from ragpipe.metrics.shared.rank_metrics import Floats, Ranking, from_ids, from_rows, rank_values
+from ragpipe.metrics.shared.ranked_list import Listing, first_places, listing_of
+from ragpipe.metrics.shared.relevance_labels import Gold, Unit, gold_groups, gold_of, gold_of_groups
+from ragpipe.schema.sample import Case, OutputPart, Sample
+from ragpipe.schema.score import Score, ScoreSpec
+
+Cut = Literal["hit", "recall_all", "recall", "precision", "ndcg", "map"]
+Part = Literal["hit", "recall", "precision", "mrr", "ndcg", "map"]
+CUTS: tuple[Cut, ...] = ("hit", "recall_all", "recall", "precision", "ndcg", "map")
+OF_GROUPS: frozenset[Cut] = frozenset({"recall_all", "precision"})  # what required support groups alone define
+
+
+class RetrievalMetric(Computed):
+    """`hit@k`, `recall_all@k`, `recall@k`, `precision@k`, `ndcg@k`, `map@k` for each k, `mrr` and `retrieval_score`; 0 to 1.
+
+    Parameters: `k` cut-offs; `unit` document (a document's chunks count once, at their best rank, where the gold is
+    documents) or chunk; `order` given (the system's ranks) or trec (score, then id, both descending: equals trec_eval);
+    `require_snippet` anchors match only chunks that hold a snippet; `measures` which of the six by k are given;
+    `score_k` and `weights` of `retrieval_score` (divided by their sum); `prefix` before all names.
+
+    A gold item earns its gain only at its first match; precision counts every match, and every chunk that is a member
+    of a required support group too. The others count gold items alone. `recall_all@k` is skipped without
+    `required_support_groups`; a case whose only labels they are has `recall_all@k` and `precision@k`, and the others
+    are skipped (`no_gold_items`). `gains` without listed ids are those of documents or of chunks: `unit` decides,
+    unless none of them names one of that kind among the retrieved chunks and some name one of the other. A document
+    without an id goes by its chunks' `rel_path`. Needs labels; a case whose labels say that nothing is relevant is
+    skipped (`no_relevant_items`: no retrieval is right there); nothing retrieved is 0.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+
+    k: list[int] = Field(default=[1, 3, 5, 10])
+    unit: Unit = "document"
+    order: Literal["given", "trec"] = "given"
+    require_snippet: bool = False
+    measures: list[Cut] = Field(default=list(CUTS))
+    score_k: int = Field(default=5, ge=1)
+    weights: Weights[Part] = Field(default={"recall": 0.4, "precision": 0.2, "mrr": 0.2, "ndcg": 0.2})
+    prefix: str = ""
+
+    @field_validator("k")
+    @classmethod
+    def _cuts(cls, value: list[int]) -> list[int]:
+        if not value or min(value) < 1 or len(set(value)) < len(value):
+            raise ValueError(f"cut-offs are different whole numbers from 1 on, found {value}")
+        return value
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        cut = [
+            ScoreSpec(f"{self.prefix}{m}@{k}", binary=m in ("hit", "recall_all")) for m in self.measures for k in self.k
+        ]
+        return (*cut, ScoreSpec(f"{self.prefix}mrr"), ScoreSpec(f"{self.prefix}retrieval_score"))
+
+    def unlabelled(self, sample: Sample) -> str | None:
+        gold = gold_of(sample, self.unit, require_snippet=self.require_snippet)
+        if gold or gold_groups(sample):
+            return None
+        return "no_relevance_labels" if gold is None else "no_relevant_items"
+
+    def absent(self, case: Case) -> str | None:
+        if why := super().absent(case):
+            return why
+        unscored = self.order == "trec" and any(chunk.score is None for chunk in case.contexts)
+        return "no_retrieval_scores" if unscored else None
+
+    def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
+        if not cases:
+            return []
+        lists = [listing_of(case, self._matched(case), self.order, self.unit, self.require_snippet) for case in cases]
+        values: dict[str, Floats] = {}
+        for simple in (True, False):  # plain ids go through arrays at once; anchors and groups were matched one by one
+            rows = [i for i, listing in enumerate(lists) if listing.plain is simple]
+            if rows:
+                some = rank_values(_ranking([lists[i] for i in rows], simple), {*self.k, self.score_k})
+                for name, column in some.items():
+                    values.setdefault(name, np.zeros(len(cases)))[rows] = column
+        return [self._row(i, listing, values) for i, listing in enumerate(lists)]
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        if score == f"{self.prefix}mrr":
+            rank = details.get("first_match_rank")
+            return f"1 / {rank}, the rank of the first match" if rank else "no match"
+        if score != f"{self.prefix}retrieval_score":
+            return None
+        named = {part: part if part == "mrr" else f"{part}@{self.score_k}" for part in self.weights}
+        terms = [f"{weight:g} x {details[named[p]]:.4f} ({named[p]})" for p, weight in self.weights.items()]
+        total = sum(self.weights.values())
+        return " + ".join(terms) if abs(total - 1) < 1e-9 else f"({' + '.join(terms)}) / {total:g}"
+
+    def notes(self, case: Case) -> Sequence[str]:
+        gold = self._matched(case)
+        places = first_places(case, gold, self.order, self.unit, self.require_snippet)
+        found = sorted((rank, name) for name, rank in places.items() if rank is not None)
+        missing = [name for name, rank in places.items() if rank is None]
+        lines = [f"found: {', '.join(f'{name} at rank {rank}' for rank, name in found) or 'no gold item'}"]
+        return (
+            [*lines, f"missing: {len(missing)} of {len(places)} gold items: {', '.join(missing)}"] if missing else lines
+        )
+
+    def _matched(self, case: Case) -> Gold:
+        """The gold items, in the form in which they name what this output retrieved. Empty where there are only
+        groups."""
+        chunks = case.contexts
+        gold = gold_of(case.sample, self.unit, chunks=chunks, require_snippet=self.require_snippet)
+        return gold or gold_of_groups(case.sample, self.unit, chunks)
+
+    def _row(self, i: int, listing: Listing, values: dict[str, Floats]) -> list[Score]:
+        row: list[Score] = []
+        for measure in self.measures:
+            for k in self.k:
+                name = f"{self.prefix}{measure}@{k}"
+                if not listing.gold and measure not in OF_GROUPS:
+                    row.append(Score(name=name, status="skipped", reason="no_gold_items"))
+                elif measure != "recall_all":
+                    row.append(Score(float(values[f"{measure}@{k}"][i]), name))
+                elif listing.all_met is None:
+                    row.append(Score(name=name, status="skipped", reason="no_required_support_groups"))
+                else:
+                    row.append(Score(float(listing.all_met <= k), name))
+        if not listing.gold:
+            names = (f"{self.prefix}mrr", f"{self.prefix}retrieval_score")
+            return [*row, *(Score(name=name, status="skipped", reason="no_gold_items") for name in names)]
+        row.append(Score(float(values["mrr"][i]), f"{self.prefix}mrr", details=listing.details()))
+        parts = {p: float(values[p if p == "mrr" else f"{p}@{self.score_k}"][i]) for p in self.weights}
+        total = sum(weight * parts[p] for p, weight in self.weights.items()) / sum(self.weights.values())
+        row.append(Score(total, f"{self.prefix}retrieval_score", details=_named(parts, self.score_k)))
+        return row
+
+
+def _ranking(lists: list[Listing], simple: bool) -> Ranking:
+    if not simple:
+        return from_rows([listing.rows for listing in lists], [listing.ideal for listing in lists])
+    return from_ids([listing.ids for listing in lists], [listing.gold.gains for listing in lists])
+
+
+def _named(parts: dict[Part, float], k: int) -> dict[str, Any]:
+    return {name if name == "mrr" else f"{name}@{k}": value for name, value in parts.items()}

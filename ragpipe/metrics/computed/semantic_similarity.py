@@ -1,0 +1,55 @@
+"""How near the answer's meaning is to the reference answer's, by the vectors of an embedder: 0 to 100."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.vector_replies import cosine
+from ragpipe.metrics.base import Need
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class SemanticSimilarityMetric(ReferenceMetric):
+    """100 x the cosine of the vectors of answer and reference, two decimals; a negative cosine is 0.
+
+    The same text is 100, an answer without a character or a vector without length 0.
+    A text of which the embedder read only the beginning (`embedder.max_tokens`) is flagged `answer_cut` or `reference_cut`,
+    where the embedder knows it: one of a provider does not say.
+    Texts on one subject are near each other whatever they say of it: a wrong number or a negation hardly moves it. Needs
+    a reference and an embedder; without one it is skipped (`no_embedder`). The embedder's name stands in the signature,
+    the vectors in judge_inputs.parquet.
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    best_of_each: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+
+    @property
+    def needs_embedder(self) -> bool:
+        return True
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, 0, 100),)
+
+    def embeds(self, case: Case) -> int:
+        return len({case.answer, *(view.reference for view in self.views(case))}) if case.answer.strip() else 0
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        found = details.get("cosine")
+        return None if found is None else f"100 x max(0, {found:.6f}) = {value:g}"
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if not case.answer.strip():
+            return Score(0.0, reason="no_answer")
+        texts = {"answer": case.answer, "reference": case.reference or ""}
+        answer, reference = await judge.embed(list(texts.values()))
+        found = cosine(answer, reference)
+        reason = None if answer.any() and reference.any() else "zero_vector"
+        flags = [f"{name}_cut" for name, text in texts.items() if judge.was_cut(text)]
+        return Score(round(100 * max(0.0, found), 2), reason=reason, details={"cosine": found, "flags": flags})

@@ -1,0 +1,69 @@
+"""Does the system decline where a question has no answer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import PlannedCall
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.behaviour import Refusal
+from ragpipe.schema.sample import Case, OutputPart, Sample
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class AbstentionMetric(JudgeMetric):
+    """`abstention`: 1 when the system declined, 0 when it answered; `hallucination_on_unanswerable`: its complement, lower
+    is better. Only for cases with `answerable: false`; the means are accuracy and hallucination rate.
+
+    The system's own flag `abstained` decides where it is recorded. Otherwise one small call asks whether the answer as a
+    whole declines: a refusal phrase in an answer that goes on to answer is none. An answer without a word and without the
+    flag is skipped: that the system was silent does not say that it abstained. `prefix` is put before both names.
+    """
+
+    detect: Prompt
+    prefix: str = ""
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        made_up = ScoreSpec(f"{self.prefix}hallucination_on_unanswerable", higher_is_better=False, binary=True)
+        return (ScoreSpec(f"{self.prefix}abstention", binary=True), made_up)
+
+    def unlabelled(self, sample: Sample) -> str | None:
+        return None if sample.answerable is False else "answerable" if sample.answerable else "no_answerable_label"
+
+    def parts(self, case: Case) -> frozenset[OutputPart]:
+        return frozenset({"answer"}) if case.output.abstained is None else frozenset()
+
+    def absent(self, case: Case) -> str | None:
+        why = super().absent(case)
+        return why or (without_a_word(case.answer) if case.output.abstained is None else None)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        return self.shown(self.detect, case, question=case.question, answer=case.answer)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if case.output.abstained is None:
+            yield PlannedCall(self.detect, Refusal, self.values(case))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        accuracy, made_up = (spec.name for spec in self.scores())
+        if score == made_up:
+            return f"1 - {accuracy}"
+        return f"1 where the answer declines, by {details['detection']}" if "detection" in details else None
+
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        flags = answer_flags(case.answer)
+        if case.output.abstained is not None:
+            declined, detection, reason = case.output.abstained, "flag", "the system's own flag"
+        else:
+            reply = await judge(self.detect, Refusal, **self.values(case))
+            declined, detection, reason = reply.declines, "judge", one_line(reply.reason)
+        details = {"declined": declined, "detection": detection, "flags": flags}
+        values = (float(declined), float(not declined))
+        return [
+            Score(value, spec.name, reason=reason or None, details=details)
+            for spec, value in zip(self.scores(), values, strict=True)
+        ]

@@ -1,0 +1,99 @@
+"""Is the answer right, wrong, or an admission that the system does not know?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator
+
+from ragpipe.core.errors import JudgeError
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.patterns.dont_know import DontKnowPhrases, is_dont_know, named_phrases
+from ragpipe.patterns.pattern_files import pattern_hashes
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.gradings import AnswerClass as Class
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec
+
+CLASSES = {"CORRECT": "correct_answers", "WRONG": "wrong_answers", "DON'T KNOW": "dont_know_answers"}
+
+
+def _known(given: DontKnowPhrases | str) -> DontKnowPhrases | str:
+    named_phrases(given)
+    return given
+
+
+class AnswerClassMetric(ReferenceMetric, JudgeMetric):
+    """`correct_answers`, `wrong_answers` (lower is better), `dont_know_answers` (diagnostic): one of them is 1 for each case,
+    the others 0. Their means are the shares; the counts (the documents' `correct_answers_count`, `wrong_answers_count` and
+    `dont_know_answers_count`) stand in metrics.json under `grades.answer_class`. The class stands in the details of each case.
+
+    Phrases of not knowing come first, without a call: DON'T KNOW when one opens the answer or dominates it
+    (`patterns`, see its file), and for short non-answers ("n/a") and answers without a word. "Unknown" inside a real
+    answer ("the Unknown Soldier") does not count. `literal: true` is the documents' rule in its place: any phrase anywhere
+    in the answer. Otherwise one call, CORRECT or WRONG. `prefix` is put before the names. With
+    `references: all` each value is the share of the references by which it holds. Needs a reference.
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+
+    classify: Prompt
+    patterns: Annotated[DontKnowPhrases | str, AfterValidator(_known)] = "dont_know.v2"
+    literal: bool = False
+    prefix: str = ""
+
+    def files(self) -> Mapping[str, str]:
+        return pattern_hashes([self.patterns])
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        right, wrong, unknown = (f"{self.prefix}{name}" for name in CLASSES.values())
+        whole = self.rule != "all"  # the mean over several references may be a half
+        of = {name: (self.name, name.lower()) if whole else None for name in CLASSES}
+        return (
+            ScoreSpec(right, binary=whole, in_class=of["CORRECT"]),
+            ScoreSpec(wrong, higher_is_better=False, binary=whole, in_class=of["WRONG"]),
+            ScoreSpec(unknown, higher_is_better=False, binary=whole, diagnostic=True, in_class=of["DON'T KNOW"]),
+        )
+
+    def admission(self, case: Case) -> str | None:
+        """By what the answer says that it does not know: a phrase, or that it is empty. None for a real answer."""
+        return without_a_word(case.answer) or is_dont_know(
+            case.answer, named_phrases(self.patterns), literal=self.literal
+        )
+
+    def values(self, case: Case) -> dict[str, Any]:
+        said = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        return self.shown(self.classify, case, **said)
+
+    @asks_by_reference
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        try:
+            phrase = self.admission(case)
+        except JudgeError:  # too long for a pattern: `measure` says so, and asks nobody
+            return
+        if phrase is None:
+            yield PlannedCall(self.classify, Class, self.values(case))
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        flags = answer_flags(case.answer)
+        phrase = await asyncio.to_thread(self.admission, case)
+        if phrase is not None:
+            return self._scores("DON'T KNOW", phrase, {"phrase": phrase, "detection": "phrase", "flags": flags})
+        reply = await judge(self.classify, Class, **self.values(case))
+        return self._scores(reply.verdict, one_line(reply.reason), {"detection": "judge", "flags": flags})
+
+    def _scores(self, verdict: str, reason: str, details: dict[str, Any]) -> Sequence[Score]:
+        line = f"{verdict}: {reason}" if reason else verdict
+        return [
+            Score(float(verdict == name), spec.name, reason=line, details={"class": verdict, **details})
+            for name, spec in zip(CLASSES, self.scores(), strict=True)
+        ]

@@ -1,0 +1,103 @@
+"""Does the answer answer what was asked? 0 to 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.vector_replies import cosine
+from ragpipe.metrics.base import PlannedCall
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import AnswerRelevance as Grade
+from ragpipe.schema.judge_answers.answers import GeneratedQuestions
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score
+
+
+class AnswerRelevanceMetric(JudgeMetric):
+    """1 answers the question directly and completely, 0 does not answer it.
+
+    `method: direct`: the judge's overall grade, one call that sees question and answer alone; whether the answer is true
+    plays no part. The details hold what the same reply says of it: addresses the question, on topic, completeness 0 to 1.
+    An answer that only declines is a 0, right or wrong to decline. A grade above 0 for an answer said not to address the
+    question is flagged `grade_contradicts_findings`.
+
+    `method: questions`: the judge writes `n` questions that the answer would answer, without seeing the real one; the
+    value is the mean cosine of their vectors with its, a negative one counting 0. It needs an embedder. Where no question
+    is written (an answer that declines) it falls back to `direct`, flagged `no_questions_generated`. The values of the two
+    methods stand on one scale, and are not comparable: a cosine of 0.6 can be a good one. Source: RAGAS (arXiv 2309.15217).
+
+    An answer without a word is a 0 in both and costs no call: that nothing was answered is the finding. Needs no reference.
+    """
+
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+
+    direct: Prompt
+    questions: Prompt | None = None
+    method: Literal["direct", "questions"] = "direct"
+    n: Annotated[int, Field(ge=1, le=10)] = 3
+
+    @classmethod
+    def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset() if parameters.get("method") == "questions" else frozenset({"questions"})
+
+    @property
+    def needs_embedder(self) -> bool:
+        return self.method == "questions"
+
+    def values(self, case: Case) -> dict[str, Any]:
+        return self.shown(self.direct, case, question=case.question, answer=case.answer)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if without_a_word(case.answer):
+            return
+        if self.questions is not None:
+            yield PlannedCall(self.questions, GeneratedQuestions, self._asked(self.questions, case))
+        yield PlannedCall(self.direct, Grade, self.values(case))  # by questions: where none is written
+
+    def embeds(self, case: Case) -> int:
+        return 1 + self.n if self.needs_embedder and not without_a_word(case.answer) else 0
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        found = details.get("questions")
+        if not found:
+            return None
+        terms = " + ".join(f"{max(0.0, one['cosine']):.4f}" for one in found)
+        return f"({terms}) / {len(found)} = {value:.4f}"
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if why := without_a_word(case.answer):
+            return Score(0.0, reason=why, details={"flags": [why]})
+        if self.questions is None:
+            return await self._graded(case, judge, [])
+        reply = await judge(self.questions, GeneratedQuestions, **self._asked(self.questions, case))
+        written = [one_line(text) for text in reply.questions if any(c.isalnum() for c in text)][: self.n]
+        if not written:
+            return await self._graded(case, judge, ["no_questions_generated"])
+        return await self._compared(written, case, judge)
+
+    def _asked(self, prompt: Prompt, case: Case) -> dict[str, Any]:
+        return self.shown(prompt, case, answer=case.answer, n=self.n)
+
+    async def _compared(self, written: list[str], case: Case, judge: Judge) -> Score:
+        real, *vectors = await judge.embed([case.question, *written])
+        cosines = [cosine(real, one) for one in vectors]
+        found = [{"question": text, "cosine": one} for text, one in zip(written, cosines, strict=True)]
+        value = math.fsum(max(0.0, one) for one in cosines) / len(cosines)
+        flags = [*answer_flags(case.answer), *(["fewer_questions"] if len(found) < self.n else [])]
+        reason = f"mean cosine of {len(found)} questions that the answer would answer"
+        return Score(value, reason=reason, details={"questions": found, "flags": flags})
+
+    async def _graded(self, case: Case, judge: Judge, flags: list[str]) -> Score:
+        reply = await judge(self.direct, Grade, **self.values(case))
+        details = reply.model_dump(include={"addresses_question", "on_topic", "completeness", "reason"})
+        details["flags"] = [*answer_flags(case.answer), *flags]
+        if reply.score > 0 and not reply.addresses_question:
+            details["flags"].append("grade_contradicts_findings")
+        return Score(reply.score, reason=one_line(reply.reason) or None, details=details)

@@ -1,0 +1,89 @@
+"""Two independent grades from one call: true to the contexts, and explains why the content fits the need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.context_metric import NO_CLAIMS, NOTHING_RETRIEVED, ContextMetric
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.judge_metric import without_a_word
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import AxisGrade, TwoAxes
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+
+FAITHFULNESS = {5: "Perfect", 4: "Mostly True", 3: "Mixed", 2: "Mostly False", 1: "Completely False"}
+COMPLETENESS = {5: "Excellent Bridging", 4: "Good Explanation", 3: "Descriptive Only", 2: "Weak", 1: "Fail"}
+
+
+class AnswerSynthesisMetric(ContextMetric):
+    """`answer_faithfulness` and `answer_completeness`, 1 to 5 each, and their mean `synthesis_overall`.
+
+    The axes are judged in one call and independently: an answer can be persuasive and invented, or true and useless.
+    The details carry the rubric's label. An answer without a word is not shown to the judge: it explains nothing
+    (completeness 1), and claims nothing (faithfulness skipped). `prefix` is put before the three names.
+
+    Nothing retrieved: faithfulness is 1 without a call, for nothing bears what the answer states; completeness, and with it
+    the mean, is skipped (`no_context_retrieved`). An answer that only declines, by `patterns`, is skipped (`no_claims`), and
+    so is one without a word.
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts", "answer"})
+
+    grade: Prompt
+    prefix: str = ""
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        axes = ("answer_faithfulness", "answer_completeness")
+        graded = (ScoreSpec(self.prefix + name, 1, 5, grades=whole_grades(1, 5)) for name in axes)
+        return (*graded, ScoreSpec(f"{self.prefix}synthesis_overall", 1, 5))
+
+    def values(self, case: Case) -> dict[str, Any]:
+        return self.shown(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if case.contexts and not without_a_word(case.answer):
+            yield PlannedCall(self.grade, TwoAxes, self.values(case))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        true, complete, overall = (spec.name for spec in self.scores())
+        return f"the mean of {true} and {complete}" if score == overall and not details.get("flags") else None
+
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        true, complete, overall = (spec.name for spec in self.scores())
+        if not case.contexts:
+            return await self._nothing_to_bear(case)
+        if why := without_a_word(case.answer):
+            label = {"label": COMPLETENESS[1], "flags": [why]}
+            return (
+                Score(name=true, status="skipped", reason=why),
+                Score(1.0, complete, reason=why, details=label),
+                Score(1.0, overall, reason=why, details={"flags": [why]}),
+            )
+        reply = await judge(self.grade, TwoAxes, **self.values(case))
+        flags = answer_flags(case.answer)
+        return (
+            _axis(true, reply.faithfulness, FAITHFULNESS, flags),
+            _axis(complete, reply.completeness, COMPLETENESS, flags),
+            Score((reply.faithfulness.score + reply.completeness.score) / 2, overall, details={"flags": flags}),
+        )
+
+    async def _nothing_to_bear(self, case: Case) -> Sequence[Score]:
+        """Nothing was retrieved: what the answer states is made up, and there is nothing whose fit it could explain."""
+        names = [spec.name for spec in self.scores()]
+        why = without_a_word(case.answer) or (NO_CLAIMS if await self.declines(case) else None)
+        if why:
+            return [Score(name=name, status="skipped", reason=why) for name in names]
+        details = {"label": FAITHFULNESS[1], "flags": [*answer_flags(case.answer), NOTHING_RETRIEVED]}
+        made_up = Score(1.0, names[0], reason=NOTHING_RETRIEVED, details=details)
+        return [made_up, *(Score(name=name, status="skipped", reason=NOTHING_RETRIEVED) for name in names[1:])]
+
+
+def _axis(name: str, grade: AxisGrade, labels: dict[int, str], flags: list[str]) -> Score:
+    details = {"label": labels[grade.score], "flags": flags}
+    return Score(grade.score, name, reason=one_line(grade.reason) or None, details=details)

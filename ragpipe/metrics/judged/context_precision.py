@@ -1,0 +1,95 @@
+"""How many of the retrieved chunks are useful for the question, and how early they come. One call over all chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import PlannedCall
+from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
+from ragpipe.metrics.shared.multi_reference import asks_by_reference, by_reference
+from ragpipe.schema.judge_answers.answers import ChunkGrade
+from ragpipe.schema.sample import Case, Chunk, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec
+
+TOP = 100
+
+
+class ContextPrecisionMetric(UsefulnessMetric):
+    """Relevant chunks among the retrieved ones, 0 to 100. `method` says which of two aggregations is the score.
+
+    `mean`: relevant / chunks. `ranked`: the sum over the ranks k of rel_k x (relevant among the first k / k), over the
+    number of relevant chunks (0 without one): relevant chunks count more the earlier they come. Both are always stored
+    as diagnostic scores, `<name>_mean` and `<name>_ranked`, and changing `method` asks no new question. The judge sees
+    the reference answer where the case has one, and gives each chunk a relevance from 0 to 100 beside its verdict;
+    that number stands in the details only. No contexts: 0, `no_context_retrieved`, without a call. Source: RAGAS context
+    precision.
+    """
+
+    version: ClassVar[int] = 2
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    method: Literal["mean", "ranked"] = "mean"
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (
+            ScoreSpec(self.name, 0, TOP),
+            *(ScoreSpec(f"{self.name}_{method}", 0, TOP, diagnostic=True) for method in ("mean", "ranked")),
+        )
+
+    @asks_by_reference
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if case.contexts:
+            yield self.grade_ask(case)
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        relevant = [chunk["relevant"] for chunk in details.get("chunks", ())]
+        if not relevant:
+            return None
+        if details["method"] == "mean":
+            return f"{TOP} x {sum(relevant)} relevant / {len(relevant)} chunks"
+        terms = [f"{sum(relevant[:k])}/{k}" for k, is_relevant in enumerate(relevant, 1) if is_relevant]
+        return f"{TOP} x ({' + '.join(terms) or '0'}) / {len(terms)}: the precision at the rank of each relevant chunk"
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        grades = await self.grades(case, judge)
+        relevant = [grade.relevant for grade in grades]
+        values = {"mean": mean_precision(relevant), "ranked": ranked_precision(relevant)}
+        reason = f"{sum(relevant)} of {len(relevant)} chunks are relevant" if grades else "no_context_retrieved"
+        details = {
+            "chunks": [_row(chunk, grade) for chunk, grade in zip(case.contexts, grades, strict=True)],
+            "relevant": sum(relevant),
+            "total": len(relevant),
+            "method": self.method,
+            "flags": [],
+        }
+        return (
+            Score(values[self.method], self.name, reason=reason, details=details),
+            *(Score(value, f"{self.name}_{method}", reason=reason) for method, value in values.items()),
+        )
+
+
+def mean_precision(relevant: Sequence[bool]) -> float:
+    """Relevant / all x 100; 0 for an empty list."""
+    return TOP * sum(relevant) / len(relevant) if relevant else 0.0
+
+
+def ranked_precision(relevant: Sequence[bool]) -> float:
+    """Mean of the precision at the rank of each relevant chunk x 100; 0 without a relevant chunk."""
+    found, total = 0, 0.0
+    for rank, is_relevant in enumerate(relevant, 1):
+        if is_relevant:
+            found += 1
+            total += found / rank
+    return TOP * total / found if found else 0.0
+
+
+def _row(chunk: Chunk, grade: ChunkGrade) -> dict[str, Any]:
+    return {
+        "chunk": chunk.id,
+        "rank": chunk.rank,
+        "relevant": grade.relevant,
+        "relevance": grade.relevance,
+        "reason": grade.reason,
+    }

@@ -1,0 +1,60 @@
+"""Share of the reference answer's statements that the retrieved contexts hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.claim_metric import ClaimMetric, claim_details, share_of_claims
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec
+
+TOP = 100
+
+
+class ContextRecallMetric(ReferenceMetric, ClaimMetric):
+    """Attributed statements / statements of the reference answer, 0 to 100: could the answer have been complete?
+
+    `extract` lists the statements of the reference answer, `verify` attributes each to the contexts, `batch`
+    statements a call; `steps: combined` does both in one call. The details name the chunks in which the evidence of each
+    attributed statement occurs; evidence that occurs nowhere is flagged `evidence_not_found`, counted, and changes
+    nothing. The generated answer plays no part. A reference without a statement ("not in the documents") is 100,
+    `no_statements`; no contexts is 0, `no_context_retrieved`, without a call: whether there is a statement is then not
+    asked. Of several references the one counts whose statements are held best (one without a statement only where none has
+    any); with `references: all` the statements of all of them, each once. Needs a reference. Source: RAGAS context recall.
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    best_of_each: ClassVar[bool] = True
+    pools: ClassVar[bool] = True
+    last_resort: ClassVar[frozenset[str]] = frozenset({"no_statements"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, 0, TOP),)
+
+    def texts_of(self, case: Case) -> list[dict[str, str]]:
+        return [{"reference": text} for text in case.references]
+
+    @asks_by_reference
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        return super().asks(case) if case.contexts else ()
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        share = share_of_claims(details)
+        return f"{TOP} x {share}" if share else None
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        found = await self.checked(case, judge) if case.contexts else []
+        details = claim_details(found, case, [])
+        if not case.contexts:
+            return Score(0, reason="no_context_retrieved", details=details)
+        if not found:
+            return Score(TOP, reason="no_statements", details=details)
+        reason = f"{details['supported']} of {len(found)} statements are in the contexts"
+        return Score(TOP * details["supported"] / len(found), reason=reason, details=details)

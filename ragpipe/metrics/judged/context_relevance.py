@@ -1,0 +1,63 @@
+"""Do the retrieved contexts give what the question needs? 0 to 1, in one call with a verdict for each chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import PlannedCall
+from ragpipe.metrics.shared.batched_verdicts import verdicts_for
+from ragpipe.metrics.shared.injection_flags import one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import ChunkVerdict
+from ragpipe.schema.judge_answers.answers import ContextRelevance as Grade
+from ragpipe.schema.sample import Case, Chunk, OutputPart
+from ragpipe.schema.score import Score
+
+
+class ContextRelevanceMetric(JudgeMetric):
+    """How far the contexts together give what the question needs: 1 everything, 0 nothing. The judge's overall grade.
+
+    The same call gives each chunk a verdict, relevant or not; the details hold them, with relevant / total. A grade that
+    contradicts them (0 with a relevant chunk, more than 0 without one) is flagged `grade_contradicts_verdicts`. Where a
+    verdict is missing or repeated, all chunks are asked about again: the grade is that of the reply that judged all of
+    them. The answer plays no part. No contexts: 0, `no_context_retrieved`, without a call: that nothing was found is the
+    finding. Needs no reference.
+    """
+
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    grade: Prompt
+
+    def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
+        parts = {"again": True} if again else {}
+        return self.shown(self.grade, case, parts, contexts=chunks, question=case.question)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if case.contexts:
+            yield PlannedCall(self.grade, Grade, self.values(case, case.contexts))
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if not case.contexts:
+            return Score(0.0, reason="no_context_retrieved", details=_details([], []))
+        replies: list[Grade] = []
+
+        async def ask(chunks: list[Chunk], again: bool) -> list[ChunkVerdict]:
+            replies.append(await judge(self.grade, Grade, **self.values(case, chunks, again)))
+            return replies[-1].verdicts
+
+        verdicts = await verdicts_for(case.contexts, ask, whole=True)
+        found = replies[-1]
+        details = _details(case.contexts, verdicts)
+        if (found.score > 0) != (details["relevant"] > 0):
+            details["flags"].append("grade_contradicts_verdicts")
+        return Score(found.score, reason=one_line(found.reason) or None, details=details)
+
+
+def _details(chunks: Sequence[Chunk], verdicts: Sequence[ChunkVerdict]) -> dict[str, Any]:
+    rows = [
+        {"chunk": chunk.id, "rank": chunk.rank, "relevant": verdict.relevant, "reason": verdict.reason}
+        for chunk, verdict in zip(chunks, verdicts, strict=True)
+    ]
+    return {"chunks": rows, "relevant": sum(v.relevant for v in verdicts), "total": len(rows), "flags": []}

@@ -1,0 +1,52 @@
+"""Do the contexts suffice to answer the question? A verdict of its own, whatever the system made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import PlannedCall
+from ragpipe.metrics.shared.injection_flags import one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.gradings import Sufficiency
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score
+
+VALUES = {"sufficient": 1.0, "partial": 0.5, "insufficient": 0.0}
+
+
+class ContextSufficiencyMetric(JudgeMetric):
+    """1 when the contexts together hold what a full and definite answer needs, 0.5 when they answer a part, else 0.
+
+    One call; neither the answer nor the reference is shown. The details name what is missing. Set beside the answer's
+    quality it parts the two ways to fail: wrong on sufficient contexts (generator), answered on insufficient ones (should
+    have declined). A verdict `sufficient` with something missing is flagged `verdict_contradicts_findings`. No contexts are
+    0, `no_context_retrieved`, without a call. Needs no reference. Source: Sufficient Context (Joren et al., arXiv 2411.06037).
+    """
+
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    judge: Prompt
+
+    def values(self, case: Case) -> dict[str, Any]:
+        return self.shown(self.judge, case, contexts=case.contexts, question=case.question)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if case.contexts:
+            yield PlannedCall(self.judge, Sufficiency, self.values(case))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        verdict = details.get("verdict")
+        return f"{verdict} counts {VALUES[verdict]:g}" if verdict in VALUES else None
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if not case.contexts:
+            details: dict[str, Any] = {"verdict": "insufficient", "missing": [], "flags": []}
+            return Score(0.0, reason="no_context_retrieved", details=details)
+        reply = await judge(self.judge, Sufficiency, **self.values(case))
+        missing = [one.strip() for one in reply.missing if one.strip()]
+        flags = ["verdict_contradicts_findings"] if missing and reply.verdict == "sufficient" else []
+        details = {"verdict": reply.verdict, "missing": missing, "flags": flags}
+        reason = one_line(f"{reply.verdict}: {reply.reason}" if reply.reason else reply.verdict)
+        return Score(VALUES[reply.verdict], reason=reason, details=details)

@@ -1,0 +1,80 @@
+"""Share of the useful chunks that the answer draws on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
+from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
+from ragpipe.metrics.shared.injection_flags import answer_flags
+from ragpipe.metrics.shared.multi_reference import asks_by_reference, by_reference
+from ragpipe.metrics.shared.quote_match import normalise, occurs
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.behaviour import SourceUse, SourceUses
+from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.score import Score
+
+
+class ContextUtilizationMetric(UsefulnessMetric):
+    """Useful chunks that the answer uses / useful chunks, 0 to 1: does the generator read what was found?
+
+    `grade` is the question of `context_precision` (asked once for both); `use` asks how the answer uses each of the chunks
+    found useful there, `batch` chunks a call: quoted or paraphrased is used. Where several chunks say the same, all of them
+    count as used, so that near-duplicates do not lower the value. Skipped where no chunk is useful (`no_useful_chunk`):
+    there was nothing to use. Evidence that does not occur in the answer is flagged `evidence_not_found` and changes
+    nothing. Needs answer and contexts.
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
+    borrowed: ClassVar[Mapping[str, str]] = {"grade": "context_precision"}
+
+    use: Prompt
+    batch: int = Field(default=10, ge=1)
+
+    def use_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
+        return self.shown(self.use, case, {"again": True} if again else {}, contexts=chunks, answer=case.answer)
+
+    @asks_by_reference
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        yield self.grade_ask(case)
+        values = self.use_values(case, case.contexts[: self.batch])
+        yield PlannedCall(self.use, SourceUses, values, times=-(-len(case.contexts) // self.batch))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        return f"{details['used']} used / {details['useful']} useful chunks" if details.get("useful") else None
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        async def ask(part: list[Chunk], again: bool) -> list[SourceUse]:
+            return (await judge(self.use, SourceUses, **self.use_values(case, part, again))).verdicts
+
+        grades = await self.grades(case, judge)
+        useful = [chunk for chunk, grade in zip(case.contexts, grades, strict=True) if grade.relevant]
+        said = iter(await verdicts_in_batches(useful, self.batch, ask))  # by position: an id may come twice
+        rows = [
+            _row(chunk, next(said) if grade.relevant else None, case)
+            for chunk, grade in zip(case.contexts, grades, strict=True)
+        ]
+        used = sum(row["used"] for row in rows)
+        flags = answer_flags(case.answer)
+        flags += ["evidence_not_found"] if any(row.get("evidence_found") is False for row in rows) else []
+        details = {"chunks": rows, "useful": len(useful), "used": used, "flags": flags}
+        if not useful:
+            return Score(status="skipped", reason="no_useful_chunk", details=details)
+        return Score(used / len(useful), reason=f"{used} of {len(useful)} useful chunks are used", details=details)
+
+
+def _row(chunk: Chunk, said: SourceUse | None, case: Case) -> dict[str, Any]:
+    """`said` is None for a chunk that is not useful: nobody asks how the answer uses it."""
+    row: dict[str, Any] = {"chunk": chunk.id, "rank": chunk.rank, "useful": said is not None, "used": False}
+    if said is not None:
+        row |= {"used": said.use != "not_used", "use": said.use, "evidence": said.evidence, "reason": said.reason}
+        if said.use != "not_used":
+            row["evidence_found"] = occurs(said.evidence, [normalise(case.answer)])
+    return row

@@ -1,0 +1,48 @@
+"""Is it the right answer to the question, measured by the contexts? 0 to 5, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import Grade05
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+
+TOP = 5
+
+
+class ContextualCorrectnessMetric(JudgeMetric):
+    """0 to 5, whole: 5 says what the contexts give in answer, 3 partly right, 1 contradicts or has no basis, 0 no answer.
+
+    Between `groundedness` (is what it says supported?) and `correctness` (does it say what the reference says?): a
+    supported statement that is not the answer is not correct. Where the contexts do not hold the answer, saying so is a
+    5. An answer without a word is a 0 and costs no call. Needs contexts, no reference.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"contexts"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+
+    grade: Prompt
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, 0, TOP, grades=whole_grades(0, TOP)),)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        return self.shown(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if not without_a_word(case.answer):
+            yield PlannedCall(self.grade, Grade05, self.values(case))
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if why := without_a_word(case.answer):
+            return Score(0, reason=why, details={"feedback": "", "flags": [why]})
+        reply = await judge(self.grade, Grade05, **self.values(case))
+        details = {"feedback": reply.reason, "flags": answer_flags(case.answer)}
+        return Score(reply.score, reason=one_line(reply.reason) or None, details=details)

@@ -1,0 +1,50 @@
+"""How relevant and correct the answer is, measured by a reference answer: 1 to 5 in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import Grade15
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+
+
+class CorrectnessMetric(ReferenceMetric, JudgeMetric):
+    """1 to 5, halves and tenths allowed: 1 irrelevant, 2 mistakes, 3 incomplete, 4 mostly correct, 5 right and complete.
+
+    Contexts play no part. An answer without a word is a 1 and costs no call: that
+    nothing was answered is the finding. Needs a reference. Source: LlamaIndex's correctness evaluator.
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+
+    grade: Prompt
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, 1, 5, grades=whole_grades(1, 5)),)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        said = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        return self.shown(self.grade, case, **said)
+
+    @asks_by_reference
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if not without_a_word(case.answer):
+            yield PlannedCall(self.grade, Grade15, self.values(case))
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if why := without_a_word(case.answer):
+            return Score(1.0, reason=why, details={"feedback": "", "flags": [why]})
+        reply = await judge(self.grade, Grade15, **self.values(case))
+        details = {"feedback": reply.reason, "flags": answer_flags(case.answer)}
+        return Score(reply.score, reason=one_line(reply.reason) or None, details=details)

@@ -1,0 +1,111 @@
+"""Correctness, completeness and consistency of an answer by a reference, as one weighted sum with a grade."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.metrics.shared.part_weights import Weights
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.gradings import FactualAccuracy as Grades
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec
+
+Part = Literal["correctness", "completeness", "consistency"]
+PARTS: tuple[Part, ...] = ("correctness", "completeness", "consistency")
+TOP = 100
+
+
+class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
+    """0.5 correctness + 0.3 completeness + 0.2 consistency, 0 to 100 each; `weights` changes the mixture (divided by its
+    sum), `grades` the letters, both without a new question. The sum is ours, never the model's arithmetic.
+
+    One call; the judge reasons on each criterion before it grades it, and says how sure it is. The criteria stand as
+    diagnostic scores `<name>_<criterion>`; the details hold the reasoning, the confidence (0 to 100; it changes nothing) and
+    the letter: A from 80 on, B 60, C 40, D 20, else E. An answer without a word is a 0 and costs no call: that nothing was
+    answered is the finding. Contexts play no part. With `references: all` the letters stand with each reference.
+    Needs a reference. Source: G-Eval (arXiv 2303.16634).
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+
+    grade: Prompt
+    weights: Weights[Part] = Field(default={"correctness": 0.5, "completeness": 0.3, "consistency": 0.2})
+    grades: dict[str, float] = Field(default={"A": 80, "B": 60, "C": 40, "D": 20, "E": 0})
+
+    @field_validator("grades")
+    @classmethod
+    def _falls(cls, value: dict[str, float]) -> dict[str, float]:
+        bounds = list(value.values())
+        if not bounds or bounds[-1] != 0 or not all(TOP >= a > b for a, b in pairwise(bounds)):
+            raise ValueError(
+                f"grades are named from the best down, each with its lowest value, the last 0; found {value}"
+            )
+        return value
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        parts = (ScoreSpec(f"{self.name}_{part}", 0, TOP, diagnostic=True) for part in PARTS)
+        return (ScoreSpec(self.name, 0, TOP, grades=tuple(self.grades.items())), *parts)
+
+    def letter(self, value: float) -> str:
+        """The first grade whose lowest value is reached."""
+        return next(letter for letter, lowest in self.grades.items() if value >= lowest)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        said = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        return self.shown(self.grade, case, **said)
+
+    @asks_by_reference
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if not without_a_word(case.answer):
+            yield PlannedCall(self.grade, Grades, self.values(case))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        if score != self.name or "criteria" not in details:
+            return None
+        terms = " + ".join(
+            f"{w:g} x {details['criteria'][part]['score']:g} ({part})" for part, w in self.weights.items()
+        )
+        total = math.fsum(self.weights.values())
+        return f"{terms if abs(total - 1) < 1e-9 else f'({terms}) / {total:g}'}; {details['grade']}"
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        if why := without_a_word(case.answer):
+            details: dict[str, Any] = {"grade": self.letter(0), "flags": [why]}
+            first, *others = self.scores()
+            return [
+                Score(0.0, first.name, reason=why, details=details),
+                *(Score(0.0, o.name, reason=why) for o in others),
+            ]
+        reply = await judge(self.grade, Grades, **self.values(case))
+        found = {part: getattr(reply, part) for part in PARTS}
+        value = self.weighted({part: found[part].score for part in PARTS})
+        details = {
+            "grade": self.letter(value),
+            "confidence": reply.confidence,
+            "feedback": reply.reason,
+            "criteria": {part: {"score": one.score, "reasoning": one.reasoning} for part, one in found.items()},
+            "flags": answer_flags(case.answer),
+        }
+        reason = one_line(reply.reason)
+        parts = (
+            Score(one.score, f"{self.name}_{p}", reason=one_line(one.reasoning) or None) for p, one in found.items()
+        )
+        return [Score(value, self.name, reason=f"{details['grade']}: {reason}".rstrip(": "), details=details), *parts]
+
+    def weighted(self, found: Mapping[Part, float]) -> float:
+        """The mixture. Rounded to 1e-9, so that 80 in all three is 80 and not just below it, and an A."""
+        total = math.fsum(self.weights.values())
+        return round(math.fsum(w * found[part] for part, w in self.weights.items()) / total, 9)

@@ -1,0 +1,161 @@
+"""Does the answer have the form that was asked for? Rules first; only the tone needs a judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.format_checks import LANGUAGES, function_words, language_of, schema_fault, sizes
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.json_schemas import check_schema
+from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.metrics.shared.quote_match import normalise, occurs
+from ragpipe.patterns.pattern_files import pattern_hashes
+from ragpipe.patterns.timed_regex import Search, compile_timed
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.gradings import Tone
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+Unit = Literal["words", "characters", "sentences"]
+Check = dict[str, Any]
+LENGTH: dict[Unit, list[int | None]] = {"words": [1, 300]}
+
+
+class FormatMetric(JudgeMetric):
+    """1 when the answer meets every check that is switched on, else 0. At least one must be on.
+
+    `matches`, `never_matches`: expressions without regard to case (`(?-i:...)` minds it), each under a name of yours, which
+    the answer must hold or must not; one that takes longer than a second is that case's error. `json_schema`: the answer as
+    a whole, or the one fenced block that it is, is JSON of this schema; a `pattern` in it minds the case, and a `format` is
+    checked (date, date-time, email, ipv4, ipv6, regex, uuid; others are refused). `length`: [least, most] words (each Chinese character and each kana is one), characters or sentences; null is no limit. `length: null`: 1 to 300 words where no other check is on, else it is not checked; {}: not checked. `language`: told
+    by function words (`conf/patterns/languages.v1.yaml`: en, de, fr, es, it, pt, nl); a short answer or a list of names is
+    left undecided, which is no fault, and the case is skipped (`language_undecided`) where nothing else is checked.
+    `wanted_tone`: how the answer should sound, asked of the judge in one call; without it nobody is asked. The details hold
+    each check with what was found and expected. Needs an answer.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    version: ClassVar[int] = 2
+
+    tone: Prompt | None = None
+    matches: dict[str, str] = Field(default_factory=dict)
+    never_matches: dict[str, str] = Field(default_factory=dict)
+    json_schema: dict[str, Any] | None = None
+    length: dict[Unit, list[int | None]] | None = None
+    language: str | None = None
+    wanted_tone: str | None = Field(default=None, min_length=1)
+
+    @classmethod
+    def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset(() if parameters.get("wanted_tone") else ("tone",))
+
+    @field_validator("matches", "never_matches")
+    @classmethod
+    def _readable(cls, given: dict[str, str]) -> dict[str, str]:
+        for pattern in given.values():
+            compile_timed(pattern)
+        return given
+
+    @field_validator("json_schema")
+    @classmethod
+    def _is_schema(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        if given is not None:
+            check_schema(given)
+        return given
+
+    @field_validator("length")
+    @classmethod
+    def _bounds(cls, given: dict[Unit, list[int | None]] | None) -> dict[Unit, list[int | None]] | None:
+        for unit, bounds in (given or {}).items():
+            numbers = [number for number in bounds if number is not None]
+            if len(bounds) != 2 or not numbers or numbers != sorted(numbers) or numbers[0] < 0:
+                raise ValueError(f"[least, most] {unit}, one of them may be null; found {bounds}")
+        return given
+
+    @field_validator("language")
+    @classmethod
+    def _told(cls, given: str | None) -> str | None:
+        if given is not None and given not in function_words():
+            raise ValueError(f"one of {', '.join(sorted(function_words()))}")
+        return given
+
+    @model_validator(mode="after")
+    def _checks_something(self) -> FormatMetric:
+        if self.length == {} and not self._checks_more:
+            raise ValueError("at least one check: matches, never_matches, json_schema, length, language or wanted_tone")
+        return self
+
+    @property
+    def _checks_more(self) -> bool:
+        """Whether anything but the length is checked."""
+        given = (self.matches, self.never_matches, self.json_schema is not None, self.language, self.wanted_tone)
+        return any(given)
+
+    @property
+    def limits(self) -> dict[Unit, list[int | None]]:
+        """The bounds of the length; empty where it is not checked."""
+        if self.length is not None:
+            return self.length
+        return {} if self._checks_more else LENGTH
+
+    def files(self) -> Mapping[str, str]:
+        return pattern_hashes([LANGUAGES] if self.language else [])
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, binary=True),)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        said = {"question": case.question, "answer": case.answer, "tone": self.wanted_tone}
+        return self.shown(self.prompts()["tone"], case, **said)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if self.wanted_tone:
+            yield PlannedCall(self.prompts()["tone"], Tone, self.values(case))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        held = [check for check in details.get("checks", ()) if check["held"] is not None]
+        return f"{sum(check['held'] for check in held)} of {len(held)} checks held; 1 when all do" if held else None
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        checks = await asyncio.to_thread(lambda: list(self._by_rule(case.answer)))
+        flags = answer_flags(case.answer)
+        if self.wanted_tone:
+            reply = await judge(self.prompts()["tone"], Tone, **self.values(case))
+            checks.append({"check": "tone", "held": reply.kept, "found": reply.evidence or reply.reason})
+            lost = not reply.kept and not occurs(reply.evidence, [normalise(case.answer)])
+            flags += ["evidence_not_found"] if lost else []
+        broken = [check["check"] for check in checks if check["held"] is False]
+        details = {"checks": checks, "broken": broken, "flags": flags}
+        if all(check["held"] is None for check in checks):
+            return Score(status="skipped", reason="language_undecided", details=details)
+        return Score(float(not broken), reason=one_line(", ".join(broken)) or None, details=details)
+
+    def _by_rule(self, answer: str) -> Iterator[Check]:
+        """The checks that need no judge. Raises JudgeError when an expression takes too long."""
+        search = Search()
+        for name, pattern in self.matches.items():
+            yield {"check": f"matches {name}", "held": bool(search(pattern, answer, name))}
+        for name, pattern in self.never_matches.items():
+            found = search(pattern, answer, name)
+            yield {"check": f"never_matches {name}", "held": not found, "found": one_line(found[0]) if found else ""}
+        if self.json_schema is not None:
+            fault = schema_fault(answer, self.json_schema, search)
+            yield {"check": "json_schema", "held": fault is None, "found": one_line(fault or "")}
+        size = sizes(answer)
+        for unit, (least, most) in self.limits.items():
+            held = (least is None or size[unit] >= least) and (most is None or size[unit] <= most)
+            yield {"check": f"length in {unit}", "held": held, "found": size[unit], "expected": [least, most]}
+        if self.language:
+            code = language_of(answer)
+            yield {
+                "check": "language",
+                "held": None if code is None else code == self.language,
+                "found": code,
+                "expected": self.language,
+            }

@@ -1,0 +1,128 @@
+"""How far the contexts bear the answer, 0 to 5, in one call; citations count where the case requires them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import PlannedCall
+from ragpipe.metrics.shared.citation_parsing import as_written
+from ragpipe.metrics.shared.context_metric import ContextMetric
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import Groundedness as Grade
+from ragpipe.schema.sample import Case, Citation
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+
+TOP = 5
+_MARK = re.compile(r"\[\s*\^?\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*\s*\](?!\()|\u3010[^\u3010\u3011\n]{1,60}\u3011")
+_SUPERSCRIPT = r"[\u00b9\u00b2\u00b3\u2074-\u2079]|\^\d"
+_SOURCE = re.compile(  # a superscript behind a word or a stop: "20 m²" and "10^6" cite nothing
+    rf"\(\s*(?:sources?|see|refs?|references?|cf)\b[^()\n]{{0,60}}\)|\[\s*(?:sources?|see|refs?|doc)[^\[\]\n]{{0,60}}\]"
+    rf"|(?:(?<=[^\W\d_]{{3}})|(?<=[.,;:!?)\"”]))(?:{_SUPERSCRIPT})",
+    re.I,
+)
+_NAMED = re.compile(
+    r"\([^()\n]{0,60}\b(?:1[5-9]|20)\d\d[a-z]?\)|\[[^\[\]\n]{1,60}\]\(|https?://|\baccording to\b", re.I
+)
+
+
+class GroundednessMetric(ContextMetric):
+    """0 to 5: 5 all claims supported, 3 some supported and some not, 1 contradicts, 0 unrelated.
+
+    Citations count only where the case requires them (`expected.requires_citations: true`); elsewhere the judge is not told
+    of them and nothing is capped. Where they are required, an answer whose major claims carry none gets at most
+    `cap_without_citations` (null: no cap) whatever the grade, and the flag `required_citations_missing`: where the judge says
+    so, and where the output has no recorded citation and the text no mark (`[1]`, `(source ...)`, `word²`, a recorded
+    marker). Where the judge says that the claims are cited, a link, a year in brackets or "according to" counts as a mark
+    too. Recorded citations are shown to the judge unless the text shows them itself, by `[n]` or by one of their markers.
+    The value never falls when the judge's grade rises. `top_k` shows only the first k contexts (it changes the questions).
+    Nothing retrieved: 0 (`no_context_retrieved`) without a call, or skipped (`no_claims`) where the answer only declines, by
+    `patterns`. Needs an answer.
+    """
+
+    version: ClassVar[int] = 3
+
+    grade: Prompt
+    top_k: int | None = Field(default=None, ge=1)
+    cap_without_citations: int | None = Field(default=3, ge=0, le=TOP)
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, 0, TOP, grades=whole_grades(0, TOP)),)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        parts: dict[str, Any] = {}
+        if not _requires_citations(case):
+            parts["cited"] = False
+        elif case.output.citations and not _shows_marks(case):
+            parts["citations"] = _recorded(case, len(case.contexts[: self.top_k]))
+        return self.shown(self.grade, case, parts, contexts=case.contexts[: self.top_k], answer=case.answer)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if case.contexts:
+            yield PlannedCall(self.grade, Grade, self.values(case))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        if value < details.get("judge_score", value):
+            return f"the judge gave {details['judge_score']}, capped at {self.cap_without_citations}: no citations"
+        return None
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        if not case.contexts:
+            return await self.unsupported(case)
+        reply = await judge(self.grade, Grade, **self.values(case))
+        value, flags = reply.score, answer_flags(case.answer)
+        if _requires_citations(case) and not _cites(case, reply.major_claims_cited):
+            cap = self.cap_without_citations
+            value, flags = value if cap is None else min(value, cap), [*flags, "required_citations_missing"]
+        if reply.score == TOP and reply.unsupported_claims:
+            flags.append("grade_contradicts_claims")
+        details = {
+            "supported_claims": reply.supported_claims,
+            "unsupported_claims": reply.unsupported_claims,
+            "major_claims_cited": reply.major_claims_cited,
+            "judge_score": reply.score,
+            "flags": flags,
+        }
+        return Score(value, reason=one_line(reply.reason) or None, details=details)
+
+
+def _requires_citations(case: Case) -> bool:
+    return bool(case.sample.expected and case.sample.expected.requires_citations)
+
+
+def _cites(case: Case, said: bool | None) -> bool:
+    """Whether the major claims carry citations, by what the judge said of it (None: nothing) and by what is there."""
+    if said is False:
+        return False
+    if case.output.citations or _shows_marks(case) or _SOURCE.search(case.answer):
+        return True
+    return said is True and bool(_NAMED.search(case.answer))
+
+
+def _shows_marks(case: Case) -> bool:
+    """Whether the text itself shows citations: by `[n]` or by a recorded marker; a bare number or word only in brackets."""
+    markers = {(citation.marker or "").strip() for citation in case.output.citations or ()} - {""}
+    return bool(_MARK.search(case.answer)) or any(as_written(marker).search(case.answer) for marker in markers)
+
+
+def _recorded(case: Case, shown: int) -> list[str]:
+    """The recorded citations, one line each: the context's numbers in the prompt, which shows so many of them, and the cited
+    passage of the answer. An id that several contexts have names all of them."""
+    numbers: dict[str, list[str]] = {}
+    for i, chunk in enumerate(case.contexts, 1):
+        numbers.setdefault(chunk.id, []).extend([f"[{i}]"] if i <= shown else [])
+    return [
+        f"{_source(citation, numbers)}: {citation.text or 'the answer as a whole'}"
+        for citation in case.output.citations or ()
+    ]
+
+
+def _source(citation: Citation, numbers: dict[str, list[str]]) -> str:
+    if citation.chunk_id in numbers:
+        return ", ".join(numbers[citation.chunk_id]) or "a context that is not shown"
+    return citation.marker or citation.chunk_id or "?"

@@ -1,0 +1,128 @@
+"""How far retrieved chunks lead the answer astray: wrong claims that stand in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ragpipe.core.errors import JudgeError
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
+from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
+from ragpipe.metrics.shared.claim_metric import clean_claims, likely_claims
+from ragpipe.metrics.shared.injection_flags import answer_flags
+from ragpipe.metrics.shared.multi_reference import asks_by_reference, by_reference
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.answers import Claims
+from ragpipe.schema.judge_answers.gradings import ClaimCheck, ClaimChecks, ClaimOrigin, ClaimOrigins
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+KINDS = ("relevant", "irrelevant")
+
+
+class NoiseSensitivityMetric(UsefulnessMetric):
+    """`<name>_relevant`, `<name>_irrelevant`: claims of the answer that are wrong by the reference *and* stand in a relevant
+    (only in an irrelevant) retrieved chunk / all claims of the answer. 0 to 1, lower is better; diagnostic.
+
+    High on relevant chunks: the generator takes the wrong parts of the right sources. High on irrelevant ones: it believes
+    whatever is retrieved. Wrong claims that stand in no chunk are made up, and count for neither (`untraced` in the
+    details); a claim that stands in both kinds counts as relevant, so that no claim counts twice.
+
+    `extract` is the question of `faithfulness`, `grade` that of `context_precision`: asked once for all. `check` holds the
+    claims against the reference, `trace` finds the chunks that state the wrong ones (asked only when there are any);
+    `batch` claims a call. An answer without a factual claim is skipped (`no_factual_claims`). Needs answer, contexts and
+    reference. Source: RAGChecker (arXiv 2408.08067), RAGAS.
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts", "reference"})
+    borrowed: ClassVar[Mapping[str, str]] = {"extract": "faithfulness", "grade": "context_precision"}
+
+    extract: Prompt
+    check: Prompt
+    trace: Prompt
+    batch: int = Field(default=20, ge=1)
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return tuple(ScoreSpec(f"{self.name}_{k}", higher_is_better=False, diagnostic=True) for k in KINDS)
+
+    def extract_values(self, case: Case) -> dict[str, Any]:
+        return self.shown(self.extract, case, question=case.question, answer=case.answer)
+
+    def check_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
+        said = {"question": case.question, "reference": case.reference, "claims": claims}
+        return self.shown(self.check, case, {"again": True} if again else {}, **said)
+
+    def trace_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
+        return self.shown(self.trace, case, {"again": True} if again else {}, contexts=case.contexts, claims=claims)
+
+    @asks_by_reference
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        yield PlannedCall(self.extract, Claims, self.extract_values(case))
+        claims = likely_claims(case.answer)
+        times = -(-len(claims) // self.batch)
+        yield PlannedCall(self.check, ClaimChecks, self.check_values(case, claims[: self.batch]), times)
+        yield self.grade_ask(case)
+        yield PlannedCall(self.trace, ClaimOrigins, self.trace_values(case, claims[: self.batch]), times)
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        if not details.get("total"):
+            return None
+        kind = score.removeprefix(f"{self.name}_")
+        return f"{details[kind]} wrong claims from {kind} chunks / {details['total']} claims"
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        claims = clean_claims((await judge(self.extract, Claims, **self.extract_values(case))).claims)
+        if not claims:
+            return [Score(name=spec.name, status="skipped", reason="no_factual_claims") for spec in self.scores()]
+        wrong = await self._wrong(case, judge, claims)
+        relevant = (
+            {i for i, grade in enumerate(await self.grades(case, judge), 1) if grade.relevant} if wrong else set()
+        )
+        rows = [
+            {"claim": claim, "chunks": [case.contexts[i - 1].id for i in places], "from": _kind(places, relevant)}
+            for claim, places in zip(wrong, await self._places(case, judge, wrong), strict=True)
+        ]
+        counts = {kind: sum(row["from"] == kind for row in rows) for kind in (*KINDS, "untraced")}
+        details = {
+            "total": len(claims),
+            "wrong": len(wrong),
+            **counts,
+            "wrong_claims": rows,
+            "flags": answer_flags(case.answer),
+        }
+        reason = f"{len(wrong)} of {len(claims)} claims are wrong, {counts['untraced']} of them in no chunk"
+        return [Score(counts[k] / len(claims), f"{self.name}_{k}", reason=reason, details=details) for k in KINDS]
+
+    async def _wrong(self, case: Case, judge: Judge, claims: list[str]) -> list[str]:
+        async def ask(part: list[str], again: bool) -> list[ClaimCheck]:
+            return (await judge(self.check, ClaimChecks, **self.check_values(case, part, again))).verdicts
+
+        found = await verdicts_in_batches(claims, self.batch, ask)
+        return [claim for claim, verdict in zip(claims, found, strict=True) if not verdict.correct]
+
+    async def _places(self, case: Case, judge: Judge, claims: list[str]) -> list[list[int]]:
+        """The numbers of the chunks that state each claim. A claim with a number that no chunk has is asked about once more,
+        as one without a verdict is; then it is an error, never left out."""
+        count = len(case.contexts)
+
+        async def ask(part: list[str], again: bool) -> list[ClaimOrigin]:
+            found = (await judge(self.trace, ClaimOrigins, **self.trace_values(case, part, again))).verdicts
+            unknown = sorted({i for origin in found for i in origin.contexts if not 1 <= i <= count})
+            if unknown and again:
+                raise JudgeError("unparsable", f"claims traced to the contexts {unknown} of {count}, asked twice")
+            return [origin for origin in found if all(1 <= i <= count for i in origin.contexts)]
+
+        found = await verdicts_in_batches(claims, self.batch, ask)
+        return [sorted(set(origin.contexts)) for origin in found]
+
+
+def _kind(places: Sequence[int], relevant: set[int]) -> str:
+    if not places:
+        return "untraced"
+    return "relevant" if relevant & set(places) else "irrelevant"

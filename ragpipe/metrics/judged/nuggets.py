@@ -1,0 +1,142 @@
+"""Which of the reference's facts the answer holds, the vital ones apart: the nugget evaluation of TREC RAG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
+from ragpipe.metrics.shared.claim_metric import likely_claims
+from ragpipe.metrics.shared.injection_flags import answer_flags
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered, without_a_word
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.gradings import Nugget, NuggetSupport, NuggetSupports
+from ragpipe.schema.judge_answers.gradings import Nuggets as Found
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec
+
+EARNED = {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}
+STRICT = {"support": 1.0, "partial_support": 0.0, "not_support": 0.0}
+OKAY = 0.5  # what an okay nugget weighs beside a vital one in the weighted score
+Row = dict[str, Any]
+
+
+class NuggetsMetric(ReferenceMetric, JudgeMetric):
+    """Share of the vital nuggets that the answer states in full, 0 to 1 (TREC's V strict, its main measure).
+
+    Further scores, diagnostic: `<name>_vital` (a partly stated nugget counts half), `<name>_all_strict` and `<name>_all`
+    (vital and okay alike), `<name>_weighted` (an okay one weighs half, a partly stated one counts half).
+
+    `nuggetize` lists the atomic facts of the reference answer and says which are vital, without seeing the answer:
+    it is asked once for all systems on a question. `assign` says how far the answer holds each, `batch` nuggets a call.
+    Of more than `most` nuggets those are kept that are vital, then the earlier ones, flagged `nuggets_cut`. A reference
+    without a nugget is skipped (`no_nuggets`), one without a vital nugget in the two vital scores (`no_vital_nuggets`). An
+    answer without a word holds nothing: 0 and no call. Of several references the one
+    counts whose nuggets the answer holds best; with `references: all` the nuggets of all of them, each once. Needs a reference. Source: AutoNuggetizer (Pradeep et al., arXiv
+    2411.09607 and 2504.15068).
+    """
+
+    version: ClassVar[int] = 2
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+    best_of_each: ClassVar[bool] = True
+    pools: ClassVar[bool] = True
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+
+    nuggetize: Prompt
+    assign: Prompt
+    most: int = Field(default=20, ge=1)
+    batch: int = Field(default=10, ge=1)
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        others = ("vital", "all_strict", "all", "weighted")
+        return (ScoreSpec(self.name), *(ScoreSpec(f"{self.name}_{kind}", diagnostic=True) for kind in others))
+
+    def nuggetize_values(self, case: Case, reference: str) -> dict[str, Any]:
+        said = {"question": case.question, "reference": reference}
+        return self.shown(self.nuggetize, case, {"n": self.most}, **said)
+
+    def assign_values(self, case: Case, nuggets: Sequence[str], again: bool = False) -> dict[str, Any]:
+        said = {"question": case.question, "answer": case.answer, "nuggets": nuggets}
+        return self.shown(self.assign, case, {"again": True} if again else {}, **said)
+
+    @asks_by_reference
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if not without_a_word(case.answer):
+            for reference in case.references:
+                yield PlannedCall(self.nuggetize, Found, self.nuggetize_values(case, reference))
+            likely = [claim for text in case.references for claim in likely_claims(text)][: self.most]
+            times = -(-len(likely) // self.batch)
+            yield PlannedCall(self.assign, NuggetSupports, self.assign_values(case, likely[: self.batch]), times)
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        rows = details.get("nuggets")
+        if not rows:
+            return None
+        kind = score.removeprefix(self.name).removeprefix("_") or "strict"
+        said = [f"{EARNED[row['support']]:g} ({row['importance']})" for row in rows]
+        how = {
+            "strict": "vital ones supported in full / vital ones",
+            "vital": "vital ones / their number",
+            "all_strict": "those supported in full / all",
+            "all": "their mean",
+            "weighted": "their mean, okay ones weighing half",
+        }
+        return f"{how.get(kind, kind)}: {', '.join(said)}"
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        if why := without_a_word(case.answer):
+            return [Score(0.0, spec.name, reason=why, details={"flags": [why]}) for spec in self.scores()]
+        asked = (judge(self.nuggetize, Found, **self.nuggetize_values(case, text)) for text in case.references)
+        nuggets, flags = self.kept([one for reply in await gather_ordered(*asked) for one in reply.nuggets])
+        flags = [*answer_flags(case.answer), *flags]
+
+        async def ask(part: list[Nugget], again: bool) -> list[NuggetSupport]:
+            values = self.assign_values(case, [one.nugget for one in part], again)
+            return (await judge(self.assign, NuggetSupports, **values)).verdicts
+
+        found = await verdicts_in_batches(nuggets, self.batch, ask)
+        rows: list[Row] = [
+            {"nugget": one.nugget, "importance": one.importance, "support": said.support, "reason": said.reason}
+            for one, said in zip(nuggets, found, strict=True)
+        ]
+        return self._scores(rows, flags)
+
+    def kept(self, nuggets: Sequence[Nugget]) -> tuple[list[Nugget], list[str]]:
+        """Each nugget once (vital where it was listed as both), at most `most`, and the flag that some were cut."""
+        once: dict[str, Nugget] = {}
+        for one in nuggets:
+            name = one.nugget.strip()
+            if any(c.isalnum() for c in name) and (name not in once or one.importance == "vital"):
+                once[name] = one.model_copy(update={"nugget": name})
+        ranked = sorted(once.values(), key=lambda one: one.importance != "vital")
+        return ranked[: self.most], ["nuggets_cut"] if len(ranked) > self.most else []
+
+    def _scores(self, rows: list[Row], flags: list[str]) -> Sequence[Score]:
+        vital = [row for row in rows if row["importance"] == "vital"]
+        details = {"nuggets": rows, "vital": len(vital), "total": len(rows), "flags": flags}
+        values = (_mean(vital, STRICT), _mean(vital, EARNED), _mean(rows, STRICT), _mean(rows, EARNED), _weighted(rows))
+        held = sum(row["support"] == "support" for row in vital)
+        reason = f"{held} of {len(vital)} vital nuggets are in the answer"
+        lacking = "no_vital_nuggets" if rows else "no_nuggets"
+        return [
+            Score(name=spec.name, status="skipped", reason=lacking, details=details)
+            if value is None
+            else Score(value, spec.name, reason=reason, details=details)
+            for spec, value in zip(self.scores(), values, strict=True)
+        ]
+
+
+def _mean(rows: Sequence[Row], worth: Mapping[str, float]) -> float | None:
+    return sum(worth[row["support"]] for row in rows) / len(rows) if rows else None
+
+
+def _weighted(rows: Sequence[Row]) -> float | None:
+    weights = [1.0 if row["importance"] == "vital" else OKAY for row in rows]
+    earned = sum(w * EARNED[row["support"]] for w, row in zip(weights, rows, strict=True))
+    return earned / sum(weights) if rows else None

@@ -1,0 +1,133 @@
+"""Does the answer keep to the rules of the house? A gate: patterns first, the judge for what no pattern caught."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.batched_verdicts import verdicts_for
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.metrics.shared.quote_match import normalise, occurs
+from ragpipe.patterns.pattern_files import pattern_hashes
+from ragpipe.patterns.pattern_input import Policies
+from ragpipe.patterns.policies import Policy, named_policy, violations
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.behaviour import RuleVerdict, RuleVerdicts
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec
+
+BANNED = "banned_topic"
+SHIPPED = ("financial_advice.v1", "predictions.v1", "personal_data.v2")
+
+
+class PolicyComplianceMetric(JudgeMetric):
+    """1 when the answer breaks no rule, else 0.
+
+    `patterns` are policies with expressions: names of files in conf/patterns (`financial_advice.v1`), or policies written
+    out (`{policy, severity, rule, patterns: [{name, pattern, unless}]}`). They look first, each sentence within a time limit;
+    one that takes longer makes the case an error that names it. Only where none of them hits is the judge asked, in one
+    call, about every rule: those of the patterns, the further `policies` (name: rule in words), and no talk on one of the
+    `banned_topics`. So all three decide what is asked, and whether. `method: patterns` asks nobody; take it with a judge
+    that cannot answer such questions (judge=evidence), else only violations would be scored.
+
+    The details hold each violation with policy, severity, evidence and detection (pattern or judge); a violation that the
+    judge gives no severity has that of its policy, a rule in words is high; evidence of the judge
+    that is not in the answer is flagged `evidence_not_found` and changes nothing. Needs an answer; contexts play no part.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+
+    examine: Prompt | None = None
+    method: Literal["both", "patterns"] = "both"
+    patterns: list[Policies] = Field(default=list(SHIPPED))
+    policies: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
+    banned_topics: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+
+    @classmethod
+    def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset(("examine",) if parameters.get("method") == "patterns" else ())
+
+    @model_validator(mode="after")
+    def _something_to_look_for(self) -> PolicyComplianceMetric:
+        names = [name for name, _ in self.rules()]
+        if repeated := sorted({name for name in names if name != BANNED and names.count(name) > 1}):
+            raise ValueError(f"every policy once, found {', '.join(repeated)} several times")
+        looks = any(policy.patterns for policy in self.library) if self.method == "patterns" else names
+        if not looks:
+            raise ValueError(
+                "at least one pattern" if self.method == "patterns" else "at least one policy or banned topic"
+            )
+        return self
+
+    @cached_property
+    def library(self) -> list[Policy]:
+        """The policies with patterns, those of files read."""
+        return [named_policy(one) for one in self.patterns]
+
+    def files(self) -> Mapping[str, str]:
+        return pattern_hashes(self.patterns)
+
+    def rules(self) -> list[tuple[str, str]]:
+        """Every rule as (policy, what it says), in the order in which the judge gets them."""
+        written = [(policy.policy, policy.rule) for policy in self.library]
+        topics = [(BANNED, f"Banned topic: the answer does not discuss {topic}.") for topic in self.banned_topics]
+        return [*written, *self.policies.items(), *topics]
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, binary=True),)
+
+    def values(self, case: Case, rules: Sequence[str], again: bool = False) -> dict[str, Any]:
+        prompt = self.prompts()["examine"]
+        parts = {"again": True} if again else {}
+        return self.shown(prompt, case, parts, rules=rules, question=case.question, answer=case.answer)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if self.method == "both":
+            yield PlannedCall(
+                self.prompts()["examine"], RuleVerdicts, self.values(case, [rule for _, rule in self.rules()])
+            )
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"
+
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        found = await asyncio.to_thread(lambda: list(violations(case.answer, self.library)))
+        flags = answer_flags(case.answer)
+        if not found and self.method == "both":
+            found = await self._judged(case, judge)
+            if any(not occurs(one["evidence"], [normalise(case.answer)]) for one in found):
+                flags.append("evidence_not_found")
+        reason = "; ".join(f"{one['policy']} ({one['severity']}, {one['detection']})" for one in found)
+        details = {"violations": found, "flags": flags}
+        return Score(float(not found), reason=one_line(reason) or None, details=details)
+
+    async def _judged(self, case: Case, judge: Judge) -> list[dict[str, Any]]:
+        async def ask(part: list[str], again: bool) -> list[RuleVerdict]:
+            return (await judge(self.prompts()["examine"], RuleVerdicts, **self.values(case, part, again))).verdicts
+
+        verdicts = await verdicts_for([rule for _, rule in self.rules()], ask)
+        return [
+            {
+                "policy": name,
+                "severity": self._severity(name, verdict),
+                "detection": "judge",
+                "rule": rule,
+                "evidence": verdict.evidence,
+                "reason": verdict.reason,
+            }
+            for (name, rule), verdict in zip(self.rules(), verdicts, strict=True)
+            if verdict.violated
+        ]
+
+    def _severity(self, name: str, verdict: RuleVerdict) -> str:
+        """How bad the judge calls it; where it names none, what the policy says, and high without one."""
+        if verdict.severity != "none":
+            return verdict.severity
+        return next((policy.severity for policy in self.library if policy.policy == name), "high")

@@ -1,0 +1,125 @@
+"""Does the system answer what it should answer, and decline what it should decline?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import PlannedCall
+from ragpipe.metrics.shared.async_refusals import reading_of
+from ragpipe.metrics.shared.injection_flags import answer_flags
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
+from ragpipe.patterns.pattern_files import pattern_hashes
+from ragpipe.patterns.pattern_input import Refusals
+from ragpipe.patterns.refusals import RefusalReading, named_refusals
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.behaviour import Refusal
+from ragpipe.schema.sample import Case, OutputPart, Sample
+from ragpipe.schema.score import Score, ScoreSpec
+
+
+class RejectionCalibrationMetric(JudgeMetric):
+    """1 when the answer declines exactly where `expected.behavior` is reject, else 0.
+
+    `detector: patterns` reads the whole answer by `patterns` (a file of conf/patterns or one written out; English) and
+    asks nobody: a refusal phrase in an answer that goes on to answer is no refusal. `detector: judge` asks the question of
+    `abstention`, which is then asked once for both. The details hold `failure_mode`: `false_acceptance`, `false_rejection`,
+    or `training_cutoff_excuse` (a false rejection that points to the end of the training data); such an excuse in an answer
+    that was given all the same is only noted. The system's own flag `abstained: true` is a refusal whatever the text says,
+    and nobody is asked; `false` overrules no text. An answer without a word and without that flag neither answers nor
+    declines: 0 and no failure mode.
+
+    `<name>_reason` (diagnostic): 1 when a right refusal gives the case's `expected.rejection_reason`, by the `reasons` of
+    the patterns; skipped for other answers and for a reason that the patterns do not know. Needs `expected.behavior`.
+    """
+
+    folder: ClassVar[str] = "abstention"
+
+    detect: Prompt | None = None
+    detector: Literal["patterns", "judge"] = "patterns"
+    patterns: Refusals = "refusals.v2"
+
+    @classmethod
+    def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset(() if parameters.get("detector") == "judge" else ("detect",))
+
+    def files(self) -> Mapping[str, str]:
+        return pattern_hashes([self.patterns])
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, binary=True), ScoreSpec(f"{self.name}_reason", binary=True, diagnostic=True))
+
+    def unlabelled(self, sample: Sample) -> str | None:
+        expects = sample.expected and sample.expected.behavior
+        return super().unlabelled(sample) if expects else "no_expected_behavior"
+
+    def parts(self, case: Case) -> frozenset[OutputPart]:
+        return frozenset() if case.output.abstained else frozenset({"answer"})
+
+    def values(self, case: Case) -> dict[str, Any]:
+        return self.shown(self.prompts()["detect"], case, question=case.question, answer=case.answer)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if self.detector == "judge" and not case.output.abstained and not without_a_word(case.answer):
+            yield PlannedCall(self.prompts()["detect"], Refusal, self.values(case))
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        if score != self.name or "actual" not in details:
+            return None
+        return f"1 where both are the same, else 0: expected {details['expected']}, found {details['actual']}"
+
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        expected = (case.sample.expected.behavior if case.sample.expected else None) or ""
+        why = without_a_word(case.answer)
+        if why and not case.output.abstained:
+            details: dict[str, Any] = {"expected": expected, "actual": "none", "failure_mode": None, "flags": [why]}
+            return [Score(0.0, self.name, reason=why, details=details), self._reason(case, None)]
+        reading = await reading_of(case.answer, self.patterns)
+        refused, excuse = reading.refused, reading.training_cutoff
+        detector: str = self.detector
+        if case.output.abstained:
+            refused, detector = True, "flag"
+        elif self.detector == "judge":
+            reply = await judge(self.prompts()["detect"], Refusal, **self.values(case))
+            refused, excuse = reply.declines, reply.training_cutoff
+        mode = _failure_mode(expected, refused, excuse)
+        details = {
+            "expected": expected,
+            "actual": "reject" if refused else "answer",
+            "failure_mode": mode,
+            "training_cutoff": excuse,
+            "detector": detector,
+            "clauses": _clauses(reading),
+            "flags": answer_flags(case.answer),
+        }
+        right = refused and expected == "reject"
+        return [
+            Score(float(mode is None), self.name, reason=mode, details=details),
+            self._reason(case, reading if right else None),
+        ]
+
+    def _reason(self, case: Case, reading: RefusalReading | None) -> Score:
+        """Whether a right refusal gives the reason that the label names."""
+        name, wanted = f"{self.name}_reason", case.sample.expected.rejection_reason if case.sample.expected else None
+        if wanted is None or reading is None:
+            why = "no_rejection_reason" if wanted is None else "no_right_refusal"
+            return Score(name=name, status="skipped", reason=why)
+        if wanted not in named_refusals(self.patterns).reasons:
+            return Score(
+                name=name, status="skipped", reason="no_patterns_for_this_reason", details={"expected": wanted}
+            )
+        details = {"expected": wanted, "found": list(reading.reasons)}
+        return Score(float(wanted in reading.reasons), name, details=details)
+
+
+def _failure_mode(expected: str, refused: bool, excuse: bool) -> str | None:
+    if expected == "reject":
+        return None if refused else "false_acceptance"
+    if not refused:
+        return None
+    return "training_cutoff_excuse" if excuse else "false_rejection"
+
+
+def _clauses(reading: RefusalReading) -> list[dict[str, str]]:
+    return [{"kind": kind, "text": text[:200]} for kind, text in reading.clauses]

@@ -1,0 +1,76 @@
+"""How relevant each retrieved passage is to the question, 0 to 3, as TREC assessors grade."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import PlannedCall
+from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
+from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.gradings import PassageGrade, PassageGrades
+from ragpipe.schema.sample import Case, Chunk, OutputPart
+from ragpipe.schema.score import Score, ScoreSpec
+
+TOP = 3
+
+
+class RelevanceGradeMetric(JudgeMetric):
+    """Mean grade of the passages, 0 to 3: 3 dedicated to the question with the exact answer, 2 some answer, 1 related, 0 not.
+
+    `<name>_share`: passages with a grade of at least `relevant_from` (2) / all. `batch` passages a call; with `batch: 1` each
+    is graded alone, as UMBRELA does. The details hold each passage's grade, which is fit to serve as labels (`gains`) of a
+    later run. The reference and the answer are not shown. No contexts are 0, `no_context_retrieved`, without a call. Needs
+    no reference. Source: UMBRELA (arXiv 2406.06519).
+    """
+
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    grade: Prompt
+    batch: int = Field(default=10, ge=1)
+    relevant_from: int = Field(default=2, ge=1, le=TOP)
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, 0, TOP), ScoreSpec(f"{self.name}_share"))
+
+    def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
+        return self.shown(self.grade, case, {"again": True} if again else {}, contexts=chunks, question=case.question)
+
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        if case.contexts:
+            times = -(-len(case.contexts) // self.batch)
+            yield PlannedCall(self.grade, PassageGrades, self.values(case, case.contexts[: self.batch]), times)
+
+    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        grades = [row["grade"] for row in details.get("chunks", ())]
+        if not grades:
+            return None
+        if score == self.name:
+            return f"({' + '.join(str(grade) for grade in grades)}) / {len(grades)} passages"
+        return f"{details['relevant']} graded {details['relevant_from']} or more / {len(grades)} passages"
+
+    async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
+        async def ask(part: list[Chunk], again: bool) -> list[PassageGrade]:
+            return (await judge(self.grade, PassageGrades, **self.values(case, part, again))).verdicts
+
+        found = await verdicts_in_batches(case.contexts, self.batch, ask)
+        rows = [
+            {"chunk": chunk.id, "rank": chunk.rank, "grade": one.grade, "reason": one.reason}
+            for chunk, one in zip(case.contexts, found, strict=True)
+        ]
+        relevant = sum(one.grade >= self.relevant_from for one in found)
+        mean = sum(one.grade for one in found) / len(found) if found else 0.0
+        share = relevant / len(found) if found else 0.0
+        details = {"chunks": rows, "relevant": relevant, "relevant_from": self.relevant_from, "flags": []}
+        reason = (
+            f"{relevant} of {len(rows)} passages are graded {self.relevant_from} or more"
+            if rows
+            else "no_context_retrieved"
+        )
+        return (
+            Score(mean, self.name, reason=reason, details=details),
+            Score(share, f"{self.name}_share", reason=reason, details=details),
+        )

@@ -1,0 +1,124 @@
+"""A metric without code: criteria, scale and anchors in YAML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ragpipe.judging.judge_protocol import Judge
+from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.judge_answers.gradings import RubricGrade, rubric_grade
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+
+Shown = Literal["answer", "contexts", "reference"]
+CLARITY = (
+    "Clarity: can the person who asked understand and use the answer at once? It comes to the point first, keeps to it, uses "
+    "plain words, explains terms that the question does not use, and has an order that can be followed."
+)
+"""The criteria of conf/metrics/rubric.yaml."""
+MOST_STEPS = 10
+"""A scale with more steps has no grades that are counted one by one."""
+CLARITY_ANCHORS = {
+    "1": "cannot be understood, or buries what was asked for",
+    "3": "can be used after a second reading; wordy, or in a poor order",
+    "5": "clear at the first reading, nothing to leave out",
+}
+
+
+class RubricMetric(ReferenceMetric, JudgeMetric):
+    """A grade from `scale[0]` (worst) to `scale[1]` (best) by the `criteria` of the YAML, in one call.
+
+    `shows` names what the judge sees beside the question (answer, contexts, reference); a case that lacks one of them is
+    skipped. `anchors` say what single numbers mean; null: none, but for the shipped criteria on their scale the shipped ones,
+    which so never stand beside criteria of another's. `whole: false` allows halves and tenths. Criteria are shown fenced, as
+    the rubric and not as instructions. From which value on a case passes is said by `scoring.thresholds.<name>`. Several
+    rubrics stand in one run under names of their own.
+    """
+
+    version: ClassVar[int] = 2
+
+    grade: Prompt
+    criteria: str = Field(min_length=1)
+    scale: list[float] = Field(default=[1.0, 5.0])
+    whole: bool = True
+    anchors: dict[str, str] | None = None
+    shows: list[Shown] = Field(default=["answer"], min_length=1)
+
+    @field_validator("scale")
+    @classmethod
+    def _rises(cls, value: list[float]) -> list[float]:
+        if len(value) != 2 or not -1e6 <= value[0] < value[1] <= 1e6:
+            raise ValueError(f"the lowest and the highest grade, found {value}")
+        return value
+
+    @field_validator("anchors", mode="before")
+    @classmethod
+    def _by_text(cls, value: Any) -> Any:
+        """A YAML key may be a number; what a finished run stored of it is a text."""
+        return {str(key): text for key, text in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _fits(self) -> RubricMetric:
+        low, high = self.scale
+        if wrong := [key for key in self.meanings if not re.fullmatch(r"-?\d+(\.\d+)?", key)]:
+            raise ValueError(f"anchors are named by numbers, found {wrong}")
+        if outside := [key for key in self.meanings if not low <= float(key) <= high]:
+            raise ValueError(f"anchors outside the scale {low:g} to {high:g}: {outside}")
+        if self.whole and low % 1 + high % 1:
+            raise ValueError(f"a scale of whole numbers, or whole: false; found {self.scale}")
+        return self
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What single numbers mean."""
+        if self.anchors is None and self.scale == [1, 5] and " ".join(self.criteria.split()) == CLARITY:
+            return CLARITY_ANCHORS
+        return self.anchors or {}
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        low, high = self.scale
+        stepped = low % 1 == high % 1 == 0 and high - low <= MOST_STEPS
+        return (ScoreSpec(self.name, low, high, grades=whole_grades(low, high) if stepped else ()),)
+
+    @property
+    def uses_references(self) -> bool:
+        return "reference" in self.shows
+
+    @property
+    def needed(self) -> frozenset[Need]:
+        return frozenset(self.shows)
+
+    def values(self, case: Case) -> dict[str, Any]:
+        parts: dict[str, Any] = {"low": _number(self.scale[0]), "high": _number(self.scale[1]), "whole": self.whole}
+        if self.meanings:
+            anchors = sorted((float(key), text) for key, text in self.meanings.items())
+            parts["anchors"] = [{"value": _number(number), "text": text} for number, text in anchors]
+        given = {"answer": case.answer, "contexts": case.contexts, "reference": case.reference}
+        parts |= {name: given[name] for name in self.shows}
+        return self.shown(self.grade, case, parts, question=case.question, criteria=self.criteria)
+
+    @asks_by_reference
+    def asks(self, case: Case) -> Iterable[PlannedCall]:
+        yield PlannedCall(self.grade, self._answer(), self.values(case))
+
+    @by_reference
+    async def measure(self, case: Case, judge: Judge) -> Score:
+        reply = await judge(self.grade, self._answer(), **self.values(case))
+        details = {"feedback": reply.reason, "flags": answer_flags(case.answer)}
+        return Score(reply.score, reason=one_line(reply.reason) or None, details=details)
+
+    def _answer(self) -> type[RubricGrade]:
+        return rubric_grade(_number(self.scale[0]), _number(self.scale[1]), self.whole)
+
+
+def _number(value: float) -> int | float:
+    """A whole number without its `.0`, as a person would write it."""
+    return value if value % 1 else int(value)

@@ -1,0 +1,162 @@
+"""The citations of an answer, each with the chunk it points to and the passage of the answer that it stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ragpipe.patterns.sentences import sentences
+from ragpipe.schema.sample import Case, Chunk, Citation
+
+_MARK = re.compile(r"\[\s*\^?(\d{1,4}(?:\s*(?:[,;]|-|–)\s*\d{1,4})*)\s*\](?!\()")
+_SPACED_MARK = re.compile(rf"(?:(?<!\s)\s+)?{_MARK.pattern}")  # one start a run of blanks: time linear in the text
+_PART = re.compile(r"(\d+)\s*[-–]\s*(\d+)|(\d+)")
+_WIDEST = 50  # numbers that one `[1-9]` may stand for
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """One citation. `chunk` is None for a dangling one, which names a chunk that was not retrieved, and for an unresolved
+    one, which has no chunk id and no mark `[n]` and so names nothing that could be looked up.
+
+    Where several retrieved chunks have the id that it names (the id is that of their document), `chunk` is the first of
+    them with the texts of all, in rank order.
+    """
+
+    marker: str | None
+    named: str | None
+    chunk: Chunk | None
+    text: str
+    unresolved: bool = False
+
+    @property
+    def label(self) -> str:
+        """What stands for it in tables."""
+        return self.marker or self.named or "?"
+
+
+def citations_of(case: Case, *, markers: bool) -> list[Cited] | None:
+    """The recorded citations; without any record and with `markers` those of `[n]` marks in the answer, else None.
+
+    A mark `[n]` means the chunk of rank n; one that stands for several (`[1, 3]`, `[2-4]`) is several citations. So does the
+    recorded marker of a citation without a chunk id. The passage of a citation is its recorded `text`, else the sentences of
+    the answer that hold its marker, else the answer.
+    """
+    if case.output.citations is not None:
+        chunks = _by_id(case.contexts)
+        return [cited for one in case.output.citations for cited in _recorded(one, chunks, case)]
+    return list(_marked(case)) if markers else None
+
+
+def names_of(citation: Citation) -> list[str | int]:
+    """What a recorded citation names: a chunk's id; without one the ranks of its marker `[n]`; else nothing (unresolved)."""
+    if citation.chunk_id:
+        return [citation.chunk_id]
+    mark = _mark_of((citation.marker or "").strip())
+    return list(dict.fromkeys(_numbers(mark[1]))) if mark else []
+
+
+def name_no_chunk(case: Case) -> str | None:
+    """Why the recorded citations say nothing of which chunks are cited: not one of them names a chunk. None when one does,
+    or when there are none."""
+    citations = case.output.citations or []
+    return "citations_name_no_chunk" if citations and not any(map(names_of, citations)) else None
+
+
+def _by_id(contexts: Sequence[Chunk]) -> dict[str, Chunk]:
+    same: dict[str, list[Chunk]] = {}
+    for chunk in contexts:
+        same.setdefault(chunk.id, []).append(chunk)
+    texts = {name: dict.fromkeys(chunk.text for chunk in some) for name, some in same.items()}
+    return {
+        name: some[0].model_copy(update={"text": "\n\n".join(texts[name])}) if len(some) > 1 else some[0]
+        for name, some in same.items()
+    }
+
+
+def _recorded(citation: Citation, chunks: dict[str, Chunk], case: Case) -> Iterator[Cited]:
+    text = (citation.text or "").strip() or _sentences_with(citation.marker, case.answer) or case.answer
+    names = names_of(citation)
+    if not names:
+        yield Cited(citation.marker, None, None, text, unresolved=True)
+    for name in names:
+        if isinstance(name, int):
+            yield _ranked(name, case, text)
+        else:
+            yield Cited(citation.marker, name, chunks.get(name), text)
+
+
+def _ranked(number: int, case: Case, text: str) -> Cited:
+    """The citation `[n]` of the chunk of rank n."""
+    chunk = next((chunk for chunk in case.contexts if chunk.rank == number), None)
+    return Cited(f"[{number}]", chunk.id if chunk else None, chunk, text)
+
+
+def _mark_of(marker: str) -> re.Match[str] | None:
+    """The mark that a recorded marker is, with or without its brackets."""
+    return _MARK.fullmatch(marker) or _MARK.fullmatch(f"[{marker}]")
+
+
+def _sentences_with(marker: str | None, answer: str) -> str:
+    """The sentences that carry a marker, without their marks; a number is found in `[1, 3]` too."""
+    marker = (marker or "").strip()
+    if not marker:
+        return ""
+    own = _mark_of(marker)
+    wanted = set(_numbers(own[1])) if own else set()
+    written = as_written(marker)
+    holding = (piece for piece in _joined(answer) if written.search(piece) or wanted & set(_all_numbers(piece)))
+    return " ".join(written.sub("", _SPACED_MARK.sub("", piece)).strip() for piece in holding)
+
+
+def as_written(marker: str) -> re.Pattern[str]:
+    """What stands for the marker in an answer.
+
+    Bare numbers and a bare word (`1`, `1-3`, `a`) are only a mark in brackets: without them they are any in the text.
+    Another marker is looked for as it is, where no letter or digit touches an end of it that is one itself: `doc-1` is
+    not in `doc-12`.
+    """
+    text = re.escape(marker)
+    if all(map(_is_sign, marker)) or _MARK.fullmatch(f"[{marker}]"):
+        return re.compile(rf"\[\s*\^?{text}\s*\](?!\()|\({text}\)")
+    before = r"(?<![^\W_])" if _is_sign(marker[0]) else ""
+    after = r"(?![^\W_])" if _is_sign(marker[-1]) else ""
+    return re.compile(f"{before}{text}{after}")
+
+
+def _is_sign(character: str) -> bool:
+    """A letter or an ordinary digit. A superscript one is neither: it stands right behind the word that it marks."""
+    return character.isalpha() or character.isdecimal()
+
+
+def _marked(case: Case) -> Iterator[Cited]:
+    for piece in _joined(case.answer):
+        for number in dict.fromkeys(_all_numbers(piece)):
+            yield _ranked(number, case, _SPACED_MARK.sub("", piece).strip())
+
+
+def _all_numbers(text: str) -> Iterator[int]:
+    return (number for mark in _MARK.finditer(text) for number in _numbers(mark[1]))
+
+
+def _numbers(text: str) -> Iterator[int]:
+    for part in _PART.finditer(text):
+        if part[3]:
+            yield int(part[3])
+        else:
+            first, last = int(part[1]), int(part[2])
+            yield from range(first, min(last, first + _WIDEST) + 1)
+
+
+def _joined(answer: str) -> list[str]:
+    """Sentences, each with the marks that stand behind its full stop: `It rained. [1] Then ...`."""
+    pieces: list[str] = []
+    for piece in sentences(answer):
+        lead = re.match(rf"(?:{_MARK.pattern}\s*)+", piece)
+        if lead and pieces:
+            pieces[-1] = f"{pieces[-1]} {lead[0].strip()}"
+            piece = piece[lead.end() :]
+        if any(c.isalnum() for c in piece):
+            pieces.append(piece)
+    return pieces

@@ -1,0 +1,56 @@
+"""The answer held against the retrieved contexts, of which there may be none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from ragpipe.core.errors import JudgeError
+from ragpipe.metrics.base import Need
+from ragpipe.metrics.shared.async_refusals import reading_of
+from ragpipe.metrics.shared.injection_flags import answer_flags
+from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.patterns.pattern_files import pattern_hashes
+from ragpipe.patterns.pattern_input import Refusals
+from ragpipe.patterns.refusals import named_refusals, read_refusal
+from ragpipe.schema.sample import Case, OutputPart
+from ragpipe.schema.score import Score
+
+NOTHING_RETRIEVED = "no_context_retrieved"
+NO_CLAIMS = "no_claims"
+
+
+class ContextMetric(JudgeMetric):
+    """Where nothing was retrieved, nothing supports what the answer states: the lowest value (`without_contexts: zero`), or
+    skipped (`skip`). An answer that only declines, by `patterns`, states nothing, and so has no claims."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+
+    without_contexts: Literal["zero", "skip"] = "zero"
+    patterns: Refusals = "refusals.v2"
+
+    def files(self) -> Mapping[str, str]:
+        return pattern_hashes([self.patterns])
+
+    def absent(self, case: Case) -> str | None:
+        nothing = self.without_contexts == "skip" and not case.contexts
+        return super().absent(case) or (NOTHING_RETRIEVED if nothing else None)
+
+    async def declines(self, case: Case) -> bool:
+        """Whether the answer is nothing but a refusal. Raises JudgeError when a pattern takes too long."""
+        return (await reading_of(case.answer, self.patterns)).refused
+
+    async def unsupported(self, case: Case) -> Score:
+        """The score of an answer to which nothing was retrieved, without a call: 0, or skipped where it only declines."""
+        if await self.declines(case):
+            return Score(status="skipped", reason=NO_CLAIMS)
+        flags = [*answer_flags(case.answer), NOTHING_RETRIEVED]
+        return Score(0.0, reason=NOTHING_RETRIEVED, details={"flags": flags})
+
+    def is_listed(self, case: Case) -> bool:
+        """For the plan: whether the judge is asked for the claims of an answer to which nothing was retrieved."""
+        try:
+            return not read_refusal(case.answer, named_refusals(self.patterns)).refused
+        except JudgeError:  # too long for a pattern: `measure` says so, and asks nobody
+            return False

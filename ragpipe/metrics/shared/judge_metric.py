@@ -1,0 +1,90 @@
+"""What all metrics that ask a judge have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar, cast
+
+from pydantic import Field, model_validator
+
+from ragpipe.metrics.base import NO_ANSWER, Metric
+from ragpipe.prompting.library import Prompt
+from ragpipe.schema.sample import Case
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class JudgeMetric(Metric):
+    """A metric that asks a judge.
+
+    Parameters: `history` shows earlier turns, where the step has a place for them and the case has any; `reasoning`
+    asks for the reasons step by step; `examples` are worked examples by step (`{verify: ["..."]}`), shown as material.
+    When off they render nothing, so that turning them on changes only the questions that then differ.
+    """
+
+    history: bool = True
+    reasoning: bool = False
+    examples: dict[str, list[str]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known_examples(self) -> JudgeMetric:
+        unknown = sorted(set(self.examples) - set(self.step_names()))
+        if unknown:
+            raise ValueError(f"examples for unknown steps {unknown}: the steps are {list(self.step_names())}")
+        return self
+
+    def absent(self, case: Case) -> str | None:
+        """As for every metric; an answer with characters but no letter or digit is `degenerate_answer`.
+
+        Marks such as ":" alone get good verdicts from many judges (arXiv 2507.08794), so they are never shown to one.
+        """
+        why = super().absent(case)
+        return "degenerate_answer" if why == NO_ANSWER and is_degenerate(case.answer) else why
+
+    def shown(
+        self, prompt: Prompt, case: Case, parts: Mapping[str, Any] | None = None, /, **values: Any
+    ) -> dict[str, Any]:
+        """The values for one question, with those optional `parts` that the template has a place for.
+
+        To the step's own parts come `history`, `reasoning` and `examples`, where they are on.
+        """
+        optional = dict(parts or {})
+        if self.history and case.sample.history:
+            optional["history"] = case.sample.history
+        if self.reasoning:
+            optional["reasoning"] = True
+        if self.examples.get(prompt.step):
+            optional["examples"] = self.examples[prompt.step]
+        return values | {name: value for name, value in optional.items() if name in prompt.optional}
+
+
+def is_degenerate(answer: str) -> bool:
+    """Characters, but not one letter or digit."""
+    return bool(answer.strip()) and not any(c.isalnum() for c in answer)
+
+
+def without_a_word(answer: str) -> str | None:
+    """Why an answer is not shown to the judge: it has no letter or digit. None when it has one."""
+    if any(c.isalnum() for c in answer):
+        return None
+    return "degenerate_answer" if answer.strip() else "no_answer"
+
+
+async def gather_ordered(*questions: Awaitable[T]) -> list[T]:
+    """Await all at once and to the end; then give the results in order, or raise the first error in that order.
+
+    Not a plain gather: that raises whichever error comes first in time and leaves the others running unattended.
+    """
+    results = await asyncio.gather(*questions, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]
+
+
+async def gather_pair(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
+    """`together` for two questions of different kinds."""
+    pair: list[Any] = await gather_ordered(*(cast(Awaitable[Any], question) for question in (first, second)))
+    return pair[0], pair[1]

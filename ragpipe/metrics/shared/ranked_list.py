@@ -1,0 +1,110 @@
+"""One case's retrieved list in the order and unit that are measured, held against its gold items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ragpipe.metrics.shared.relevance_labels import Gold, Unit, document_of, gold_groups, meets
+from ragpipe.schema.sample import Case, Chunk
+
+NEVER = 1 << 31
+Row = tuple[bool, bool, float, int]  # matches a gold item, counts for precision, gain earned, gold items found
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The ranked units (documents or chunks) by name, and what was found.
+
+    `plain`: gold ids alone decide, so that the arrays can be built from `ids`. Otherwise `rows` holds one `Row` by rank
+    and `ideal` the gains of the gold items. `all_met` is the rank at which every required support group has a match
+    (`NEVER` if it does not come), None for a case without groups.
+    """
+
+    gold: Gold
+    ids: list[str]
+    plain: bool = True
+    rows: list[Row] = field(default_factory=list)
+    ideal: list[float] = field(default_factory=list)
+    all_met: int | None = None
+
+    def details(self) -> dict[str, Any]:
+        """The rank of the first match, and the number of gold items."""
+        if self.plain:
+            places: Iterator[int] = (r for r, name in enumerate(self.ids, 1) if name in self.gold.gains)
+        else:
+            places = (r for r, row in enumerate(self.rows, 1) if row[0])
+        return {"first_match_rank": next(places, None), "gold_items": len(self.gold), "retrieved": len(self.ids)}
+
+
+def listing_of(case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool) -> Listing:
+    """Put the retrieved chunks in order, fold them into documents where the gold is documents, and match them."""
+    chunks = _ordered(case.contexts, gold, order)
+    fold = unit == "document" and gold.form == "documents"
+    names = [gold.name_of(chunk) for chunk in chunks]
+    ids = list(dict.fromkeys(names)) if fold else names
+    groups = gold_groups(case.sample)
+    if not groups and gold.form != "anchors":
+        return Listing(gold, ids)
+    rank_of = {name: rank for rank, name in enumerate(ids)} if fold else {}
+    ranked = [(rank_of[name] if fold else i, chunk) for i, (name, chunk) in enumerate(zip(names, chunks, strict=True))]
+    supports = [
+        {rank for rank, chunk in ranked if any(meets(chunk, m, require_snippet=require_snippet) for m in group)}
+        for group in groups
+    ]
+    all_met = max((min(ranks) + 1 if ranks else NEVER for ranks in supports), default=None)
+    ideal = list(gold.gains.values()) or [1.0] * len(gold.anchors)
+    rows = _matched(ranked, gold, ideal, len(ids), set().union(*supports))
+    return Listing(gold, ids, False, rows, ideal, all_met)
+
+
+def first_places(
+    case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool
+) -> dict[str, int | None]:
+    """For each gold item the rank of its first match in the order and unit that are measured, None where it has none."""
+    if gold.form != "anchors":
+        ids = listing_of(case, gold, order, unit, require_snippet).ids
+        ranks = {name: rank for rank, name in reversed(list(enumerate(ids, 1)))}
+        return {name: ranks.get(name) for name in gold.gains}
+    found: dict[int, int] = {}
+    for rank, chunk in enumerate(_ordered(case.contexts, gold, order), 1):
+        for item in gold.matched(chunk):
+            found.setdefault(item, rank)
+    return {name: found.get(item) for item, name in enumerate(gold.names())}
+
+
+def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
+    if order == "given":
+        return sorted(chunks, key=lambda chunk: chunk.rank)
+    name = gold.name_of if gold.form != "anchors" else document_of
+    single = np.array([chunk.score or 0.0 for chunk in chunks], dtype=np.float32).tolist()  # as trec_eval keeps them
+    places = sorted(range(len(chunks)), key=lambda i: (single[i], name(chunks[i])), reverse=True)
+    return [chunks[i] for i in places]
+
+
+def _matched(
+    ranked: list[tuple[int, Chunk]], gold: Gold, gains: list[float], width: int, required: set[int]
+) -> list[Row]:
+    """One row by rank; `required` are the ranks, from 0, that hold a member of a required support group.
+
+    A rank earns the gain of one gold item, the largest not earned before and of equal ones the narrowest: a chunk under
+    two gold anchors cannot beat the ideal order, and leaves the wider one to chunks that stand under nothing else. All
+    gold items it matches count as found.
+    """
+    matches: list[set[int]] = [set() for _ in range(width)]
+    for rank, chunk in ranked:
+        matches[rank].update(gold.matched(chunk))
+    found: set[int] = set()
+    earned: set[int] = set()
+    rows: list[Row] = []
+    for rank, items in enumerate(matches):
+        best = max(items - earned, key=lambda item: (gains[item], gold.narrowness(item)), default=None)
+        if best is not None:
+            earned.add(best)
+        gain = 0.0 if best is None else gains[best]
+        rows.append((bool(items), bool(items) or rank in required, gain, len(items - found)))
+        found |= items
+    return rows

@@ -1,0 +1,69 @@
+"""Regular expressions of a user's or a file's, by the regex library: unlike `re` it can be stopped.
+
+`^(\\w+\\s?)*$` on 25 characters takes `re` more than a second, and each further character doubles it.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import Any
+
+from ragpipe.core.errors import JudgeError
+
+TIME_LIMIT_S = 1.0
+CASE_LIMIT_S = 10.0
+MAX_PATTERN = 2_000
+MAX_TEXT = 200_000
+
+
+def check_length(text: str) -> None:
+    """Raises JudgeError (`too_long`) for a text that no pattern is run on."""
+    if len(text) > MAX_TEXT:
+        raise JudgeError("too_long", f"{len(text):,} characters; patterns read at most {MAX_TEXT:,}")
+
+
+@lru_cache(maxsize=1024)
+def compile_timed(pattern: str, match_case: bool = False) -> Any:
+    """The pattern, without regard to case unless `match_case`. Raises ValueError for one that is wrong or longer than
+    `MAX_PATTERN`."""
+    import regex  # type: ignore[import-untyped, unused-ignore]
+
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"a pattern of at most {MAX_PATTERN:,} characters, found {len(pattern):,}")
+    try:
+        return regex.compile(pattern, 0 if match_case else regex.IGNORECASE)
+    except regex.error as error:
+        raise ValueError(f"a regular expression; {pattern!r}: {error}") from None
+
+
+class Search:
+    """Searches for one case: `search(pattern, text, name)` gives the first match or None, without regard to case unless
+    `match_case`.
+
+    Raises JudgeError naming the pattern: `slow_pattern` after `TIME_LIMIT_S` for one search or `CASE_LIMIT_S` for all searches
+    of the case together, `too_long` for a text over `MAX_TEXT` characters. The lock of the interpreter is let go while a
+    pattern is searched for, so that in a thread it holds up nobody.
+    """
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+
+    def __call__(self, pattern: str, text: str, name: str, *, match_case: bool = False) -> Any:
+        check_length(text)
+        start = time.monotonic()
+        try:
+            found = compile_timed(pattern, match_case).search(text, timeout=TIME_LIMIT_S, concurrent=True)
+        except TimeoutError:
+            why = f"the pattern {name} took longer than {TIME_LIMIT_S:g} s on {len(text):,} characters: make it simpler"
+            raise JudgeError("slow_pattern", why) from None
+        self._spent += time.monotonic() - start
+        if self._spent >= CASE_LIMIT_S:
+            why = f"the patterns took longer than {CASE_LIMIT_S:g} s together, the last was {name}: make them simpler"
+            raise JudgeError("slow_pattern", why)
+        return found
+
+
+def search(pattern: str, text: str, name: str) -> Any:
+    """One search by itself; several for one case share the limit of a `Search`."""
+    return Search()(pattern, text, name)

@@ -1,0 +1,218 @@
+"""Cases of a run with everything that was said about them, as the page shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragpipe.reports.highlight import Part, marked
+from ragpipe.reports.lowest_cases import shown_cases
+from ragpipe.reports.run_tables import rows_at, rows_of
+from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
+from ragpipe.reports.text_escape import reply_text
+from ragpipe.schema.reference_answers import distinct_references
+from ragpipe.schema.sample import CaseKey
+from ragpipe.store.run.run_folder import IterationFolder, RunFolder
+from ragpipe.store.run.table_query import unreadable_table
+
+TEXT_MAX = 8000  # characters of one text; the whole stands in the tables
+QUOTES_MAX = 60  # quotes of one case that are looked for in its contexts
+ITEMS_MAX = 50  # contexts, and questions to the judge, of one case
+
+
+@dataclass(frozen=True)
+class ShownScore:
+    """One score of a case. `value` is in the native scale, `score` 0..1; either may be None."""
+
+    name: str
+    value: float | None
+    score: float | None
+    passed: bool | None
+    status: str | None
+    reason: str
+    blocks: list[DetailBlock] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ShownCase:
+    """A case of the page. `row` is its place in the data (from 0), `drawn` whether it is one of the sample."""
+
+    row: int
+    drawn: bool
+    sample_id: str
+    method: str
+    repeat: int
+    question: str
+    answer: list[Part]
+    record: Mapping[str, Any]
+    labels: list[tuple[str, str]]
+    references: list[str]
+    history: list[Mapping[str, str]]
+    contexts: list[Mapping[str, Any]]
+    scores: list[ShownScore]
+    calls: list[Mapping[str, Any]]
+    overall: float | None
+    passed: bool | None
+    failed_by: list[str]
+    modes: list[str]
+    diagnosis: list[str]
+    left_out: list[str]
+
+
+def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str], count: int) -> list[ShownCase]:
+    """At most `count` cases of an iteration: the worst ones first, then a sample of the others (`shown_cases`).
+
+    `names` are its scores in their order. Memory is bounded by what is shown. Raises DataError.
+    """
+    worst, drawn = shown_cases(iteration.records, count)
+    records = rows_at(iteration.records, [*worst, *drawn])
+    outputs = rows_at(run.outputs, records)
+    if missing := records.keys() - outputs.keys():
+        raise unreadable_table(run.outputs, f"no row {min(missing)}", "a row for each of records.parquet")
+    samples = rows_at(run.samples, {row["sample_row"] for row in outputs.values()})
+    cases = [CaseKey.of(row) for row in records.values()]
+    scores, calls = rows_of(iteration.scores, cases), rows_of(iteration.judge_inputs, cases)
+    found = []
+    for row in (*worst, *drawn):
+        record, output = records[row], outputs[row]
+        case = CaseKey.of(record)
+        sample = samples.get(output["sample_row"], {})
+        found.append(_case(row, row in drawn, record, output, sample, scores[case], calls[case], names))
+    return found
+
+
+def _case(
+    row: int,
+    drawn: bool,
+    record: Mapping[str, Any],
+    output: Mapping[str, Any],
+    sample: Mapping[str, Any],
+    scores: Sequence[Mapping[str, Any]],
+    calls: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+) -> ShownCase:
+    details = {one["score_name"]: parsed(one["details"], dict) for one in scores}
+    evidence = [quote for one in details.values() for quote in quotes(one)][:QUOTES_MAX]
+    claims = [(text, "against") for one in details.values() for text in unsupported(one)][:QUOTES_MAX]
+    contexts = parsed(output["chunks"], list)
+    return ShownCase(
+        row=row,
+        drawn=drawn,
+        sample_id=record["sample_id"],
+        method=record["method"],
+        repeat=record["repeat"],
+        question=cut(record["question"] or ""),
+        answer=marked(cut(record["answer"] or ""), claims),
+        record=record,
+        labels=list(_labels(record, sample)),
+        references=[cut(text) for text in distinct_references(sample.get("references") or ())],
+        history=[{k: cut(str(v)) for k, v in turn.items()} for turn in parsed(sample.get("history"), list)],
+        contexts=[_context(chunk, evidence) for chunk in contexts[:ITEMS_MAX]],
+        scores=sorted((_score(n, record, details.get(n, {})) for n in names if f"{n}.status" in record), key=_urgency),
+        calls=_calls(calls[:ITEMS_MAX]),
+        overall=record["overall_score"],
+        passed=record["overall_passed"],
+        failed_by=list(record["failed_by"] or ()),
+        modes=list(record.get("failure_modes") or ()),
+        diagnosis=list(record.get("diagnosis") or ()),
+        left_out=list(_left_out(contexts=len(contexts), questions=len(calls))),
+    )
+
+
+def _left_out(**counts: int) -> Iterator[str]:
+    return (f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX)
+
+
+def _score(name: str, record: Mapping[str, Any], details: Mapping[str, Any]) -> ShownScore:
+    get = record.get
+    return ShownScore(
+        name,
+        record[name],
+        get(f"{name}.score"),
+        get(f"{name}.passed"),
+        get(f"{name}.status"),
+        cut(get(f"{name}.reason") or ""),
+        detail_blocks(details),
+    )
+
+
+def _urgency(score: ShownScore) -> int:
+    """What failed comes first, then what could not be judged."""
+    return 0 if score.passed is False else 1 if score.status == "error" else 2
+
+
+_LABELS = ("category", "subcategory", "difficulty", "question_type", "vault", "answerable", "abstained", "system_error")
+
+
+def _labels(record: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the data set and the system say of the case, in a few words each."""
+    for name in _LABELS:
+        if (value := record.get(name)) is not None:
+            yield name, str(value).lower() if isinstance(value, bool) else cut(str(value))
+    for name, values in (("tags", record.get("tags")), ("relevant", _relevant(sample))):
+        if values:
+            yield name, ", ".join(map(str, values[:ITEMS_MAX]))
+
+
+def _relevant(sample: Mapping[str, Any]) -> list[str]:
+    return [*(sample.get("relevant_docs") or ()), *(sample.get("relevant_chunks") or ())]
+
+
+def _context(chunk: Any, evidence: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    chunk = chunk if isinstance(chunk, dict) else {"text": str(chunk)}
+    places = [str(chunk[key]) for key in ("id", "doc_id", "rel_path") if chunk.get(key)]
+    return {
+        "rank": chunk.get("rank"),
+        "score": chunk.get("score"),
+        "policy": chunk.get("policy"),
+        "places": list(dict.fromkeys(places)),
+        "text": marked(cut(str(chunk.get("text") or "")), evidence),
+    }
+
+
+_CALL = ("metric", "step", "turn", "judge", "template", "template_version", "status", "message", "finish_reason", "key")
+
+
+def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The questions to the judge. A message that an earlier question of the case holds already is named, not repeated."""
+    found, first = list[Mapping[str, Any]](), dict[str, int]()
+    for number, call in enumerate(calls, 1):
+        texts = []
+        for message in parsed(call["messages"], list):
+            if isinstance(message, dict):
+                text = _content(message.get("content"))
+                before = first.setdefault(text, number)
+                shown = cut(text) if before == number else f"(the same as in question {before})"
+                texts.append((str(message.get("role", "")), shown))
+        found.append(
+            {name: call[name] for name in _CALL}
+            | {
+                "flags": list(call["flags"] or ()),
+                "messages": texts,
+                "reply": cut(reply_text(call)),
+                "tokens_in": call["tokens_in"],
+                "tokens_out": call["tokens_out"],
+                "computed": call["output_mode"] in ("computed", "local"),
+            }
+        )
+    return found
+
+
+def _content(content: Any) -> str:
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def parsed(text: str | None, kind: type[Any]) -> Any:
+    """A cell of JSON text; an empty `kind` for a null and for what is no such JSON."""
+    try:
+        value = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, kind) else kind()
+
+
+def cut(text: str, limit: int = TEXT_MAX) -> str:
+    """The text, at most about `limit` characters of it, the cut marked."""
+    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit:,} more characters in the tables)"

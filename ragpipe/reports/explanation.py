@@ -1,0 +1,220 @@
+"""Everything behind the scores of one case, as plain lines: what `task=explain` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from ragpipe.reports.text_escape import on_one_line, printable, reply_text
+from ragpipe.schema.sample import Case
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.dimensions import CASE, Fields
+from ragpipe.scoring.scored_columns import gated
+from ragpipe.scoring.settings import ScoringSettings
+
+_RULE = "-" * 72
+
+
+@dataclass(frozen=True)
+class CaseExplanation:
+    """One case: rows of `scores` and `judge_inputs` (`asked`, in the order in which they are shown), its row of `records`,
+    what the scores declare, the arithmetic that led from the details to each value, and by metric the `notes` that stand
+    before its scores."""
+
+    case: Case
+    scores: Sequence[Mapping[str, Any]]
+    asked: Sequence[Mapping[str, Any]]
+    record: Mapping[str, Any]
+    specs: Mapping[str, ScoreSpec]
+    arithmetic: Mapping[str, str]
+    scoring: ScoringSettings
+    messages: bool = True
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def explanation_lines(chain: CaseExplanation) -> Iterator[str]:
+    """The chain from the score down to the replies. Texts of data and judges are printed as they are, without controls."""
+    case = chain.case
+    yield f"case {case.key}"
+    yield from _text("question", case.question)
+    yield from _text("answer", case.answer)
+    if case.output.error:
+        yield from _text("system_error", case.output.error)
+    references = case.references
+    for number, text in enumerate(references, 1):
+        yield from _text(f"reference {number}" if len(references) > 1 else "reference", text)
+    told: set[str] = set()
+    for row in chain.scores:
+        metric = row["metric"]
+        if metric not in told and chain.notes.get(metric):
+            yield from (
+                "",
+                _RULE,
+                f"metric {metric}",
+                *(f"  {on_one_line(note, 2000)}" for note in chain.notes[metric]),
+            )
+        told.add(metric)
+        yield from ("", _RULE, *_score(chain, row))
+    yield from ("", _RULE, *_sums(chain))
+    for number, row in enumerate(chain.asked, 1):
+        yield from ("", _RULE, *_question(row, number, len(chain.asked), chain.messages))
+
+
+def _score(chain: CaseExplanation, row: Mapping[str, Any]) -> Iterator[str]:
+    name = row["score_name"]
+    spec = chain.specs[name]
+    if row["status"] != "ok":
+        yield f"score {name}: {row['status']}: {on_one_line(row['reason'] or '', 500)}"
+    else:
+        yield f"score {name} = {row['value']:g}" + _scale(spec)
+        if how := chain.arithmetic.get(name):
+            yield f"  how: {how}"
+        if row["reason"]:
+            yield f"  reason: {on_one_line(row['reason'], 500)}"
+        yield from _judged(chain, name, row["value"], spec)
+    details = json.loads(row["details"] or "{}")
+    yield from _findings(details, chain.case)
+    for key, value in details.items():
+        if (not isinstance(value, list) or key == "flags") and value not in ([], {}, None, ""):
+            yield f"  {key}: {on_one_line(json.dumps(value, ensure_ascii=False), 500)}"
+
+
+def _scale(spec: ScoreSpec) -> str:
+    if spec.low is None or spec.high is None:
+        return " (a count)"
+    return f" on {spec.low:g} to {spec.high:g}" + ("" if spec.higher_is_better else ", lower is better")
+
+
+def _judged(chain: CaseExplanation, name: str, value: float, spec: ScoreSpec) -> Iterator[str]:
+    record = chain.record
+    score = record.get(f"{name}.score")
+    as_it_is = (spec.low, spec.high, spec.higher_is_better) == (0, 1, True)
+    if score is not None and spec.low is not None and spec.high is not None and not as_it_is:
+        share = f"({value:g} - {spec.low:g}) / ({spec.high:g} - {spec.low:g})"
+        yield f"  normalised: {share if spec.higher_is_better else f'1 - {share}'} = {score:g}"
+    threshold, others = chain.scoring.thresholds.get(name), chain.scoring.passes_with.get(name, [])
+    passed = record.get(f"{name}.passed")
+    sign = ">=" if spec.higher_is_better else "<="
+    if threshold is not None and not others:
+        yield f"  threshold: passes where {sign} {threshold:g}: {'passed' if passed else 'not passed'}"
+    elif threshold is not None and name in others:
+        yield f"  threshold: {sign} {threshold:g}, and not by that alone"
+    if others:
+        said = {True: "passed", False: "not passed", None: "not judged"}[passed]
+        yield f"  passes exactly when {', '.join(others)} do: {said}"
+
+
+def _findings(details: Mapping[str, Any], case: Case) -> Iterator[str]:
+    """Claims, verdicts and whatever else a metric lists, each evidence with the chunk and the place in it."""
+    for name, items in details.items():
+        if not isinstance(items, list) or not items or name == "flags":
+            continue
+        yield f"  {name.replace('_', ' ')}:"
+        for item in items:
+            if not isinstance(item, Mapping):
+                yield f"  - {on_one_line(item if isinstance(item, str) else json.dumps(item), 300)}"
+                continue
+            plain = {k: v for k, v in item.items() if k != "evidence" and v not in (None, "", [])}
+            yield "  - " + ", ".join(f"{k}: {on_one_line(str(v), 300)}" for k, v in plain.items())
+            if evidence := item.get("evidence"):
+                yield f'      evidence: "{on_one_line(str(evidence), 400)}"'
+                yield f"      stands in: {_place(str(evidence), case)}"
+
+
+def _place(evidence: str, case: Case) -> str:
+    """Where a quote stands: the chunk and the characters of its text, found without regard to white space and case."""
+    wanted = "".join(c.casefold() for c in evidence if c.isalnum())
+    for chunk in case.contexts:
+        places = [place for place, c in enumerate(chunk.text) if c.isalnum()]
+        found = "".join(chunk.text[place].casefold()[:1] for place in places).find(wanted) if wanted else -1
+        if found >= 0 and found + len(wanted) <= len(places):
+            start, end = places[found], places[found + len(wanted) - 1] + 1
+            return f"chunk {chunk.id} (rank {chunk.rank}), characters {start} to {end}"
+    return "no context word for word"
+
+
+def _sums(chain: CaseExplanation) -> Iterator[str]:
+    """The weighted means over the case's scores as they were made, and what was concluded from all of them."""
+    for name, composite in chain.scoring.composites.items():
+        if composite is not None and name in chain.record:
+            yield from _sum(chain, name, composite.weights, composite.scale[1])
+    yield from _sum(chain, OVERALL.name, chain.scoring.effective(), 1)
+    for key in ("failed_by", "failure_modes", "diagnosis"):
+        if chain.record.get(key):
+            yield f"{key}: {', '.join(chain.record[key])}"
+
+
+def _sum(chain: CaseExplanation, name: str, weights: Mapping[str, float], top: float) -> Iterator[str]:
+    """One weighted mean on a scale from 0 to `top`: the weights of the scores that are there, brought to a sum of 1."""
+    record, value = chain.record, chain.record.get(name)
+    used = {part: w for part, w in weights.items() if w > 0 and record.get(f"{part}.score") is not None}
+    total = sum(used.values())
+    if value is None or not total:
+        reason = record.get("overall_reason" if name == OVERALL.name else f"{name}.reason")
+        yield f"{name}: none ({on_one_line(reason or 'no score with a weight is there', 300)})"
+        return
+    terms = [f"{weight / total:.3f} x {record[f'{part}.score']:.3f} ({part})" for part, weight in used.items()]
+    terms_added = " + ".join(terms)
+    yield f"{name} = {value:.4f} = " + (terms_added if top == 1 else f"{top:g} x ({terms_added})")
+    threshold = chain.scoring.thresholds.get(name)
+    passed = record.get("overall_passed" if name == OVERALL.name else f"{name}.passed")
+    others = chain.scoring.passes_with.get(name, [])
+    said = {True: "passed", False: "not passed", None: "not judged"}[passed]
+    if others:
+        yield f"  passes exactly when {', '.join(others)} do: {said}"
+    elif threshold is not None:
+        gates = _by_gates(chain) if name == OVERALL.name else ""
+        yield f"  threshold: passes from {threshold:g} on{gates}: {said}"
+
+
+def _by_gates(chain: CaseExplanation) -> str:
+    """What the critical gates on this case's scores say of it; empty where they change nothing."""
+    record = chain.record
+    fields = Fields({name: pa.array([record[name]], type=kind) for name, kind, _ in CASE if name in record})
+    names = [name for name, concerned in gated(fields, chain.scoring).items() if concerned[0] and name in record]
+    failed = [name for name in names if record[f"{name}.passed"] is False]
+    unknown = [name for name in names if record[f"{name}.status"] in (None, "error")]
+    parts = [
+        f"{', '.join(found)} {what}" for found, what in ((failed, "did not pass"), (unknown, "has no result")) if found
+    ]
+    return f", and when every critical gate's score passes ({'; '.join(parts)})" if parts else ""
+
+
+def _payment(row: Mapping[str, Any]) -> str:
+    if row["paid_by"] is None:
+        return "nobody was paid"
+    usd = "at an unknown price" if row["paid_usd"] is None else f"${row['paid_usd']:.6f}"
+    return f"paid by {row['paid_by']}, {usd}"
+
+
+def _question(row: Mapping[str, Any], number: int, count: int, messages: bool) -> Iterator[str]:
+    yield f"question {number} of {count}: {row['metric']} / {row['step']} ({row['turn']})"
+    if row["template"] is not None:  # a text for an embedder has none
+        yield f"  template: {row['template']}.{row['template_version']} sha256 {row['template_sha256']}"
+    yield f"  payload {row['payload_id']}, key {row['key']}"
+    yield f"  judge {row['judge']}, answered as {row['model'] or 'unknown'}, finish {row['finish_reason'] or 'not said'}"
+    kinds = ("in", "out", "cached", "reasoning")
+    tokens = ", ".join(f"{row[f'tokens_{k}']} {k}" for k in kinds if row[f"tokens_{k}"] is not None)
+    yield f"  tokens {tokens or 'not reported'}; {_payment(row)}; {row['attempts']} tries"
+    if row["status"] != "ok":
+        yield f"  {row['status']}: {on_one_line(row['message'] or '', 500)}"
+    if row["flags"]:
+        yield f"  flags: {', '.join(row['flags'])}"
+    if messages:
+        for message in json.loads(row["messages"] or "[]"):
+            yield from _text(message["role"], message["content"])
+    if row["messages"] is None:
+        yield "  (the messages and the reply were not kept: store_inputs=false)"
+    elif row["reply"] is not None:
+        yield from _text("reply", reply_text(row))
+
+
+def _text(name: str, text: str) -> Iterator[str]:
+    yield f"  {name}:"
+    for line in printable(text).split("\n"):
+        yield f"  | {line}"

@@ -1,0 +1,46 @@
+"""Tables as JSON Lines: one object a row with every column, null where there is nothing, no NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ragpipe.core.strict_json import BadJson, strict_loads
+from ragpipe.reports.run_tables import batches, is_json, schema_of
+from ragpipe.store.files.atomic import json_bytes
+from ragpipe.store.files.write_if_changed import open_unless_same
+
+
+def write_json_lines(table: Path, target: Path) -> None:
+    """Write a Parquet table as JSON Lines, row by row; left alone when nothing would change.
+
+    Columns that hold JSON as text (chunks, details, messages ...) become the objects and lists that they say; what is no
+    strict JSON there stays the text it is. Raises DataError, OutputError.
+    """
+    schema = schema_of(table)
+    values = [_values(field) for field in schema]
+    with open_unless_same(target) as file:
+        for batch in batches(table):
+            columns = [value(column.to_pylist()) for value, column in zip(values, batch.columns, strict=True)]
+            for row in zip(*columns, strict=True):
+                file.write(json_bytes(dict(zip(schema.names, row, strict=True))) + b"\n")
+
+
+def _values(field: pa.Field) -> Callable[[list[Any]], list[Any]]:
+    """How the values of a column are written."""
+    if pa.types.is_floating(field.type):
+        return lambda column: [None if v is None or not math.isfinite(v) else v for v in column]
+    if is_json(field):
+        return lambda column: [None if v is None else _parsed(v) for v in column]
+    return lambda column: column
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return strict_loads(text)
+    except BadJson:
+        return text

@@ -1,0 +1,238 @@
+"""The jobs of a sweep beside each other: a row a job, method and score, and which job is the best where that can be said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ragpipe.reports.shared_questions import Key, SharedQuestions
+from ragpipe.scoring.score_declarations import unit_value
+
+TEXT, WHOLE, REAL, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+
+_JOB = (
+    ("job", WHOLE, "number of the job in the sweep, from 0"),
+    ("words", TEXT, "all words of the job, as they could be typed"),
+    ("label", TEXT, "the words that not all jobs share"),
+    ("run_id", TEXT, "the run's folder beside `sweeps`; null when the job never had one"),
+    ("exit_code", WHOLE, "how the job ended; null = not started"),
+    ("state", TEXT, "the exit code in words"),
+    ("reason", TEXT, "why it did not end well"),
+    ("iterations", WHOLE, "iterations that the figures are of"),
+    ("calls_used", WHOLE, "judge replies that the results rest on"),
+    ("usd_used", REAL, "their price; null = not all prices are known"),
+    ("usd_known", REAL, "the part of it that is known"),
+    ("calls_spent", WHOLE, "calls that this run's own processes paid"),
+    ("usd_spent", REAL, "what they paid; null = unknown"),
+)
+_SCORE = (
+    ("method", TEXT, "the RAG variant; null = all cases"),
+    ("score", TEXT, "the score's name; null for a job without results"),
+    ("mean", REAL, "mean over the iterations of their means, in the native scale"),
+    ("interval_low", REAL, "lower end of the mean's interval"),
+    ("interval_high", REAL, "upper end of the mean's interval"),
+    ("n_shared", WHOLE, "questions for which every job has a value; null where fewer than two jobs have one"),
+    ("shared_mean", REAL, "mean over these questions alone, of the cases' means over the iterations"),
+    ("shared_low", REAL, "lower end of its interval"),
+    ("shared_high", REAL, "upper end of its interval"),
+    (
+        "standing",
+        TEXT,
+        "on the shared questions: best, not_separable (from the highest), behind, or equal (all jobs); null where nothing can be said",
+    ),
+    ("mean_score", REAL, "the mean brought to 0..1, 1 = best"),
+    ("pass_rate", REAL, "share of judged cases that reached the threshold"),
+    ("pass_low", REAL, "lower end of the pass rate's interval"),
+    ("pass_high", REAL, "upper end of the pass rate's interval"),
+    ("threshold", REAL, "in the native scale"),
+    ("n_cases", WHOLE, "cases of the run or of the method"),
+    ("n_ok", WHOLE, "judgements with a value, over all iterations"),
+    ("n_judged", WHOLE, "cases with a verdict, over all iterations: what pass_rate is of"),
+    ("n_error", WHOLE, "judgements that failed, over all iterations"),
+    ("coverage", REAL, "n_ok / (n_ok + n_error + n_system_error + n_not_recorded)"),
+    ("spread_sd", REAL, "standard deviation of the iterations' means; null with one iteration"),
+    ("flip_share", REAL, "share of cases whose verdict is not the same in all iterations; null with one iteration"),
+    ("higher_is_better", FLAG, "direction of the score"),
+)
+SCHEMA = pa.schema(
+    [pa.field(name, kind, metadata={"description": text}) for name, kind, text in (*_JOB, *_SCORE)]
+)  # of comparison.parquet
+
+
+_Group = tuple[str | None, str, Mapping[str, Any], Mapping[str, Any]]
+_NOTHING: Mapping[Key, SharedQuestions] = {}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of a sweep. `folder` is the run's, None when it never had one; `code` None when it was not started.
+
+    `metrics` and `cost` are its `final/metrics.json` and `final/cost.json`, None when the run has not come that far.
+    """
+
+    number: int
+    words: Sequence[str]
+    code: int | None
+    state: str
+    reason: str = ""
+    folder: Path | None = None
+    metrics: Mapping[str, Any] | None = None
+    cost: Mapping[str, Any] | None = None
+
+
+def job_labels(jobs: Sequence[Job]) -> list[list[str]]:
+    """For each job the words that not all jobs share."""
+    shared = set.intersection(*(set(job.words) for job in jobs)) if jobs else set()
+    return [[word for word in job.words if word not in shared] for job in jobs]
+
+
+def comparison(jobs: Sequence[Job], shared: Mapping[Key, SharedQuestions] = _NOTHING) -> list[dict[str, Any]]:
+    """The rows of the table, job by job; over all cases, then by method where there are several.
+
+    A job without results has one row, with its reason and no score. `shared` is what `shared_between` says of the jobs
+    with results; a score that is not in it is compared by its figures over all cases.
+    """
+    rows: list[dict[str, Any]] = []
+    for job, label in zip(jobs, job_labels(jobs), strict=True):
+        head = _head(job, " ".join(label))
+        found = [_row(head, group, shared) for group in _scores(job)]
+        rows += found or [dict.fromkeys(SCHEMA.names) | head]
+    _place(rows, {job.number: _floor(job) for job in jobs})
+    return rows
+
+
+def _row(head: Mapping[str, Any], group: _Group, shared: Mapping[Key, SharedQuestions]) -> dict[str, Any]:
+    one = shared.get((head["job"], group[0], group[1]))
+    bounds = one.estimate.interval if one else None
+    figures = {
+        "n_shared": one.n if one else None,
+        "shared_mean": one.estimate.mean if one else None,
+        "shared_low": bounds.low if bounds else None,
+        "shared_high": bounds.high if bounds else None,
+    }
+    return {**head, **_score(*group), **figures}
+
+
+def _floor(job: Job) -> float:
+    return float((job.metrics or {}).get("scoring", {}).get("coverage_floor", 0.0))
+
+
+def _head(job: Job, label: str) -> dict[str, Any]:
+    used, spent = ((job.cost or {}).get("total", {}).get(part, {}) for part in ("used", "spent"))
+    return {
+        "job": job.number,
+        "words": " ".join(job.words),
+        "label": label,
+        "run_id": job.folder.name if job.folder else None,
+        "exit_code": job.code,
+        "state": job.state,
+        "reason": job.reason or None,
+        "iterations": len(job.metrics["iterations"]) if job.metrics else None,
+        "calls_used": used.get("calls"),
+        "usd_used": used.get("usd"),
+        "usd_known": used.get("usd_known"),
+        "calls_spent": spent.get("calls"),
+        "usd_spent": spent.get("usd"),
+    }
+
+
+def _scores(job: Job) -> Iterator[_Group]:
+    """Each method (None: all cases) and score, with the group and what is declared of the score."""
+    if job.metrics is None:
+        return
+    methods = job.metrics["by"].get("method", {})
+    groups = [(None, job.metrics["overall"]), *(methods.items() if len(methods) > 1 else ())]
+    for method, group in groups:
+        for name in group["scores"]:
+            yield method, name, group, job.metrics["declared"][name]
+
+
+def _score(method: str | None, name: str, group: Mapping[str, Any], scale: Mapping[str, Any]) -> dict[str, Any]:
+    score = group["scores"][name]
+    interval, passing = score["interval"] or {}, score.get("pass_interval") or {}
+    return {
+        "method": method,
+        "score": name,
+        "mean": score["mean"],
+        "interval_low": interval.get("low"),
+        "interval_high": interval.get("high"),
+        "standing": None,
+        "mean_score": unit_value(score["mean"], scale),
+        "pass_rate": score.get("pass_rate"),
+        "pass_low": passing.get("low"),
+        "pass_high": passing.get("high"),
+        "threshold": scale["threshold"],
+        "n_cases": group["n_cases"],
+        "n_ok": score["n_ok"],
+        "n_judged": score.get("n_judged", 0),
+        "n_error": score.get("n_error", 0),
+        "coverage": score["coverage"],
+        "spread_sd": (score.get("spread") or {}).get("sd"),
+        "flip_share": (score.get("flips") or {}).get("share"),
+        "higher_is_better": scale["higher_is_better"],
+    }
+
+
+def _place(rows: Sequence[dict[str, Any]], floors: Mapping[int, float]) -> None:
+    """Say of each score which job is the best. `floors` are the jobs' coverage floors.
+
+    `equal` where all jobs have the very same figures: what was varied has no part in this score. `best` only where its
+    interval overlaps no other job's; else it and all that overlap with it are `not_separable`. Scores without a scale
+    (counts), jobs without an interval and those whose coverage is under the floor are not placed: nothing says how sure
+    they are. Where one of those may be as good as the highest that is placed, none is the best. What is compared are the
+    figures on the questions that the jobs share, where they are known; without a shared question nothing is.
+    """
+    groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["mean"] is not None:
+            groups.setdefault((row["method"], row["score"]), []).append(row)
+    for found in groups.values():
+        if len(found) > 1 and all(row[name] == found[0][name] for row in found for name, _, _ in _SCORE):
+            for row in found:
+                row["standing"] = "equal"
+            continue
+        compared = [_on_shared(row) for row in found if row["mean_score"] is not None and row["n_shared"] != 0]
+        placed = [row for row in compared if row["interval_low"] is not None and _covered(row, floors)]
+        if len(placed) > 1:
+            _place_among(placed, [row for row in compared if row not in placed])
+        for one in placed:
+            one["row"]["standing"] = one["standing"]
+
+
+def _on_shared(row: dict[str, Any]) -> dict[str, Any]:
+    """What of a row is compared: its figures on the shared questions, where these are known. `row` is the row itself."""
+    keys = ("job", "mean", "mean_score", "interval_low", "interval_high", "coverage", "standing")
+    compared = {"row": row, **{key: row[key] for key in keys}}
+    if row["shared_mean"] is None:
+        return compared
+    sign = 1 if row["higher_is_better"] else -1  # places jobs as the mean brought to 0..1 does
+    bounds = {"interval_low": row["shared_low"], "interval_high": row["shared_high"]}
+    return {**compared, "mean": row["shared_mean"], "mean_score": sign * row["shared_mean"], **bounds}
+
+
+def _covered(row: Mapping[str, Any], floors: Mapping[int, float]) -> bool:
+    return row["coverage"] is None or row["coverage"] >= floors[row["job"]]
+
+
+def _place_among(rows: Sequence[dict[str, Any]], unplaced: Sequence[Mapping[str, Any]]) -> None:
+    top = max(rows, key=lambda row: row["mean_score"])
+    near = [row for row in rows if row is not top and _overlap(row, top)]
+    rivals = [row for row in unplaced if row["mean_score"] >= top["mean_score"] or _overlap(row, top)]
+    for row in rows:
+        row["standing"] = "behind"
+    for row in near:
+        row["standing"] = "not_separable"
+    top["standing"] = "not_separable" if near else None if rivals else "best"
+
+
+def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two intervals have a point in common: ends that only touch keep nothing apart. A mean without one is a
+    point."""
+    low, high = (
+        (one["mean"], one["mean"]) if one["interval_low"] is None else (one["interval_low"], one["interval_high"])
+    )
+    return bool(low <= other["interval_high"] and other["interval_low"] <= high)

@@ -1,0 +1,64 @@
+"""The lowest cases of `records.parquet`, found without holding the table."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from ragpipe.core.digest import sha256
+from ragpipe.reports.run_tables import open_table, rows_at
+from ragpipe.schema.sample import OUTPUT_KEY
+
+_NO_SCORE = 2.0  # sorts after every overall score
+
+
+def worst_cases(records: Path, count: int) -> list[dict[str, Any]]:
+    """Rows of the `count` worst cases: lowest overall score first, then most failed scores, then data order.
+
+    Without an overall score a case counts only when something failed. Rows that passed everything are left out.
+    """
+    if count == 0:
+        return []
+    with open_table(records) as file:
+        lowest = [row for *_, row in heapq.nsmallest(count, _ranked(file))]
+    found = rows_at(records, lowest)
+    return [found[row] for row in lowest]
+
+
+def shown_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
+    """Rows of at most `count` cases to look at: the worst ones first, then others drawn by the hash of who they are.
+
+    The worst are at most three quarters of them (all when nothing else is left), so that what passed is seen too; those
+    drawn stand in data order and are the same whenever the same cases were measured.
+    """
+    with open_table(records) as file:
+        total = file.metadata.num_rows
+        lowest = [row for *_, row in heapq.nsmallest(count, _ranked(file))]
+        kept = lowest[: count - min(total - len(lowest), count // 4)] if total > count else lowest
+        if len(kept) == count:
+            return kept, []
+        taken = set(kept)
+        drawn = heapq.nsmallest(count - len(kept), ((key, row) for row, key in _keys(file) if row not in taken))
+    return kept, sorted(row for _, row in drawn)
+
+
+def _keys(file: pq.ParquetFile) -> Iterator[tuple[int, str]]:
+    row = 0
+    for batch in file.iter_batches(batch_size=8192, columns=list(OUTPUT_KEY)):
+        for key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield row, sha256(list(key))
+            row += 1
+
+
+def _ranked(file: pq.ParquetFile) -> Iterator[tuple[float, int, int]]:
+    row = 0
+    for batch in file.iter_batches(batch_size=8192, columns=["overall_score", "overall_passed", "failed_by"]):
+        values = (batch[name].to_pylist() for name in ("overall_score", "overall_passed", "failed_by"))
+        for score, passed, failed in zip(*values, strict=True):
+            if failed or passed is False:
+                yield (_NO_SCORE if score is None else score, -len(failed or ()), row)
+            row += 1

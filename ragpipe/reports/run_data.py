@@ -1,0 +1,114 @@
+"""A run folder as data: frames and dictionaries. Reading a stranger's folder runs no code and follows no link in it."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ragpipe.reports.run_tables import check_plain, open_table
+from ragpipe.store.run.format_check import manifest_of
+from ragpipe.store.run.run_folder import LATEST, RunFolder
+from ragpipe.store.run.table_query import unreadable_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+JSON_LIMIT = 256 << 20  # bytes
+
+
+class Run:
+    """The results of one iteration: `.records`, `.scores`, `.judge_inputs` as pandas frames, `.metrics`, `.low_scores`,
+    `.cost`, `.manifest` as dictionaries, and `.final`, the metrics over all iterations. Each is read when first asked for. Raises DataError for what is missing or broken."""
+
+    def __init__(self, path: Path, iteration: int):
+        self.path = path
+        self.iteration = iteration
+        self.folder = path / f"iteration-{iteration}"
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, iteration={self.iteration})"
+
+    @cached_property
+    def records(self) -> pd.DataFrame:
+        """One wide row a case."""
+        return _frame(self.folder / "records.parquet")
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """One row a case and score."""
+        return _frame(self.folder / "scores.parquet")
+
+    @cached_property
+    def judge_inputs(self) -> pd.DataFrame:
+        """One row a use of a judge's reply."""
+        return _frame(self.folder / "judge_inputs.parquet")
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        return read_json(self.folder / "metrics.json")
+
+    @cached_property
+    def low_scores(self) -> dict[str, Any]:
+        return read_json(self.folder / "low_scores.json")
+
+    @cached_property
+    def cost(self) -> dict[str, Any]:
+        return read_json(self.folder / "cost.json")
+
+    @cached_property
+    def final(self) -> dict[str, Any]:
+        """`final/metrics.json`: every score over all iterations, with spread and flips."""
+        return read_json(self.path / "final" / "metrics.json")
+
+    @cached_property
+    def gates(self) -> dict[str, Any]:
+        """The gates over all iterations of the run."""
+        return read_json(self.path / "gates.json")
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        return read_json(self.path / "manifest.json")
+
+
+def load(path: str | Path, *, iteration: int | None = None) -> Run:
+    """Open a run folder (`outputs/x/latest`), by default its newest iteration. Raises DataError when it is none, OtherFormat
+    when it has another format."""
+    root = Path(path).resolve()
+    if root.is_file() and root.name == LATEST:  # a file system without links holds the run's name as a text
+        root = RunFolder.find(root).root.resolve()
+    if root.name.startswith("iteration-") and root.name[10:].isdigit() and iteration is None:
+        root, iteration = root.parent, int(root.name[10:])
+    found = Run(root, iteration or max(RunFolder(root).iterations(), default=1))
+    if found.folder.is_symlink() or not found.folder.is_dir():
+        expected = "a run folder with iteration-<n>/ in it, such as outputs/<name>/latest"
+        raise unreadable_table(found.folder, "no such folder", expected)
+    manifest_of(root / "manifest.json")
+    return found
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a run folder. Raises DataError."""
+    check_plain(path)
+    if path.stat().st_size > JSON_LIMIT:
+        raise unreadable_table(path, f"{path.stat().st_size:,} bytes", f"at most {JSON_LIMIT:,}")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise unreadable_table(path, f"no readable JSON ({error})", "the JSON object that ragpipe wrote") from None
+    if not isinstance(found, dict):
+        raise unreadable_table(path, f"a JSON {type(found).__name__}", "a JSON object")
+    return found
+
+
+def _frame(path: Path) -> pd.DataFrame:
+    with open_table(path) as file:
+        table = file.read()
+    # the metadata of whoever wrote the file decides nothing: neither index nor types come from there
+    found: pd.DataFrame = table.replace_schema_metadata(None).to_pandas(ignore_metadata=True)
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,104 @@
+"""`runs.md`: all runs of a name beside each other, the newest last, and what makes each of them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ragpipe.reports.text_escape import code, on_one_line, table
+
+SCORES_SHOWN = 4
+DIFFERENCES_SHOWN = 3
+_DIFFERENCE = 90  # characters of one difference
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One run, in words. A folder that cannot be read has `broken`, and one of another format `refused`, which says why, and
+    nothing else.
+
+    `scores` are its figures by name, the main ones first; `differences` say what it changes against `before`, the run it
+    was made from or the one before it.
+    """
+
+    run_id: str
+    broken: str = ""
+    refused: str = ""
+    created: str = ""
+    state: str = ""
+    cases: str = ""
+    judge: str = ""
+    scores: dict[str, str] = field(default_factory=dict)
+    gates: str = ""
+    cost: str = ""
+    before: str = ""
+    differences: Sequence[str] = ()
+
+    @property
+    def unread(self) -> str:
+        """Why nothing of it is shown; empty for a run that is."""
+        return f"broken: {self.broken}" if self.broken else f"refused: {self.refused}" if self.refused else ""
+
+
+def score_names(lines: Sequence[RunLine]) -> list[str]:
+    """The scores of the table: the main ones of the newest run, filled up with those of the runs before it."""
+    names = [name for line in reversed(lines) for name in line.scores]
+    return list(dict.fromkeys(names))[:SCORES_SHOWN]
+
+
+def heads(lines: Sequence[RunLine]) -> list[str]:
+    """The heads of the table."""
+    return ["run", "created", "state", "cases", "judge", *score_names(lines), "gates", "cost", "differs in"]
+
+
+def cells(line: RunLine, names: Sequence[str]) -> list[str]:
+    """A run's row; of one that is not read why."""
+    if line.unread:
+        return [line.run_id, "", on_one_line(line.unread, 160), *[""] * (len(names) + 5)]
+    figures = [line.scores.get(name, "-") for name in names]
+    return [
+        line.run_id,
+        line.created,
+        line.state,
+        line.cases,
+        line.judge,
+        *figures,
+        line.gates,
+        line.cost,
+        differs(line),
+    ]
+
+
+def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str:
+    """The page of the runs called `name`; `older` runs are left out."""
+    names = score_names(lines)
+    rows = [[*_coded(row[:5], line), *row[5:-1], code(row[-1], 400)] for line in lines if (row := cells(line, names))]
+    lead, last = heads(lines)[:5], heads(lines)[-3:]
+    shown = [
+        f"# Runs of {code(name)}",
+        "",
+        "Made anew from the run folders at the end of every evaluation and by `task=runs`. Scores are means over all methods "
+        "and iterations, with the number of judgements that they rest on; a run's own report has their intervals and the "
+        "methods beside each other.",
+        "",
+        *table([*lead, *map(code, names), *last], rows),
+    ]
+    if older:
+        shown += ["", f"{older:,} older runs are not listed."]
+    return "\n".join(shown) + "\n"
+
+
+def _coded(row: Sequence[str], line: RunLine) -> list[str]:
+    """The cells before the figures: what a folder or its manifest says stands in code."""
+    run_id, created, state, cases, judge = row
+    return [code(run_id), code(created), code(state) if line.unread else state, cases, code(judge)]
+
+
+def differs(line: RunLine) -> str:
+    """`against 1a2b3c: judge.model: a -> b; 3 more`."""
+    if not line.differences:
+        return f"nothing against {line.before}" if line.before else "-"
+    shown = [on_one_line(text, _DIFFERENCE) for text in line.differences[:DIFFERENCES_SHOWN]]
+    if len(line.differences) > DIFFERENCES_SHOWN:
+        shown.append(f"{len(line.differences) - DIFFERENCES_SHOWN} more")
+    return f"against {line.before}: " + "; ".join(shown)

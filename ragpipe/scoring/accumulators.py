@@ -1,0 +1,254 @@
+"""What the aggregation needs of all cases, as compact arrays: 14 bytes a score and 8 a field.
+
+Texts are not kept: the values of the fields to break down by and the reasons of skips and errors become numbers, each
+distinct text standing once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic_core import from_json
+
+from ragpipe.schema.sample import PARTS
+from ragpipe.scoring.case_blocks import CaseBlock
+from ragpipe.scoring.dimensions import Coded, Fields
+from ragpipe.scoring.rules.diagnosis import DiagnosisAccumulator
+from ragpipe.scoring.scored_columns import ERROR, SKIPPED, Column, Scored
+from ragpipe.scoring.system_usage import Price, UsageLedger
+from ragpipe.scoring.unrecorded_fields import Recording
+
+Whole = NDArray[np.int64]
+
+_REASONS = (
+    500  # distinct reasons kept per score; a metric that writes the case into its reason must not fill the memory
+)
+_LABELS = 1000  # distinct values of a field; a field with so many is none to break down by
+OTHER = "(other)"
+_NONE: Mapping[str, Mapping[str, Sequence[str]]] = {}
+_TIMEOUT = re.compile(r"timed?[_-]?out|timed out|deadline exceeded", re.IGNORECASE)
+_HTTP_STATUS = re.compile(r"\bHTTP (\d{3})\b")
+_TIMEOUT_STATUSES = frozenset({"408", "504"})
+_KIND = re.compile(r"[a-z][a-z0-9_]*(?=:|\Z)")
+
+
+class Codes:
+    """Texts as numbers, in the order of their first appearance. Beyond `limit` distinct ones all others are one."""
+
+    def __init__(self, limit: int | None = None):
+        self.names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._limit = limit
+
+    def of(self, text: str) -> int:
+        found = self._numbers.get(text)
+        if found is None:
+            if self._limit and len(self.names) >= self._limit:
+                text = OTHER
+            found = self._numbers.setdefault(text, len(self.names))
+            if found == len(self.names):
+                self.names.append(text)
+        return found
+
+    @property
+    def rest(self) -> int | None:
+        """The number that stands for all texts beyond the limit; None while there are none."""
+        return self._numbers.get(OTHER) if self._limit and len(self.names) > self._limit else None
+
+
+class ScoreLedger:
+    """One score over all cases so far."""
+
+    def __init__(self) -> None:
+        self.reasons = Codes(_REASONS)
+        self._values: list[Any] = []
+        self._passed: list[Any] = []
+        self._status: list[Any] = []
+        self._why: list[Any] = []
+
+    def add(self, column: Column) -> None:
+        self._values.append(column.values)
+        self._passed.append(column.passed)
+        self._status.append(column.status)
+        why = np.full(len(column.status), -1, dtype=np.int32)
+        places = np.flatnonzero((column.status == SKIPPED) | (column.status == ERROR))
+        for place, text in zip(places, column.reasons.take(pa.array(places)).to_pylist(), strict=True):
+            why[place] = self.reasons.of(_reason(text, error=column.status[place] == ERROR))
+        self._why.append(why)
+
+    def close(self) -> None:
+        """Join the blocks; `values`, `passed`, `status`, `why` are there from now on."""
+        self.values = _joined(self._values, np.float64)
+        self.passed, self.status = _joined(self._passed, np.int8), _joined(self._status, np.int8)
+        self.why = _joined(self._why, np.int32)
+
+    def has_reason(self, reason: str) -> NDArray[np.bool_]:
+        """The cases that were skipped, or failed, with exactly this reason."""
+        if reason not in self.reasons.names:
+            return np.zeros(len(self.why), dtype=np.bool_)
+        return np.asarray(self.why == self.reasons.names.index(reason))
+
+
+class Accumulators:
+    """All cases so far: their scores, the fields to break down by, and what is known of the system under test.
+
+    `chosen` are choices of cases by name (field -> labels, as `Fields.matching` takes them); after `close` the numbers
+    of the cases that each one chose. `price` is that of the system's tokens.
+    """
+
+    def __init__(
+        self,
+        scores: Sequence[str],
+        fields: Iterable[str],
+        chosen: Mapping[str, Mapping[str, Sequence[str]]] = _NONE,
+        price: Price | None = None,
+    ):
+        self.scores = {name: ScoreLedger() for name in scores}
+        self.overall = ScoreLedger()
+        self.fields = {field: Codes(_LABELS) for field in fields}
+        self.findings = DiagnosisAccumulator({}, {})
+        self.n = 0
+        self.n_failed = 0  # judgements: a metric that fails on a case is one, however many scores it gives
+        self.usage = UsageLedger(price)
+        self.timings: dict[str, tuple[Whole, NDArray[np.float64]]] = {}
+        self.recording = Recording()
+        self.lost: dict[str, Any] = {}  # of each score, filled by `coverage.lost`
+        self._methods = Codes()
+        self._method_codes: list[Any] = []
+        self._chosen = chosen
+        self._in_chosen: dict[str, list[Any]] = {name: [] for name in chosen}
+        self._timings: dict[str, tuple[list[Any], list[Any]]] = {}
+        self._samples: list[Any] = []
+        self._marks: dict[str, list[Any]] = {
+            "empty": [],
+            "unrecorded": [],
+            "error": [],
+            "timeout": [],
+            "abstained": [],
+        }
+        self._pairs: dict[str, tuple[list[Any], list[Any]]] = {field: ([], []) for field in self.fields}
+
+    def add(self, block: CaseBlock, fields: Fields, scored: Scored) -> None:
+        for name, ledger in self.scores.items():
+            ledger.add(scored.columns[name])
+        self.overall.add(scored.overall)
+        self.n_failed += _failed_judgements(block)
+        self._samples.append(block.outputs["sample_row"].to_numpy())
+        for field, codes in self.fields.items():
+            self._add_field(field, fields.of(field), codes)
+        for name, where in self._chosen.items():
+            self._in_chosen[name].append(fields.matching(where))
+        self._add_system(block.outputs)
+        self.n += len(block)
+
+    def close(self) -> None:
+        for ledger in (*self.scores.values(), self.overall):
+            ledger.close()
+        self.findings.close()
+        self.usage.close()
+        self.samples: Whole = _joined(self._samples, np.int64)
+        self.methods: Whole = _joined(self._method_codes, np.int64)
+        self.method_names = self._methods.names
+        self.recorded = {
+            part: np.array([self.recording.is_recorded(name, part) for name in self.method_names], dtype=np.bool_)
+            for part in PARTS
+        }
+        self.chosen = {name: np.flatnonzero(_joined(parts, np.bool_)) for name, parts in self._in_chosen.items()}
+        self.marks = {name: _joined(parts, np.bool_) for name, parts in self._marks.items()}
+        self.pairs = {
+            field: (_joined(cases, np.int32), _joined(codes, np.int32)) for field, (cases, codes) in self._pairs.items()
+        }
+        self.timings = {
+            stage: (_joined(cases, np.int64), _joined(times, np.float64))
+            for stage, (cases, times) in self._timings.items()
+        }
+
+    def _add_field(self, field: str, found: Coded, codes: Codes) -> None:
+        numbers = np.array([codes.of(name) for name in found.names], dtype=np.int32)
+        cases, own = self._pairs[field]
+        cases.append((found.cases + self.n).astype(np.int32))
+        own.append(numbers[found.codes])
+
+    def _add_system(self, outputs: pa.Table) -> None:
+        answers = outputs["answer"].to_pylist()
+        empty = [text is not None and not text.strip() for text in answers]
+        self._marks["empty"].append(np.array(empty, dtype=np.bool_))
+        failed = outputs["error"].is_valid().to_numpy()
+        self._marks["error"].append(failed)
+        self._marks["unrecorded"].append(~failed & outputs["answer"].is_null().to_numpy())
+        self._add_recording(outputs, failed)
+        timeouts = [is_timeout(error) for error in outputs["error"].to_pylist()]
+        self._marks["timeout"].append(np.array(timeouts, dtype=np.bool_))
+        abstained = outputs["abstained"].fill_null(False).combine_chunks()
+        self._marks["abstained"].append(abstained.to_numpy(zero_copy_only=False))
+        self.usage.add(outputs["usage"].to_pylist(), self.n)
+        for stage, times in _by_stage(outputs["timings"].to_pylist(), self.n).items():
+            for parts, numbers in zip(self._timings.setdefault(stage, ([], [])), zip(*times, strict=True), strict=True):
+                parts.append(np.array(numbers))
+
+    def _add_recording(self, outputs: pa.Table, failed: NDArray[np.bool_]) -> None:
+        codes = np.array([self._methods.of(method) for method in outputs["method"].to_pylist()], dtype=np.int64)
+        self._method_codes.append(codes)
+        retrieves = outputs["retrieves"].to_numpy()
+        for part in PARTS:
+            column, could = ("chunks", ~failed & retrieves) if part == "contexts" else ("answer", ~failed)
+            missing = could & outputs[column].is_null().to_numpy()
+            for code in np.unique(codes[could]).tolist():
+                here = codes == code
+                places = np.flatnonzero(missing & here)
+                first = outputs["sample_id"][places[0]].as_py() if len(places) else ""
+                name = self._methods.names[code]
+                self.recording.add(name, part, int(np.count_nonzero(could & here)), len(places), first)
+
+
+def _failed_judgements(block: CaseBlock) -> int:
+    """How many pairs of case and metric have a score with status error."""
+    rows = np.flatnonzero(pc.equal(block.scores["status"], "error").to_numpy())
+    metrics = block.scores["metric"].take(pa.array(rows)).to_pylist()
+    return len(set(zip(block.cases[rows].tolist(), metrics, strict=True)))
+
+
+def is_timeout(error: str | None) -> bool:
+    """Whether an output's error says that time ran out: `HTTP 408` or `HTTP 504`; without an HTTP status the words, such as
+    `timeout after 30 s` or ReadTimeout. A known status decides alone: the body of a 503 may speak of an upstream timeout."""
+    if not error:
+        return False
+    if status := _HTTP_STATUS.search(error):
+        return status[1] in _TIMEOUT_STATUSES
+    return bool(_TIMEOUT.search(error))
+
+
+def _by_stage(timings: Iterable[str | None], first: int) -> dict[str, list[tuple[int, float]]]:
+    """(case, milliseconds) by stage of the system; `total` is the system's own, else the sum of its stages."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for place, text in enumerate(timings, first):
+        stages = {name.removesuffix("_ms"): float(ms) for name, ms in from_json(text or "{}").items()}
+        if stages:
+            stages.setdefault("total", math.fsum(stages.values()))
+        for stage, ms in stages.items():
+            found.setdefault(stage, []).append((place, ms))
+    return found
+
+
+def _joined(parts: list[Any], kind: type) -> Any:
+    """One array of the parts, which are let go."""
+    found: Any = np.concatenate([np.empty(0, dtype=kind), *parts]).astype(kind, copy=False)
+    parts.clear()
+    return found
+
+
+def _reason(text: str | None, *, error: bool) -> str:
+    """A skip's reason as it stands; of an error the kind, which stands before the colon (`refused: ...`)."""
+    if not text:
+        return "(no reason)"
+    if not error:
+        return text
+    found = _KIND.match(text)
+    return found[0] if found else OTHER

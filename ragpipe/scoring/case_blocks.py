@@ -1,0 +1,218 @@
+"""The cases of a run with their samples and scores, a block at a time, in the order of `outputs.parquet`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
+
+SAMPLE_COLUMNS = (
+    "id",
+    "question",
+    "history",
+    "references",
+    "answerable",
+    "category",
+    "subcategory",
+    "difficulty",
+    "question_type",
+    "vault",
+    "tags",
+    "meta",
+    "expected",
+    "relevant_docs",
+    "relevant_chunks",
+    "gains",
+    "anchors",
+)
+OUTPUT_COLUMNS = (
+    *OUTPUT_KEY,
+    "sample_row",
+    "answer",
+    "chunks",
+    "citations",
+    "version",
+    "abstained",
+    "timings",
+    "usage",
+    "error",
+    "retrieves",
+)
+DETAILS = "details"  # read only where something asks for it: it is most of the table
+SCORE_COLUMNS = (*OUTPUT_KEY, "iteration", "metric", "score_name", "value", "status", "reason")
+
+BLOCK = 2048  # cases; with ten 1 kB chunks each that is 20 MB of text held at once
+BLOCK_BYTES = 4 << 20  # of their outputs: scoring makes several copies of a block
+_BATCH = 32768  # rows of scores read at once
+_GROUPS_KEPT = 2  # row groups of samples held
+
+Whole = NDArray[np.int64]
+Key = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class CaseBlock:
+    """Consecutive cases. `samples` is aligned with `outputs`; `cases` says for each row of `scores` which case it is of."""
+
+    outputs: pa.Table
+    samples: pa.Table
+    scores: pa.Table
+    cases: Whole
+
+    def __len__(self) -> int:
+        return int(self.outputs.num_rows)
+
+
+def case_blocks(
+    samples: Path, outputs: Path, scores: Path, *, details: bool = False, size: int = BLOCK
+) -> Iterator[CaseBlock]:
+    """All cases, each with its scores (none for a case that was not judged yet), with their `details` where asked for.
+
+    Raises RagpipeError when `scores` holds a case that is not in `outputs`, or cases in another order.
+    """
+    found = ScoreRows(scores, (*SCORE_COLUMNS, DETAILS) if details else SCORE_COLUMNS)
+    for table, labels in aligned(samples, outputs, size):
+        rows, cases = found.take(keys_of(table))
+        yield CaseBlock(table, labels, rows, cases)
+    found.close()
+
+
+def aligned(samples: Path, outputs: Path, size: int = BLOCK) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """All cases: rows of the outputs with the rows of the samples that they belong to, in the same order."""
+    with pq.ParquetFile(samples) as sample_file, pq.ParquetFile(outputs) as output_file:
+        reader = _SampleRows(sample_file)
+        for group in range(output_file.num_row_groups):
+            found = output_file.metadata.row_group(group)
+            fitting = max(1, found.num_rows * BLOCK_BYTES // max(1, found.total_byte_size))
+            for batch in output_file.iter_batches(
+                batch_size=min(size, fitting), row_groups=[group], columns=list(OUTPUT_COLUMNS)
+            ):
+                table = pa.Table.from_batches([batch])
+                yield table, reader.take(table["sample_row"].to_numpy())
+
+
+class ScoreRows:
+    """A forward reader of `scores.parquet`, whose rows of one case stand together."""
+
+    def __init__(self, path: Path, columns: Sequence[str] = SCORE_COLUMNS):
+        self._path = path
+        self._file = pq.ParquetFile(path)
+        self._batches = self._file.iter_batches(batch_size=_BATCH, columns=list(columns))
+        self._schema = pa.schema([self._file.schema_arrow.field(name) for name in columns])
+        self._carried: pa.Table = self._schema.empty_table()
+        self._table: pa.Table = self._carried
+        self._starts: Whole = np.zeros(1, dtype=np.int64)
+        self._keys: list[Key] = []
+        self._group = 0
+
+    def take(self, keys: Sequence[Key]) -> tuple[pa.Table, Whole]:
+        """The rows of these cases (in this order, consecutive in the file) and the place of each row's case in `keys`."""
+        tables: list[pa.Table] = [self._schema.empty_table()]
+        cases: list[Whole] = []
+        first, places = self._group, list[int]()
+        for place, key in enumerate(keys):
+            if self._group == len(self._keys):
+                self._cut(first, places, tables, cases)
+                first, places = 0, []
+                if not self._fill():
+                    break
+            if self._keys[self._group] == key:
+                places.append(place)
+                self._group += 1
+        self._cut(first, places, tables, cases)
+        return pa.concat_tables(tables).combine_chunks(), np.concatenate([np.empty(0, dtype=np.int64), *cases])
+
+    def close(self) -> None:
+        """Check that every row found its case."""
+        left = self._group < len(self._keys) or self._fill()
+        self._file.close()
+        if left:
+            raise RagpipeError(
+                f"{self._path}: found scores of case {CaseKey(*self._keys[self._group])} where outputs.parquet has no such case; expected "
+                "the same cases in the same order. To fix: evaluate again, the stored replies are used."
+            )
+
+    def _cut(self, first: int, places: list[int], tables: list[pa.Table], cases: list[Whole]) -> None:
+        if not places:
+            return
+        starts = self._starts[first : first + len(places) + 1]
+        tables.append(self._table.slice(int(starts[0]), int(starts[-1] - starts[0])))
+        cases.append(np.repeat(np.array(places, dtype=np.int64), np.diff(starts)))
+
+    def _fill(self) -> bool:
+        """Read on until a whole case is there; the last one waits for the next batch, it may go on there."""
+        self._group = 0
+        while True:
+            batch = next(self._batches, None)
+            if batch is None:
+                table, self._carried = self._carried, self._schema.empty_table()
+            else:
+                table = pa.concat_tables([self._carried, pa.Table.from_batches([batch], self._schema)]).combine_chunks()
+            starts = case_starts(table)
+            if batch is not None and len(starts) > 1:
+                self._carried = table.slice(int(starts[-2]))
+                starts = starts[:-1]
+            self._table, self._starts = table, starts
+            self._keys = keys_of(table.select(OUTPUT_KEY).take(pa.array(starts[:-1])))
+            if self._keys or batch is None:
+                return bool(self._keys)
+
+
+def keys_of(table: pa.Table | pa.RecordBatch) -> list[Key]:
+    """What names the case of each row: sample id, method, repeat."""
+    return list(zip(*(table[name].to_pylist() for name in OUTPUT_KEY), strict=True))
+
+
+def case_starts(table: pa.Table) -> Whole:
+    """Row numbers where a new case begins, and the number of rows at the end."""
+    if table.num_rows == 0:
+        return np.zeros(1, dtype=np.int64)
+    changed = np.zeros(table.num_rows, dtype=bool)
+    changed[0] = True
+    for name in OUTPUT_KEY:
+        column = table[name].combine_chunks()
+        changed[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    return np.append(np.flatnonzero(changed), table.num_rows).astype(np.int64)
+
+
+class _SampleRows:
+    """Rows of `samples.parquet` by number. Each row group that a block needs is read once for it."""
+
+    def __init__(self, file: pq.ParquetFile):
+        self._file = file
+        sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._kept: OrderedDict[int, pa.Table] = OrderedDict()
+
+    def take(self, rows: Whole) -> pa.Table:
+        if len(rows) and (rows.min() < 0 or rows.max() >= self._starts[-1]):
+            raise RagpipeError(
+                f"outputs.parquet names sample row {rows.max()}, samples.parquet has {self._starts[-1]} rows"
+            )
+        groups = np.searchsorted(self._starts, rows, side="right") - 1
+        pieces, order = [], []
+        for group in np.unique(groups):
+            places = np.flatnonzero(groups == group)
+            pieces.append(self._group(int(group)).take(pa.array(rows[places] - self._starts[group])))
+            order.append(places)
+        if not pieces:
+            return self._file.schema_arrow.empty_table().select(list(SAMPLE_COLUMNS))
+        back = np.argsort(np.concatenate(order), kind="stable")
+        return pa.concat_tables(pieces).take(pa.array(back)).combine_chunks()
+
+    def _group(self, group: int) -> pa.Table:
+        if group not in self._kept:
+            if len(self._kept) == _GROUPS_KEPT:
+                self._kept.popitem(last=False)
+            self._kept[group] = self._file.read_row_group(group, columns=list(SAMPLE_COLUMNS))
+        return self._kept[group]

@@ -1,0 +1,219 @@
+"""Faults of a scoring section that show only beside the scores of the run, each with what is known and what is near."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ragpipe.core.errors import Problem
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.default_settings import shipped
+from ragpipe.scoring.dimensions import CASE, nearest_field
+from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.scoring.low_score_settings import DEFAULT
+from ragpipe.scoring.rules.conditions import ANY_SCORE, DetailCondition, FailureModeCondition, ScoreCondition
+from ragpipe.scoring.settings import ScoringSettings
+
+Specs = Mapping[str, ScoreSpec]
+
+
+def scoring_faults(settings: ScoringSettings, specs: Sequence[ScoreSpec], where: str = "scoring") -> list[Problem]:
+    """All faults of `settings` beside the scores that the run's metrics declare.
+
+    A name is known when a metric of the run gives it or the shipped section names it: a weight for a metric that is not
+    switched on is no fault.
+    """
+    composites = {name: composite.spec(name) for name, composite in settings.made_of().items()}
+    declared = {spec.name: spec for spec in (*specs, OVERALL)}
+    everything = {**composites, **declared}
+    return [
+        *_weights(settings, everything, where),
+        *_thresholds(settings, everything, where),
+        *_passes_with(settings, everything, where),
+        *_composites(settings, declared, where),
+        *_gates(settings, everything, where),
+        *_rules(settings, everything, where),
+        *_items(settings, declared, where),
+        *_bands(settings, everything, where),
+    ]
+
+
+def _weights(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+    known = {*shipped()["weights"], *specs} - {OVERALL.name}
+    for name, weight in settings.weights.items():
+        key = f"scoring.weights.{name}"
+        if name not in known:
+            yield _unknown(where, key, name, known)
+        elif name in specs and weight > 0 and (fault := _unweighable(specs[name])):
+            yield Problem(where, key, f"{weight:g}", f"0, because {fault}", f"{key}=0")
+
+
+def _thresholds(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+    known = {*shipped()["thresholds"], *specs}
+    for name, threshold in settings.thresholds.items():
+        key, spec = f"scoring.thresholds.{name}", specs.get(name)
+        if name not in known:
+            yield _unknown(where, key, name, known)
+        elif spec and threshold is not None and not _inside(threshold, spec):
+            yield Problem(where, key, f"{threshold:g}", f"a value of its scale, {spec.low:g} to {spec.high:g}")
+
+
+def _passes_with(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+    known = {*shipped()["thresholds"], *shipped()["passes_with"], *specs}
+    for name, others in settings.passes_with.items():
+        key = f"scoring.passes_with.{name}"
+        for unknown in sorted({name, *others} - known):
+            yield _unknown(where, key, unknown, known)
+        if OVERALL.name in (name, *others):
+            expected = "scores of metrics and composites: a critical gate on a score decides overall_passed"
+            yield Problem(where, key, OVERALL.name, expected)
+        for other in others:
+            if other != name and name in settings.decides(other):
+                found = f"{other}, which itself passes only when {name} does"
+                yield Problem(
+                    where, key, found, "scores that can be judged before it", f"take {other} or {name} out of one"
+                )
+
+
+def _composites(settings: ScoringSettings, declared: Specs, where: str) -> Iterator[Problem]:
+    shipped_parts = {part for one in shipped()["composites"].values() for part in one["weights"]}
+    known = {*shipped()["weights"], *shipped_parts, *declared} - {OVERALL.name}
+    columns = {name for name, _, _ in CASE}
+    for name, composite in settings.made_of().items():
+        key = f"scoring.composites.{name}"
+        if name in declared or name in columns:
+            owner = "a score of this run" if name in declared else "a column of records.parquet"
+            yield Problem(where, key, f"the name {name!r}", f"a name that is free; {name} is that of {owner}")
+        for part in composite.parts:
+            spec = declared.get(part)
+            if part in settings.made_of() and part not in declared:
+                yield Problem(
+                    where, f"{key}.weights.{part}", f"the composite {part!r}", "scores of metrics, not composites"
+                )
+            elif part not in known:
+                yield _unknown(where, f"{key}.weights.{part}", part, known)
+            elif spec and spec.low is None:
+                yield Problem(
+                    where, f"{key}.weights.{part}", f"{part!r}, a count", "scores on a scale: a count has none"
+                )
+
+
+def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+    known = {*_shipped_names(), *specs}
+    for name, gate in settings.active_gates().items():
+        key = f"scoring.gates.{name}"
+        scale = specs.get(gate.score or "")
+        if gate.by == "interval" and gate.at_the_end(
+            scaled=gate.of == "pass_rate" or (scale is not None and scale.low is not None)
+        ):
+            expected = "a limit that an interval can stay within: it never ends at 0 or 1 exactly"
+            yield Problem(where, f"{key}.by", "interval", expected, f"scoring.gates.{name}.by=point")
+        if gate.failure_mode is not None:
+            modes = [mode for mode, rule in settings.failure_modes.items() if rule is not None]
+            if gate.failure_mode not in modes:
+                found = f"unknown failure mode {gate.failure_mode!r}{nearest_field(gate.failure_mode, modes)}"
+                yield Problem(where, f"{key}.failure_mode", found, f"one of {_list(modes)}")
+        elif gate.score is None or gate.score not in known:
+            yield _unknown(where, f"{key}.score", gate.score or "", known)
+        elif spec := specs.get(gate.score):
+            yield from _limits(gate, spec, key, where, judged=settings.passes(spec))
+
+
+def _rules(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+    known = {*_shipped_names(), *specs}
+    modes = [name for name, rule in settings.failure_modes.items() if rule is not None]
+    for key, rule in settings.rules().items():
+        for leaf in rule.leaves():
+            if isinstance(leaf, ScoreCondition | DetailCondition):
+                for name in leaf.score:
+                    if name not in known and not (name == ANY_SCORE and isinstance(leaf, ScoreCondition)):
+                        yield _unknown(where, key, name, known)
+            elif isinstance(leaf, FailureModeCondition) and key.startswith("scoring.failure_modes."):
+                expected = "conditions on scores and fields: only a diagnosis may name a failure mode"
+                yield Problem(where, key, f"the failure mode {leaf.failure_mode!r}", expected)
+            elif isinstance(leaf, FailureModeCondition) and leaf.failure_mode not in settings.failure_modes:
+                found = f"unknown failure mode {leaf.failure_mode!r}{nearest_field(leaf.failure_mode, modes)}"
+                yield Problem(where, key, found, f"one of {_list(modes)}")
+
+
+def _items(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+    known = {*_shipped_names(), *specs}
+    for mode, items in settings.counted_items().items():
+        key = f"scoring.failure_items.{mode}"
+        if mode not in settings.failure_modes:
+            found = f"unknown failure mode {mode!r}{nearest_field(mode, settings.failure_modes)}"
+            yield Problem(where, key, found, f"one of {_list(settings.failure_modes)}")
+        for one in items.of:
+            if one.score not in known:
+                yield _unknown(where, key, one.score, known)
+
+
+def _bands(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+    known = {*_shipped_names(), *specs, DEFAULT}
+    for name, bands in settings.low_scores.bands.items():
+        key, spec = f"scoring.low_scores.bands.{name}", specs.get(name)
+        if name not in known:
+            yield _unknown(where, key, name, known)
+        ends = [band.up_to for band in bands or () if band.up_to is not None]
+        for end in ends:
+            if spec and not _inside(end, spec):
+                yield Problem(where, key, f"up_to {end:g}", f"a value of its scale, {spec.low:g} to {spec.high:g}")
+        if spec and any((b < a) == spec.higher_is_better for a, b in pairwise(ends)):
+            better = "higher" if spec.higher_is_better else "lower"
+            yield Problem(
+                where, key, f"up_to {', '.join(f'{end:g}' for end in ends)}", f"the worst first: {better} is better"
+            )
+
+
+def _shipped_names() -> set[str]:
+    """The scores that the shipped section speaks of."""
+    found = shipped()
+    parts = {part for one in found["composites"].values() for part in one["weights"]}
+    in_rules = set(_names_in([found["failure_modes"], found["diagnosis"]]))
+    banded = set(found["low_scores"]["bands"]) - {DEFAULT}
+    sections = ("weights", "thresholds", "passes_with", "composites")
+    return {*(name for section in sections for name in found[section]), *parts, *in_rules, *banded}
+
+
+def _names_in(rules: Any) -> Iterator[str]:
+    if isinstance(rules, dict):
+        given = rules.get("score", [])
+        yield from (name for name in ([given] if isinstance(given, str) else given) if name != ANY_SCORE)
+    for inner in rules.values() if isinstance(rules, dict) else rules if isinstance(rules, list) else ():
+        yield from _names_in(inner)
+
+
+def _limits(gate: Gate, spec: ScoreSpec, key: str, where: str, *, judged: bool) -> Iterator[Problem]:
+    """Limits that no value could meet, and a pass rate of what never passes or fails."""
+    if gate.of == "pass_rate" and not judged:
+        found = f"pass_rate of {spec.name}, which has no threshold"
+        fix = f"scoring.thresholds.{spec.name}=..."
+        yield Problem(where, f"{key}.of", found, "of: mean, or a threshold for the score", fix)
+    if spec.low is None and gate.of != "pass_rate":
+        return  # the mean of a count has no bounds
+    for end, value in (("min", gate.min), ("max", gate.max)):
+        if value is not None and not 0 <= value <= 1:
+            expected = (
+                "0 to 1: a pass rate, or the mean of `score`, which is 0 (worst) to 1 (best) on every native scale"
+            )
+            yield Problem(where, f"{key}.{end}", f"{value:g}", expected)
+
+
+def _unknown(where: str, key: str, name: str, known: Collection[str]) -> Problem:
+    return Problem(where, key, f"unknown score {name!r}{nearest_field(name, known)}", f"one of {_list(known)}")
+
+
+def _unweighable(spec: ScoreSpec) -> str | None:
+    if spec.low is None or spec.high is None:
+        return "a count has no scale and cannot be part of a mean"
+    return "a diagnostic score weighs nothing" if spec.diagnostic else None
+
+
+def _inside(value: float, spec: ScoreSpec) -> bool:
+    return (spec.low is None or value >= spec.low) and (spec.high is None or value <= spec.high)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,220 @@
+"""What a case can be grouped and chosen by: the columns of `records.parquet` that describe it, its tags, its `meta`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic_core import from_json
+
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.scoring.case_blocks import CaseBlock
+
+TEXT, WHOLE, REAL, FLAG, TEXTS = pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string())
+Whole = NDArray[np.int64]
+
+CASE = (
+    ("sample_id", TEXT, "the sample's id"),
+    ("method", TEXT, "the RAG variant that gave the output"),
+    ("repeat", WHOLE, "which output of this method for this sample, from 1"),
+    ("iteration", WHOLE, "repetition of the judging, from 1"),
+    ("question", TEXT, "the question"),
+    ("answer", TEXT, "the answer; null = not recorded"),
+    ("category", TEXT, "for breakdowns"),
+    ("subcategory", TEXT, "for breakdowns"),
+    ("difficulty", TEXT, "for breakdowns"),
+    ("question_type", TEXT, "for breakdowns"),
+    ("vault", TEXT, "for breakdowns"),
+    ("version", TEXT, "version of the method (its system prompt's, a release); null = not recorded"),
+    ("answerable", FLAG, "whether the corpus holds the answer"),
+    ("tags", TEXTS, "for breakdowns"),
+    ("doc_types", TEXTS, "the different types of the retrieved documents, in rank order"),
+    ("meta", TEXT, "JSON object: whatever else the data set says"),
+    ("abstained", FLAG, "the system's own word that it did not answer"),
+    ("system_error", TEXT, "why the system gave no answer"),
+    ("retrieves", FLAG, "false: the method retrieves nothing by design (closed book)"),
+    ("timings", TEXT, "JSON object: milliseconds by stage of the system"),
+    ("usage", TEXT, "JSON object: the system's own token counts and cost_usd"),
+    (
+        "judge_duration_ms",
+        REAL,
+        "milliseconds that the judge took for the case: the sum over its calls; null = none was measured",
+    ),
+    ("citations", TEXT, "JSON list of {marker, chunk_id, text}; null = not recorded"),
+    ("n_chunks", WHOLE, "retrieved chunks; null = not recorded"),
+    ("n_citations", WHOLE, "references that the answer makes; null = not recorded"),
+    ("n_references", WHOLE, "reference answers"),
+    ("n_turns", WHOLE, "earlier turns of the conversation"),
+    ("answer_chars", WHOLE, "characters of the answer; null = not recorded"),
+)
+
+# Every case has these breakdowns without being asked, where the data has the field.
+DIMENSIONS = (
+    "method",
+    "version",
+    "category",
+    "subcategory",
+    "difficulty",
+    "question_type",
+    "vault",
+    "doc_type",
+    "answerable",
+    "tag",
+)
+LISTS = {"tag": "tags", "doc_type": "doc_types"}  # a case can stand in several of their groups
+_NO_FIELDS = {"tags", "doc_types", "meta", "timings", "usage", "judge_duration_ms", "citations"}
+KNOWN = (*DIMENSIONS, *(name for name, _, _ in CASE if name not in DIMENSIONS and name not in _NO_FIELDS))
+META = "meta."
+_OF_OUTPUTS = (*OUTPUT_KEY, "answer", "version", "abstained", "timings", "usage", "citations", "retrieves")
+_RANK, _DOC_TYPE_KEY = '"rank":', '"doc_type":'
+_DOC_TYPE = re.compile(_DOC_TYPE_KEY + r'("(?:[^"\\]|\\.)*")')
+
+
+class Coded(NamedTuple):
+    """A field of some cases as pairs: case number, number of its label in `names`. A case without a value has none."""
+
+    cases: Whole
+    codes: Whole
+    names: list[str]
+
+
+class Fields:
+    """The fields of a block of cases, each worked out once. `columns` are those of `case_columns`."""
+
+    def __init__(self, columns: Mapping[str, pa.Array]):
+        self._columns = columns
+        self._n = len(columns["sample_id"])
+        self._found: dict[str, Coded] = {}
+        self._meta: list[dict[str, Any]] | None = None
+
+    def of(self, field: str) -> Coded:
+        """The labels of one field (a name of KNOWN, or `meta.<key>`)."""
+        if field not in self._found:
+            self._found[field] = self._coded(field)
+        return self._found[field]
+
+    def matching(self, where: Mapping[str, Sequence[str]]) -> NDArray[np.bool_]:
+        """Which cases have, in every field of `where`, one of the labels listed there; all of them when it is empty."""
+        found = np.ones(self._n, dtype=np.bool_)
+        for field, wanted in where.items():
+            cases, codes, names = self.of(field)
+            here = np.zeros(self._n, dtype=np.bool_)
+            here[cases[np.isin(codes, [code for code, name in enumerate(names) if name in wanted])]] = True
+            found &= here
+        return found
+
+    def _coded(self, field: str) -> Coded:
+        if field.startswith(META):
+            if self._meta is None:
+                self._meta = [from_json(text) if text else {} for text in self._columns["meta"].to_pylist()]
+            return _of_values([within(one, field.removeprefix(META)) for one in self._meta])
+        column = self._columns[LISTS.get(field, field)]
+        return _of_lists(column) if field in LISTS else _of_column(column)
+
+
+def case_columns(block: CaseBlock, iteration: int, judge_ms: NDArray[np.float64]) -> dict[str, pa.Array]:
+    """The columns of `CASE` for a block, by name. `judge_ms` is what the judge took for each case, NaN where unknown."""
+    outputs, samples = block.outputs, block.samples
+    found = {name: samples[name] for name, _, _ in CASE if name in samples.column_names}
+    found |= {name: outputs[name] for name in _OF_OUTPUTS}
+    found["iteration"] = pa.array(np.full(len(block), iteration, dtype=np.int64))
+    found["system_error"] = outputs["error"]
+    found["judge_duration_ms"] = pa.array(judge_ms, mask=np.isnan(judge_ms))
+    found["n_chunks"], found["doc_types"] = _chunks(outputs["chunks"].to_pylist())
+    found["n_citations"] = _lengths(outputs["citations"])
+    found["n_references"] = pc.fill_null(pc.list_value_length(samples["references"]), 0).cast(WHOLE)
+    found["n_turns"] = pc.fill_null(_lengths(samples["history"]), 0)
+    found["answer_chars"] = pc.utf8_length(outputs["answer"]).cast(WHOLE)
+    return {
+        name: column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        for name, column in found.items()
+    }
+
+
+def field_fault(field: str) -> str | None:
+    """Why this is no field of a case, None when it is one."""
+    if field in KNOWN or (field.startswith(META) and len(field) > len(META)):
+        return None
+    return f"unknown field {field!r}{nearest_field(field, KNOWN)}; known: {', '.join(sorted(KNOWN))}, meta.<key>"
+
+
+def nearest_field(name: str, known: Iterable[str]) -> str:
+    """`, did you mean ...?` for the most similar known name, empty when none is similar."""
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+def within(meta: Mapping[str, Any], path: str) -> Any:
+    """A value of `meta` by its key, or by a dotted path into nested objects."""
+    if path in meta:
+        return meta[path]
+    found: Any = meta
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def field_labels(value: Any) -> list[str]:
+    """A field's value as labels: none for null, each item of a list once, booleans as in JSON."""
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return list(dict.fromkeys(label for item in value for label in field_labels(item)))
+    return [value] if isinstance(value, str) else [json.dumps(value, sort_keys=True, ensure_ascii=False)]
+
+
+def _of_values(values: Sequence[Any]) -> Coded:
+    """Of values that may be lists: one pair for each label."""
+    numbers: dict[str, int] = {}
+    pairs = [
+        (case, numbers.setdefault(text, len(numbers)))
+        for case, value in enumerate(values)
+        if value is not None
+        for text in field_labels(value)
+    ]
+    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Coded(found[:, 0], found[:, 1], list(numbers))
+
+
+def _of_lists(column: pa.Array) -> Coded:
+    """Of a column of lists of texts; a label that stands twice in a list counts once."""
+    encoded = column.flatten().dictionary_encode()
+    there = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
+    codes = encoded.indices.take(pa.array(there)).to_numpy(zero_copy_only=False).astype(np.int64)
+    cases = pc.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64)[there]
+    names = encoded.dictionary.to_pylist()
+    pairs = np.unique(cases * max(len(names), 1) + codes)
+    return Coded(pairs // max(len(names), 1), pairs % max(len(names), 1), names)
+
+
+def _of_column(column: pa.Array) -> Coded:
+    """Of a column of texts, flags or numbers."""
+    encoded = column.dictionary_encode()
+    there = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
+    codes = encoded.indices.take(pa.array(there)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return Coded(there, codes, [field_labels(value)[0] for value in encoded.dictionary.to_pylist()])
+
+
+def _chunks(lists: Sequence[str | None]) -> tuple[pa.Array, pa.Array]:
+    """How many chunks each JSON list holds, and the different `doc_type` of them in order.
+
+    Looked for and not parsed, for the texts of the chunks are most of a run. Every chunk has exactly one `rank`; keys are
+    those of the schema, and inside a text a quote is an escaped one, so that nothing else looks like such a key.
+    """
+    counts = [None if text is None else text.count(_RANK) for text in lists]
+    kinds = [_DOC_TYPE.findall(text) if text is not None and _DOC_TYPE_KEY in text else [] for text in lists]
+    read: dict[str, str] = {token: json.loads(token) for token in {token for found in kinds for token in found}}
+    types = [list(dict.fromkeys(read[token] for token in found)) for found in kinds]
+    return pa.array(counts, type=WHOLE), pa.array(types, type=TEXTS)
+
+
+def _lengths(lists: pa.ChunkedArray) -> pa.Array:
+    """Number of items of each JSON list; null stays null."""
+    return pa.array([None if text is None else len(from_json(text)) for text in lists.to_pylist()], type=WHOLE)

@@ -1,0 +1,79 @@
+"""One gate as it stands in `scoring.gates`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ragpipe.schema.settings import Settings
+from ragpipe.scoring.dimensions import field_fault, field_labels
+
+Bound = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Label = str | bool | int | float
+Tier = Literal["critical", "quality", "diagnostic"]
+
+
+class Gate(Settings):
+    """A limit on one score, or on how often a failure mode occurs, over all cases or those of `where`.
+
+    `of` is what is held against `min` and `max`: the share of cases that passed (`pass_rate`, by default for 0/1 scores)
+    or the mean of `score`, 0 (worst) to 1 (best) whatever the native scale (`mean`, otherwise; a count's mean is that of
+    its values). `max_rate` is the largest share of cases that may have `failure_mode`. `where` maps a field to a value or
+    several: a case is meant when every field has one of its values. `tier`: `critical` blocks (exit code 3), `quality`
+    warns, `diagnostic` is only shown. `by: interval` (the default) passes or fails only when the whole interval does, `by:
+    point` goes by the value alone; a limit at the end of the scale is by point, for no interval stays within it.
+    `coverage_floor`: under this share of judgements that came out the gate fails; null = `scoring.coverage_floor`.
+    `without_cases`: what the gate is where its metric is not in the run, or applies to no case.
+    """
+
+    score: Annotated[str, Field(min_length=1)] | None = None
+    failure_mode: Annotated[str, Field(min_length=1)] | None = None
+    of: Literal["mean", "pass_rate"] | None = None
+    min: Bound | None = None
+    max: Bound | None = None
+    max_rate: Share | None = None
+    where: dict[str, Label | Annotated[list[Label], Field(min_length=1)]] = Field(default_factory=dict)
+    tier: Tier = "critical"
+    by: Literal["interval", "point"] | None = None
+    coverage_floor: Share | None = None
+    without_cases: Literal["fail", "not_applicable"] = "fail"
+
+    @field_validator("where")
+    @classmethod
+    def _known_fields(cls, where: dict[str, Any]) -> dict[str, Any]:
+        for field in where:
+            if said := field_fault(field):
+                raise ValueError(said)
+        return where
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Gate:
+        if (self.score is None) == (self.failure_mode is None):
+            raise ValueError("either `score` or `failure_mode`, and not both")
+        if self.failure_mode is not None:
+            if self.max_rate is None:
+                raise ValueError("`max_rate`: the largest share of cases that may have the failure mode, 0 to 1")
+            if self.of is not None or self.min is not None or self.max is not None:
+                raise ValueError("only `max_rate` beside `failure_mode`: `of`, `min` and `max` are for scores")
+            return self
+        if self.max_rate is not None:
+            raise ValueError("`min` or `max` beside `score`: `max_rate` is for failure modes")
+        if self.min is None and self.max is None:
+            raise ValueError("a limit: `min`, `max` or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"`min` up to `max`, found {self.min:g} and {self.max:g}")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """What was given: a key that is added to gates later changes no run that does not use it."""
+        return {name: value for name, value in super().identity().items() if value not in (None, {})}
+
+    def at_the_end(self, *, scaled: bool) -> bool:
+        """Whether a limit is one that no interval stays within: at least 1 or at most 0 of what is `scaled` to 0..1."""
+        return self.max_rate == 0 or (scaled and (self.min == 1 or self.max == 0))
+
+    def labels(self) -> dict[str, list[str]]:
+        """`where` with every value as the label that breakdowns show: `answerable: false` is `false`."""
+        return {field: field_labels(wanted) for field, wanted in self.where.items()}

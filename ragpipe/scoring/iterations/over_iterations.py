@@ -1,0 +1,235 @@
+"""`final/metrics.json`: every score over all iterations of a run.
+
+An iteration is a repetition of the judging on the same outputs, so what differs between iterations is the judge's noise:
+the spread of the iterations' means, the scatter within a case, and the cases whose verdict flips.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragpipe.scoring.coverage import LOST, coverage
+from ragpipe.scoring.estimates import estimate_of, interval_of
+from ragpipe.scoring.iterations.findings_over_iterations import findings_document, group_findings
+from ragpipe.scoring.iterations.per_case_repeats import Cases, Repeats, Whole, cases_of, members, repeats
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.shared_scores import asked, shared_score
+from ragpipe.scoring.value_distributions import add_grades, merge_extremes
+from ragpipe.stats.intervals import Estimate, estimate_rate
+
+FLIPS_SHOWN = 1000  # flipping cases listed by name; all are counted
+_COUNTS = ("n_ok", "n_skipped", *LOST, "n_missing", "n_judged", "n_unjudged")
+
+
+def final_metrics(
+    per_iteration: Sequence[Mapping[str, Any]], records: Sequence[Path], settings: ScoringSettings
+) -> dict[str, Any]:
+    """What `metrics.json` says of one iteration, over all of them, with spread and flips beside every mean of several.
+
+    `per_iteration` are their `metrics.json`, `records` their `records.parquet`, in the same order. Plain JSON without
+    NaN. Raises DataError when the tables do not hold the same cases.
+    """
+    first = per_iteration[0]
+    cases = cases_of(records)
+    groups = members(records[0], first["by"])
+    everything = np.arange(len(cases), dtype=np.int64)
+    overall = _group([metrics["overall"] for metrics in per_iteration])
+    by = {
+        field: {name: _group([_of(metrics, field, name) for metrics in per_iteration]) for name in found}
+        for field, found in first["by"].items()
+    }
+    flips, shared = _Flips(cases), dict[str, Any]()
+    methods = groups.get("method", {})
+    for name, scale in first["declared"].items():
+        found = repeats(records, name, len(cases))
+        flips.add(name, found)
+        if one := shared_score(methods, cases.samples, found.means, found.rates, scale, settings.level):
+            shared[name] = one
+        frames: list[tuple[dict[str, Any], Whole | None]] = [(overall, everything)]
+        frames += [(frame, groups.get(field, {}).get(group)) for field in by for group, frame in by[field].items()]
+        for frame, places in frames:
+            if name in frame["scores"]:
+                frame["scores"][name] = _score(
+                    frame["scores"][name], found, places, cases.samples, scale, settings.level
+                )
+    return {
+        "n_cases": first["n_cases"],
+        "n_samples": first["n_samples"],
+        "n_failed_judgements": sum(metrics["n_failed_judgements"] for metrics in per_iteration),
+        "declared": first["declared"],
+        "parts": first["parts"],
+        "overall": overall,
+        "by": by,
+        **({"shared": {**asked(methods, cases.samples), "scores": shared}} if len(methods) > 1 else {}),
+        "grades": add_grades([metrics["grades"] for metrics in per_iteration]),
+        "extremes": merge_extremes([metrics["extremes"] for metrics in per_iteration], first["declared"]),
+        **findings_document(per_iteration),
+        "flips": flips.listed(),
+        "warnings": _warnings(per_iteration),
+    }
+
+
+def _of(metrics: Mapping[str, Any], field: str, group: str) -> Mapping[str, Any]:
+    """A group of one iteration; one without a score where that iteration does not show the group."""
+    found: Mapping[str, Any] = metrics["by"].get(field, {}).get(group, {"scores": {}})
+    return found
+
+
+def _group(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A group with, for each score, what the iterations say of it, in their order; nothing where it applies to no case."""
+    first = per_iteration[0]
+    names = dict.fromkeys(name for frame in per_iteration for name in frame["scores"])
+    scores = {name: [frame["scores"].get(name, {}) for frame in per_iteration] for name in names}
+    sizes = {"n_cases": first["n_cases"], "n_samples": first["n_samples"]}
+    return {**sizes, "scores": scores, **group_findings(per_iteration)}
+
+
+def _score(
+    found: Sequence[Mapping[str, Any]],
+    repeated: Repeats,
+    places: Whole | None,
+    samples: Whole,
+    scale: Mapping[str, Any],
+    level: float,
+) -> dict[str, Any]:
+    """One score of one group, with the keys of an iteration's and, of several iterations, how they differ.
+
+    `places` are the group's cases, None where the tables do not say which they are; `scale` is what is declared of it.
+    """
+    counts = {name: sum(one.get(name, 0) for one in found) for name in _COUNTS}
+    more = {
+        **{name: count for name, count in counts.items() if name != "n_ok"},
+        "skipped": _counted([one.get("skipped", {}) for one in found]),
+        "errors": _counted([one.get("errors", {}) for one in found]),
+    }
+    rate = _mean([one.get("pass_rate") for one in found])
+    mean, passing = _intervals(repeated, places, samples, scale, level)
+    return {
+        "n_ok": counts["n_ok"],
+        "mean": _mean([one.get("mean") for one in found]),
+        **interval_of("interval", mean),
+        **({} if rate is None else {"pass_rate": rate, **interval_of("pass_interval", passing)}),
+        "coverage": coverage(counts),
+        **{name: count for name, count in more.items() if count},
+        **(_differences(found, repeated, places) if len(found) > 1 else {}),
+    }
+
+
+def _intervals(
+    repeated: Repeats, places: Whole | None, samples: Whole, scale: Mapping[str, Any], level: float
+) -> tuple[Estimate, Estimate]:
+    """Of the mean and of the pass rate over the cases' own means.
+
+    A case's share of passes counts as one draw: repeating the judging makes the judge's noise smaller, not the sample of
+    questions larger.
+    """
+    if places is None:
+        unknown = Estimate(0, 0, reason="not_in_records")
+        return unknown, unknown
+    there = places[repeated.measured[places] > 0]
+    voted = places[repeated.judged[places] > 0]
+    means, shares = repeated.means[there], repeated.passed[voted] / repeated.judged[voted]
+    mean = estimate_of(means, samples[there], scale, level)
+    return mean, estimate_rate(shares, samples[voted], level=level)
+
+
+def _differences(found: Sequence[Mapping[str, Any]], repeated: Repeats, places: Whole | None) -> dict[str, Any]:
+    """How far the iterations lie apart; what cannot be said is null, with the reason. No flips where nothing is judged."""
+    reason = "not_in_records"
+    unknown = {"within_sd": None, "within_sd_reason": reason}
+    noise = unknown if places is None else _within_sd(repeated, places)
+    values = {**_spread("spread", "means", [one.get("mean") for one in found]), **noise}
+    rates = [one.get("pass_rate") for one in found]
+    if all(rate is None for rate in rates):
+        return values
+    flips = {"flips": None, "flips_reason": reason} if places is None else _flip_share(repeated, places)
+    return {**values, **_spread("pass_spread", "pass_rates", rates), **flips}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean over the iterations that have a value."""
+    there = [value for value in values if value is not None]
+    return _centre(there) if there else None
+
+
+def _centre(values: Sequence[float]) -> float:
+    """The mean; never outside the values, so that equal ones have exactly theirs."""
+    return min(max(math.fsum(values) / len(values), min(values)), max(values))
+
+
+def _spread(name: str, listed: str, values: Sequence[float | None]) -> dict[str, Any]:
+    """How far the iterations lie apart: standard deviation (n - 1), least and greatest; null with the reason."""
+    there = [value for value in values if value is not None]
+    found: dict[str, Any] = {listed: list(values), name: None}
+    if len(there) < 2:
+        return {**found, f"{name}_reason": "values_in_fewer_than_two_iterations"}
+    centre = _centre(there)
+    squares = math.fsum((value - centre) ** 2 for value in there)
+    return {**found, name: {"sd": math.sqrt(squares / (len(there) - 1)), "min": min(there), "max": max(there)}}
+
+
+def _flip_share(repeated: Repeats, places: Whole) -> dict[str, Any]:
+    """Of the cases with a verdict in two iterations or more, those whose verdict is not always the same."""
+    twice = places[repeated.judged[places] > 1]
+    if not len(twice):
+        return {"flips": None, "flips_reason": "no_case_with_two_verdicts"}
+    flipping = int(np.count_nonzero(repeated.flips[twice]))
+    return {"flips": {"share": flipping / len(twice), "n_flipping": flipping, "n_cases": len(twice)}}
+
+
+def _within_sd(repeated: Repeats, places: Whole) -> dict[str, Any]:
+    """The judge's noise: standard deviation of a case's value between iterations, pooled over the cases."""
+    twice = places[repeated.measured[places] > 1]
+    if not len(twice):
+        return {"within_sd": None, "within_sd_reason": "no_case_with_two_values"}
+    freedom = int(repeated.measured[twice].astype(np.int64).sum()) - len(twice)
+    return {"within_sd": math.sqrt(math.fsum(repeated.squares[twice].tolist()) / freedom)}
+
+
+def _counted(per_iteration: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """How often each reason occurs in all iterations, the most frequent first."""
+    found: Counter[str] = Counter()
+    for reasons in per_iteration:
+        found.update(reasons)
+    return dict(found.most_common())
+
+
+class _Flips:
+    """The flipping cases by name, the first ones in data order."""
+
+    def __init__(self, cases: Cases):
+        self._cases, self._count, self._scores = cases, 0, 0
+        self._found: list[tuple[int, int, str, int, int]] = []
+
+    def add(self, name: str, found: Repeats) -> None:
+        places = np.flatnonzero(found.flips)
+        self._count += len(places)
+        for place in places[:FLIPS_SHOWN].tolist():
+            self._found.append((place, self._scores, name, int(found.passed[place]), int(found.judged[place])))
+        self._found = sorted(self._found)[:FLIPS_SHOWN]
+        self._scores += 1
+
+    def listed(self) -> dict[str, Any]:
+        shown = [
+            {**self._cases.key(place), "score": name, "passed": passed, "of": of}
+            for place, _, name, passed, of in self._found
+        ]
+        return {"count": self._count, "shown": len(shown), "cases": shown}
+
+
+def _warnings(per_iteration: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What every iteration warns of once, the rest with its iteration."""
+    everywhere = [w for w in per_iteration[0]["warnings"] if all(w in metrics["warnings"] for metrics in per_iteration)]
+    own = [
+        f"iteration {metrics['iteration']}: {warning}"
+        for metrics in per_iteration
+        for warning in metrics["warnings"]
+        if warning not in everywhere
+    ]
+    return everywhere + own

@@ -1,0 +1,140 @@
+"""One score of every case over the iterations, read from the columns of `records.parquet` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.scoring.aggregate import by_label, crossed
+from ragpipe.scoring.dimensions import LISTS, META, Fields
+from ragpipe.scoring.settings import OVERALL
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Counts = NDArray[np.int16]
+
+_BATCH = 32768  # rows read at once
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """A number per case in data order, 22 bytes a case however many iterations there are.
+
+    `means` is the case's mean value (NaN where no iteration has one), `squares` the sum of squared deviations from it,
+    `measured` the iterations with a value, `judged` those with a verdict, `passed` those that passed.
+    """
+
+    means: Floats
+    squares: Floats
+    measured: Counts
+    judged: Counts
+    passed: Counts
+
+    @property
+    def rates(self) -> Floats:
+        """Of each case the share of its verdicts that are passes; NaN without a verdict."""
+        return np.where(self.judged > 0, self.passed / np.maximum(self.judged, 1), np.nan)
+
+    @property
+    def flips(self) -> NDArray[np.bool_]:
+        """The cases whose verdict is not the same in all iterations."""
+        return (self.passed > 0) & (self.passed < self.judged)
+
+
+def repeats(records: Sequence[Path], name: str, n: int) -> Repeats:
+    """The score `name` of `n` cases over these iterations. Raises DataError for a table with another number of cases."""
+    means, squares = np.zeros(n), np.zeros(n)
+    measured, judged, passed = (np.zeros(n, dtype=np.int16) for _ in range(3))
+    verdict = "overall_passed" if name == OVERALL.name else f"{name}.passed"
+    for path in records:
+        values = np.concatenate([np.empty(0), *_column(path, name)])
+        verdicts = np.concatenate([np.empty(0), *_column(path, verdict)])
+        if len(values) != n:
+            raise _other_cases(path, f"{len(values):,} cases", f"{n:,} as in {records[0]}")
+        there = ~np.isnan(values)
+        measured[there] += 1
+        # Welford's update: a value that never changes leaves exactly 0 squares (Knuth, TAOCP 2, 4.2.2)
+        delta = values[there] - means[there]
+        means[there] += delta / measured[there]
+        squares[there] += delta * (values[there] - means[there])
+        judged[~np.isnan(verdicts)] += 1
+        passed[verdicts == 1] += 1
+    means[measured == 0] = np.nan
+    return Repeats(means, squares, measured, judged, passed)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Who the cases are, in data order. `samples` numbers the question of each."""
+
+    names: pa.Table
+    samples: Whole
+
+    def __len__(self) -> int:
+        return int(self.names.num_rows)
+
+    def key(self, place: int) -> dict[str, Any]:
+        """What names a case: `sample_id`, `method` and `repeat`."""
+        return {name: self.names[name][place].as_py() for name in OUTPUT_KEY}
+
+
+def cases_of(records: Sequence[Path]) -> Cases:
+    """The cases of the first table. Raises DataError when another one holds other cases, or the same in another order."""
+    first = _identities(records[0])
+    for path in records[1:]:
+        if not _identities(path).equals(first):
+            raise _other_cases(path, "other cases, or another order", f"those of {records[0]}")
+    codes = first["sample_id"].combine_chunks().dictionary_encode().indices
+    return Cases(first, codes.to_numpy(zero_copy_only=False).astype(np.int64))
+
+
+def members(records: Path, by: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Whole]]:
+    """Numbers of the cases in each group of each field of `by`, as `metrics.json` names them.
+
+    A field that `records.parquet` does not hold is left out.
+    """
+    found: dict[str, dict[str, Whole]] = {}
+    fields = Fields(_columns(records, {part for field in by for part in field.split("*")}))
+    for field in by:
+        try:
+            cases, codes, names = crossed(*(fields.of(part) for part in field.split("*")))
+        except KeyError:
+            continue
+        found[field] = {names[code]: places for code, places in by_label(cases, codes)}
+    return found
+
+
+def _columns(records: Path, parts: Collection[str]) -> dict[str, pa.Array]:
+    """The columns that these fields are made of, as far as the table has them."""
+    wanted = {"sample_id", *("meta" if part.startswith(META) else LISTS.get(part, part) for part in parts)}
+    with pq.ParquetFile(records) as file:
+        table = file.read(columns=sorted(wanted & set(file.schema_arrow.names)))
+    return {name: table[name].combine_chunks() for name in table.column_names}
+
+
+def _column(path: Path, name: str) -> Iterator[Floats]:
+    """A column of numbers or flags, batch by batch; NaN stands for null."""
+    with pq.ParquetFile(path) as file:
+        if name not in file.schema_arrow.names:
+            raise _other_cases(path, f"no column {name}", "the scores that its metrics.json names")
+        for batch in file.iter_batches(batch_size=_BATCH, columns=[name]):
+            yield batch.column(0).cast(pa.float64()).to_numpy(zero_copy_only=False)
+
+
+def _identities(path: Path) -> pa.Table:
+    with pq.ParquetFile(path) as file:
+        return file.read(columns=list(OUTPUT_KEY)).combine_chunks()
+
+
+def _other_cases(path: Path, found: str, expected: str) -> DataError:
+    fix = "start the same evaluation again: an iteration that is not scored is scored anew"
+    return DataError("the iterations of a run do not fit together", [Problem(str(path), "cases", found, expected, fix)])

@@ -1,0 +1,37 @@
+"""How long the judge took for each case: the sum over the calls that its scores rest on."""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.scoring.case_blocks import CaseBlock, ScoreRows, keys_of
+
+Floats = NDArray[np.float64]
+
+
+class JudgeTimes:
+    """The times of `judge_inputs.parquet`, read forward beside the cases, whose order the table has.
+
+    `measured` are those of all cases so far that have one, in milliseconds.
+    """
+
+    def __init__(self, judge_inputs: Path):
+        self._rows = ScoreRows(judge_inputs, (*OUTPUT_KEY, "latency_ms"))
+        self.measured = array("d")
+
+    def take(self, block: CaseBlock) -> Floats:
+        """Milliseconds for each case of the next block, a call that several cases share counted with each; NaN for a case
+        without a measured call (none was asked, or what answered keeps no time)."""
+        n = len(block)
+        rows, cases = self._rows.take(keys_of(block.outputs))
+        times = rows["latency_ms"].to_numpy().astype(np.float64)
+        timed = ~np.isnan(times)
+        sums = np.bincount(cases[timed], weights=times[timed], minlength=n)
+        found = np.where(np.bincount(cases[timed], minlength=n) > 0, sums, np.nan)
+        self.measured.frombytes(found[~np.isnan(found)].tobytes())
+        return found

@@ -1,0 +1,110 @@
+"""The `scoring.low_scores` section: which values of a score are low, how low, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.schema.settings import Settings
+from ragpipe.scoring.default_settings import merged
+from ragpipe.scoring.dimensions import field_fault
+from ragpipe.scoring.normalisation import HAIR, Column
+
+DEFAULT = "default"
+NOT_LOW = -1
+
+Bands = NDArray[np.int8]
+
+
+class LowScoreBand(Settings):
+    """Values up to `up_to`, in the native scale, that are in no band before it (from `up_to`, where lower is better).
+
+    Without `up_to`: all others that did not pass. `advice` is what to try. `low: false` makes it a reading of values that
+    are no fault: such bands come last, are counted, and none of their cases is a low one.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    up_to: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    advice: list[str] = Field(default_factory=list)
+    low: bool = True
+
+
+class LowScoreSettings(Settings):
+    """How `low_scores.json` is made.
+
+    `bands` maps a score to its bands, the worst first; null leaves the score out. `default` stands for every other score
+    that is judged passed or failed, and goes by `score` (0 worst, 1 best) among the cases that did not pass. `by` are
+    the fields in which low cases may cluster; a group is named from `min_cases` low cases and `min_lift` on (its share of
+    low cases over that of all). `examples` cases stand with each band, `reasons` with each score. `flags` also counts
+    what metrics wrote into `details.flags`.
+    """
+
+    bands: dict[str, list[LowScoreBand] | None] = Field(default_factory=dict)
+    by: list[str] = Field(default_factory=list)
+    min_cases: int = Field(default=3, ge=1)
+    min_lift: float = Field(default=1.25, ge=1, allow_inf_nan=False)
+    examples: int = Field(default=5, ge=0, le=100)
+    reasons: int = Field(default=5, ge=0, le=100)
+    flags: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merged(cls, given: Any, info: ValidationInfo) -> Any:
+        return merged("low_scores", given, info.context) if isinstance(given, Mapping) else given
+
+    @field_validator("bands")
+    @classmethod
+    def _ordered(cls, bands: dict[str, list[LowScoreBand] | None]) -> dict[str, list[LowScoreBand] | None]:
+        for score, some in bands.items():
+            names = [band.name for band in some or ()]
+            if len(set(names)) < len(names):
+                raise ValueError(f"every band of {score} under a name of its own, found {', '.join(names)}")
+            if any(later.low and not band.low for band, later in pairwise(some or ())):
+                raise ValueError(f"the bands of {score} with `low: false` after all others: they are the best values")
+            ends = [band.up_to for band in some or ()]
+            if None in ends[:-1]:
+                raise ValueError(f"the band of {score} without `up_to` as the last one: it takes all that is left")
+            steps = [b - a for a, b in pairwise(end for end in ends if end is not None)]
+            if any(step == 0 for step in steps) or (min(steps, default=1) < 0 < max(steps, default=-1)):
+                raise ValueError(
+                    f"the bands of {score} from the worst on: `up_to` rising (falling, where lower is better)"
+                )
+        return bands
+
+    @field_validator("by")
+    @classmethod
+    def _known_fields(cls, by: list[str]) -> list[str]:
+        for field in by:
+            if said := field_fault(field):
+                raise ValueError(said)
+        return by
+
+    def of(self, spec: ScoreSpec, *, judged: bool) -> list[LowScoreBand] | None:
+        """The bands of a score; None when it is left out. `judged` says whether it ever passes or fails."""
+        if spec.name in self.bands:
+            return self.bands[spec.name]
+        return self.bands.get(DEFAULT) if judged and spec.low is not None else None
+
+    def band_of(self, spec: ScoreSpec, column: Column) -> Bands:
+        """For each case the number of its band, or NOT_LOW. Not for scores that are left out."""
+        own = self.bands.get(spec.name)
+        bands = own if own is not None else self.bands.get(DEFAULT) or []
+        values = column.scores if own is None else column.values
+        upwards = own is None or spec.higher_is_better
+        found = np.full(len(values), NOT_LOW, dtype=np.int8)
+        failed = column.passed == 0
+        for place, band in reversed(list(enumerate(bands))):
+            if band.up_to is None:
+                inside = failed
+            else:
+                with np.errstate(invalid="ignore"):
+                    inside = values <= band.up_to + HAIR if upwards else values >= band.up_to - HAIR
+                inside &= failed if own is None else ~np.isnan(values)
+            found[inside] = place
+        return found

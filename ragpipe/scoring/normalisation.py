@@ -1,0 +1,79 @@
+"""From values to scores, passes and the overall score, a column of cases at a time. NaN stands for `no value`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.schema.score import ScoreSpec
+
+Floats = NDArray[np.float64]
+Verdicts = NDArray[np.int8]
+
+UNJUDGED = -1
+MISSING, OK, SKIPPED, ERROR = -1, 0, 1, 2
+STATUSES = ("ok", "skipped", "error")
+# A weighted mean can end some 1e-16 under the threshold that it equals on paper; that is no failure.
+HAIR = 1e-9
+
+
+@dataclass(frozen=True)
+class Column:
+    """One score over consecutive cases. NaN and -1 stand for none; `status` is an index of STATUSES."""
+
+    values: Floats
+    scores: Floats
+    passed: Verdicts
+    status: NDArray[np.int8]
+    reasons: pa.Array
+
+
+def normalised(values: Floats, spec: ScoreSpec) -> Floats:
+    """(value - low) / (high - low), turned round when lower is better; all NaN for counts.
+
+    A value outside its declared scale is a fault of its metric and raises RagpipeError: it is never clamped (rounding
+    apart: an nDCG of 1 + 1e-16 is 1).
+    """
+    if spec.low is None or spec.high is None:
+        return np.full(len(values), np.nan)
+    with np.errstate(invalid="ignore"):
+        outside = (values < spec.low - HAIR) | (values > spec.high + HAIR)
+    if np.any(outside):
+        worst = values[outside][0]
+        scale = f"{spec.low:g} to {spec.high:g}"
+        raise RagpipeError(f"score {spec.name!r}: {worst:g} is outside the scale that its metric declares, {scale}")
+    found = np.clip((values - spec.low) / (spec.high - spec.low), 0.0, 1.0)
+    return found if spec.higher_is_better else 1.0 - found
+
+
+def pass_fail(values: Floats, spec: ScoreSpec, threshold: float | None) -> Verdicts:
+    """1 passed, 0 failed, -1 not judged (no value or no threshold); the threshold itself passes."""
+    found = np.full(len(values), UNJUDGED, dtype=np.int8)
+    if threshold is None:
+        return found
+    there = ~np.isnan(values)
+    good = values >= threshold - HAIR if spec.higher_is_better else values <= threshold + HAIR
+    found[there] = good[there]
+    return found
+
+
+def weighted_mean(scores: Mapping[str, Floats], weights: Mapping[str, float], n: int) -> Floats:
+    """Weighted mean of the scores that each case has; NaN where it has none with a weight.
+
+    Weights are renormalised case by case over what is present: an absent score is neither 0 nor 1.
+    """
+    total, weight_there = np.zeros(n), np.zeros(n)
+    for name, weight in weights.items():  # in the order of the weights, so that the sums have one order
+        if weight > 0 and name in scores:
+            there = ~np.isnan(scores[name])
+            total[there] += weight * scores[name][there]
+            weight_there[there] += weight
+    with np.errstate(invalid="ignore"):
+        found = total / weight_there
+    found[weight_there == 0] = np.nan
+    return np.minimum(found, 1.0)  # rounding may leave it a hair above

@@ -1,0 +1,290 @@
+"""The language of rules: what must hold of a case for a failure mode or a diagnosis to apply. Data, written in YAML.
+
+    {score: faithfulness, passed: false}                    a score of the case
+    {score: [answer_relevance, chunk_relevancy], below: 0.5}   the first of these that the run has; `*` is any score
+    {score: rejection_calibration, detail: failure_mode, equals: false_rejection}   what a metric wrote beside it
+    {field: answerable, equals: false}                      a field of the case; {field: answer, blank: true}
+    {failure_mode: retrieval_miss}                          a failure mode of the case (in diagnoses)
+    {all: [...]}  {any: [...]}  {none: [...]}               a list alone means `any`
+
+Every condition is true, false or unknown for a case. Unknown is what was not measured (skipped, failed, not labelled):
+it never counts as false. A condition on a score that the run does not have says nothing at all and is not applicable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+
+from ragpipe.schema.blank import is_blank
+from ragpipe.schema.score import Status
+from ragpipe.schema.settings import Settings
+from ragpipe.scoring.dimensions import field_labels, nearest_field
+from ragpipe.scoring.normalisation import HAIR, STATUSES
+from ragpipe.scoring.rules.rule_inputs import Facts, Valued, detail_fault
+
+Truth = NDArray[np.int8]
+"""By case: 1 true, 0 false, -1 unknown."""
+
+ANY_SCORE = "*"
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Names = Annotated[
+    list[str], Field(min_length=1), BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+]
+Label = bool | int | float | str
+
+
+class _Condition(Settings):
+    def identity(self) -> dict[str, Any]:
+        return {name: value for name, value in super().identity().items() if value is not None}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, given: Any) -> Any:
+        for key in given if isinstance(given, dict) else ():
+            if key not in cls.model_fields and key in _KINDS:
+                raise ValueError(
+                    f"one condition in a mapping, not {' and '.join(map(str, given))}: join several with `all`"
+                )
+            if key not in cls.model_fields:
+                known = ", ".join(cls.model_fields)
+                raise ValueError(f"unknown key {key!r}{nearest_field(str(key), cls.model_fields)}; known here: {known}")
+        return given
+
+    def holds(self, facts: Facts) -> Truth | None:
+        """For each case whether it holds; None when the run has not what the condition asks about."""
+        raise NotImplementedError
+
+    def leaves(self) -> Iterator[_Condition]:
+        """The conditions on one thing each, in order."""
+        yield self
+
+
+class _Bounds(_Condition):
+    below: Number | None = None
+    above: Number | None = None
+    at_most: Number | None = None
+    at_least: Number | None = None
+
+    _naming: ClassVar[frozenset[str]] = frozenset()
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> _Bounds:
+        tests = [name for name in type(self).model_fields if name not in self._naming]
+        if all(getattr(self, name) is None for name in tests):
+            raise ValueError(f"a test: at least one of {', '.join(tests)}")
+        return self
+
+    def _within(self, values: NDArray[np.float64]) -> list[Truth]:
+        """The bounds that are given, each as a truth; NaN is unknown."""
+        with np.errstate(invalid="ignore"):
+            tests = (
+                None if self.below is None else values < self.below - HAIR,
+                None if self.above is None else values > self.above + HAIR,
+                None if self.at_most is None else values <= self.at_most + HAIR,
+                None if self.at_least is None else values >= self.at_least - HAIR,
+            )
+        return [known(test, ~np.isnan(values)) for test in tests if test is not None]
+
+
+class ScoreCondition(_Bounds):
+    """On the value of a score, in its native scale. `measured` asks whether there is a value at all, also in a run
+    without the score. Several tests must all hold."""
+
+    score: Names
+    passed: bool | None = None
+    status: Status | None = None
+    measured: bool | None = None
+
+    _naming = frozenset({"score"})
+
+    def holds(self, facts: Facts) -> Truth | None:
+        if ANY_SCORE in self.score:
+            return any_of([self._of(facts, name) for name in facts.columns])
+        name = facts.first(self.score)
+        if name is None:
+            others = (name for name in type(self).model_fields if name not in ("score", "measured"))
+            absence = self.measured is not None and all(getattr(self, name) is None for name in others)
+            return np.full(facts.n, not self.measured, dtype=np.int8) if absence else None
+        return self._of(facts, name)
+
+    def _of(self, facts: Facts, name: str) -> Truth | None:
+        column = facts.columns[name]
+        found = self._within(column.values)
+        there = ~np.isnan(column.values)
+        if self.passed is not None:
+            found.append(known(column.passed == int(self.passed), column.passed >= 0))
+        if self.status is not None:
+            found.append(known(column.status == STATUSES.index(self.status), column.status >= 0))
+        if self.measured is not None:
+            found.append((there == self.measured).astype(np.int8))
+        return all_of(found)
+
+
+class _Labelled(_Bounds):
+    equals: Label | Annotated[list[Label], Field(min_length=1)] | None = None
+    blank: bool | None = None
+
+    def _of(self, found: Valued, there: NDArray[np.bool_]) -> Truth | None:
+        """Of one value a case. `there` says where an absent value is a finding and not unknown."""
+        values, numbers = found
+        truths = []
+        if self.equals is not None:
+            wanted, named = set(field_labels(self.equals)), [field_labels(value) for value in values]
+            holds = np.array([not wanted.isdisjoint(one) for one in named], dtype=np.bool_)
+            present = np.array([bool(one) for one in named], dtype=np.bool_)
+            truths.append(known(holds[numbers], there | present[numbers]))
+        if self.blank is not None:
+            blank = np.array([_is_blank(value) for value in values], dtype=np.bool_)
+            truths.append((blank == self.blank).astype(np.int8)[numbers])
+        if not (None is self.below is self.above is self.at_most is self.at_least):
+            floats = [float(v) if isinstance(v, int | float) and not isinstance(v, bool) else np.nan for v in values]
+            truths += self._within(np.array(floats, dtype=np.float64)[numbers])
+        return all_of(truths)
+
+
+class DetailCondition(_Labelled):
+    """On what a metric wrote into the details of a score: `detail` is a key, or a dotted path. A key that is absent from a
+    score with status ok equals nothing. A list equals what one of its items equals."""
+
+    score: Names
+    detail: Annotated[str, Field(min_length=1)]
+
+    _naming = frozenset({"score", "detail"})
+
+    def holds(self, facts: Facts) -> Truth | None:
+        name = facts.first(self.score)
+        if name is None or name not in facts.measured:
+            return None
+        return self._of(*facts.details(name, self.detail))
+
+
+class FieldCondition(_Labelled):
+    """On a field of the case: what it can be broken down by, `meta.<key>` or `expected.<key>`. A field that the case does
+    not have is unknown; `blank` asks for just that, or for a text without a character to see. An answer that is not
+    recorded is unknown to `blank` too."""
+
+    field: str
+
+    _naming = frozenset({"field"})
+
+    @field_validator("field")
+    @classmethod
+    def _known_field(cls, field: str) -> str:
+        if fault := detail_fault(field):
+            raise ValueError(fault)
+        return field
+
+    def holds(self, facts: Facts) -> Truth | None:
+        values = facts.field(self.field)
+        found = self._of(values, np.zeros(facts.n, dtype=np.bool_))
+        if found is None or self.field != "answer":
+            return found
+        recorded = np.array([value is not None for value in values.values], dtype=np.bool_)[values.numbers]
+        return known(found == 1, recorded & (found >= 0))
+
+
+class FailureModeCondition(_Condition):
+    """On a failure mode of the case."""
+
+    failure_mode: str
+
+    def holds(self, facts: Facts) -> Truth | None:
+        return facts.modes.get(self.failure_mode)
+
+
+class AllOf(_Condition):
+    """True when all hold, false when one does not, else unknown."""
+
+    all: Annotated[list[Condition], Field(min_length=1)]
+
+    def holds(self, facts: Facts) -> Truth | None:
+        return all_of([one.holds(facts) for one in self.all])
+
+    def leaves(self) -> Iterator[_Condition]:
+        yield from (leaf for one in self.all for leaf in one.leaves())
+
+
+class AnyOf(_Condition):
+    """True when one holds; false when none of those that are known does; unknown when none is known."""
+
+    any: Annotated[list[Condition], Field(min_length=1)]
+
+    def holds(self, facts: Facts) -> Truth | None:
+        return any_of([one.holds(facts) for one in self.any])
+
+    def leaves(self) -> Iterator[_Condition]:
+        yield from (leaf for one in self.any for leaf in one.leaves())
+
+
+class NoneOf(_Condition):
+    """True when all are known not to hold, false when one holds, else unknown."""
+
+    none: Annotated[list[Condition], Field(min_length=1)]
+
+    def holds(self, facts: Facts) -> Truth | None:
+        turned = [None if (one := condition.holds(facts)) is None else _turned(one) for condition in self.none]
+        return all_of(turned)
+
+    def leaves(self) -> Iterator[_Condition]:
+        yield from (leaf for one in self.none for leaf in one.leaves())
+
+
+# By the key that names each kind, the more telling one first; no tag is a key, so that a fault's place can be read.
+_KINDS = ("all", "any", "none", "failure_mode", "field", "detail", "score")
+
+
+def _kind(given: Any) -> str | None:
+    keys = given if isinstance(given, dict) else getattr(given, "model_fields_set", ())
+    return next((f"a {kind} condition" for kind in _KINDS if kind in keys), None)
+
+
+Condition = Annotated[
+    Annotated[AllOf, Tag("a all condition")]
+    | Annotated[AnyOf, Tag("a any condition")]
+    | Annotated[NoneOf, Tag("a none condition")]
+    | Annotated[FailureModeCondition, Tag("a failure_mode condition")]
+    | Annotated[FieldCondition, Tag("a field condition")]
+    | Annotated[DetailCondition, Tag("a detail condition")]
+    | Annotated[ScoreCondition, Tag("a score condition")],
+    Discriminator(
+        _kind,
+        custom_error_type="no_condition",
+        custom_error_message="a mapping with one of the keys score, field, failure_mode, all, any, none",
+    ),
+]
+Rule = Annotated[Condition, BeforeValidator(lambda given: {"any": given} if isinstance(given, list) else given)]
+for _model in (AllOf, AnyOf, NoneOf):
+    _model.model_rebuild()
+
+
+def known(found: Any, there: Any) -> Truth:
+    """A truth that is unknown where `there` is not."""
+    return np.where(there, np.asarray(found, dtype=np.bool_), -1).astype(np.int8)
+
+
+def all_of(truths: list[Truth] | list[Truth | None]) -> Truth | None:
+    """The conjunction; None as soon as one of them is not applicable."""
+    there = [truth for truth in truths if truth is not None]
+    if len(there) < len(truths):
+        return None
+    stacked = np.stack(there)
+    return np.where((stacked == 0).any(axis=0), 0, stacked.min(axis=0)).astype(np.int8)
+
+
+def any_of(truths: list[Truth | None]) -> Truth | None:
+    """The disjunction of those that are applicable and, case by case, known; None when none is applicable."""
+    there = [truth for truth in truths if truth is not None]
+    return np.stack(there).max(axis=0).astype(np.int8) if there else None
+
+
+def _turned(truth: Truth) -> Truth:
+    return np.where(truth < 0, truth, 1 - truth).astype(np.int8)
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or value == [] or (isinstance(value, str) and is_blank(value))

@@ -1,0 +1,143 @@
+"""Diagnoses: what is wrong with a case and what to try, by the rules of `scoring.diagnosis`, each with its advice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ragpipe.schema.settings import Settings
+from ragpipe.scoring.rules.conditions import Rule, Truth
+from ragpipe.scoring.rules.failure_items import ItemLedger, Items
+from ragpipe.scoring.rules.failure_modes import Places, TruthLedger, find_modes, listed, mode_counts
+from ragpipe.scoring.rules.rule_inputs import Facts
+
+EXAMPLES = 5  # cases named with each diagnosis
+
+Sentence = Annotated[str, Field(min_length=1)]
+
+
+class Diagnosis(Settings):
+    """`when` is the rule, `says` what is wrong in one sentence, `advice` what to try, the likeliest first. Among the
+    diagnoses of a case the one with the lowest `order` comes first, ties in the order of the YAML. The words stand in
+    `metrics.json` and so belong to a run's identity, although they change no number."""
+
+    when: Rule
+    says: Sentence
+    advice: list[Sentence] = Field(default_factory=list)
+    order: int = 100
+
+
+class DiagnosisAccumulator:
+    """Failure modes, their items, and diagnoses of all cases so far. Rules that are None were switched off."""
+
+    def __init__(
+        self,
+        modes: Mapping[str, Rule | None],
+        diagnoses: Mapping[str, Diagnosis | None],
+        items: Mapping[str, Items] | None = None,
+    ):
+        self._rules = {name: rule for name, rule in modes.items() if rule is not None}
+        there = [(name, one) for name, one in diagnoses.items() if one is not None]
+        self._diagnoses = dict(sorted(there, key=lambda pair: pair[1].order))
+        self._modes, self._found = TruthLedger(self._rules), TruthLedger(self._diagnoses)
+        self._items = ItemLedger({mode: one for mode, one in (items or {}).items() if mode in self._rules})
+        self._failed: list[NDArray[np.bool_]] = []
+        self._examples: dict[str, list[dict[str, str | int]]] = {name: [] for name in self._diagnoses}
+
+    def add(self, facts: Facts) -> dict[str, pa.Array]:
+        """Judge a block; returns the two columns of `records.parquet`."""
+        modes = find_modes(self._rules, facts)
+        found = {name: truth for name, one in self._diagnoses.items() if (truth := one.when.holds(facts)) is not None}
+        self._modes.add(modes)
+        self._items.add(facts)
+        self._found.add(found)
+        self._failed.append(_failed(facts))
+        for name, truth in found.items():
+            examples = self._examples[name]
+            for place in np.flatnonzero(truth == 1)[: EXAMPLES - len(examples)].tolist():
+                examples.append(facts.key(place))
+        return {
+            "failure_modes": listed(modes, list(self._rules), facts.n),
+            "diagnosis": listed(found, list(self._diagnoses), facts.n),
+        }
+
+    def close(self) -> None:
+        """To be called after the last block."""
+        self._modes.close()
+        self._items.close()
+        self._found.close()
+        self.failed: NDArray[np.bool_] = np.concatenate([np.empty(0, dtype=np.bool_), *self._failed])
+        self._failed.clear()
+
+    def mode(self, name: str) -> Truth | None:
+        """The truth of a failure mode for every case; None where this run cannot decide it."""
+        return self._modes.truths.get(name)
+
+    def summary(self, places: Places) -> dict[str, Any]:
+        """The counts over the cases at `places`, for one summary of `metrics.json`."""
+        counted = mode_counts(self._modes.truths, self.failed, places)
+        for mode, n_items in self._items.summary(places).items():
+            if mode in counted["failure_modes"]:
+                counted["failure_modes"][mode]["n_items"] = n_items
+        return {
+            **counted,
+            "diagnosis": diagnosis_counts(self._found.truths, places),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """What stands once in `metrics.json`: each diagnosis that was made with its words and examples (the first cases in
+        data order), what the items of failure modes are called, and the rules that this run cannot decide."""
+        everything = np.arange(len(self.failed), dtype=np.int64)
+        counts = diagnosis_counts(self._found.truths, everything)
+        made = [
+            {
+                "name": name,
+                **counts[name],
+                "says": self._diagnoses[name].says,
+                "advice": self._diagnoses[name].advice,
+                "examples": self._examples[name],
+            }
+            for name in self._diagnoses
+            if name in counts and counts[name]["n"]
+        ]
+        return {
+            "diagnosis": made,
+            "failure_items": self._items.names,
+            "not_applicable": {
+                "failure_modes": self._modes.not_applicable,
+                "diagnosis": self._found.not_applicable,
+            },
+        }
+
+
+def diagnosis_counts(truths: Mapping[str, Truth], places: Places) -> dict[str, Any]:
+    """Of each diagnosis: the cases that have it, those where it comes first, those where it could be decided.
+
+    `truths` stand in the order of priority.
+    """
+    taken = np.zeros(len(places), dtype=np.bool_)
+    found = {}
+    for name, truth in truths.items():
+        here = truth[places]
+        holds = here == 1
+        n = int(np.count_nonzero(holds))
+        found[name] = {
+            "n": n,
+            "n_first": int(np.count_nonzero(holds & ~taken)),
+            "n_judged": int(np.count_nonzero(here >= 0)),
+        }
+        taken |= holds
+    return found
+
+
+def _failed(facts: Facts) -> NDArray[np.bool_]:
+    """The cases that did not pass a score (of those in the run, the overall score among them)."""
+    found = np.zeros(facts.n, dtype=np.bool_)
+    for column in facts.columns.values():
+        found |= column.passed == 0
+    return found

@@ -1,0 +1,130 @@
+"""The scores of a block of cases as columns: one array per score, aligned with the cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.case_blocks import CaseBlock
+from ragpipe.scoring.composites import OVERALL, mean_column, specs_of
+from ragpipe.scoring.dimensions import Fields
+from ragpipe.scoring.normalisation import (
+    ERROR,
+    MISSING,
+    OK,
+    SKIPPED,
+    STATUSES,
+    UNJUDGED,
+    Column,
+    Verdicts,
+    normalised,
+    pass_fail,
+)
+from ragpipe.scoring.settings import ScoringSettings
+
+__all__ = ["ERROR", "MISSING", "OK", "SKIPPED", "STATUSES", "Column", "Scored", "score_block"]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A block of cases, scored: a column per declared score and composite, then the overall score and verdict.
+
+    `overall.passed` is the verdict on the case: see `_overall`.
+    """
+
+    columns: dict[str, Column]
+    overall: Column
+
+
+def score_block(block: CaseBlock, fields: Fields, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> Scored:
+    """Normalise, judge and weigh the scores of a block; `specs` are those of the metrics.
+
+    Raises RagpipeError for a score that no spec declares.
+    """
+    places = _places(block, [spec.name for spec in specs])
+    columns = {spec.name: _column(block.scores, places[spec.name], spec, settings) for spec in specs}
+    measured = dict(columns)
+    composites = settings.made_of()
+    for spec in specs_of(composites, specs):  # those alone that the run has: an unseen one must decide nothing
+        weights, threshold = composites[spec.name].weights, settings.thresholds.get(spec.name)
+        columns[spec.name] = mean_column(measured, weights, spec, threshold, len(block))
+    lacking = settings.lacking(columns)
+    for name in settings.passing_order():
+        if name in lacking:  # what decides it is not in this run: nobody knows whether a case passes
+            columns[name] = replace(columns[name], passed=np.full(len(block), UNJUDGED, dtype=np.int8))
+        elif name in columns:
+            passed = _all_pass([columns[other].passed for other in settings.passes_with[name]])
+            passed[columns[name].status != OK] = UNJUDGED
+            columns[name] = replace(columns[name], passed=passed)
+    return Scored(columns, _overall(columns, fields, settings, len(block)))
+
+
+def _overall(columns: Mapping[str, Column], fields: Fields, settings: ScoringSettings, n: int) -> Column:
+    """The weighted mean of the scores, passed when it reaches its threshold and every gate score of the case passed.
+
+    A gate score is one that a critical gate is on, of the cases that the gate is about; one that was skipped, or is
+    never judged passed or failed, is none. No verdict without an overall score or a threshold for it, and none where a
+    gate score is an error or not measured yet.
+    """
+    found = mean_column(columns, settings.effective(), OVERALL, settings.thresholds.get(OVERALL.name), n)
+    failed, unknown = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+    for name, concerned in gated(fields, settings).items():
+        if column := columns.get(name):
+            failed |= concerned & (column.passed == 0)
+            unknown |= concerned & ((column.status == ERROR) | (column.status == MISSING))
+    passed = found.passed.copy()
+    passed[failed & (passed == 1)] = 0
+    passed[unknown] = UNJUDGED
+    return replace(found, passed=passed)
+
+
+def gated(fields: Fields, settings: ScoringSettings) -> dict[str, NDArray[np.bool_]]:
+    """The scores that critical gates are on, each with the cases that those gates are about."""
+    return {
+        name: np.any([fields.matching(gate.labels()) for gate in gates], axis=0)
+        for name, gates in settings.case_gates().items()
+    }
+
+
+def _all_pass(verdicts: Sequence[Verdicts]) -> Verdicts:
+    """1 where all pass, 0 where one fails, -1 where none fails and one is unknown."""
+    lowest, highest = np.min(verdicts, axis=0), np.max(verdicts, axis=0)
+    return np.where(np.any(np.equal(verdicts, 0), axis=0), 0, np.where(lowest < 0, -1, highest)).astype(lowest.dtype)
+
+
+def _places(block: CaseBlock, names: Sequence[str]) -> Mapping[str, NDArray[np.int64]]:
+    """For each score name the row of `block.scores` that belongs to each case, -1 for none."""
+    found = {name: np.full(len(block), -1, dtype=np.int64) for name in names}
+    encoded = block.scores["score_name"].combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    for code, name in enumerate(encoded.dictionary.to_pylist()):
+        if name not in found:
+            raise RagpipeError(
+                f"scores.parquet holds {name!r}, which no metric of this configuration declares; expected one of "
+                f"{', '.join(names)}. To fix: score with the configuration that the run was made with."
+            )
+        rows = np.flatnonzero(codes == code)
+        cases = block.cases[rows]
+        if len(np.unique(cases)) != len(cases):
+            raise RagpipeError(f"scores.parquet holds {name!r} twice for one case; expected one row per case and score")
+        found[name][cases] = rows
+    return found
+
+
+def _column(scores: pa.Table, places: NDArray[np.int64], spec: ScoreSpec, settings: ScoringSettings) -> Column:
+    rows = pa.array(places, mask=places < 0)
+    values = scores["value"].combine_chunks().take(rows).to_numpy(zero_copy_only=False).astype(np.float64)
+    named = pc.index_in(scores["status"].combine_chunks(), value_set=pa.array(STATUSES))
+    status = pc.fill_null(named.take(rows), MISSING).to_numpy(zero_copy_only=False).astype(np.int8)
+    if np.any((status == OK) & ~np.isfinite(values)):
+        raise RagpipeError(f"scores.parquet: {spec.name!r} has status ok without a finite value")
+    values[status != OK] = np.nan  # a value beside another status is never used
+    judged = pass_fail(values, spec, settings.thresholds.get(spec.name))
+    return Column(values, normalised(values, spec), judged, status, scores["reason"].combine_chunks().take(rows))

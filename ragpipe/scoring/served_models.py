@@ -1,0 +1,62 @@
+"""Which models answered: a judge that was pinned is only as good as the replies that are really its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+_SHOWN = 20
+_COLUMNS = ("status", "attempts", "flags", "model", "fingerprint")
+_BATCH = 16_384
+
+
+def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
+    """Replies of a provider by who gave them: `asked` the model that was asked (or a declared name of it), `dated` a dated
+    version of it, `other` by name, `unknown` where the reply named none; and `fingerprints` with their counts, the 20 most
+    frequent. `first` are the rows that use a reply for the first time."""
+    found, others, fingerprints = Counter[str](), Counter[str](), Counter[str]()
+    read = 0
+    with pq.ParquetFile(judge_inputs) as file:
+        for batch in file.iter_batches(batch_size=_BATCH, columns=list(_COLUMNS)):
+            mask = first[read : read + len(batch)]
+            read += len(batch)
+            for row in batch.filter(mask).to_pylist():
+                if row["status"] != "ok" or not row["attempts"]:
+                    continue
+                flags = row["flags"] or ()
+                if "other_model" in flags:
+                    others[row["model"]] += 1
+                else:
+                    found["unknown" if row["model"] is None else "dated" if "dated_model" in flags else "asked"] += 1
+                if row["fingerprint"]:
+                    fingerprints[row["fingerprint"]] += 1
+    return {
+        "asked": found["asked"],
+        "dated": found["dated"],
+        "other": dict(others.most_common(_SHOWN)),
+        "unknown": found["unknown"],
+        "fingerprints": dict(fingerprints.most_common(_SHOWN)),
+    }
+
+
+def served_line(found: Mapping[str, Any]) -> str | None:
+    """What to say where replies are another model's, or name none; None where there is nothing to say."""
+    other, unknown = sum(found["other"].values()), found["unknown"]
+    whole = other + unknown + found["asked"] + found["dated"]
+    said = [f"{other:,} of {whole:,} replies are of another model ({', '.join(found['other'])})"] if other else []
+    if unknown:
+        said.append(f"{unknown:,} of {whole:,} replies name no model")
+    return "; ".join(said) or None
+
+
+def signed(signature: str, found: Mapping[str, Any]) -> str:
+    """The signature with a part that says so, before the iteration's."""
+    line = served_line(found)
+    head, mark, iteration = signature.rpartition(" | iteration ")
+    return signature if line is None else f"{head} | {line.replace('|', '/')}{mark}{iteration}"

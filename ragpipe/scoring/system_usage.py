@@ -1,0 +1,99 @@
+"""What the system under test used for its answers: tokens, and money where prices are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic_core import from_json
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Price = Callable[[float, float, float, float], float]
+"""Dollars for prompt tokens, completion tokens, the cached part of the prompt tokens, the reasoning part of the others."""
+
+USD = "cost_usd"
+_NAMES = {
+    "prompt_tokens": "tokens_in",
+    "input_tokens": "tokens_in",
+    "completion_tokens": "tokens_out",
+    "output_tokens": "tokens_out",
+    "cached_tokens": "tokens_cached",
+    "cache_read_input_tokens": "tokens_cached",
+    "reasoning_tokens": "tokens_reasoning",
+    "total_tokens": "tokens_total",
+}
+"""The names of providers for what is one thing; a name that is not here stays what it is."""
+
+
+def figures(given: Mapping[str, float], price: Price | None) -> dict[str, float]:
+    """The usage of one answer under one vocabulary: `tokens_in`, `tokens_out`, `tokens_cached` (of `tokens_in`),
+    `tokens_reasoning` (of `tokens_out`), `tokens_total` (given, else in + out), `cost_usd` (given, else by `price` from in
+    and out; absent when unknown)."""
+    found: dict[str, float] = {}
+    for name, value in given.items():
+        found.setdefault(_NAMES.get(name, name), float(value))
+    if "tokens_in" in found and "tokens_out" in found:
+        into, out = found["tokens_in"], found["tokens_out"]
+        found.setdefault("tokens_total", into + out)
+        if price is not None:
+            found.setdefault(USD, price(into, out, found.get("tokens_cached", 0.0), found.get("tokens_reasoning", 0.0)))
+    return found
+
+
+class UsageLedger:
+    """The usage of all cases so far, by name."""
+
+    def __init__(self, price: Price | None = None):
+        self._price = price
+        self._parts: dict[str, tuple[list[int], list[float]]] = {}
+        self._used: list[int] = []
+        self._columns: dict[str, tuple[Whole, Floats]] = {}
+
+    def add(self, texts: Sequence[str | None], first: int) -> None:
+        """The usage of consecutive cases as JSON objects; `first` is the number of the first case."""
+        for place, text in enumerate(texts, first):
+            found = figures(from_json(text or "{}"), self._price)
+            if found:
+                self._used.append(place)
+            for name, value in found.items():
+                cases, values = self._parts.setdefault(name, ([], []))
+                cases.append(place)
+                values.append(value)
+
+    def close(self) -> None:
+        """To be called after the last block."""
+        self._columns = {
+            name: (np.array(cases, dtype=np.int64), np.array(values, dtype=np.float64))
+            for name, (cases, values) in self._parts.items()
+        }
+        self._with_usage = np.array(self._used, dtype=np.int64)
+        self._parts.clear()
+        self._used.clear()
+
+    def summary(self, places: Whole, n: int) -> dict[str, Any]:
+        """`operations.usage` of some of `n` cases, given by their numbers; empty where none of them names its usage.
+
+        `n_cases` name some usage. For every figure the number of cases that name it, their sum, the mean per case and
+        percentiles (linear interpolation). `cost_usd` is null when the price of one of the `n_cases` is unknown:
+        `n_unpriced` of them.
+        """
+        member = np.zeros(n, dtype=np.bool_)
+        member[places] = True
+        n_cases = int(np.count_nonzero(member[self._with_usage]))
+        if not n_cases:
+            return {}
+        found = {name: _distribution(values[member[cases]]) for name, (cases, values) in self._columns.items()}
+        money = found.pop(USD, None)
+        priced = money["n"] if money else 0
+        named = {name: one for name, one in found.items() if one}
+        return {"n_cases": n_cases, **named, USD: money if priced == n_cases else None, "n_unpriced": n_cases - priced}
+
+
+def _distribution(values: Floats) -> dict[str, Any] | None:
+    if not len(values):
+        return None
+    p50, p95 = np.percentile(values, [50, 95]).tolist()
+    return {"n": len(values), "sum": float(values.sum()), "mean": float(values.mean()), "p50": p50, "p95": p95}

@@ -1,0 +1,345 @@
+"""Stage `judge`: every case through every metric, as wide as the judge allows, resumable at any moment.
+
+Cases run in data order through a window. A finished case is a line in the journal; a finished block of consecutive
+cases is a Parquet part; at the end the parts are joined. What a killed run had not written down is done again, and its
+questions find their replies in the call store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures.thread  # noqa: F401  asyncio loads it at first use: too late when no file can be opened
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ragpipe.core.errors import (
+    ConfigError,
+    DataError,
+    Incomplete,
+    Interrupted,
+    JudgeError,
+    OutputError,
+    ProviderUnusable,
+    RagpipeError,
+    Skipped,
+)
+from ragpipe.judging.session import CaseJudge, JudgeSession
+from ragpipe.metrics.base import Computed, Metric
+from ragpipe.schema.sample import Case, CaseKey
+from ragpipe.schema.score import Score
+from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from, table_of
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.resume import JOURNAL_FORM, Mark, case_mark, case_of
+from ragpipe.stages.skip_reason import skip_reason
+from ragpipe.stages.table_rows import (
+    Measured,
+    PackedInputs,
+    add_scores,
+    failed,
+    input_rows,
+    result_of,
+    row_groups,
+    scores_by_name,
+)
+from ragpipe.store.files.parquet_parts import Parts
+from ragpipe.store.outside_causes import outside_cause
+from ragpipe.store.run.journal import Journal
+from ragpipe.store.run.progress_file import ProgressView
+from ragpipe.store.run.run_folder import IterationFolder
+
+OPEN_BLOCKS = 3
+"""Blocks that may be unfinished at once: bounds memory when one slow case holds its block open. One when nobody is asked."""
+
+GROUP_BYTES = 8 << 20
+"""Bytes of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
+
+_ENDING = (ConfigError, DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
+
+
+class MetricBug(RagpipeError):
+    """A metric raised something unexpected."""
+
+
+@dataclass(slots=True)
+class State:
+    """What the progress display shows. Times are monotonic seconds. `changed` counts cases that came out otherwise than an
+    earlier start had written down, though nobody wanted them asked again."""
+
+    cases: int
+    done: int = 0
+    resumed: int = 0
+    errors: int = 0
+    transient: int = 0
+    changed: int = 0
+    first_changed: str = ""
+    started: float = field(default_factory=time.monotonic)
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block that is under way. A finished case keeps its scores and, compressed, the rows of what it asked; one that
+    failed keeps all of it, because questions that it left behind may still land. The case itself is kept only where a
+    computed metric will want it."""
+
+    index: int
+    keys: list[CaseKey]
+    cases: list[Case]
+    measured: list[list[Measured] | None]
+    asked: list[PackedInputs | None]
+    left: int
+
+
+def _deciding(error: Exception) -> Exception:
+    """The error that says what became of a measurement. A metric that asks in a TaskGroup raises a group: what ends the run
+    comes first, then what is a bug, then a failed judgement."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    found = [_deciding(one) for one in error.exceptions]
+    ending = (one for one in found if isinstance(one, _ENDING))
+    bugs = (one for one in found if not isinstance(one, Skipped | JudgeError))
+    return next(ending, None) or next(bugs, None) or found[0]
+
+
+class JudgeStage:
+    """One iteration of the judging.
+
+    `view` is kept up to date, `on_change(state)` is called after each finished case, `on_notice(text)` for what the user
+    should know. `on_metric_error` is `stop` (the first unexpected exception
+    ends the run after paid calls have landed) or `record` (it becomes that case's error). With `retry_errors` finished blocks
+    of an earlier start are gone through again where a case of them failed, for whatever reason.
+    """
+
+    def __init__(
+        self,
+        *,
+        cases: CaseReader,
+        metrics: Sequence[Metric],
+        door: JudgeSession,
+        folder: IterationFolder,
+        window: int,
+        store_inputs: bool = True,
+        on_metric_error: str = "stop",
+        retry_errors: bool = False,
+        view: ProgressView | None = None,
+        on_change: Callable[[State], None] = lambda _: None,
+        on_notice: Callable[[str], None] = lambda _: None,
+    ):
+        self._cases, self._metrics, self._door, self._folder = cases, tuple(metrics), door, folder
+        self._asking = tuple(m for m in metrics if not isinstance(m, Computed))
+        self._computes = len(self._asking) < len(self._metrics)
+        self._window = asyncio.Semaphore(window)
+        self._open = asyncio.Semaphore(OPEN_BLOCKS if self._asking else 1)
+        self._store_inputs, self._record = store_inputs, on_metric_error == "record"
+        self._retry = retry_errors
+        self._view, self._on_change, self._on_notice = view, on_change, on_notice
+        self._scores = Parts(folder.parts / "scores", SCORES)
+        self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped: RagpipeError | None = None
+        self._known: dict[CaseKey, Mark] = {}
+        self.state = State(cases.count)
+
+    def stop(self, why: RagpipeError) -> None:
+        """Take no new case and send no new call; what is in flight lands and is kept."""
+        self._stopped = self._stopped or why
+        self._door.stop(why)
+        self._open.release()  # whoever waits for a block to be finished: none will be
+
+    def cancel(self) -> None:
+        """Give up waiting for what is in flight."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        self._door.cancel()
+
+    async def run(self) -> State:
+        """Judge all cases and write `scores.parquet` and `judge_inputs.parquet`. Raises what stopped it early."""
+        self._journal = Journal.open(self._folder.journal, keep=self._remember, form=JOURNAL_FORM)
+        try:
+            for notice in self._journal.notices:
+                self._on_notice(notice)
+            await self._run_blocks()
+            await self._settle()
+            if self._stopped:
+                raise self._stopped
+        finally:
+            self._journal.close()
+            if self._view:
+                self._view.flush()
+        await asyncio.to_thread(self._join)
+        return self.state
+
+    async def _run_blocks(self) -> None:
+        finished = self._scores.done() & self._inputs.done()
+        for notice in (*self._scores.notices, *self._inputs.notices):
+            self._on_notice(notice)
+        finished -= self._to_ask_again(finished)
+        for index in range(self._cases.blocks):
+            if index in finished:
+                self.state.done += self._cases.size(index)
+                self.state.resumed += self._cases.size(index)
+                continue
+            await self._open.acquire()
+            if self._stopped:
+                return
+            size = self._cases.size(index)
+            block = _Block(index, [], [], [None] * size, [None] * size, size)
+            for place, case in enumerate(self._cases.block(index)):
+                block.keys.append(case.key)
+                if self._computes:
+                    block.cases.append(case)
+                await self._window.acquire()
+                if self._stopped:
+                    return
+                task = asyncio.create_task(self._case(block, place, case))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def _to_ask_again(self, finished: set[int]) -> set[int]:
+        """The finished blocks that hold a case whose calls failed for a passing reason, or that failed at all; and those with
+        a case that the journal does not have, because it was moved away or damaged."""
+
+        def stays(key: CaseKey) -> bool:
+            mark = self._known.get(key)
+            return mark is not None and not (mark.transient or (self._retry and mark.failed))
+
+        return {i for i in finished if not all(map(stays, self._cases.keys(i)))}
+
+    def _remember(self, entry: dict[str, Any]) -> bool:
+        """Note what the journal says of a case, and keep no more of it: 100,000 lines would take 140 MB."""
+        case = case_of(entry, self._cases.iteration)
+        self._known[case] = case_mark(entry)
+        self._show(case, entry)
+        return False
+
+    def _show(self, case: CaseKey, entry: dict[str, Any]) -> None:
+        if self._view:
+            self._view.add(case, entry["question"], entry["result"], completed_at=entry["completed_at"])
+
+    async def _settle(self) -> None:
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+        await self._door.settle()
+
+    async def _case(self, block: _Block, place: int, case: Case) -> None:
+        try:
+            try:
+                results = await asyncio.gather(*(self._measure(m, case) for m in self._asking), return_exceptions=True)
+            finally:
+                self._window.release()
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            await self._finish(block, place, case, [r for r in results if isinstance(r, Measured)])
+        except asyncio.CancelledError:
+            self.stop(Interrupted("the run was cancelled"))
+        except RagpipeError as error:
+            self.stop(error)
+        except Exception as error:  # a task's exception would be lost, and its case with it
+            why = outside_cause(error, any_file=True)
+            why = why or RagpipeError(f"case {case.key}: {type(error).__name__}: {error}")
+            why.__cause__ = error
+            self.stop(why)
+
+    async def _measure(self, metric: Metric, case: Case) -> Measured:
+        """One metric on one case; a judgement that failed is a result, a bug is not."""
+        reason = skip_reason(metric, case, embedder=self._door.embedder is not None)
+        if reason:
+            return failed(metric, Skipped(reason), [])
+        judge = self._door.for_case(case.key, metric.name)
+        try:
+            return Measured(metric, scores_by_name(metric, await metric.measure(case, judge)), judge.uses)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._bug(metric, case, RuntimeError("it was cancelled by a task of its own"), judge)
+        except Exception as error:
+            one = _deciding(error)
+            if isinstance(one, Skipped | JudgeError):
+                return failed(metric, one, judge.uses)
+            if isinstance(one, _ENDING):
+                raise one from None
+            return self._bug(metric, case, one, judge)
+
+    def _bug(self, metric: Metric, case: Case, error: Exception, judge: CaseJudge | None) -> Measured:
+        if cause := outside_cause(error):  # no fault of the metric's: another start may do better
+            raise cause from error
+        text = f"metric {metric.name} on case {case.key}: {type(error).__name__}: {error}"
+        if not self._record:
+            raise MetricBug(
+                f"{text}\n    the run stops at the first unexpected error; on_metric_error=record keeps it as that case's "
+                "error and goes on"
+            ) from error
+        scores = [
+            Score(status="error", reason=f"metric_error: {text}", details={"kind": "metric_error"})
+            for _ in metric.score_names
+        ]
+        return Measured(metric, scores, judge.uses if judge else [])
+
+    async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measured]) -> None:
+        entry = {**result_of(case, measured), "completed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        before = self._known.get(case.key)
+        if before is None or before != case_mark(entry):
+            if before and self._retry:
+                entry["asked_again"] = True  # the user wanted another result; without that word it is a contradiction
+            elif before and not before.transient:
+                self.state.changed += 1
+                self.state.first_changed = self.state.first_changed or str(case.key)
+            self._journal.append(entry)
+            self._show(case.key, entry)
+        else:
+            self.state.resumed += 1
+        # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
+        if not any(score.status == "error" for one in measured for score in one.scores):
+            block.asked[place] = self._packed(case.key, measured)
+            for one in measured:
+                one.free()
+        block.measured[place] = measured
+        block.left -= 1
+        self.state.done += 1
+        self.state.transient += entry["transient"]
+        self.state.errors += any(s.status == "error" for m in measured for s in m.scores)
+        self._on_change(self.state)
+        if block.left == 0:
+            await asyncio.to_thread(self._write, block)
+            self._open.release()
+
+    def _packed(self, case: CaseKey, measured: Iterable[Measured]) -> PackedInputs:
+        return PackedInputs.of([row for m in measured for row in input_rows(case, m, store_inputs=self._store_inputs)])
+
+    def _write(self, block: _Block) -> None:
+        """A block as one part of each table: computed metrics join here, rows stand in case and config order."""
+        computed = {m.name: self._compute(m, block.cases) for m in self._metrics if isinstance(m, Computed)}
+        scores: dict[str, list[Any]] = {name: [] for name in SCORES.names}
+        for place, key in enumerate(block.keys):
+            asked = {m.metric.name: m for m in block.measured[place] or ()}
+            for metric in self._metrics:
+                add_scores(scores, key, asked.get(metric.name) or computed[metric.name][place])
+        packed = (
+            one or self._packed(block.keys[place], block.measured[place] or ()) for place, one in enumerate(block.asked)
+        )
+        groups = row_groups(packed, GROUP_BYTES)
+        self._inputs.write_groups(block.index, (table_of(rows, JUDGE_INPUTS) for rows in groups))
+        self._scores.write(block.index, table_from(scores, SCORES))
+
+    def _compute(self, metric: Computed, cases: Sequence[Case]) -> list[Measured]:
+        reasons = [skip_reason(metric, case, embedder=False) for case in cases]
+        applicable = [case for case, reason in zip(cases, reasons, strict=True) if reason is None]
+        found: Iterable[Measured] = iter(self._computed(metric, applicable))
+        return [failed(metric, Skipped(reason), []) if reason else next(found) for reason in reasons]  # type: ignore[call-overload]
+
+    def _computed(self, metric: Computed, cases: list[Case]) -> list[Measured]:
+        try:
+            results = metric.compute(cases) if cases else ()
+            return [Measured(metric, scores_by_name(metric, result)) for _, result in zip(cases, results, strict=True)]
+        except Exception as error:
+            if len(cases) > 1:  # find the case that it was, and keep the others
+                return [one for case in cases for one in self._computed(metric, [case])]
+            return [self._bug(metric, cases[0], error, None)]
+
+    def _join(self) -> None:
+        self._inputs.join(self._folder.judge_inputs)
+        self._scores.join(self._folder.scores)

@@ -1,0 +1,174 @@
+"""Stage `load`: the data set becomes `samples.parquet` and `outputs.parquet`, in data order, before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.reference_answers import distinct_references
+from ragpipe.schema.sample import Output, Sample
+from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_row, samples_from, table_of
+from ragpipe.store.files.atomic import atomic_open
+from ragpipe.store.files.parquet_writer import parquet_writer
+
+BLOCK = 1000
+"""Cases in a row group of `outputs.parquet`, at most: the unit that a resume skips and that metrics compute over."""
+BLOCK_BYTES = 16 << 20
+"""Bytes of the cases' own text at which a block is closed before that: see `text_bytes`."""
+
+
+class Loaded(Protocol):
+    """One record of a data set: a sample, what a system gave for it (None: questions only), and where it stands."""
+
+    @property
+    def sample(self) -> Sample: ...
+    @property
+    def output(self) -> Output | None: ...
+    @property
+    def where(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCounts:
+    """What was loaded. `methods` in order of first appearance."""
+
+    samples: int
+    cases: int
+    methods: tuple[str, ...]
+
+
+def blocks_rule() -> dict[str, int]:
+    """When a block of cases is closed, whichever comes first, as it stands in the manifest."""
+    return {"cases": BLOCK, "text_bytes": BLOCK_BYTES}
+
+
+def text_bytes(row: Mapping[str, Any]) -> int:
+    """Bytes of all texts in a row of `samples.parquet` or `outputs.parquet`, in UTF-8. A case has those of both its rows, so
+    blocks follow from the frozen cases alone, whatever is asked about them."""
+    return sum(_length(cell) for cell in row.values())
+
+
+def _length(cell: Any) -> int:
+    if isinstance(cell, str):
+        return len(cell) if cell.isascii() else len(cell.encode("utf-8", "surrogatepass"))
+    return sum(map(_length, cell)) if isinstance(cell, list) else 0
+
+
+class _Table:
+    """Rows into a Parquet file, one row group a block."""
+
+    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema):
+        self._writer = writer
+        self._schema, self._rows = schema, list[dict[str, Any]]()
+        self._bytes = 0
+        self.count = 0
+
+    def add(self, row: dict[str, Any], size: int) -> None:
+        """Add a row that counts as so many bytes."""
+        self._rows.append(row)
+        self._bytes += size
+        self.count += 1
+        if len(self._rows) >= BLOCK or self._bytes >= BLOCK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(table_of(self._rows, self._schema))
+            self._rows, self._bytes = [], 0
+
+
+@contextmanager
+def _open(path: Path, schema: pa.Schema) -> Iterator[_Table]:
+    """A table that stands at `path` once the block has ended well."""
+    with atomic_open(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
+        table = _Table(writer, schema)
+        yield table
+        table.flush()
+
+
+def run_load(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> DatasetCounts:
+    """Write both tables from a data set that records its outputs, streaming; either both stand whole or neither does.
+
+    Raises DataError when a record has no output.
+    """
+    places: dict[str, tuple[int, int]] = {}  # a sample's row, and its bytes
+    methods: dict[str, None] = {}
+    with _open(samples, SAMPLES) as sample_table, _open(outputs, OUTPUTS) as output_table:
+        for record in records:
+            if record.output is None:
+                raise DataError(
+                    "the data set has questions without outputs",
+                    [
+                        Problem(
+                            record.where,
+                            "output",
+                            "neither an answer nor retrieved chunks",
+                            "an output for every sample: system=recorded evaluates what is recorded in the data",
+                            "map `answer` or `chunks` under dataset.fields, or ask a live system: system=python, system=http",
+                        )
+                    ],
+                )
+            if record.sample.id not in places:
+                sample = sample_row(record.sample)
+                places[record.sample.id] = sample_table.count, text_bytes(sample)
+                sample_table.add(sample, text_bytes(sample))
+            methods[record.output.method] = None
+            place, size = places[record.sample.id]
+            output = output_row(record.output, place)
+            output_table.add(output, size + text_bytes(output))
+    return DatasetCounts(sample_table.count, output_table.count, tuple(methods))
+
+
+def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
+    """Write `samples.parquet` alone, for a system that is still to be asked. Returns the number of samples."""
+    seen: set[str] = set()
+    with _open(samples, SAMPLES) as table:
+        for record in records:
+            if record.sample.id not in seen:
+                seen.add(record.sample.id)
+                row = sample_row(record.sample)
+                table.add(row, text_bytes(row))
+    return table.count
+
+
+def load_outputs(found: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: Path) -> int:
+    """Write `outputs.parquet` from each sample with its outputs, in the order of `samples.parquet`."""
+    with _open(outputs, OUTPUTS) as table:
+        for place, (sample, of_sample) in enumerate(found):
+            size = text_bytes(sample_row(sample))
+            for output in of_sample:
+                row = output_row(output, place)
+                table.add(row, size + text_bytes(row))
+    return table.count
+
+
+def read_samples(samples: Path) -> Iterator[Sample]:
+    """The samples of a run folder, in order, block by block."""
+    with pq.ParquetFile(samples) as file:
+        for batch in file.iter_batches(BLOCK):
+            yield from samples_from(batch.to_pylist())
+
+
+def references_of(samples: Path) -> Corpus:
+    """The references of a run's data set: of all its samples, whichever cases are measured now."""
+
+    def texts() -> Iterator[str]:
+        with pq.ParquetFile(samples) as file:
+            for batch in file.iter_batches(BLOCK, columns=["references"]):
+                for references in batch["references"].to_pylist():
+                    yield from distinct_references(references or ())
+
+    return Corpus(texts)
+
+
+def count_of(table: Path) -> int:
+    """Rows of a Parquet file, from its footer."""
+    return int(pq.read_metadata(table).num_rows)

@@ -1,0 +1,339 @@
+"""Stage `resend`: the questions of a finished run as they were stored, byte for byte, to a judge; old reply against new."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ConfigDict
+
+from ragpipe.core.errors import TRANSIENT, DataError, Problem, RagpipeError
+from ragpipe.judging.answer_parsing import read_answer
+from ragpipe.judging.session import JudgeSession
+from ragpipe.prompting.library import fenced_values
+from ragpipe.schema.call import Call, Payload
+from ragpipe.schema.judge_answers import answers
+from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.sample import CaseKey
+from ragpipe.schema.table_schemas import FLAG, REAL, TEXT, WHOLE, table_of
+from ragpipe.store.files.parquet_writer import parquet_writer
+from ragpipe.store.files.write_if_changed import open_unless_same
+
+BLOCK = 512  # questions asked and written together
+_PROSE = frozenset({"reason", "evidence", "text"})
+"""Parts of an answer that say why: two judges never word them alike."""
+_COLUMNS = (
+    "sample_id",
+    "method",
+    "repeat",
+    "iteration",
+    "metric",
+    "step",
+    "turn",
+    "payload_id",
+    "judge",
+    "messages",
+    "schema",
+    "answer",
+    "reply",
+    "status",
+    "tokens_in",
+    "tokens_out",
+    "output_mode",
+    "wire_hash",
+    "template",
+)
+
+RESENT = pa.schema(
+    [
+        pa.field(name, kind, metadata={"description": text})
+        for name, kind, text in (
+            ("payload_id", TEXT, "hash of messages and answer schema: the question"),
+            ("key_new", TEXT, "key of the new reply in the call store"),
+            ("sample_id", TEXT, "the sample's id of the case that asked it first"),
+            ("method", TEXT, "that case's RAG variant"),
+            ("repeat", WHOLE, "which output of this method for this sample it was"),
+            ("iteration", WHOLE, "the iteration in which it was asked first"),
+            ("metric", TEXT, "who asked it first"),
+            ("step", TEXT, "the prompt step"),
+            ("turn", TEXT, "ask, or repair: the second attempt after an unreadable reply"),
+            ("judge_old", TEXT, "printable name of the judge that answered then"),
+            ("judge_new", TEXT, "and of the one that answers now"),
+            ("status_old", TEXT, "ok, the kind of failure, or skipped"),
+            ("status_new", TEXT, "ok, or the kind of failure"),
+            ("message_new", TEXT, "the failure in words"),
+            ("reply_old", TEXT, "the raw reply then"),
+            ("reply_new", TEXT, "the raw reply now"),
+            ("same_text", FLAG, "whether both replies are the same, letter for letter; null without two replies"),
+            ("same_answer", FLAG, "whether both say the same, reasons and quotes aside; null where one cannot be read"),
+            ("same_body", FLAG, "whether the request had the same bytes, model and parameters too; null = not known"),
+            ("tokens_in_old", WHOLE, "prompt tokens then"),
+            ("tokens_in_new", WHOLE, "prompt tokens now"),
+            ("tokens_out_old", WHOLE, "completion tokens then"),
+            ("tokens_out_new", WHOLE, "completion tokens now"),
+            ("paid_usd_new", REAL, "what the new reply cost on that day; null = unknown"),
+        )
+    ]
+)
+
+
+class AnyObject(Answer):
+    """A JSON answer of a type that this ragpipe does not know."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class AnyText(Answer):
+    """A plain-text answer of a type that this ragpipe does not know."""
+
+    form: ClassVar[Literal["json", "text"]] = "text"
+    reply: str
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        return cls(reply=text.strip())
+
+
+_TYPES: Mapping[str, type[Answer]] = {
+    name: kind for name, kind in vars(answers).items() if inspect.isclass(kind) and issubclass(kind, Answer)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuestion:
+    """A question as it was asked first: its row, its payload, and the type that its reply is read as."""
+
+    row: dict[str, Any]
+    payload: Payload
+    answer: type[Answer]
+
+    @property
+    def asker(self) -> str:
+        return _asker(self.row)
+
+
+def _asker(row: Mapping[str, Any]) -> str:
+    return f"{CaseKey.of(row)} / {row['metric']} / {row['step']}"
+
+
+def stored_questions(files: Sequence[Path]) -> Iterator[list[StoredQuestion]]:
+    """The different questions of `judge_inputs.parquet` files, each where it was asked first, in blocks.
+
+    Raises DataError for a table of another form, for questions that were not kept (`store_inputs=false`), and for one
+    that is not what its id says.
+    """
+    seen: set[bytes] = set()
+    block: list[StoredQuestion] = []
+    for path in files:
+        for row in _rows(path):
+            name = bytes.fromhex(row["payload_id"])
+            if name not in seen and row["template"] is not None:  # without one it is a text for an embedder
+                seen.add(name)
+                block.append(_stored(row, path))
+            if len(block) == BLOCK:
+                yield block
+                block = []
+    if block:
+        yield block
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        if path.is_symlink():
+            raise OSError("a symbolic link")
+        with pq.ParquetFile(path) as file:
+            if missing := set(_COLUMNS) - set(file.schema_arrow.names):
+                raise OSError(f"no column {', '.join(sorted(missing))}")
+            for batch in file.iter_batches(batch_size=BLOCK, columns=list(_COLUMNS)):
+                yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            "a run's questions cannot be read",
+            [
+                Problem(
+                    str(path),
+                    "file",
+                    str(error)[:200],
+                    "the judge_inputs.parquet that ragpipe wrote",
+                    "copy the whole run folder",
+                )
+            ],
+        ) from error
+
+
+def _stored(row: dict[str, Any], path: Path) -> StoredQuestion:
+    if row["messages"] is None or row["schema"] is None:
+        raise DataError(
+            "this run did not keep its questions",
+            [
+                Problem(
+                    str(path),
+                    "messages",
+                    "null",
+                    "the messages of every question",
+                    "it was made with store_inputs=false: use rejudge.mode=replay",
+                )
+            ],
+        )
+    try:
+        # a body's bytes follow the order of keys: canonical JSON has sorted them
+        said = [{"role": one["role"], "content": one["content"]} for one in json.loads(row["messages"])]
+        payload = Payload(tuple(said), json.loads(row["schema"]))
+        found = payload.id
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        payload, found = None, f"no question ({type(error).__name__})"
+    if payload is None or found != row["payload_id"]:
+        raise DataError(
+            "a stored question is not what it was",
+            [
+                Problem(
+                    str(path),
+                    _asker(row),
+                    found,
+                    row["payload_id"],
+                    "messages or schema were changed: task=verify says what else was",
+                )
+            ],
+        )
+    return StoredQuestion(row, payload, _answer_type(str(row["answer"]), payload.schema))
+
+
+def _answer_type(name: str, schema: Mapping[str, Any]) -> type[Answer]:
+    """The type of this name where it has the schema's form, else one that takes any answer. Nothing is imported."""
+    form, found = ("text" if schema.get("form") == "text" else "json"), _TYPES.get(name)
+    if found is not None and found.form == form:
+        return found
+    return AnyText if form == "text" else AnyObject
+
+
+@dataclass(slots=True)
+class ResendTally:
+    """What came of the questions of one metric's step, or of all."""
+
+    questions: int = 0
+    ok: int = 0
+    both_replied: int = 0
+    same_text: int = 0
+    both_read: int = 0
+    same_answer: int = 0
+    body_known: int = 0
+    same_body: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.questions += 1
+        self.ok += row["status_new"] == "ok"
+        self.both_replied += row["same_text"] is not None
+        self.same_text += row["same_text"] is True
+        self.both_read += row["same_answer"] is not None
+        self.same_answer += row["same_answer"] is True
+        self.body_known += row["same_body"] is not None
+        self.same_body += row["same_body"] is True
+        if row["status_new"] != "ok":
+            self.failed[row["status_new"]] = self.failed.get(row["status_new"], 0) + 1
+
+    @property
+    def transient(self) -> int:
+        """Questions that failed for a passing reason."""
+        return sum(n for kind, n in self.failed.items() if kind in TRANSIENT)
+
+
+class ResendStage:
+    """Sends every question once and writes `resend.parquet`. `on_change(done)` is called after each block."""
+
+    def __init__(
+        self, files: Sequence[Path], door: JudgeSession, target: Path, on_change: Callable[[int], None] = lambda _: None
+    ):
+        self._files, self._door, self._target, self._on_change = files, door, target, on_change
+        self._stopped: RagpipeError | None = None
+        self.whole = ResendTally()
+        self.steps: dict[tuple[str, str], ResendTally] = defaultdict(ResendTally)
+
+    def stop(self, why: RagpipeError) -> None:
+        """Send nothing more; what is in flight lands in the call store."""
+        self._stopped = self._stopped or why
+        self._door.stop(why)
+
+    def cancel(self) -> None:
+        """Give up waiting for what is in flight."""
+        self._door.cancel()
+
+    async def run(self) -> None:
+        """Raises what stopped it early; then no table is written, and the next start finds the replies in the store."""
+        with open_unless_same(self._target) as file, parquet_writer(file, RESENT, compression="zstd") as writer:
+            for block in stored_questions(self._files):
+                replies = await asyncio.gather(*map(self._ask, block), return_exceptions=True)
+                rows = []
+                for stored, call in zip(block, replies, strict=True):
+                    if isinstance(call, BaseException):
+                        raise self._stopped or call
+                    rows.append(compared(stored, call))
+                for row in rows:
+                    self.whole.add(row)
+                    self.steps[row["metric"], row["step"]].add(row)
+                writer.write_table(table_of(rows, RESENT))
+                self._on_change(self.whole.questions)
+
+    async def _ask(self, stored: StoredQuestion) -> Call:
+        question = self._door.question(stored.payload, stored.answer, stored.row["iteration"], stored.asker)
+        return await self._door.reply(question)
+
+
+def compared(stored: StoredQuestion, call: Call) -> dict[str, Any]:
+    """A row of `resend.parquet`."""
+    old, answer = stored.row, stored.answer
+    texts = [old["reply"] if old["status"] == "ok" else None, call.text if call.status == "ok" else None]
+    both = None not in texts
+    material = fenced_values(stored.payload.messages)
+    said = [
+        _said(texts[0], answer, material, computed=old["output_mode"] == "computed"),
+        _said(texts[1], answer, material),
+    ]
+    bodies = (old["wire_hash"], call.wire_hash)
+    found = {name: old[name] for name in RESENT.names if name in old}
+    return found | {
+        "key_new": call.key,
+        "judge_old": old["judge"],
+        "judge_new": call.judge,
+        "status_old": old["status"],
+        "status_new": call.status,
+        "message_new": call.message,
+        "reply_old": old["reply"],
+        "reply_new": call.text,
+        "same_text": texts[0] == texts[1] if both else None,
+        "same_answer": None if None in said else said[0] == said[1],
+        "same_body": None if None in bodies else bodies[0] == bodies[1],
+        "tokens_in_old": old["tokens_in"],
+        "tokens_in_new": call.tokens_in,
+        "tokens_out_old": old["tokens_out"],
+        "tokens_out_new": call.tokens_out,
+        "paid_usd_new": call.paid_usd,
+    }
+
+
+def _said(text: str | None, answer: type[Answer], material: Sequence[str], *, computed: bool = False) -> Any:
+    """What a reply says, without its prose; None for one that cannot be read."""
+    if text is None:
+        return None
+    try:
+        if computed and answer is not AnyText:
+            found = answer.model_validate_json(text)
+        else:
+            found = read_answer(text, answer, material)[0]
+    except ValueError:  # Unparsable and pydantic's own are both
+        return None
+    return _without_prose(found.model_dump(mode="json"))
+
+
+def _without_prose(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_prose(item) for key, item in value.items() if key not in _PROSE}
+    return [_without_prose(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,96 @@
+"""What the journal says of an iteration that goes on: held against the call store before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ragpipe.core.digest import sha256
+from ragpipe.schema.sample import CaseKey
+from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.store.files.parquet_parts import Parts
+from ragpipe.store.run.journal import read_entries
+from ragpipe.store.run.run_folder import IterationFolder
+
+JOURNAL_FORM = {
+    "sample_id": str,
+    "method": str,
+    "repeat": int,
+    "question": str,
+    "completed_at": str,
+    "transient": bool,
+    "result": dict,
+}
+"""What every line of the journal has: see `result_of`."""
+
+
+class Mark(NamedTuple):
+    """What tells one journal line of a case from another: its result, whether asking again may change it by itself, and
+    whether a score of it failed."""
+
+    result: bytes
+    transient: bool
+    failed: bool
+
+
+@dataclass(slots=True)
+class Resumed:
+    """Finished cases over the replies that the call store has now: `again` must be asked again, with `calls` questions at
+    most, the first of them is `first_again`; `changed` come out otherwise, the first of them is `first_changed`."""
+
+    again: int = 0
+    calls: int = 0
+    first_again: str = ""
+    changed: int = 0
+    first_changed: str = ""
+
+    def hold(self, case: CaseKey, before: Mark, now: Mapping[str, Any] | None, missing: int) -> None:
+        """Hold one case against what the store makes of it: its result, None where that is not known, and how many of its
+        questions have no reply."""
+        if missing:
+            self.again += 1
+            self.calls += missing
+            self.first_again = self.first_again or str(case)
+        elif now is not None and _digest(now) != before.result:
+            self.changed += 1
+            self.first_changed = self.first_changed or str(case)
+
+
+def _digest(result: Mapping[str, Any]) -> bytes:
+    return bytes.fromhex(sha256(result))[:16]
+
+
+def case_mark(entry: Mapping[str, Any]) -> Mark:
+    """The mark of a journal line, or of what is about to become one."""
+    result = entry["result"]
+    return Mark(_digest(result), entry["transient"], "error" in result.values())
+
+
+def case_of(entry: Mapping[str, Any], iteration: int) -> CaseKey:
+    """The case that a journal line is about."""
+    return CaseKey(entry["sample_id"], entry["method"], entry["repeat"], iteration)
+
+
+def settled_cases(folder: IterationFolder, cases: CaseReader, iteration: int) -> dict[CaseKey, Mark]:
+    """The cases of an unfinished iteration that the journal calls finished, and that are gone through again because their
+    block is not written: each needs its replies from the call store once more. Those that failed for a passing reason are
+    left out. Raises DataError for a bad line."""
+    found: dict[CaseKey, Mark] = {}
+
+    def note(entry: dict[str, Any]) -> bool:
+        found[case_of(entry, iteration)] = case_mark(entry)
+        return False
+
+    read_entries(folder.journal, keep=note, form=JOURNAL_FORM)
+    if not found:
+        return {}
+    written = (
+        Parts(folder.parts / "scores", SCORES).present() & Parts(folder.parts / "judge_inputs", JUDGE_INPUTS).present()
+    )
+    for block in written:
+        if block < cases.blocks:
+            for key in cases.keys(block):
+                found.pop(key._replace(iteration=iteration), None)
+    return {case: mark for case, mark in found.items() if not mark.transient}

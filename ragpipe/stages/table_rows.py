@@ -1,0 +1,176 @@
+"""What the engine learned about a case, as rows of the tables. The order of rows never depends on who answered first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from ragpipe.core.digest import canonical_json
+from ragpipe.core.errors import TRANSIENT, JudgeError, RagpipeError, Skipped
+from ragpipe.judging.session import JudgeCallUse
+from ragpipe.metrics.base import Metric
+from ragpipe.schema.sample import Case, CaseKey
+from ragpipe.schema.score import Score
+
+RAW_KEPT = 2000  # characters of an unreadable reply that stand with its score; the whole is in judge_inputs
+
+
+@dataclass(slots=True)
+class Measured:
+    """What one metric gave for one case: its scores in declared order, what it asked, and the keys of those calls."""
+
+    metric: Metric
+    scores: list[Score]
+    uses: list[JudgeCallUse] = field(default_factory=list)
+    transient: bool = False
+    kept: list[str] | None = None
+
+    @property
+    def calls(self) -> list[str]:
+        return sorted({use.call.key for use in self.uses}) if self.kept is None else self.kept
+
+    def free(self) -> None:
+        """Let go of what was asked, but for the keys: it holds every message."""
+        self.kept, self.uses = self.calls, []
+
+
+def scores_by_name(metric: Metric, found: Score | Sequence[Score]) -> list[Score]:
+    """A metric's result checked against what it declared, in declared order. Raises RagpipeError where they differ."""
+    scores = [found] if isinstance(found, Score) else list(found)
+    declared = metric.score_names
+    if all(score.name == name for score, name in zip(scores, declared, strict=False)) and len(scores) == len(declared):
+        return scores
+    by_name = {score.name or metric.name: score for score in scores}
+    if sorted(by_name) != sorted(declared) or len(by_name) != len(scores):
+        raise RagpipeError(f"the metric declares the scores {list(declared)} and returned {[s.name for s in scores]}")
+    return [by_name[name] for name in declared]
+
+
+def failed(metric: Metric, error: JudgeError | Skipped, uses: list[JudgeCallUse]) -> Measured:
+    """All scores of the metric as `error` or `skipped`, with the reason."""
+    if isinstance(error, Skipped):
+        return Measured(metric, [Score(status="skipped", reason=error.reason)] * len(metric.score_names), uses)
+    details: dict[str, Any] = {"kind": error.kind}
+    if error.text:
+        details["reply"] = error.text[:RAW_KEPT]
+    scores = [Score(status="error", reason=str(error), details=details)] * len(metric.score_names)
+    return Measured(metric, scores, uses, transient=error.kind in TRANSIENT)
+
+
+def add_scores(columns: dict[str, list[Any]], case: CaseKey, measured: Measured) -> None:
+    """Add the rows of `scores.parquet` for one metric and case, column by column: a block has tens of thousands."""
+    names, scores = measured.metric.score_names, measured.scores
+    keys, count = measured.calls, len(names)
+    columns["sample_id"] += [case.sample_id] * count
+    columns["method"] += [case.method] * count
+    columns["repeat"] += [case.repeat] * count
+    columns["iteration"] += [case.iteration] * count
+    columns["metric"] += [measured.metric.name] * count
+    columns["score_name"] += names
+    columns["value"] += [score.value for score in scores]
+    columns["status"] += [score.status for score in scores]
+    columns["reason"] += [score.reason for score in scores]
+    columns["details"] += [canonical_json(score.details) if score.details else None for score in scores]
+    columns["calls"] += [keys] * count
+
+
+def input_rows(case: CaseKey, measured: Measured, *, store_inputs: bool) -> list[dict[str, Any]]:
+    """Rows of `judge_inputs.parquet`, ordered by step, turn and payload."""
+    order = {step: place for place, step in enumerate(measured.metric.step_names())}
+    uses = sorted(measured.uses, key=lambda use: (order.get(use.step, len(order)), use.turn, use.payload.id))
+    return [_input_row(case, use, store_inputs) for use in uses]
+
+
+def _input_row(case: CaseKey, use: JudgeCallUse, store_inputs: bool) -> dict[str, Any]:
+    call, prompt = use.call, use.prompt
+    return {
+        "sample_id": case.sample_id,
+        "method": case.method,
+        "repeat": case.repeat,
+        "iteration": case.iteration,
+        "metric": use.metric,
+        "step": use.step,
+        "turn": use.turn,
+        "payload_id": use.payload.id,
+        "key": call.key,
+        "judge": call.judge,
+        "template": prompt.name if prompt else None,
+        "template_version": prompt.version if prompt else None,
+        "template_sha256": prompt.sha256 if prompt else None,
+        "messages": use.payload.messages_json if store_inputs else None,
+        "schema": use.payload.schema_json if store_inputs else None,
+        "answer": use.answer,
+        "reply": call.text if store_inputs else None,
+        "status": call.status,
+        "message": call.message,
+        "flags": list(use.flags),
+        "model": call.model,
+        "finish_reason": call.finish_reason,
+        "tokens_in": call.tokens_in,
+        "tokens_out": call.tokens_out,
+        "tokens_cached": call.tokens_cached,
+        "tokens_reasoning": call.tokens_reasoning,
+        "fingerprint": call.fingerprint,
+        "paid_by": f"{call.run_id}/{call.iteration}" if call.answers else None,
+        "paid_usd": call.paid_usd,
+        "latency_ms": call.latency_ms,
+        "attempts": call.attempts,
+        "output_mode": call.output_mode,
+        "sent": canonical_json(call.sent) if call.sent else None,
+        "wire_hash": call.wire_hash,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PackedInputs:
+    """The rows of one case, compressed until its block is written: the messages of eight metrics hold the same contexts
+    again and again. `text_bytes` are those of their messages and replies."""
+
+    text_bytes: int
+    size: int
+    data: bytes
+
+    @classmethod
+    def of(cls, rows: list[dict[str, Any]]) -> PackedInputs:
+        plain = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        text = sum(len(row["messages"] or "") + len(row["reply"] or "") for row in rows)
+        return cls(text, len(plain), pa.compress(plain, codec="zstd", asbytes=True))
+
+    def rows(self) -> list[dict[str, Any]]:
+        plain: bytes = pa.decompress(self.data, self.size, codec="zstd", asbytes=True)
+        found: list[dict[str, Any]] = json.loads(plain.decode("utf-8", "surrogatepass"))
+        return found
+
+
+def row_groups(cases: Iterable[PackedInputs], limit: int) -> Iterator[list[dict[str, Any]]]:
+    """The rows of all cases in order, cut after the case with which their texts reach `limit` bytes. The same rows are cut
+    in the same places, whenever and by whomever they were made."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for packed in cases:
+        rows += packed.rows()
+        size += packed.text_bytes
+        if size >= limit:
+            yield rows
+            rows, size = [], 0
+    yield rows
+
+
+def result_of(case: Case, measured: Sequence[Measured]) -> dict[str, Any]:
+    """A finished case as its journal line: who it is, whether its result may change by asking again, its values."""
+    return {
+        "sample_id": case.sample.id,
+        "method": case.output.method,
+        "repeat": case.output.repeat,
+        "question": case.question,
+        "transient": any(m.transient for m in measured),
+        "result": {
+            name: score.value if score.status == "ok" else score.status
+            for m in measured
+            for name, score in zip(m.metric.score_names, m.scores, strict=True)
+        },
+    }

@@ -1,0 +1,286 @@
+"""A call as a row of the store: hashes as bytes, times as whole milliseconds, what many rows share by number, a digest.
+
+A row whose digest does not fit it is damaged: it was never stored as it stands there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from ragpipe.core.digest import sha256
+from ragpipe.schema.call import Call
+
+SHARED = {
+    "judges": ("label", "parts", "output_mode", "sent"),
+    "served": ("model", "fingerprint"),
+    "runs": ("run_id",),
+    "models": ("model",),
+}
+"""Tables of what many rows have in common, by their columns: each row of them stands once, with a digest of its own."""
+PLAIN = (
+    "iteration",
+    "status",
+    "text",
+    "message",
+    "finish_reason",
+    "tokens_in",
+    "tokens_out",
+    "tokens_cached",
+    "tokens_reasoning",
+    "paid_usd",
+    "latency_ms",
+    "attempts",
+    "answers",
+)
+COLUMNS = ("key", "run", "judge", "served", *PLAIN, "wire_hash", "messages", "created_at", "digest")
+"""The columns of `calls` beside `failed_in`."""
+DIGEST_BYTES = 16
+_HASH = re.compile(r"[0-9a-f]{64}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_in_order = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+
+Cells = tuple[str | None, ...]
+
+
+class Damaged(Exception):
+    """A row that is not what was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCall:
+    """A call ready to be stored: what it shares with others by content, the rest as cells, and the digest of it all."""
+
+    key: bytes
+    status: str
+    shared: tuple[Cells, Cells, Cells]  # run, judge, served
+    cells: tuple[Any, ...]  # PLAIN, wire_hash, messages, created_at
+    digest: bytes
+
+
+class SharedValues:
+    """The numbers of what many rows share, and the content behind a number, for one connection."""
+
+    def __init__(self, db: sqlite3.Connection):
+        self._db = db
+        self.forget()
+
+    def forget(self) -> None:
+        """After a transaction that failed: its numbers may be given to others."""
+        self._numbers: dict[tuple[str, Cells], int] = {}
+        self._cells: dict[tuple[str, int], Cells] = {}
+        self._of_calls: dict[tuple[Any, Any, Any], tuple[tuple[Cells, Cells, Cells], bytes]] = {}
+
+    def number(self, table: str, cells: Cells) -> int:
+        """The number of this content, given anew where it has none. To be asked in a write transaction."""
+        known = self._numbers.get((table, cells))
+        if known is None:
+            known = self._numbers[table, cells] = self._stored(table, cells)
+        return known
+
+    def known(self, table: str, cells: Cells) -> int | None:
+        """The number of this content where it has one. Nothing is written."""
+        row = self._db.execute(f"SELECT id FROM {table} WHERE digest = ?", (digest_of(cells),)).fetchone()
+        return row[0] if row else None
+
+    def cells(self, table: str, number: Any) -> Cells:
+        """The content behind a number. Raises Damaged where there is none, or not what was stored."""
+        found = self._cells.get((table, number))
+        if found is None:
+            columns = ", ".join(SHARED[table])
+            row = fetched(self._db, f"SELECT {columns}, digest FROM {table} WHERE id = ?", (number,))
+            if row is None or not all(cell is None or type(cell) is str for cell in row[:-1]):
+                raise Damaged
+            found = tuple(row[:-1])
+            if digest_of(found) != row[-1]:
+                raise Damaged
+            self._cells[table, number] = found
+        return found
+
+    def of_call(self, run: Any, judge: Any, served: Any) -> tuple[tuple[Cells, Cells, Cells], bytes]:
+        """What a call shares with others, and the digests of it. Raises Damaged."""
+        found = self._of_calls.get((run, judge, served))
+        if found is None:
+            content = (self.cells("runs", run), self.cells("judges", judge), self.cells("served", served))
+            found = self._of_calls[run, judge, served] = content, _joined(content)
+        return found
+
+    def _stored(self, table: str, cells: Cells) -> int:
+        names, digest = SHARED[table], digest_of(cells)
+        number = self.known(table, cells)
+        if number is None:
+            marks = ", ".join("?" * (len(names) + 1))
+            statement = f"INSERT INTO {table} ({', '.join(names)}, digest) VALUES ({marks})"
+            return int(self._db.execute(statement, (*cells, digest)).lastrowid or 0)
+        try:
+            self.cells(table, number)
+        except Damaged:  # the digest says what stood here: rows that rest on it can be read again
+            told = ", ".join(f"{name} = ?" for name in names)
+            self._db.execute(f"UPDATE {table} SET {told} WHERE id = ?", (*cells, number))
+        return number
+
+
+def fetched(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The first row, None where there is none. Raises Damaged for text that is no UTF-8."""
+    try:
+        row: tuple[Any, ...] | None = db.execute(statement, values).fetchone()
+        return row
+    except sqlite3.OperationalError as error:
+        if hasattr(error, "sqlite_errorcode"):
+            raise
+        raise Damaged from None
+
+
+@lru_cache(maxsize=4096)
+def digest_of(cells: Cells) -> bytes:
+    return blake2b(_encode(cells).encode("ascii"), digest_size=DIGEST_BYTES).digest()
+
+
+def key_bytes(key: str) -> bytes:
+    """The key as it is stored. Raises ValueError for what is no hash of a question."""
+    if not _HASH.fullmatch(key):
+        raise ValueError(f"{key!r} is no key of a question: 64 hex digits")
+    return bytes.fromhex(key)
+
+
+def packed(call: Call, run_id: str) -> PackedCall:
+    """A call as it will be stored, `run_id` filled in where it names none, lone surrogates replaced.
+
+    Raises ValueError for NaN, for numbers that SQLite cannot hold, and for a key that is no hash.
+    """
+    parts: dict[str, str | None] = dict(call.fields)
+    messages = None
+    if _HASH.fullmatch(parts.get("messages") or ""):
+        messages, parts["messages"] = bytes.fromhex(parts["messages"] or ""), None
+    if parts.get("iteration") == _hashed(call.iteration):
+        parts["iteration"] = None
+    run: Cells = (storable_value(call.run_id or run_id),)
+    judge = (storable_value(call.judge), _in_order(parts), storable_value(call.output_mode), _encode(call.sent))
+    served = (storable_value(call.model), storable_value(call.fingerprint))
+    wire: Any = storable_value(call.wire_hash)
+    if wire is not None and _HASH.fullmatch(wire):
+        wire = bytes.fromhex(wire)
+    plain = (storable_value(getattr(call, name)) for name in PLAIN)
+    cells = (*plain, wire, messages, milliseconds(call.created_at))
+    key = key_bytes(call.key)
+    shared = (run, judge, served)
+    return PackedCall(key, call.status, shared, cells, _digest(key, _joined(shared), cells))
+
+
+def unpacked(row: PackedCall) -> Call:
+    """The call as it stands in the store."""
+    return _call(row.key, row.shared, row.cells)
+
+
+def call_of(row: tuple[Any, ...], shared: SharedValues) -> Call:
+    """A row with `COLUMNS` as a call. Raises Damaged."""
+    key, run, judge, served, *_, digest = row
+    rest = row[4:-1]
+    content, joined = shared.of_call(run, judge, served)
+    try:
+        if _digest(key, joined, rest) != digest:
+            raise Damaged
+        return _call(key, content, rest)
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise Damaged from None
+
+
+def storable_value(value: Any) -> Any:
+    kind = type(value)
+    if kind is str:
+        # lone surrogates are no UTF-8
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if kind is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f"a call cannot hold {value}: more than 64 bits")
+    return value
+
+
+def milliseconds(time: str) -> int | None:
+    """A time in ISO 8601 as whole milliseconds since 1970; no time is None. Raises ValueError."""
+    if not time:
+        return None
+    found = datetime.fromisoformat(time)
+    return (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def time_of(count: int | None) -> str:
+    return "" if count is None else (_EPOCH + timedelta(milliseconds=count)).isoformat(timespec="milliseconds")
+
+
+def key_parts_of(judge: Cells, messages: Any, iteration: int) -> dict[str, str]:
+    """The hashes of the parts of a key. Raises ValueError for what is no JSON object."""
+    parts = dict(_object(judge[1]))
+    if "messages" in parts and parts["messages"] is None:
+        parts["messages"] = messages.hex()
+    if "iteration" in parts and parts["iteration"] is None:
+        parts["iteration"] = _hashed(iteration)
+    return parts
+
+
+@lru_cache(maxsize=4096)
+def _object(text: str | None) -> dict[str, Any]:
+    """A JSON object that many rows share: not to be changed. Raises ValueError for what is none."""
+    found = json.loads(text or "")
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    return found
+
+
+def _payload_id(fields: dict[str, str]) -> str:
+    asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
+    return sha256(asked) if asked else ""
+
+
+@lru_cache(maxsize=64)
+def _hashed(iteration: int) -> str:
+    return sha256(iteration)
+
+
+def _digest(key: bytes, shared: bytes, cells: tuple[Any, ...]) -> bytes:
+    """Over the key, the digests of what is shared, and the cells: texts with their length, numbers as they are written."""
+    told = "\x1f".join([f"{len(cell)}:{cell}" if type(cell) is str else repr(cell) for cell in cells])
+    return blake2b(key + shared + told.encode("utf-8"), digest_size=DIGEST_BYTES).digest()
+
+
+def _joined(shared: tuple[Cells, Cells, Cells]) -> bytes:
+    return b"".join(map(digest_of, shared))
+
+
+def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> Call:
+    (run,), (label, _, mode, sent), (model, fingerprint) = shared
+    *plain, wire, messages, created = cells
+    iteration, status, text, message, finish, into, out, cached, reasoning, usd, latency, attempts, answers = plain
+    fields = key_parts_of(shared[1], messages, iteration)
+    return Call(
+        key=key.hex(),
+        payload_id=_payload_id(fields),
+        judge=label or "",
+        status=status,
+        text=text,
+        message=message,
+        model=model,
+        finish_reason=finish,
+        tokens_in=into,
+        tokens_out=out,
+        tokens_cached=cached,
+        tokens_reasoning=reasoning,
+        fingerprint=fingerprint,
+        paid_usd=usd,
+        latency_ms=latency,
+        attempts=attempts,
+        answers=answers,
+        output_mode=mode,
+        sent=dict(_object(sent)),
+        wire_hash=wire.hex() if type(wire) is bytes else wire,
+        fields=fields,
+        run_id=run or "",
+        iteration=iteration,
+        created_at=time_of(created),
+    )

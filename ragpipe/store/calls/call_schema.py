@@ -1,0 +1,81 @@
+"""The tables of the call store, and how a new one comes into being."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from ragpipe.core.version import __version__
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.store.calls.call_rows import COLUMNS, SHARED
+from ragpipe.store.calls.sqlite_errors import not_a_store
+from ragpipe.store.files.atomic import sync_folder, temporary_name
+from ragpipe.store.files.filesystem import is_network_folder
+
+PAGE_BYTES = 8192  # a row of some 400 bytes leaves half a row's room on a page: the larger, the less of it
+_FEW = ("served", "models")  # too few rows for an index of their own: it would take a page
+_SHARED = tuple(
+    f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, {', '.join(columns)}, digest BLOB NOT NULL{'' if name in _FEW else ' UNIQUE'})"
+    for name, columns in SHARED.items()
+)
+TABLES = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    *_SHARED,
+    # no type for a column: what was stored is read as it is. `failed_in` is 0 for a reply, else the number of the run
+    f"CREATE TABLE calls ({', '.join(COLUMNS)}, failed_in)",
+    "CREATE UNIQUE INDEX calls_by_key ON calls (key, failed_in)",
+    # one row per try that was answered; `mark` is the beginning of the question's key, `sum` a checksum of the row
+    "CREATE TABLE payments (mark, run, iteration, model, at, tokens_in, tokens_out, tokens_cached, tokens_reasoning, usd, sum)",
+    "CREATE TABLE owners (id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, mark TEXT NOT NULL, "
+    "beat INTEGER NOT NULL, run_id TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE claims (key BLOB PRIMARY KEY, owner TEXT NOT NULL) WITHOUT ROWID",
+    f"INSERT INTO meta VALUES ('format', '{FORMAT}'), ('ragpipe', '{__version__}')",
+    f"PRAGMA user_version = {FORMAT}",  # in the file's header, where it is read without opening the file
+)
+_NAMES = frozenset({"meta", *SHARED, "calls", "payments", "owners", "claims"})
+
+
+def publish_new(path: Path) -> None:
+    """A new store, whole from its first moment: made under another name, then linked to its own unless another process was
+    quicker. Where the file system has no links it is made in its place."""
+    temporary = temporary_name(path.parent)
+    try:
+        with closing(sqlite3.connect(temporary, isolation_level=None)) as db:
+            create_tables(db)
+            set_journal(db, path.parent)
+        with suppress(OSError):
+            os.link(temporary, path)
+            sync_folder(path.parent)
+    finally:
+        for left in path.parent.glob(f"{temporary.name}*"):
+            left.unlink(missing_ok=True)
+
+
+def create_tables(db: sqlite3.Connection) -> None:
+    """The tables, where there are none. Still without a write-ahead log: the format number stands in the file itself."""
+    empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)"
+    if db.execute(empty).fetchone()[0]:
+        db.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute(empty).fetchone()[0]:  # another process may have been quicker
+            for statement in TABLES:
+                db.execute(statement)
+        db.execute("COMMIT")
+
+
+def set_journal(db: sqlite3.Connection, folder: Path) -> str:
+    """A write-ahead log where the file system can have one; the journal that the file has then."""
+    wanted = "delete" if is_network_folder(folder) else "wal"
+    return str(db.execute(f"PRAGMA journal_mode={wanted}").fetchone()[0]).lower()
+
+
+def check_store_tables(path: Path, db: sqlite3.Connection, *, new_is_fine: bool) -> bool:
+    """Refuse a file that is no call store. Raises DataError. `new_is_fine`: an empty one passes, too; False for such a one."""
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables and new_is_fine:
+        return False
+    if not tables >= _NAMES:
+        raise not_a_store(path, f"an SQLite file with the tables {sorted(map(str, tables))}")
+    return True

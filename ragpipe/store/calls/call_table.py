@@ -1,0 +1,249 @@
+"""The SQLite side of the call store: what happens to its tables in one transaction.
+
+`calls` holds one row per key and run for permanent failures, and exactly one row per key once a reply is `ok`; `payments`
+is the ledger. `claims` says which store is asking for a key now, `owners` which process that store lives in, with a `beat`
+that it raises while it lives. A beat is watched, not compared with a clock: clocks of two hosts differ, and jump.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ragpipe.core.errors import OutputError
+from ragpipe.schema.call import Call
+from ragpipe.store.calls import spend
+from ragpipe.store.calls.call_rows import COLUMNS, Damaged, PackedCall, SharedValues, call_of, fetched, key_bytes
+from ragpipe.store.calls.call_schema import check_store_tables, create_tables, publish_new, set_journal
+from ragpipe.store.calls.owners import Owners
+from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
+from ragpipe.store.run.format_check import check_store
+
+_NAMES = ", ".join(COLUMNS)
+_FIND = f"SELECT {_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, ?)"  # one row: `ok` ends the others
+_STORE = f"INSERT INTO calls ({_NAMES}, failed_in) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
+
+
+class GoneFile(OutputError):
+    """The file at the store's path is no longer the one that was opened."""
+
+
+class CallTable:
+    """One connection to the store's file, used by one thread. Every method is one transaction.
+
+    `silent_after_s` is how long the beat of an owner may stand still before its claims are taken over; an owner on this
+    host whose process is gone is dead at once, one that was stopped is alive. `damaged` are the keys whose rows were not what
+    was stored: they count as not there. Raises OutputError when the file cannot be used, DataError when it is no store,
+    OtherFormat when it is one of another format.
+    """
+
+    def __init__(self, path: Path, *, run_id: str, silent_after_s: float = 30.0):
+        self.path, self.run_id = path, run_id
+        self.notices: list[str] = []
+        self.damaged: set[str] = set()
+        self._changed, self._stored_here = False, 0
+        check_store(path)
+        with sqlite_errors(path):
+            if not path.exists():
+                publish_new(path)
+            self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        self._shared = SharedValues(self._db)
+        self.owners = Owners(self._db, run_id=run_id, silent_after_s=silent_after_s)
+        try:
+            with sqlite_errors(path):
+                self._prepare()
+            self._file = _identity(path)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self) -> None:
+        check_store_tables(self.path, self._db, new_is_fine=True)
+        create_tables(self._db)
+        if set_journal(self._db, self.path.parent) == "wal":
+            # A killed process loses nothing so; a power cut loses what came after the last `sync`.
+            self._db.execute("PRAGMA synchronous=NORMAL")
+        else:
+            self._db.execute("PRAGMA synchronous=FULL")
+            self.notices.append(
+                f"{self.path}: this file system has no write-ahead log, a rollback journal is used (slower). "
+                "Set `store.path` to a local disk to fix it."
+            )
+        self._db.execute("PRAGMA cache_size=-32768")  # KiB; keys are hashes, so look-ups jump all over the file
+        check_store_tables(self.path, self._db, new_is_fine=False)
+        last = "SELECT COALESCE((SELECT MAX(rowid) FROM calls), 0), COALESCE((SELECT MAX(rowid) FROM payments), 0)"
+        self._first: tuple[int, int] = self._db.execute(last).fetchone()
+        with self._transaction():
+            self.owners.enter()
+
+    def find(self, wanted: Sequence[tuple[str, bool]]) -> list[Call | None]:
+        """The stored call of each (key, failures_too) that this run may use. One consistent read, no write."""
+        with sqlite_errors(self.path):
+            self._db.execute("BEGIN")
+            try:
+                return [self._stored(key_bytes(key), failures) for key, failures in wanted]
+            finally:
+                self._db.execute("ROLLBACK")
+
+    def find_or_claim(self, wanted: Sequence[tuple[str, bool, object]]) -> list[Call | bool]:
+        """For each (key, failures_too, passed_over): the stored call, True once claimed, False while another asks.
+        `passed_over` is `all` or a call that counts as not there; anything else is none."""
+        with self._transaction():
+            found: list[Call | bool] = []
+            for key, failures, passed_over in wanted:
+                name = key_bytes(key)
+                call = None if passed_over == "all" else self._stored(name, failures)
+                found.append(call if call and call != passed_over else self.owners.claim(name))
+            return found
+
+    def holder(self, key: str) -> str:
+        """Who is asking for a key, in words; nothing where nobody is, or this store itself."""
+        with sqlite_errors(self.path):
+            owner = self.owners.holder(key_bytes(key))
+            return str(owner) if owner is not None and owner.id != self.owners.me and not owner.closed else ""
+
+    def write(
+        self, puts: Sequence[PackedCall], released: Iterable[str] = (), paid: Sequence[spend.PaymentEntry] = ()
+    ) -> list[Call | None]:
+        """Store calls and free this store's claims on their keys and on `released`; add to the ledger.
+
+        One entry a call: None when it was stored, else the reply that another process stored after taking the claim over.
+        """
+        with self._transaction():
+            spend.add_payments(self._db, self._shared, paid)
+            stands = [self._put(call) for call in puts]
+            for key in released:
+                self.owners.release(key_bytes(key))
+        self._changed = True
+        self._stored_here += len(puts)
+        return stands
+
+    def beat(self) -> None:
+        """Tell the others that this store is alive."""
+        with self._transaction():
+            self.owners.beat()
+
+    def sync(self) -> None:
+        """Bring committed replies to the disk (against a power cut), without waiting for readers. Raises GoneFile when the
+        file was deleted or replaced meanwhile."""
+        self._same_file()
+        if self._changed:
+            with sqlite_errors(self.path):
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            self._changed = False
+
+    def close(self) -> None:
+        """Free what this store claimed and close the connection. Raises OutputError when that cannot be written."""
+        try:
+            with self._transaction():
+                self.owners.leave()
+        finally:
+            self.owners.closed()
+            self._db.close()
+
+    def stored_here(self) -> tuple[list[Call], list[spend.PaymentEntry]]:
+        """The calls and payments that came into the file through this run since it was opened: they can still be read
+        where it was deleted."""
+        with sqlite_errors(self.path):
+            run = self._shared.known("runs", (self.run_id,))
+            calls = [*every_call(self._db, "rowid > ? AND run = ?", (self._first[0], run))]
+            paid = [*spend.payment_entries(self._db, self._shared, run_id=self.run_id, after=self._first[1])]
+        return [call for call in calls if call], [one for one in paid if one]
+
+    def _same_file(self) -> None:
+        now = _identity(self.path)
+        if now == self._file:
+            return
+        what = "deleted" if now is None else "replaced by another file"
+        raise GoneFile(
+            f"the call store {self.path} was {what} while this start worked with it: {self._stored_here:,} replies of this "
+            "start went into a file that is no more. To fix: leave the store where it is during a run, then start the "
+            "same command again: what it finds in no store is asked again."
+        )
+
+    def _stored(self, key: bytes, failures: bool) -> Call | None:
+        run = self._shared.known("runs", (self.run_id,)) if failures else None
+        try:
+            row = fetched(self._db, _FIND, (key, run))
+            return call_of(row, self._shared) if row else None
+        except Damaged:
+            self.damaged.add(key.hex())
+            return None
+
+    def _put(self, call: PackedCall) -> Call | None:
+        ok = call.status == "ok"
+        mine = self.owners.release(call.key)
+        if not (mine and ok) and (stored := self._stored(call.key, failures=False)):
+            return stored if ok else None
+        store(self._db, self._shared, call)
+        return None
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self)
+
+
+class _Transaction(transaction):
+    """One that forgets, when it fails, the numbers that it gave out."""
+
+    def __init__(self, table: CallTable):
+        super().__init__(table.path, table._db)
+        self._shared = table._shared
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        except BaseException:
+            self._shared.forget()
+            raise
+        if error is not None:
+            self._shared.forget()
+
+
+def store(db: sqlite3.Connection, shared: SharedValues, call: PackedCall) -> None:
+    """Write the row of a call in place of what stands under its key: a reply ends the failures of all runs."""
+    run, judge, served = (shared.number(t, c) for t, c in zip(("runs", "judges", "served"), call.shared, strict=True))
+    if call.status == "ok":
+        failed_in = 0
+        db.execute("DELETE FROM calls WHERE key = ?", (call.key,))
+    else:
+        failed_in = run
+        db.execute("DELETE FROM calls WHERE key = ? AND failed_in = ?", (call.key, run))
+    db.execute(_STORE, (call.key, run, judge, served, *call.cells, call.digest, failed_in))
+
+
+def select_calls(
+    db: sqlite3.Connection, keys: Iterable[str], run_id: str | None, damaged: set[str]
+) -> Iterator[tuple[str, Call]]:
+    """The calls that `run_id` may use, at most one a key; a file without tables has none. Keys of damaged rows are added to
+    `damaged`."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
+        return
+    shared = SharedValues(db)
+    run = None if run_id is None else shared.known("runs", (run_id,))
+    for key in keys:
+        try:
+            if row := fetched(db, _FIND, (key_bytes(key), run)):
+                yield key, call_of(row, shared)
+        except Damaged:
+            damaged.add(key)
+
+
+def every_call(db: sqlite3.Connection, where: str = "1", values: Sequence[object] = ()) -> Iterator[Call | None]:
+    """All calls of a store, or those that fit, in the order in which they were stored; None stands for a damaged row."""
+    shared = SharedValues(db)
+    for (number,) in db.execute(f"SELECT rowid FROM calls WHERE {where} ORDER BY rowid", values):
+        try:
+            row = fetched(db, f"SELECT {_NAMES} FROM calls WHERE rowid = ?", (number,))
+            yield call_of(row, shared) if row else None
+        except Damaged:
+            yield None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,115 @@
+"""Who works with a call store now: processes with a beat, and whether they still live."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from ragpipe.store.files.processes import Process, is_alive, is_stopped, this_process
+
+_CLAIM = (
+    "SELECT c.owner, o.host, o.pid, o.mark, o.beat, o.run_id FROM claims c LEFT JOIN owners o ON o.id = c.owner "
+    "WHERE c.key = ?"
+)
+_CLOSED: set[str] = set()
+"""Stores of this process that were closed: on a full disk their claims stay in the file, and mean nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A store that somebody opened. `host` is None where nothing is known of it any more."""
+
+    id: str
+    host: str | None
+    pid: int
+    mark: str
+    beat: int
+    run_id: str
+
+    @property
+    def process(self) -> Process:
+        return Process(self.host or "", self.pid, self.mark)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is known to work no more, whatever its process does."""
+        return self.host is None or self.id in _CLOSED
+
+    def __str__(self) -> str:
+        stopped = f", which is stopped (`kill -CONT {self.pid}` lets it go on)" if is_stopped(self.process) else ""
+        return f"process {self.pid} on {self.host} (run {self.run_id}){stopped}"
+
+
+class Owners:
+    """The owners as one connection sees them. `me` is its own id; `silent_after_s` how long a beat may stand still before its
+    owner counts as dead, where its process cannot be looked at. All methods belong into a transaction."""
+
+    def __init__(self, db: sqlite3.Connection, *, run_id: str, silent_after_s: float):
+        self._db, self._run_id, self._silent_after_s = db, run_id, silent_after_s
+        self.me = uuid.uuid4().hex
+        self._seen: dict[str, tuple[int, float]] = {}  # owner -> its beat, and when it was first seen so
+
+    def enter(self) -> None:
+        """Be known as an owner; forget those whose process is gone."""
+        for owner in every_owner(self._db):
+            if is_alive(owner.process) is False:
+                self._db.execute("DELETE FROM claims WHERE owner = ?", (owner.id,))
+                self._db.execute("DELETE FROM owners WHERE id = ?", (owner.id,))
+        me = this_process()
+        self._db.execute(
+            "INSERT INTO owners VALUES (?, ?, ?, ?, 0, ?)", (self.me, me.host, me.pid, me.mark, self._run_id)
+        )
+
+    def beat(self) -> None:
+        self._db.execute("UPDATE owners SET beat = beat + 1 WHERE id = ?", (self.me,))
+
+    def leave(self) -> None:
+        self._db.execute("DELETE FROM claims WHERE owner = ?", (self.me,))
+        self._db.execute("DELETE FROM owners WHERE id = ?", (self.me,))
+
+    def closed(self) -> None:
+        """This owner works no more, even where that could not be written."""
+        _CLOSED.add(self.me)
+
+    def claim(self, key: bytes) -> bool:
+        """Claim a key; False while another, or another task of this store, asks for it."""
+        holder = self.holder(key)
+        if holder is not None and (holder.id == self.me or not self._is_dead(holder)):
+            return False
+        self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (key, self.me))
+        return True
+
+    def release(self, key: bytes) -> bool:
+        """Free a claim; False when this store did not hold it (any more)."""
+        return self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.me)).rowcount == 1
+
+    def holder(self, key: bytes) -> Owner | None:
+        row = self._db.execute(_CLAIM, (key,)).fetchone()
+        return _owner(row) if row else None
+
+    def _is_dead(self, owner: Owner) -> bool:
+        if owner.closed:
+            return True
+        alive = is_alive(owner.process)
+        if alive is False:
+            return True
+        now = time.monotonic()
+        seen, since = self._seen.get(owner.id, (None, now))
+        if seen != owner.beat or (alive and is_stopped(owner.process)):  # who is stopped cannot beat, and may go on
+            since = now
+        self._seen[owner.id] = (owner.beat, since)
+        return now - since > self._silent_after_s
+
+
+def every_owner(db: sqlite3.Connection) -> list[Owner]:
+    return [_owner(row) for row in db.execute("SELECT id, host, pid, mark, beat, run_id FROM owners").fetchall()]
+
+
+def _owner(row: tuple[Any, ...]) -> Owner:
+    """A row that holds what no store wrote is of somebody unknown."""
+    found = Owner(*row)
+    kinds = (found.host, str), (found.pid, int), (found.mark, str), (found.beat, int), (found.run_id, str)
+    return found if all(type(value) is kind for value, kind in kinds) else Owner(str(row[0]), None, 0, "", 0, "")

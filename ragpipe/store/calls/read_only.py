@@ -1,0 +1,40 @@
+"""The call store opened to be read: nothing of it is changed, nothing is left beside it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from ragpipe.store.calls.call_schema import check_store_tables
+from ragpipe.store.calls.sqlite_errors import sqlite_errors
+from ragpipe.store.run.format_check import check_store
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing. Raises OutputError and DataError as `CallStore`."""
+    check_store(path)
+    with sqlite_errors(path):
+        db = _connected(path)
+        try:
+            check_store_tables(path, db, new_is_fine=True)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20)
+    try:
+        db.execute("SELECT 1 FROM sqlite_master").fetchone()
+        return db
+    except sqlite3.OperationalError:
+        db.close()
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise
+    except BaseException:
+        db.close()
+        raise
+    # A folder that cannot be written has no place for SQLite's shared memory; with no log beside it the file is whole.
+    return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)

@@ -1,0 +1,188 @@
+"""The ledger: one row per try that was answered, whatever became of its call. No row of it is ever changed or taken away.
+
+A row is written at the latest with the reply that it paid for, so that no reply stands unpaid. What a killed process had
+asked and not heard of yet is in no ledger: nobody but the provider knows whether it was answered.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragpipe.schema.call import Payment
+from ragpipe.store.calls.call_rows import (
+    Damaged,
+    SharedValues,
+    digest_of,
+    fetched,
+    key_bytes,
+    milliseconds,
+    storable_value,
+    time_of,
+)
+from ragpipe.store.calls.read_only import open_to_read
+from ragpipe.store.calls.sqlite_errors import sqlite_errors
+
+TOKENS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
+_CELLS = ("mark", "iteration", "at", *TOKENS, "usd")
+_COLUMNS = ("run", "model", *_CELLS, "sum")
+_ADD = f"INSERT INTO payments ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_MARK_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentEntry:
+    """A payment in the ledger: whose it was (`run_id`, `iteration`) and of which question. `mark` is the beginning of its
+    key, as a number: enough to tell questions apart."""
+
+    mark: int
+    run_id: str
+    iteration: int
+    payment: Payment
+
+
+def payment_entry(key: str, run_id: str, iteration: int, payment: Payment) -> PaymentEntry:
+    """What is written for an answered try. Raises ValueError for what is no key."""
+    return PaymentEntry(payment_mark(key_bytes(key)), str(storable_value(run_id)), iteration, payment)
+
+
+def payment_mark(key: bytes) -> int:
+    return int.from_bytes(key[:_MARK_BYTES], "big", signed=True)
+
+
+def check_payment(one: PaymentEntry) -> None:
+    """Raises TypeError, ValueError for what is no entry."""
+    paid = one.payment
+    numbers = (one.mark, one.iteration, *(getattr(paid, name) for name in TOKENS if getattr(paid, name) is not None))
+    texts = (one.run_id, paid.model, paid.at)
+    if not all(type(n) is int for n in numbers) or not all(type(text) is str for text in texts):
+        raise TypeError("no payment")
+    milliseconds(paid.at)
+    for number in numbers:
+        storable_value(number)
+    if paid.usd is not None and not math.isfinite(paid.usd):
+        raise ValueError("no money")
+
+
+def add_payments(db: sqlite3.Connection, shared: SharedValues, entries: Sequence[PaymentEntry]) -> None:
+    """Write rows. To be done in a transaction."""
+    for one in entries:
+        paid = one.payment
+        run, model = (one.run_id,), (str(storable_value(paid.model)),)
+        tokens = (storable_value(getattr(paid, name)) for name in TOKENS)
+        cells = (one.mark, one.iteration, milliseconds(paid.at), *tokens, paid.usd)
+        numbers = shared.number("runs", run), shared.number("models", model)
+        db.execute(_ADD, (*numbers, *cells, _sum(run, model, cells)))
+
+
+def payment_entries(
+    db: sqlite3.Connection,
+    shared: SharedValues,
+    *,
+    run_id: str | None = None,
+    iteration: int | None = None,
+    after: int = 0,
+) -> Iterator[PaymentEntry | None]:
+    """The ledger in the order in which it was written, or a part of it. None stands for a row that is damaged."""
+    parts, values = ["rowid > ?"], list[Any]([after])
+    if run_id is not None:
+        parts.append("run = ?")
+        values.append(shared.known("runs", (run_id,)))
+    if iteration is not None:
+        parts.append("iteration = ?")
+        values.append(iteration)
+    found = db.execute(f"SELECT rowid FROM payments WHERE {' AND '.join(parts)} ORDER BY rowid", values)
+    for (number,) in found:
+        try:
+            row = fetched(db, f"SELECT {', '.join(_COLUMNS)} FROM payments WHERE rowid = ?", (number,))
+            yield None if row is None else _entry(row, shared)
+        except Damaged:
+            yield None
+
+
+@dataclass
+class PaymentSums:
+    """What some payments come to. `calls` are the different questions, `tries` the answered tries; `damaged` rows are in no
+    sum."""
+
+    tries: int = 0
+    damaged: int = 0
+    without_usage: int = 0
+    marks: set[int] = field(default_factory=set)
+    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
+    usd: list[float] = field(default_factory=list)
+
+    def add(self, one: PaymentEntry | None) -> None:
+        if one is None:
+            self.damaged += 1
+            return
+        paid = one.payment
+        self.tries += 1
+        self.marks.add(one.mark)
+        self.without_usage += paid.tokens_in is None
+        for name in TOKENS:
+            self.tokens[name] += getattr(paid, name) or 0
+        if paid.usd is not None:
+            self.usd.append(paid.usd)
+
+    def total(self) -> dict[str, Any]:
+        """As plain numbers. `usd` is None as soon as one price is unknown; what is known stands in `usd_known`."""
+        known, unpriced = math.fsum(self.usd), self.tries - len(self.usd)
+        found = {
+            "calls": len(self.marks),
+            "tries": self.tries,
+            **self.tokens,
+            "usd": None if unpriced else known,
+            "usd_known": known,
+            "tries_without_price": unpriced,
+            "tries_without_usage": self.without_usage,
+        }
+        return {**found, "damaged": self.damaged} if self.damaged else found
+
+
+def paid_by(path: Path, run_id: str, iteration: int) -> dict[str, Any]:
+    """What one iteration of a run has paid over all its processes: different questions (`calls`), answered tries, tokens, money.
+
+    A missing store has no ledger: nothing. Raises OutputError and DataError as `CallStore`.
+    """
+    sums, path = PaymentSums(), Path(path).absolute()
+    if path.exists():
+        with closing(open_to_read(path)) as db, sqlite_errors(path):
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'payments'").fetchone():
+                for one in payment_entries(db, SharedValues(db), run_id=run_id, iteration=iteration):
+                    sums.add(one)
+    return sums.total()
+
+
+def paid_for(db: sqlite3.Connection, shared: SharedValues, marks: Collection[int]) -> PaymentSums:
+    """What all runs have paid for some questions."""
+    sums = PaymentSums()
+    for one in payment_entries(db, shared):
+        if one is not None and one.mark in marks:
+            sums.add(one)
+    return sums
+
+
+def _entry(row: tuple[Any, ...], shared: SharedValues) -> PaymentEntry:
+    run, model, *cells, check = row
+    names = shared.cells("runs", run), shared.cells("models", model)
+    try:
+        if _sum(*names, tuple(cells)) != check:
+            raise Damaged
+        mark, iteration, at, *tokens, usd = cells
+        paid = Payment(names[1][0] or "", time_of(at), **dict(zip(TOKENS, tokens, strict=True)), usd=usd)
+        return PaymentEntry(mark, names[0][0] or "", iteration, paid)
+    except (TypeError, ValueError, OverflowError):
+        raise Damaged from None
+
+
+def _sum(run: tuple[str | None, ...], model: tuple[str | None, ...], cells: tuple[Any, ...]) -> int:
+    told = digest_of(run) + digest_of(model) + json.dumps(cells, allow_nan=False).encode("ascii")
+    return zlib.crc32(told) - (1 << 31)  # so that it takes four bytes

@@ -1,0 +1,164 @@
+"""Calls and payments on their way from one store to another, as a file of rows (`ragpipe.store.calls.row_export`).
+
+A call is taken in only when its key is that of its parts and its digest that of its cells; a reply that stands already is
+never overwritten, a payment that stands in the ledger already is not entered again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.schema.call import Call
+from ragpipe.schema.format_version import FORMAT, other_format
+from ragpipe.store.calls import spend
+from ragpipe.store.calls.call_rows import SharedValues, key_bytes, packed
+from ragpipe.store.calls.call_table import every_call, store
+from ragpipe.store.calls.maintenance import changing, reading
+from ragpipe.store.calls.row_export import (
+    CALL,
+    DIGEST,
+    KIND,
+    NAMES,
+    NUMBER,
+    PAYMENT,
+    SCHEMA,
+    call_in,
+    digest_of_row,
+    payment_in,
+    row_of_call,
+    row_of_payment,
+)
+from ragpipe.store.calls.sqlite_errors import transaction
+from ragpipe.store.files.parquet_writer import parquet_writer
+from ragpipe.store.files.write_if_changed import open_unless_same
+from ragpipe.store.run.run_folder import make_folder
+
+_BATCH = 2000
+
+
+def export_calls(path: Path, to: Path, *, run_id: str | None = None) -> int:
+    """Write the calls and payments of a store, or those of one run, to a .parquet or .jsonl file; gives the number of
+    calls. What is damaged is left out."""
+    count = 0
+    with reading(path) as db, open_unless_same(to) as file:
+        shared = SharedValues(db)
+        where, values = ("run = ?", (shared.known("runs", (run_id,)),)) if run_id else ("1", ())
+
+        def rows() -> Iterator[dict[str, Any]]:
+            nonlocal count
+            for call in filter(None, every_call(db, where, values)):
+                count += 1
+                yield row_of_call(call)
+            yield from map(row_of_payment, filter(None, spend.payment_entries(db, shared, run_id=run_id)))
+
+        if to.suffix == ".jsonl":
+            for row in rows():
+                file.write(json.dumps(row, ensure_ascii=True, allow_nan=False).encode() + b"\n")
+            return count
+        with parquet_writer(file, SCHEMA, compression="zstd") as writer:
+            found = rows()
+            while batch := [*islice(found, _BATCH)]:
+                writer.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
+        return count
+
+
+def import_calls(path: Path, source: Path, *, silent_after_s: float = 30.0) -> tuple[int, int]:
+    """Take in the calls and payments of an exported file: how many calls were new, how many stood already. A damaged row
+    refuses the whole file before anything is written. Raises DataError, Locked."""
+    path = Path(path).absolute()
+    for number, row in enumerate(_rows(source), 1):
+        _check(source, number, row)
+    make_folder(path.parent)
+    new = old = 0
+    with changing(path, silent_after_s=silent_after_s) as db:
+        shared = SharedValues(db)
+        known = Counter(spend.payment_entries(db, shared))
+        rows = _rows(source)
+        while batch := [*islice(rows, _BATCH)]:
+            with transaction(path, db):
+                for row in batch:
+                    if row[KIND] == CALL:
+                        taken = _take(db, shared, call_in(row))
+                        new, old = new + taken, old + (not taken)
+                    elif known[one := payment_in(row)] > 0:
+                        known[one] -= 1
+                    else:
+                        spend.add_payments(db, shared, [one])
+    return new, old
+
+
+def _take(db: Any, shared: SharedValues, call: Call) -> bool:
+    row = packed(call, call.run_id)
+    failed_in = 0 if call.status == "ok" else shared.number("runs", row.shared[0])
+    same = "SELECT 1 FROM calls WHERE key = ? AND failed_in IN (0, ?)"
+    if db.execute(same, (row.key, failed_in)).fetchone():
+        return False
+    store(db, shared, row)
+    return True
+
+
+def _rows(source: Path) -> Iterator[dict[str, Any]]:
+    try:
+        if source.suffix == ".jsonl":
+            with open(source, encoding="utf-8") as file:
+                for number, line in enumerate(file, 1):
+                    row = json.loads(line)
+                    if not isinstance(row, dict):
+                        raise _refused(source, f"line {number}", "no JSON object")
+                    yield row
+        else:
+            with pq.ParquetFile(source) as table:
+                for batch in table.iter_batches(batch_size=_BATCH):
+                    yield from batch.to_pylist()
+    except (OSError, ValueError, RecursionError, pa.ArrowException) as error:
+        raise _refused(source, "file", str(error)) from error
+
+
+def _check(source: Path, number: int, row: Mapping[str, Any]) -> None:
+    place = f"row {number}"
+    if row.get(NUMBER) != FORMAT:
+        fix = "import it with the ragpipe that exported it; nothing was taken in"
+        raise other_format("calls of another format are not taken in", source, row.get(NUMBER), None, fix)
+    if set(row) != {NUMBER, KIND, *NAMES, DIGEST}:
+        raise _refused(source, place, f"the columns {sorted(row)}")
+    if not isinstance(row[DIGEST], str):
+        raise _refused(source, place, "a digest that is no text")
+    if row[DIGEST] != digest_of_row(row):
+        raise _refused(source, place, f"cells that are not those of its {DIGEST}")
+    if row[KIND] not in (CALL, PAYMENT):
+        raise _refused(source, place, f"a row of the kind {row[KIND]!r}")
+    try:
+        if row[KIND] == PAYMENT:
+            spend.check_payment(payment_in(row))
+            return
+        call = call_in(row)
+        packed(call, "")
+        key_bytes(call.key)
+    except (TypeError, ValueError, AttributeError, RecursionError):
+        raise _refused(source, place, f"cells that are no {row[KIND]}") from None
+    if call.key != _hashed(call.fields):
+        raise _refused(source, place, "a key that is not that of its fields")
+    if call.payload_id != _hashed({name: call.fields.get(name) for name in ("messages", "schema")}):
+        raise _refused(source, place, "a payload_id that is not that of its fields")
+
+
+def _hashed(value: Any) -> str | None:
+    with suppress(TypeError, ValueError, RecursionError):
+        return sha256(value)
+    return None
+
+
+def _refused(source: Path, place: str, found: str) -> DataError:
+    fix = "export again from the store that it came from; nothing was taken in"
+    return DataError("the calls cannot be taken in", [Problem(str(source), place, found, "what ragpipe exported", fix)])

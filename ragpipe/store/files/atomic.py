@@ -1,0 +1,250 @@
+"""Files that are absent, old and whole, or new and whole, whenever the process dies.
+
+Everything is written to a temporary file in the same folder, synced, and renamed over the target. A symbolic link at
+the target is replaced, never written through.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import logging
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ragpipe.core.errors import OutputError
+from ragpipe.store.files.processes import Process, is_alive, this_process
+
+log = logging.getLogger(__name__)
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EACCES, errno.ENOSYS}) | _NO_SYNC
+_CAUSES: dict[int, tuple[str, str]] = {
+    errno.ENOSPC: ("the disk is full", "make room and start again: finished work is kept"),
+    errno.EDQUOT: ("the disk quota is used up", "make room and start again: finished work is kept"),
+    errno.EFBIG: ("the file is larger than the process may write", "raise `ulimit -f` and start again"),
+    errno.EACCES: ("permission denied", "give this user write permission, or choose another folder"),
+    errno.EPERM: ("permission denied", "give this user write permission, or choose another folder"),
+    errno.EROFS: ("the file system is read-only", "choose a folder on a writable one (`output_dir=...`)"),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", "move that file away or choose another folder"),
+    errno.EISDIR: ("a folder stands where a file should be", "move that folder away"),
+    errno.EEXIST: ("a file stands where a folder should be", "move that file away or choose another folder"),
+    errno.ENOENT: (
+        "it, or its folder, does not exist (any more)",
+        "remove nothing of a run while it goes on; then start the same command again",
+    ),
+    errno.EMFILE: ("too many open files", "raise `ulimit -n` or lower `judge.concurrency`, then start again"),
+    errno.ENFILE: ("too many open files on this machine", "close other programs, then start again"),
+    errno.ENAMETOOLONG: ("the name is too long", "choose a shorter `name` or `output_dir`"),
+    errno.ELOOP: ("a symbolic link stands there, and links are not followed", "remove the link"),
+    errno.EIO: ("the disk reports an input/output error", "check the disk"),
+    errno.ENOMEM: ("no memory is left", "free memory or lower `judge.concurrency`, then start again"),
+}
+_TEMPORARY = re.compile(r"\.ragpipe,([^,]*),(\d+),([^,]*),\d+\.tmp")
+_ABANDONED_S = 86_400.0  # a temporary whose writer cannot be asked is a leftover after a day
+_numbers = itertools.count()
+
+
+def output_error(path: Path, error: OSError, doing: str = "write") -> OutputError:
+    """The OutputError for an OSError: the path, the cause in words, what to do. Raise it `from` the error."""
+    cause, fix = _CAUSES.get(error.errno or 0, (error.strerror or str(error), "see the message of the system"))
+    found = OutputError(f"cannot {doing} {path}: {cause}. To fix: {fix}.")
+    found.__cause__ = error
+    return found
+
+
+def is_disk_full(error: OutputError) -> bool:
+    """True when the error comes from a full disk, quota or file size limit."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in DISK_FULL
+
+
+@contextmanager
+def atomic_open(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """A binary file to write, which becomes `path` when the block ends well and vanishes when it does not.
+
+    `durable=False` leaves out the syncs: still whole after a killed process, perhaps old after a power cut. Raises
+    OutputError for any OSError, also one raised inside the block.
+    """
+    path = Path(path)
+    temporary = temporary_name(path.parent)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            with open(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                if durable:
+                    sync(file.fileno(), path)
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        if durable:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+def atomic_write(path: Path, data: bytes | str, *, durable: bool = True) -> None:
+    """Write a whole file. Raises OutputError."""
+    with atomic_open(path, durable=durable) as file:
+        file.write(data.encode("utf-8") if isinstance(data, str) else data)
+
+
+def atomic_json(path: Path, value: Any, *, indent: int | None = 2, durable: bool = True) -> None:
+    """Write plain JSON, keys in the order given, a newline at the end.
+
+    Raises ValueError for NaN and infinities (JSON has none), TypeError for what is not JSON, OutputError.
+    """
+    try:
+        data = json_bytes(value, indent=indent)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{path}: {error}") from error
+    atomic_write(path, data + b"\n", durable=durable)
+
+
+def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
+    """JSON as UTF-8 on one line (without `indent`); lone surrogates, which UTF-8 cannot hold, stay as \\u escapes."""
+    try:
+        return _encoder(indent, False).encode(value).encode("utf-8")
+    except UnicodeEncodeError:
+        return _encoder(indent, True).encode(value).encode("ascii")
+
+
+def json_lines(value: Any) -> bytes:
+    """JSON for people and diffs in little room: whatever nests at most two deep is one line, what holds more is indented.
+
+    A score with its interval is a line, a group of scores a block of them.
+    """
+    try:
+        return "".join(_laid_out(value, "\n", False)).encode("utf-8")
+    except UnicodeEncodeError:
+        return "".join(_laid_out(value, "\n", True)).encode("ascii")
+
+
+def _laid_out(value: Any, line: str, ascii_only: bool) -> Iterator[str]:
+    """The pieces of the text; `line` is what begins a line at this depth."""
+    encode = _encoder(None, ascii_only).encode
+    if _depth(value) <= 2:
+        yield encode(value)
+        return
+    inner, ends = line + " ", "{}" if isinstance(value, Mapping) else "[]"
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for place, (key, item) in enumerate(items):
+        yield (ends[0] if place == 0 else ",") + inner
+        if isinstance(value, Mapping):
+            yield f"{encode(key)}: "
+        yield from _laid_out(item, inner, ascii_only)
+    yield line + ends[1]
+
+
+def _depth(value: Any) -> int:
+    """How deep objects and lists nest: 0 for a plain value."""
+    if isinstance(value, Mapping):
+        return 1 + max(map(_depth, value.values()), default=0)
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list | tuple) else 0
+
+
+@cache
+def _encoder(indent: int | None, ascii_only: bool) -> json.JSONEncoder:
+    separators = (",", ":") if indent is None else None
+    return json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, indent=indent, separators=separators)
+
+
+def link_or_copy(src: Path, dst: Path) -> None:
+    """Give an unchanged table a second name: a hard link, a copy where the file system has none. Raises OutputError.
+
+    Both names share their bytes from then on, which is safe because nothing is ever written in place.
+    """
+    src, dst = Path(src), Path(dst)
+    temporary = temporary_name(dst.parent)
+    try:
+        if not stat.S_ISREG(os.lstat(src).st_mode):
+            raise OutputError(f"cannot link {src} to {dst}: it is not a regular file. To fix: remove {src}.")
+        try:
+            os.link(src, temporary)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            with open(src, "rb") as source, atomic_open(dst) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            return
+        try:
+            os.replace(temporary, dst)
+        finally:
+            with suppress(FileNotFoundError):  # a rename between two names of one file does nothing
+                os.unlink(temporary)
+        sync_folder(dst.parent)
+    except OSError as error:
+        raise output_error(dst, error) from error
+
+
+def temporary_name(folder: Path) -> Path:
+    """A new name in `folder` that tells who writes it, so that leftovers of the dead can be recognised."""
+    me = this_process()
+    host = re.sub(r"[^\w.-]", "_", me.host)[:64]
+    return folder / f".ragpipe,{host},{me.pid},{me.mark},{next(_numbers)}.tmp"
+
+
+def sweep_temporaries(folder: Path) -> list[Path]:
+    """Remove the temporary files that dead writers left in `folder` (not below it). Returns what was removed."""
+    removed = []
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for entry in os.scandir(folder):
+            found = _TEMPORARY.fullmatch(entry.name)
+            if found and not entry.is_dir(follow_symlinks=False) and _is_leftover(entry, found):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+                    removed.append(Path(entry.path))
+    return removed
+
+
+def sweep_below(folder: Path, *, depth: int = 4) -> list[Path]:
+    """As `sweep_temporaries`, also in the folders below, so many levels deep. Links are not followed."""
+    removed = sweep_temporaries(folder)
+    if depth:
+        with suppress(OSError):
+            for entry in os.scandir(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    removed += sweep_below(Path(entry.path), depth=depth - 1)
+    return removed
+
+
+def _is_leftover(entry: os.DirEntry[str], found: re.Match[str]) -> bool:
+    alive = is_alive(Process(found[1], int(found[2]), found[3]))
+    if alive is None:
+        with suppress(OSError):
+            return time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED_S
+    return alive is False
+
+
+def sync(descriptor: int, path: Path) -> None:
+    """Bring a file's bytes to the disk; a file system that cannot is named in the log and tolerated."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+        log.warning("%s: this file system cannot sync; a power cut may lose the last writes", path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's names to the disk (a rename is only durable then)."""
+    if os.name == "nt":
+        return  # folders cannot be opened there
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        sync(descriptor, folder)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,174 @@
+"""A big table in parts: each is written whole once its rows are done, at the end they are joined in order.
+
+So memory is bounded by a row group, a resume skips whole parts, and the joined file has the same bytes however often the
+run was interrupted: a part's row groups are those that it was given, whatever the memory layout of the tables they came in.
+Beside each part stands the hash of its bytes: a part that is not what was written is done again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ragpipe.core.digest import sha256_file
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.store.files.atomic import atomic_open, atomic_write, output_error, sweep_temporaries, sync_folder
+from ragpipe.store.files.parquet_writer import parquet_writer
+from ragpipe.store.files.write_if_changed import Hashing, open_unless_same
+
+PARTS = ".parts"
+"""Folder that holds the parts of several tables; it goes with the last of them."""
+_NAME = re.compile(r"part-(\d{6,})\.parquet")
+_FORMAT: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+
+
+class Parts:
+    """The parts of one table, in a folder of their own. `notices` says which broken ones were removed.
+
+    All methods read or write files: call them from a thread where an event loop is running.
+    """
+
+    def __init__(self, folder: Path, schema: pa.Schema):
+        self.folder, self.schema = Path(folder), schema
+        self.notices: list[str] = []
+        self._joined = self.folder.with_name(self.folder.name + ".joined")
+        try:
+            if self._joined.is_dir():  # a process died while it removed joined parts
+                shutil.rmtree(self._joined)
+        except OSError as error:
+            raise output_error(self._joined, error, "remove") from error
+        sweep_temporaries(self.folder)
+
+    def path(self, index: int) -> Path:
+        return self.folder / f"part-{index:06d}.parquet"
+
+    def write(self, index: int, table: pa.Table) -> None:
+        """Write part number `index` (from 0) of one row group. Raises ValueError for a table of another schema, OutputError."""
+        self.write_groups(index, [table])
+
+    def write_groups(self, index: int, groups: Iterable[pa.Table]) -> None:
+        """Write part number `index` (from 0), a row group for each table, one after the other. Raises as `write`, also where
+        the folder of the table is no longer there."""
+        try:
+            for folder in (self.folder.parent, self.folder):
+                folder.mkdir(exist_ok=True)  # not those above: what was deleted during a run stays deleted
+        except OSError as error:
+            raise output_error(self.folder, error, "create the folder") from error
+        self._sum(index).unlink(missing_ok=True)
+        with atomic_open(self.path(index)) as file:
+            hashing = Hashing(file)
+            with parquet_writer(cast(BinaryIO, hashing), self.schema, **_FORMAT) as writer:
+                for table in groups:
+                    if not table.schema.equals(self.schema):
+                        raise ValueError(f"part {index} of {self.folder}: columns {table.schema} are not {self.schema}")
+                    _write(writer, table)
+        atomic_write(self._sum(index), hashing.found.hexdigest())
+
+    def _sum(self, index: int) -> Path:
+        return self.path(index).with_suffix(".sha256")
+
+    def done(self) -> set[int]:
+        """The numbers of the parts that are there and whole. A broken one is removed, with a notice."""
+        found = set()
+        for index, path in sorted(self._present().items()):
+            if fault := self._fault(index, path):
+                self.discard(index)
+                self.notices.append(f"{path}: a broken part was removed ({fault}); its cases are done again")
+            else:
+                found.add(index)
+        return found
+
+    def present(self) -> set[int]:
+        """The numbers of the parts that are there, whole or not."""
+        return set(self._present())
+
+    def discard(self, index: int) -> None:
+        """Remove a part, if it is there."""
+        try:
+            self._sum(index).unlink(missing_ok=True)
+            self.path(index).unlink(missing_ok=True)
+        except OSError as error:
+            raise output_error(self.path(index), error, "remove") from error
+
+    def join(self, target: Path) -> None:
+        """Write all parts in order into one file, then remove them. A target that already says the same is left alone.
+
+        Without any part the file has no rows. Raises ValueError when a number is missing, DataError for a broken part,
+        OutputError. Dying in between leaves either all parts or a whole target.
+        """
+        present = self._present()
+        if missing := sorted(set(range(len(present))) - set(present)):
+            raise ValueError(f"{self.folder}: part {missing[0]} of {max(present) + 1} is not done")
+        with open_unless_same(Path(target)) as file, parquet_writer(file, self.schema, **_FORMAT) as writer:
+            for index in range(len(present)):
+                self._copy(present[index], writer)
+        self._remove()
+
+    def _copy(self, path: Path, writer: pq.ParquetWriter) -> None:
+        with _reading(path):
+            part = pq.ParquetFile(path, page_checksum_verification=True)
+        with part:
+            for group in range(part.num_row_groups):
+                with _reading(path):
+                    table = part.read_row_group(group)
+                _write(writer, table)
+
+    def _fault(self, index: int, path: Path) -> str | None:
+        """What is wrong with a part, None for a whole one."""
+        try:
+            if path.is_symlink():
+                return "a symbolic link"
+            written = self._sum(index)
+            if written.is_symlink() or not written.is_file():
+                return "the hash of its bytes is missing"
+            if written.read_bytes().decode("ascii", "replace") != sha256_file(path):
+                return "its bytes are not what was written"
+            with pq.ParquetFile(path) as part:
+                return None if part.schema_arrow.equals(self.schema) else "other columns"
+        except (pa.ArrowException, OSError) as error:
+            return str(error).split("\n")[0][:200]
+
+    def _remove(self) -> None:
+        """All parts vanish from under their name at once: half of them would look like an unfinished table."""
+        with suppress(FileNotFoundError):
+            try:
+                os.rename(self.folder, self._joined)
+                sync_folder(self.folder.parent)
+                shutil.rmtree(self._joined)
+                if self.folder.parent.name == PARTS and not os.listdir(self.folder.parent):
+                    os.rmdir(self.folder.parent)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise output_error(self.folder, error, "remove") from error
+
+    def _present(self) -> dict[int, Path]:
+        try:
+            found = ((_NAME.fullmatch(entry.name), entry) for entry in os.scandir(self.folder))
+            return {int(name[1]): Path(entry.path) for name, entry in found if name}
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise output_error(self.folder, error, "read") from error
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        fix = "remove it and start again: its cases are done again from the call store"
+        raise DataError("a part is broken", [Problem(str(path), "file", str(error), "a Parquet part", fix)]) from error
+
+
+def _write(writer: pq.ParquetWriter, table: pa.Table) -> None:
+    if table.num_rows:
+        writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)

@@ -1,0 +1,315 @@
+"""One process at a time on a run folder."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import json
+import logging
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Self
+
+from ragpipe.core.errors import Abandoned, Locked, OutputError
+from ragpipe.store.files.atomic import output_error, temporary_name
+from ragpipe.store.files.processes import Process, is_alive, started_at, this_process
+
+if sys.platform != "win32":
+    import fcntl
+    import pwd
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.1
+TELL_S = 1.0  # a wait longer than this is said
+_HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
+_NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL})
+_SECRET = re.compile(r"(?i)((?:key|token|secret|password)\w*=).+|\bsk-[\w-]{8,}")
+
+
+_wait_s: ContextVar[float] = ContextVar("wait_s", default=0.0)
+
+
+@contextmanager
+def waiting(seconds: float) -> Iterator[None]:
+    """Inside, `with FolderLock(...)` waits so long for a folder that is in use, instead of refusing at once.
+
+    For jobs of a sweep: two of them may be the same run, and the second then finds it finished.
+    """
+    before = _wait_s.set(seconds)
+    try:
+        yield
+    finally:
+        _wait_s.reset(before)
+
+
+class FolderLock:
+    """The lock of a folder: the file `.lock` in it, which says who holds it.
+
+    The system frees it when its process ends, however it ends. Where the file system has no such locks, the file itself
+    is the lock and its process is looked for; `notices` says so, and when a dead process's lock was taken over.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+        self.path = self.folder / ".lock"
+        self.notices: list[str] = []
+        self._descriptor: int | None = None
+        self._exclusive = False
+        self._flock: bool | None = None
+
+    def acquire(self, wait_s: float = 0) -> Self:
+        """Take the lock, waiting up to `wait_s` seconds. Raises Locked, which names the holder; OutputError."""
+        started = time.monotonic()
+        deadline, told = started + wait_s, False
+        while not self._try():
+            now = time.monotonic()
+            if now >= deadline:
+                raise Locked(self._held_text())
+            if not told and now - started > TELL_S:
+                log.warning("%s is in use by %s: waiting, at most %.0f s", self.folder, _named(self._read()), wait_s)
+                told = True
+            time.sleep(min(POLL_S, max(0.0, deadline - now)))
+            with suppress(OSError):  # its holder takes away a folder that never became a run
+                self.folder.mkdir(parents=True, exist_ok=True)
+        atexit.register(self.release)
+        return self
+
+    def release(self) -> None:
+        """Give the lock back; without it does nothing."""
+        if self._descriptor is not None:
+            with suppress(OSError):  # the file goes first, while nobody else can hold it
+                self.path.unlink()
+            with suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = None
+        elif self._exclusive:
+            self._exclusive = False
+            with suppress(OSError):
+                if _same(self._read(), this_process()):
+                    self.path.unlink()
+        atexit.unregister(self.release)
+
+    def __enter__(self) -> Self:
+        return self if self._descriptor is not None or self._exclusive else self.acquire(_wait_s.get())
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Abandoned):  # somebody still works in the folder: it is locked until they are done
+            threading.Thread(target=self._release_after, args=(error.thread,), name="ragpipe-lock", daemon=True).start()
+        else:
+            self.release()
+
+    def _release_after(self, thread: threading.Thread) -> None:
+        thread.join()
+        self.release()
+
+    def _try(self) -> bool:
+        try:
+            if sys.platform == "win32" or not self._has_flock():
+                return self._try_exclusive()
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            try:
+                descriptor = os.open(self.path, flags, 0o666)
+            except PermissionError:
+                if not self._remove_of_another_user():
+                    return False
+                descriptor = os.open(self.path, flags, 0o666)
+        except OSError as error:
+            raise output_error(self.path, error) from error
+        try:
+            return self._try_flock(descriptor)
+        except OSError as error:
+            raise output_error(self.path, error) from error
+        finally:
+            if self._descriptor != descriptor:
+                os.close(descriptor)
+
+    def _has_flock(self) -> bool:
+        """Whether the file system has such locks: asked of a file of our own, so that no empty lock file is left to others."""
+        if self._flock is None:
+            probe = temporary_name(self.folder)
+            descriptor = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                self._flock = error.errno not in _NO_FLOCK
+            else:
+                self._flock = True
+            finally:
+                os.close(descriptor)
+                probe.unlink()
+        return self._flock
+
+    def _try_flock(self, descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _NO_FLOCK:
+                return self._try_exclusive()
+            if error.errno in _HELD:
+                return False
+            raise
+        if not _is_at(descriptor, self.path):
+            return False  # its last holder removed it between our open and our lock
+        before = self._read()
+        if before and is_alive(_process(before)) is None and before.get("exclusive"):
+            return False  # a process on a host whose file system shows no flock holds it
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, _content(exclusive=False), 0)
+        self._descriptor = descriptor
+        if before:
+            self.notices.append(f"{self.folder}: took over the lock of {_named(before)}, which is gone")
+        return True
+
+    def _remove_of_another_user(self) -> bool:
+        """Remove a lock file that this user may not write to, where nobody holds it; False where somebody does. Raises
+        OutputError that says who has to remove it, and OSError."""
+        try:
+            owner = _user(os.lstat(self.path).st_uid)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return True
+        except PermissionError as error:
+            raise OutputError(
+                f"{self.folder} cannot be locked: {self.path} belongs to {owner}, and this user may not read it. To fix: if "
+                f"nobody works in that folder, remove the file as {owner} or as root."
+            ) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # to read is enough for that
+            except OSError as error:
+                if error.errno in _HELD:
+                    return False
+                raise
+            before = self._read()
+            try:
+                self.path.unlink(missing_ok=True)
+            except PermissionError as error:
+                raise OutputError(
+                    f"{self.folder} cannot be locked: {self.path} was left by {_named(before)}, which is gone; it belongs to "
+                    f"{owner}, and this user may not remove it. To fix: remove it as {owner} or as root."
+                ) from error
+            self.notices.append(f"{self.folder}: removed the lock of {_named(before)} (user {owner}), which is gone")
+            return True
+        finally:
+            os.close(descriptor)
+
+    def _try_exclusive(self) -> bool:
+        """Without flock: who makes the file holds the lock; one whose process is gone is moved away first."""
+        temporary = temporary_name(self.folder)
+        temporary.write_bytes(_content(exclusive=True))
+        try:
+            for _ in range(2):
+                try:
+                    os.link(temporary, self.path)
+                except FileExistsError:
+                    if not self._move_dead_lock():
+                        return False
+                    continue
+                self._exclusive = True
+                self.notices.append(
+                    f"{self.folder}: this file system has no file locks; the file {self.path.name} is the lock. One left "
+                    "by a dead process of another host must be removed by hand."
+                )
+                return True
+            return False
+        finally:
+            temporary.unlink()
+
+    def _move_dead_lock(self) -> bool:
+        """Move away the lock file of a process that is gone, or an empty one; False when it may be somebody's."""
+        raw = self._raw()
+        if raw is None:
+            return True  # given back since we met it: moving now could take a new holder's
+        found = _parsed(raw)
+        if raw and (not found or is_alive(_process(found)) is not False):
+            return False
+        moved = temporary_name(self.folder)
+        try:
+            os.rename(self.path, moved)
+        except FileNotFoundError:
+            return True
+        try:
+            if moved.read_bytes() != raw:  # another process was quicker: what was moved is its lock, give it back
+                os.link(moved, self.path)
+                return False
+        finally:
+            moved.unlink()
+        if found:
+            self.notices.append(f"{self.folder}: took over the lock of {_named(found)}, which is gone")
+        return True
+
+    def _raw(self) -> bytes | None:
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _read(self) -> dict[str, Any]:
+        return _parsed(self._raw() or b"")
+
+    def _held_text(self) -> str:
+        found = self._read()
+        fix = "wait for it to end, or end it"
+        if not found or found.get("exclusive"):
+            fix += f"; if it is gone for sure, remove {self.path}"
+        return f"{self.folder} is in use by {_named(found)}. To fix: {fix}."
+
+
+def _content(*, exclusive: bool) -> bytes:
+    me = this_process()
+    command = [_SECRET.sub(lambda m: f"{m[1] or ''}***", word) for word in sys.argv]
+    content: dict[str, Any] = {
+        "pid": me.pid,
+        "host": me.host,
+        "started": started_at(),
+        "mark": me.mark,
+        "command": " ".join(command),
+    }
+    return json.dumps({**content, "exclusive": True} if exclusive else content).encode("ascii")
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(raw)
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _process(content: dict[str, Any]) -> Process:
+    pid = content.get("pid")
+    return Process(str(content.get("host")), pid if isinstance(pid, int) else -1, str(content.get("mark") or ""))
+
+
+def _same(content: dict[str, Any], process: Process) -> bool:
+    return _process(content) == process
+
+
+def _named(content: dict[str, Any]) -> str:
+    if not content:
+        return "another process"
+    words = f"process {content.get('pid')} on {content.get('host')}, started {content.get('started')}"
+    return f"{words} ({content.get('command')})"
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        mine, there = os.fstat(descriptor), os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)

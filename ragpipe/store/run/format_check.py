@@ -1,0 +1,82 @@
+"""Which format a run folder and a call store have, found out without leaving a trace in either."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.schema.format_version import FORMAT, other_format
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER = 100  # bytes; https://www.sqlite.org/fileformat2.html section 1.3
+_USER_VERSION = slice(60, 64)
+
+
+def manifest_of(path: Path) -> dict[str, Any]:
+    """The content of a `manifest.json`. Raises OtherFormat for a run of another format, DataError for a broken file."""
+    try:
+        if not path.is_file():
+            raise ValueError("no such file")
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"a JSON {type(found).__name__}")
+    except (OSError, ValueError, RecursionError) as error:
+        fix = "copy the whole run folder, or remove it: its replies stay in the call store"
+        raise DataError(
+            "a run folder cannot be read",
+            [Problem(str(path), "manifest", str(error), "the JSON object that ragpipe wrote", fix)],
+        ) from error
+    if type(found.get("format")) is not int or found["format"] != FORMAT:
+        made_by = " ".join(f"{name}{found[key]}" for key, name in (("ragpipe", ""), ("code", "code ")) if key in found)
+        raise other_format(
+            "a run folder of another format is not read, continued or changed",
+            path,
+            found.get("format"),
+            made_by,
+            "start the run's command again (it gets a folder of its own), or use the ragpipe that made this one",
+        )
+    return found
+
+
+def check_store(path: Path) -> None:
+    """Raises OtherFormat for a call store of another format. What is no database at all is told by who opens it.
+
+    The number is SQLite's `user_version`, which stands in the first page of the file before there is any log beside it:
+    these bytes are read, nothing is opened. Opening it, if only to read, would leave SQLite's log and shared memory there.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEADER)
+    except OSError:
+        return
+    number = int.from_bytes(head[_USER_VERSION], "big")
+    if not head.startswith(_MAGIC) or number == FORMAT:
+        return
+    tables, meta = _peek(path)
+    log = path.with_name(f"{path.name}-wal")
+    is_new = not tables and not (log.exists() and log.stat().st_size)
+    is_foreign = bool(tables) and not {"meta", "calls"} <= tables
+    if is_new or is_foreign:  # without a table it is about to become one; with others it is another program's
+        return
+    raise other_format(
+        "a call store of another format is not read, continued or changed",
+        path,
+        number or None,
+        meta.get("ragpipe"),
+        "set store.path=FOLDER to a new folder, or move the file away: only the ragpipe that made it reads its replies",
+    )
+
+
+def _peek(path: Path) -> tuple[set[str], dict[str, str]]:
+    """The tables of a database and what its `meta` says, as far as they can be had without a look at its log."""
+    tables: set[str] = set()
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as db:
+            tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            return tables, dict(db.execute("SELECT name, value FROM meta").fetchall())
+    except (sqlite3.Error, ValueError):
+        return tables, {}

@@ -1,0 +1,239 @@
+"""The journal: append-only JSON lines, one for each thing that is done. The first line is a header with the version.
+
+A killed process leaves at most one torn line, the last. Nothing else in it is ever fixed or dropped by itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.strict_json import check_json
+from ragpipe.core.version import __version__
+from ragpipe.schema.format_version import FORMAT, other_format
+from ragpipe.store.files.atomic import atomic_write, json_bytes, output_error, sync
+
+HEADER = json_bytes({"format": FORMAT, "ragpipe": __version__}) + b"\n"
+SYNC_S = 1.0
+
+Entry = dict[str, Any]
+_NONE: Mapping[str, type] = {}
+_KINDS = {str: "text", bool: "true or false", int: "whole number", dict: "object"}
+_FIX = "put the line right, or move the file away: its cases are then done again, from the call store where it has them"
+
+
+class Journal:
+    """An open journal: `entries` are those found at opening, `notices` what the user should know about them.
+
+    One process at a time, which the folder's lock sees to. A line is handed to the system at once (a killed process
+    loses none) and synced at most once a second in the background (a power cut loses that much).
+    """
+
+    def __init__(self, path: Path, descriptor: int, entries: list[Entry], notices: list[str]):
+        self.path, self.entries, self.notices = path, entries, notices
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._last_sync = time.monotonic()
+        self._sync: threading.Thread | None = None
+        self._sync_error: OSError | None = None
+        self._broken = self._closed = False
+
+    @classmethod
+    def open(
+        cls, path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE
+    ) -> Journal:
+        """Open or start a journal. With `keep` only the entries it accepts stay in memory. `form` says what every entry
+        has: names with the types of their values; an entry without them, or with half characters, is a bad line.
+
+        A torn last line is dropped with a notice, after its bytes were kept in `<name>.torn`. Raises DataError, naming
+        file and line, for every bad line; OtherFormat for a journal of another format; OutputError when it cannot be opened.
+        """
+        path = Path(path)
+        notices: list[str] = []
+        try:
+            if path.is_symlink():
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                atomic_write(path, HEADER)
+            entries, good, tail = _read(path, keep, form)
+            if tail:
+                _cut(path, good, tail, notices)
+            if not good:
+                atomic_write(path, HEADER)
+            flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+            return cls(path, os.open(path, flags), entries, notices)
+        except OSError as error:
+            raise output_error(path, error, "open") from error
+
+    def append(self, entry: Entry) -> None:
+        """Write one line. Raises ValueError for NaN and infinities, TypeError for what is not JSON, OutputError.
+
+        After an OutputError the journal ends with the last whole line and can be appended to again.
+        """
+        line = json_bytes(entry) + b"\n"
+        if self._closed or self._broken:
+            raise ValueError(f"the journal {self.path} is closed")
+        if self._sync_error:
+            error, self._sync_error = self._sync_error, None
+            raise output_error(self.path, error) from error
+        written = 0
+        try:
+            if not os.fstat(self._descriptor).st_nlink:  # deleted during the run: nobody would find the line
+                raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+        except OSError as error:
+            self._take_back(written)
+            raise output_error(self.path, error) from error
+        self._size += len(line)
+        if time.monotonic() - self._last_sync > SYNC_S:
+            self._sync_aside()
+
+    def close(self) -> None:
+        """Sync and close; a second time does nothing. Raises OutputError."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._sync:
+            self._sync.join()
+        try:
+            try:
+                sync(self._descriptor, self.path)
+            finally:
+                os.close(self._descriptor)
+        except OSError as error:
+            raise output_error(self.path, error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _take_back(self, written: int) -> None:
+        """A line that was only written in part (disk full) must not stand in the middle of the file later."""
+        if written:
+            try:
+                os.ftruncate(self._descriptor, self._size)
+            except OSError:
+                self._broken = True  # it is torn, as after a kill, and stays the last line
+
+    def _sync_aside(self) -> None:
+        if self._sync and self._sync.is_alive():
+            return
+        self._last_sync = time.monotonic()
+        self._sync = threading.Thread(target=self._sync_now, name="ragpipe-journal", daemon=True)
+        self._sync.start()
+
+    def _sync_now(self) -> None:
+        try:
+            sync(self._descriptor, self.path)
+        except OSError as error:
+            self._sync_error = error
+
+
+def read_entries(
+    path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE
+) -> list[Entry]:
+    """The entries of a journal as `Journal.open` finds them, without changing anything; none where there is no file. A torn
+    last line is passed over. Raises DataError, OtherFormat, OutputError as `Journal.open`."""
+    try:
+        return _read(path, keep, form)[0] if path.is_file() and not path.is_symlink() else []
+    except OSError as error:
+        raise output_error(path, error, "read") from error
+
+
+def _read(path: Path, keep: Callable[[Entry], bool] | None, form: Mapping[str, type]) -> tuple[list[Entry], int, bytes]:
+    """Entries, length of the whole lines in bytes, and what stands after them (torn). Raises DataError, all lines at once."""
+    entries: list[Entry] = []
+    problems: list[Problem] = []
+    good, tail = 0, b""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):  # cut at b"\n" only: splitlines() cuts at U+2028 and others too
+            if not line.endswith(b"\n"):
+                tail = line
+                break
+            good += len(line)
+            entry = _entry(path, number, line, problems, strict=bool(form))
+            if number == 1:
+                _check_header(path, entry)
+            elif entry is not None and _has_form(path, number, entry, form, problems) and (keep is None or keep(entry)):
+                entries.append(entry)
+    if problems:
+        raise DataError(f"the journal {path} cannot be continued", problems)
+    return entries, good, tail
+
+
+def _entry(path: Path, number: int, line: bytes, problems: list[Problem], *, strict: bool) -> Entry | None:
+    try:
+        entry = json.loads(line, parse_constant=_refuse, parse_float=_finite)
+        if strict:
+            check_json(entry, line.decode("utf-8"))
+        if isinstance(entry, dict):
+            return entry
+        found = f"a JSON {type(entry).__name__}"
+    except (ValueError, RecursionError) as error:
+        found = f"{line[:80]!r} ({error})"
+    problems.append(Problem(f"{path}:{number}", "line", found, "a JSON object", _FIX))
+    return None
+
+
+def _has_form(path: Path, number: int, entry: Entry, form: Mapping[str, type], problems: list[Problem]) -> bool:
+    """Whether an entry has what each one has; a problem for the first name that is absent or of another type."""
+    for name, kind in form.items():
+        if type(entry.get(name)) is not kind:  # true is an int, too
+            found = f"{entry[name]!r:.60}" if name in entry else "it is absent"
+            problems.append(Problem(f"{path}:{number}", name, found, f"a JSON {_KINDS[kind]}", _FIX))
+            return False
+    return True
+
+
+def _check_header(path: Path, header: Entry | None) -> None:
+    if header is not None and (type(header.get("format")) is not int or header["format"] != FORMAT):
+        raise other_format(
+            "a journal of another format is not continued",
+            f"{path}:1",
+            header.get("format"),
+            header.get("ragpipe"),
+            "use the ragpipe that wrote it, or move the file away: its cases are then done again",
+        )
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no finite number")
+    return value
+
+
+def _cut(path: Path, good: int, tail: bytes, notices: list[str]) -> None:
+    """Keep a torn last line beside the journal, then shorten the journal to its whole lines."""
+    number = 1
+    backup = path.with_name(f"{path.name}.torn")
+    while backup.exists() or backup.is_symlink():
+        number += 1
+        backup = path.with_name(f"{path.name}.torn-{number}")
+    atomic_write(backup, tail)
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.ftruncate(descriptor, good)
+        sync(descriptor, path)
+    finally:
+        os.close(descriptor)
+    notices.append(
+        f"{path}: the last line was torn (a process died while writing it); it was dropped and its {len(tail)} bytes "
+        f"kept in {backup.name}. What it stood for is done again."
+    )

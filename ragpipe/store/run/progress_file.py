@@ -1,0 +1,116 @@
+"""`.progress.json`: how far an iteration is, for people and other programs. A view of the journal, never read back."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import OutputError
+from ragpipe.schema.sample import CaseKey
+from ragpipe.store.files.atomic import atomic_write, is_disk_full, json_bytes
+
+ALL_UP_TO = 1000
+LAST = 100
+EVERY_S = 1.0
+SHARE = 0.05
+"""At most this part of the time goes into writing the view."""
+
+
+class ProgressView:
+    """The view of one iteration.
+
+    `total` counts cases. Up to 1,000 finished cases all entries are shown, then the last 100 and the journal's name.
+    `notices` says once that the view cannot be written; only a full disk is an error, because the rest cannot be
+    written then either.
+    """
+
+    def __init__(self, path: Path, *, name: str, iteration: int, total: int, journal: str = "journal.jsonl"):
+        self.path, self.name, self.iteration, self.total, self.journal = Path(path), name, iteration, total, journal
+        self.notices: list[str] = []
+        self._entries: deque[dict[str, Any]] = deque()
+        self._known: set[bytes] = set()
+        self._updated = _now()
+        self._next = 0.0
+        self._stale = True
+
+    def add(self, case: CaseKey, question: str, result: Any, *, completed_at: str | None = None) -> None:
+        """Note a finished case; `result` is plain JSON. A case added again (on resume, on a retry) replaces its entry.
+
+        Writes the file when it is due: at most once a second, and never more than 5 % of the time.
+        """
+        name = sha256(list(case))
+        short = bytes.fromhex(name[:32])
+        if short in self._known:
+            self._entries = deque(entry for entry in self._entries if entry["hash"] != name)
+        self._known.add(short)
+        self._updated = completed_at.replace("+00:00", "Z") if completed_at else _now()
+        self._entries.append(
+            {
+                "hash": name,
+                "queryLogId": case.sample_id,
+                "method": case.method,
+                "repeat": case.repeat,
+                "question": question,
+                "completedAt": self._updated,
+                "result": result,
+            }
+        )
+        if len(self._known) > ALL_UP_TO:
+            while len(self._entries) > LAST:
+                self._entries.popleft()
+        self._stale = True
+        if time.monotonic() >= self._next:
+            self._write(durable=False)
+
+    def flush(self) -> None:
+        """Write the last state. A file that already says it is left alone."""
+        if self._stale:
+            self._write(durable=True)
+
+    def content(self) -> dict[str, Any]:
+        """What the file holds, in its documented form."""
+        done = len(self._known)
+        found: dict[str, Any] = {
+            "testSetName": self.name,
+            "iterationNumber": self.iteration,
+            "lastUpdated": self._updated,
+            "statistics": {
+                "totalQuestions": self.total,
+                "completedQuestions": done,
+                "pendingQuestions": max(0, self.total - done),
+                "completionPercentage": round(100 * done / self.total, 1) if self.total else 100.0,
+            },
+        }
+        if done > ALL_UP_TO:
+            found["journal"] = self.journal
+        return {**found, "entries": list(self._entries)}
+
+    def _write(self, *, durable: bool) -> None:
+        started = time.monotonic()
+        try:
+            data = json_bytes(self.content(), indent=2) + b"\n"
+            if not (durable and _says(self.path, data)):
+                atomic_write(self.path, data, durable=durable)
+            self._stale = False
+        except OutputError as error:
+            if is_disk_full(error):
+                raise
+            if not self.notices:
+                self.notices.append(f"the progress view is not up to date: {error}")
+        ended = time.monotonic()
+        self._next = ended + max(EVERY_S, (ended - started) / SHARE)
+
+
+def _says(path: Path, data: bytes) -> bool:
+    try:
+        return not path.is_symlink() and path.read_bytes() == data
+    except OSError:
+        return False
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,323 @@
+"""Where everything of a run stands on disk.
+
+outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluation;  outputs/<name>/runs.md lists all
+  manifest.json  config.yaml  prompts/  samples.parquet  outputs.parquet  gates.json
+  report.md  report.html  report.junit.xml  export/
+  iteration-1/  .progress.json  journal.jsonl  records.parquet  scores.parquet  judge_inputs.parquet
+                metrics.json  low_scores.json  cost.json
+  final/        metrics.json  cost.json      over all iterations
+outputs/<name>/sweeps/<sweep id>/   comparison.parquet  comparison.md  sweep.json
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
+from ragpipe.store.files.atomic import (
+    DISK_FULL,
+    atomic_write,
+    output_error,
+    sweep_temporaries,
+    sync_folder,
+    temporary_name,
+)
+from ragpipe.store.files.parquet_parts import PARTS
+from ragpipe.store.run.format_check import manifest_of
+
+LATEST = "latest"
+RUNS = "runs.md"
+SWEEPS = "sweeps"
+"""Folder of the comparisons of sweeps, beside the runs that they compare."""
+_RESERVED = frozenset({LATEST, RUNS, SWEEPS})
+_STEP = re.compile(r"iteration-([1-9]\d*)")
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff/\\:*?\"<>|]+")
+
+
+@dataclass(frozen=True, slots=True)
+class IterationFolder:
+    """The files of one repetition of the judging."""
+
+    root: Path
+
+    @property
+    def progress(self) -> Path:
+        return self.root / ".progress.json"
+
+    @property
+    def wall(self) -> Path:
+        return self.root / ".wall.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.jsonl"
+
+    @property
+    def records(self) -> Path:
+        return self.root / "records.parquet"
+
+    @property
+    def scores(self) -> Path:
+        return self.root / "scores.parquet"
+
+    @property
+    def judge_inputs(self) -> Path:
+        return self.root / "judge_inputs.parquet"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.json"
+
+    @property
+    def low_scores(self) -> Path:
+        return self.root / "low_scores.json"
+
+    @property
+    def cost(self) -> Path:
+        return self.root / "cost.json"
+
+    @property
+    def parts(self) -> Path:
+        """Folder of the tables' parts while they are being made, `<parts>/<table>/`; gone at the end."""
+        return self.root / PARTS
+
+    def create(self) -> Self:
+        """Make the folder and sweep what dead writers left in it. Raises OutputError."""
+        make_folder(self.root)
+        sweep_temporaries(self.root)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class FinalFolder:
+    """What all iterations of a run say together."""
+
+    root: Path
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.json"
+
+    @property
+    def cost(self) -> Path:
+        return self.root / "cost.json"
+
+    def create(self) -> Self:
+        """Make the folder and sweep what dead writers left in it. Raises OutputError."""
+        make_folder(self.root)
+        sweep_temporaries(self.root)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of one run."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, output_dir: Path, name: str, run_id: str) -> RunFolder:
+        """The folder `<output_dir>/<name>/<run_id>`, not made yet.
+
+        `name` may have levels (`team/nightly`). Raises ConfigError for one that would leave `output_dir`, hide itself
+        or take the name of something else there.
+        """
+        for key, text in (("name", name), ("run_id", run_id)):
+            if fault := _name_fault(text, levels=key == "name"):
+                expected = "a relative name without `..`, leading dots and special characters"
+                raise ConfigError(f"`{key}` cannot name a folder", [Problem(key, fault, repr(text), expected)])
+        return cls(Path(output_dir) / name / run_id)
+
+    @property
+    def run_id(self) -> str:
+        return self.root.name
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / "manifest.json"
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.yaml"
+
+    @property
+    def prompts(self) -> Path:
+        return self.root / "prompts"
+
+    @property
+    def samples(self) -> Path:
+        return self.root / "samples.parquet"
+
+    @property
+    def outputs(self) -> Path:
+        return self.root / "outputs.parquet"
+
+    @property
+    def index(self) -> Path:
+        """How far the documents are in the index of the system; absent where no index manifest was given."""
+        return self.root / "index.json"
+
+    @property
+    def outputs_journal(self) -> Path:
+        """What a live system answered, line by line, while its outputs are being collected."""
+        return self.root / "outputs.journal.jsonl"
+
+    @property
+    def gates(self) -> Path:
+        """The verdicts of the gates over all iterations; absent where no gate is declared."""
+        return self.root / "gates.json"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.md"
+
+    @property
+    def html(self) -> Path:
+        return self.root / "report.html"
+
+    @property
+    def junit(self) -> Path:
+        return self.root / "report.junit.xml"
+
+    @property
+    def export(self) -> Path:
+        """Folder of the tables as CSV and JSON Lines, laid out as the run folder is."""
+        return self.root / "export"
+
+    @property
+    def runs(self) -> Path:
+        """The list of all runs of this name, beside them."""
+        return self.root.parent / RUNS
+
+    @property
+    def seal(self) -> Path:
+        """What every file was when the run ended."""
+        return self.root / "seal.json"
+
+    @property
+    def latest(self) -> Path:
+        """The pointer to the newest evaluation of this name."""
+        return self.root.parent / LATEST
+
+    def iteration(self, number: int) -> IterationFolder:
+        """The folder of iteration `number` (from 1), not made yet."""
+        return IterationFolder(self.root / f"iteration-{number}")
+
+    @property
+    def final(self) -> FinalFolder:
+        """The folder over all iterations, not made yet."""
+        return FinalFolder(self.root / "final")
+
+    def iterations(self) -> list[int]:
+        """The iterations that are there, in order."""
+        if not self.root.is_dir():
+            return []
+        found = (_STEP.fullmatch(path.name) for path in self.root.iterdir() if path.is_dir())
+        return sorted(int(name[1]) for name in found if name)
+
+    def create(self) -> Self:
+        """Make the folder (rights as the umask says) and sweep what dead writers left in it. Raises OutputError."""
+        make_folder(self.root.parent)
+        make_folder(self.root)
+        sweep_temporaries(self.root.parent)
+        sweep_temporaries(self.root)
+        return self
+
+    def point_latest(self) -> None:
+        """Let `latest` beside this folder point to it: a relative link, replaced atomically.
+
+        A text file with the folder's name where the file system has no links. Raises OutputError.
+        """
+        if self.latest.is_symlink() and os.readlink(self.latest) == self.root.name:
+            return
+        temporary = temporary_name(self.root.parent)
+        try:
+            os.symlink(self.root.name, temporary)
+        except (OSError, NotImplementedError) as error:
+            if isinstance(error, OSError) and error.errno in DISK_FULL:
+                raise output_error(self.latest, error) from error
+            atomic_write(self.latest, self.root.name + "\n")
+            return
+        try:
+            try:
+                os.replace(temporary, self.latest)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+            sync_folder(self.root.parent)
+        except OSError as error:
+            raise output_error(self.latest, error) from error
+
+    @classmethod
+    def find(cls, path: Path) -> RunFolder:
+        """The run that `path` names: a run folder, a `latest`, or a folder that holds a `latest`.
+
+        The pointer is read as a plain name beside it, so that a stranger's folder leads nowhere else. Raises DataError;
+        OtherFormat for a run of another format.
+        """
+        path = Path(path)
+        if path.name != LATEST and not (path / "manifest.json").is_file() and _is_there(path / LATEST):
+            path = path / LATEST
+        if path.name == LATEST and _is_there(path):
+            path = path.parent / _pointed(path)
+        if not (path / "manifest.json").is_file():
+            found = "no manifest.json in it" if path.is_dir() else "nothing there"
+            raise _no_run(path, found)
+        manifest_of(path / "manifest.json")
+        return cls(path)
+
+
+def _is_there(path: Path) -> bool:
+    return path.is_symlink() or path.exists()
+
+
+def _pointed(latest: Path) -> str:
+    """The name that `latest` holds, as a link, as a text file, or (copied with links followed) as a folder."""
+    if latest.is_symlink():
+        name = os.readlink(latest)
+    elif latest.is_dir():
+        name = LATEST
+    else:
+        with open(latest, "rb") as file:
+            name = file.read(4096).decode("utf-8", "replace").strip()
+    if _name_fault(name, levels=False) and name != LATEST:
+        raise _no_run(latest, f"a pointer to {name!r}")
+    return name
+
+
+def _no_run(path: Path, found: str) -> DataError:
+    fix = "name a run folder (outputs/<name>/<run_id>) or outputs/<name>/latest"
+    return DataError("there is no run", [Problem(str(path), "run", found, "a run folder", fix)])
+
+
+def _name_fault(text: str, *, levels: bool) -> str | None:
+    """What is wrong with a folder name, None when nothing is."""
+    pieces = text.split("/") if levels else [text]
+    for piece in pieces:
+        if not piece:
+            return "an empty part"
+        if piece.startswith("."):
+            return "a part that begins with a dot"
+        if piece in _RESERVED:
+            return "a reserved name"
+        if not _PLAIN.fullmatch(piece) or piece != piece.strip():
+            return "a character that is no good in a file name"
+        if len(os.fsencode(piece)) > 200:
+            return "too long"
+    return None
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder with those above it, unless it is there. Raises OutputError, also for a symbolic link."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise output_error(folder, error, "create the folder") from error
+    if folder.is_symlink():
+        raise OutputError(
+            f"cannot write into {folder}: it is a symbolic link, and links are not followed. To fix: remove it."
+        )

@@ -1,0 +1,141 @@
+"""Seals: what the files of a finished run were when it ended, so that a later change is found, and its place named.
+
+A file's seal is its sha256. A table that figures rest on has more: a digest of every row and of every column, so that
+the one cell that was changed stands where both say so. Row and column digests only find the place; that nothing was
+changed is what the sha256 says.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.schema.format_version import FORMAT
+
+Hashes = NDArray[np.uint64]
+_BATCH = 4096
+_BATCH_BYTES = 4 << 20
+_NULL = np.uint64(0x9E3779B97F4A7C15)
+
+
+def seal_file(path: Path) -> str:
+    """sha256 of a file's bytes."""
+    return sha256_file(path)
+
+
+def seal_table(path: Path, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """`sha256` of the file, `rows` (four bytes a row, base64) and `columns` (name -> digest).
+
+    `known` is a seal made before, given back when it is that of the same bytes.
+    """
+    whole = sha256_file(path)
+    if known and known.get("sha256") == whole:
+        return dict(known)
+    rows, columns = _digests(path)
+    return {"sha256": whole, "rows": base64.b64encode(rows.tobytes()).decode("ascii"), "columns": columns}
+
+
+def changed_cells(path: Path, seal: Mapping[str, Any]) -> tuple[list[int], list[str]]:
+    """Rows (from 0) and columns of a table that are not what was sealed, in order.
+
+    A table of another length gives the rows from where it ends. Raises pyarrow's errors for an unreadable file.
+    """
+    rows, columns = _digests(path)
+    sealed = np.frombuffer(base64.b64decode(seal["rows"]), dtype=np.uint32)
+    common = min(len(rows), len(sealed))
+    found = np.flatnonzero(rows[:common] != sealed[:common]).tolist()
+    found += list(range(common, max(len(rows), len(sealed))))
+    names = [name for name in {**seal["columns"], **columns} if seal["columns"].get(name) != columns.get(name)]
+    return found, names
+
+
+def closed_seal(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A seal's content with its own digest, so that a damaged seal accuses no file."""
+    body = {"format": FORMAT, **content}
+    return {**body, "digest": sha256(body)}
+
+
+def open_seal(path: Path) -> dict[str, Any] | None:
+    """The content of a seal file; None when there is none. Raises ValueError when the seal itself was changed."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("too many brackets") from error
+    if not isinstance(found, dict) or found.pop("digest", None) != sha256(found):
+        raise ValueError("its own digest does not fit")
+    for part in ("files", "tables"):
+        for name in found[part] if isinstance(found.get(part), dict) else [".."]:
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
+                raise ValueError(f"`{part}` names more than files of this folder")
+    return found
+
+
+def _digests(path: Path) -> tuple[NDArray[np.uint32], dict[str, str]]:
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        running = {name: hashlib.sha256() for name in names}
+        rows = [np.empty(0, np.uint32)]
+        for batch in _batches(file):
+            total = np.zeros(batch.num_rows, np.uint64)
+            for place, name in enumerate(names):
+                cells = _cells(batch.column(place))
+                running[name].update(cells.tobytes())
+                total = _mixed(total + cells)  # mixed after every column: two cells that change places are a change
+            rows.append((total >> np.uint64(32)).astype(np.uint32))
+    return np.concatenate(rows), {name: digest.hexdigest()[:16] for name, digest in running.items()}
+
+
+def _batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """Few rows at a time where they are large: 4,096 long messages may be any number of bytes."""
+    for group in range(file.num_row_groups):
+        size = file.metadata.row_group(group)
+        rows = size.num_rows * _BATCH_BYTES // max(1, size.total_byte_size)
+        yield from file.iter_batches(batch_size=min(_BATCH, max(1, rows)), row_groups=[group])
+
+
+def _cells(column: pa.Array) -> Hashes:
+    """A 64-bit digest of every cell. Equal texts are hashed once."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+        numbers = column.fill_null(False if pa.types.is_boolean(column.type) else 0).cast(pa.int64())
+        return _numbers(numbers.to_numpy(zero_copy_only=False), column)
+    if pa.types.is_floating(column.type):
+        return _numbers(column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), column)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        encoded = column.dictionary_encode()
+        each = np.append(_texts(encoded.dictionary.to_pylist()), _NULL)
+        found: Hashes = each[encoded.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)]
+        return found
+    return _texts(json.dumps(value, sort_keys=True) for value in column.to_pylist())
+
+
+def _texts(texts: Iterable[str]) -> Hashes:
+    found = b"".join(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
+    return np.frombuffer(found, dtype="<u8").astype(np.uint64)
+
+
+def _numbers(values: Any, column: pa.Array) -> Hashes:
+    found = _mixed(np.ascontiguousarray(values).view(np.uint64))
+    found[~column.is_valid().to_numpy(zero_copy_only=False)] = _NULL
+    return found
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """The finalizer of splitmix64 (Steele, Lea, Flood 2014): every bit of the input reaches every bit of the output."""
+    with np.errstate(over="ignore"):
+        mixed = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return mixed ^ (mixed >> np.uint64(31))
