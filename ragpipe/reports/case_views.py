@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragpipe.reports.highlight import Part, marked
+from ragpipe.reports.highlight import Part, highlight
 from ragpipe.reports.lowest_cases import shown_cases
 from ragpipe.reports.run_tables import rows_at, rows_of
 from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
@@ -18,7 +18,7 @@ from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.table_query import unreadable_table
 
 TEXT_MAX = 8000  # characters of one text; the whole stands in the tables
-QUOTES_MAX = 60  # quotes of one case that are looked for in its contexts
+QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
 ITEMS_MAX = 50  # contexts, and questions to the judge, of one case
 
 
@@ -104,7 +104,7 @@ def _case(
         method=record["method"],
         repeat=record["repeat"],
         question=cut(record["question"] or ""),
-        answer=marked(cut(record["answer"] or ""), claims),
+        answer=_highlighted(record["answer"] or "", claims),
         record=record,
         labels=list(_labels(record, sample)),
         references=[cut(text) for text in distinct_references(sample.get("references") or ())],
@@ -168,7 +168,7 @@ def _context(chunk: Any, evidence: Sequence[tuple[str, str]]) -> dict[str, Any]:
         "score": chunk.get("score"),
         "policy": chunk.get("policy"),
         "places": list(dict.fromkeys(places)),
-        "text": marked(cut(str(chunk.get("text") or "")), evidence),
+        "text": _highlighted(str(chunk.get("text") or ""), evidence),
     }
 
 
@@ -215,4 +215,14 @@ def parsed(text: str | None, kind: type[Any]) -> Any:
 
 def cut(text: str, limit: int = TEXT_MAX) -> str:
     """The text, at most about `limit` characters of it, the cut marked."""
-    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit:,} more characters in the tables)"
+    return text[:limit] + _cut_note(text, limit)
+
+
+def _highlighted(text: str, quotes: Sequence[tuple[str, str]]) -> list[Part]:
+    """The text as `cut` leaves it, with its quotes marked."""
+    note = _cut_note(text, TEXT_MAX)
+    return [*highlight(text, quotes, TEXT_MAX), *([Part(note)] if note else [])]
+
+
+def _cut_note(text: str, limit: int) -> str:
+    return f" … ({len(text) - limit:,} more characters in the tables)" if len(text) > limit else ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ragpipe.core.text_match import MatchableText, quote_pieces
 from ragpipe.reports.text_escape import on_one_line, printable, reply_text
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import ScoreSpec
@@ -127,14 +128,11 @@ def _findings(details: Mapping[str, Any], case: Case) -> Iterator[str]:
 
 
 def _place(evidence: str, case: Case) -> str:
-    """Where a quote stands: the chunk and the characters of its text, found without regard to white space and case."""
-    wanted = "".join(c.casefold() for c in evidence if c.isalnum())
+    """Where a quote is: the chunk and the characters of its text, from the quote's first piece to its last."""
+    pieces = len(quote_pieces(evidence))
     for chunk in case.contexts:
-        places = [place for place, c in enumerate(chunk.text) if c.isalnum()]
-        found = "".join(chunk.text[place].casefold()[:1] for place in places).find(wanted) if wanted else -1
-        if found >= 0 and found + len(wanted) <= len(places):
-            start, end = places[found], places[found + len(wanted) - 1] + 1
-            return f"chunk {chunk.id} (rank {chunk.rank}), characters {start} to {end}"
+        if spans := MatchableText(chunk.text).find(evidence)[:pieces]:
+            return f"chunk {chunk.id} (rank {chunk.rank}), characters {spans[0][0]} to {spans[-1][1]}"
     return "no context word for word"
 
 

@@ -1,50 +1,37 @@
-"""Where quotes occur in a text, for marking them: white space, case, quotation marks and dashes are not held against them."""
+"""Highlights: the pieces of a text, those that a quote covers with the kind of that quote."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_QUOTE_MAX = 1000  # characters of a quote that are looked for
-_PIECE_MIN = 8  # characters: a shorter piece of an elided quote occurs anywhere
-_ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|…)(?:\s*\])?\s*")
-_LIKE = {
-    **dict.fromkeys("'‘’‚′", "['‘’‚′]"),
-    **dict.fromkeys('"«»“”„″', '["«»“”„″]'),
-    **dict.fromkeys("-‐‑‒–—−", "[-‐‑‒–—−]"),
-}
+from ragpipe.core.text_match import MatchableText
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a text. `mark` is None for what is not marked, else the name of the kind of quote."""
+    """A piece of a text. `mark` is None for what is not highlighted, else the kind of the quote."""
 
     text: str
     mark: str | None = None
 
 
-def marked(text: str, quotes: Sequence[tuple[str, str]]) -> list[Part]:
-    """The text in pieces; those that a quote covers carry its kind. `quotes` are (quote, kind); the earlier one wins.
+def highlight(text: str, quotes: Sequence[tuple[str, str]], limit: int | None = None) -> list[Part]:
+    """The first `limit` characters of a text in pieces; those that a quote covers carry its kind.
 
-    Every piece of a quote with an elision (`...`) is looked for by itself.
+    `quotes` are (quote, kind); where two overlap, the earlier one wins. Quotes are looked for in the whole text, in the
+    way in which metrics look for them (`text_match.occurs`): what a metric accepts as a quote is highlighted here.
     """
-    kinds: list[str | None] = [None] * len(text)
+    matchable, length = MatchableText(text), len(text) if limit is None else min(limit, len(text))
+    kinds: list[str | None] = [None] * length
     for quote, kind in quotes:
-        for piece in _ELISION.split(quote[:_QUOTE_MAX]) if quote.strip() else ():
-            if len(piece) >= min(_PIECE_MIN, len(quote.strip())) and any(c.isalnum() for c in piece):
-                for found in _pattern(piece).finditer(text):
-                    for place in range(*found.span()):
-                        kinds[place] = kinds[place] or kind
+        for start, end in matchable.find(quote):
+            for place in range(start, min(end, length)):
+                kinds[place] = kinds[place] or kind
     parts: list[Part] = []
     start = 0
-    for place in range(1, len(text) + 1):
-        if place == len(text) or kinds[place] != kinds[start]:
+    for place in range(1, length + 1):
+        if place == length or kinds[place] != kinds[start]:
             parts.append(Part(text[start:place], kinds[start]))
             start = place
     return parts
-
-
-def _pattern(piece: str) -> re.Pattern[str]:
-    words = ("".join(_LIKE.get(c) or re.escape(c) for c in word) for word in piece.split())
-    return re.compile(r"\s+".join(words), re.IGNORECASE)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.async_refusals import reading_of
@@ -15,7 +16,6 @@ from ragpipe.metrics.shared.citation_parsing import Cited, citations_of, name_no
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_pair
 from ragpipe.metrics.shared.part_weights import Weights
-from ragpipe.metrics.shared.quote_match import normalise, occurs
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
 from ragpipe.prompting.library import Prompt

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.multi_reference import asks_by_reference, by_reference
-from ragpipe.metrics.shared.quote_match import normalise, occurs
 from ragpipe.prompting.library import Prompt
 from ragpipe.schema.judge_answers.behaviour import SourceUse, SourceUses
 from ragpipe.schema.sample import Case, Chunk

@@ -9,12 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_for
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.metrics.shared.quote_match import normalise, occurs
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Policies
 from ragpipe.patterns.policies import Policy, named_policy, violations

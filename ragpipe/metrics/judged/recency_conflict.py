@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.citation_parsing import name_no_chunk
@@ -12,7 +13,6 @@ from ragpipe.metrics.shared.cited_chunks import cited_chunks
 from ragpipe.metrics.shared.heading_match import stands_at
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.metrics.shared.quote_match import normalise, occurs
 from ragpipe.prompting.library import Prompt
 from ragpipe.schema.judge_answers.behaviour import Acknowledgement
 from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample

@@ -9,13 +9,13 @@ from typing import Literal as OneOf
 
 from pydantic import Field
 
+from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.citation_parsing import Cited, citations_of
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.metrics.shared.quote_match import normalise, occurs
 from ragpipe.metrics.shared.verbatim import Literal, Passages, literal_in
 from ragpipe.prompting.library import Prompt
 from ragpipe.schema.judge_answers.behaviour import SourceUse, SourceUses

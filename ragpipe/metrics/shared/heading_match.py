@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragpipe.metrics.shared.quote_match import normalise
+from ragpipe.core.text_match import normalise
 from ragpipe.schema.sample import Anchor, Chunk
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ragpipe.core.text_match import compose
+
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
 _QUOTED = re.compile(r"“([^“”]{3,2000})”|\"([^\"]{3,2000})\"|«([^«»]{3,2000})»|‘([^‘’]{3,2000})’(?!\w)")
-_INVISIBLE = str.maketrans({"\u00ad": None, "\u200b": None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Passages:
 
     @classmethod
     def of(cls, texts: Iterable[str], least: int) -> Passages:
-        several = [[word for word, _, _ in _words(_plain(text))] for text in texts]
+        several = [[word for word, _, _ in _words(compose(text))] for text in texts]
         return cls(
             least,
             frozenset(tuple(some[i : i + least]) for some in several for i in range(len(some) - least + 1)),
@@ -75,7 +75,7 @@ def literal_in(answer: str, text: str, least: int, elsewhere: Passages | None = 
     characters as words. With `elsewhere` (of the same `least`), a stretch is its own only by a run of `least` words, or
     a quotation, that those texts do not hold.
     """
-    answer = _plain(answer)
+    answer = compose(answer)
     found = _words(answer)
     words = [word for word, _, _ in found]
     there = Passages.of([text], least)
@@ -98,10 +98,6 @@ def literal_in(answer: str, text: str, least: int, elsewhere: Passages | None = 
         piece = answer[found[first][1] : found[last][2]]
         stretches.append(Stretch(piece, len(places), not quoted.isdisjoint(places), not own.isdisjoint(places)))
     return Literal(tuple(stretches), len(found) - len(covered))
-
-
-def _plain(text: str) -> str:
-    return unicodedata.normalize("NFC", text).translate(_INVISIBLE)
 
 
 def _words(plain: str) -> list[tuple[str, int, int]]:

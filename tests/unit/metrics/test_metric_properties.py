@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragpipe.core.text_match import normalise, occurs
 from ragpipe.metrics.shared.heading_match import heading_parts, stands_at
-from ragpipe.metrics.shared.quote_match import normalise, occurs
 from ragpipe.schema.sample import Anchor, Chunk
 from tests.support.scripted import make_case, score_of, shipped_metric
 

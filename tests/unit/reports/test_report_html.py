@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.reports.case_views import read_cases
-from ragpipe.reports.highlight import marked
+from ragpipe.reports.highlight import highlight
 from ragpipe.reports.lowest_cases import shown_cases
 from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.run_tables import rows_at, rows_of
@@ -226,7 +226,7 @@ def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:
     ],
 )
 def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[str]) -> None:
-    parts = marked(text, [(quote, "supports")])
+    parts = highlight(text, [(quote, "supports")])
     assert "".join(part.text for part in parts) == text
     assert [part.text for part in parts if part.mark] == found
 
@@ -239,6 +239,18 @@ def test_evidence_and_unsupported_claims_are_marked_on_the_page(tmp_path: Path) 
     ]  # fmt: skip
     assert [(p.text, p.mark) for p in case.answer if p.mark] == [("It was red.", "against")]
     assert '<mark class="supports">opened in 1901</mark>' in page(tmp_path)
+
+
+def test_what_a_metric_accepts_as_a_quote_is_marked_on_the_page(tmp_path: Path) -> None:
+    """Soft hyphens, composed letters and the sharp s are no reason for a quote to be missed; nor is a long text."""
+    text = "heute co\u00adop gesperrt. Café open daily; in der straße zwölf Uhr. " + "x " * 5000
+    quotes = ["coop gesperrt", "Cafe\u0301 open daily", "STRASSE zwölf Uhr"]
+    claims = {"claims": [{"claim": f"c{i}", "supported": True, "evidence": quote} for i, quote in enumerate(quotes)]}
+    write(tmp_path, text, details=claims, cases=1)
+    (case,) = read_cases(RunFolder(tmp_path), RunFolder(tmp_path).iteration(1), ["faithfulness"], 5)
+    marked = [part.text for part in case.contexts[0]["text"] if part.mark == "supports"]
+    assert marked == ["co\u00adop gesperrt", "Café open daily", "straße zwölf Uhr"]
+    assert case.contexts[0]["text"][-1].text.endswith("more characters in the tables)")
 
 
 def test_a_message_is_shown_once_in_a_case(tmp_path: Path) -> None:

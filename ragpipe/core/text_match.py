@@ -1,0 +1,123 @@
+"""Quote matching: whether a quote occurs in a text, and at which characters. Typography does not count.
+
+One normal form serves metrics that check quotes, reports that highlight them and literal checks: NFC, case folded, white
+space collapsed, one kind of quotation mark and of dash, no soft hyphens and no zero-width spaces.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+Span = tuple[int, int]
+"""Start and end (exclusive) of a stretch of a text, in characters."""
+
+INVISIBLE = "\u00ad\u200b"  # soft hyphen, zero-width space
+_SINGLE_QUOTES = "\u2018\u2019\u201a\u2032"
+_DOUBLE_QUOTES = "\u00ab\u00bb\u201c\u201d\u201e\u2033"
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
+_WITHOUT_INVISIBLE = str.maketrans(dict.fromkeys(INVISIBLE))
+_TYPOGRAPHY = str.maketrans(
+    dict.fromkeys(_SINGLE_QUOTES, "'")
+    | dict.fromkeys(_DOUBLE_QUOTES, '"')
+    | dict.fromkeys(_DASHES, "-")
+    | dict.fromkeys(INVISIBLE)
+)
+_ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|\u2026)(?:\s*\])?\s*")
+
+
+def compose(text: str) -> str:
+    """The text in NFC, without soft hyphens and zero-width spaces; case and typography stay."""
+    return unicodedata.normalize("NFC", text).translate(_WITHOUT_INVISIBLE)
+
+
+def normalise(text: str) -> str:
+    """The text in its normal form: NFC, case folded, white space collapsed, one kind of quotation mark and dash."""
+    return " ".join(_fold(text).split())
+
+
+def occurs(quote: str, texts: Iterable[str]) -> bool:
+    """True when one of the texts, already normalised, holds the quote.
+
+    Quotation marks around the quote are left out. An elision (`...`) stands for any text between its pieces, which must
+    occur in order in the *same* text. A quote without a letter or digit occurs nowhere.
+    """
+    pieces = quote_pieces(quote)
+    return bool(pieces) and any(_match_in_order(pieces, text, 0) is not None for text in texts)
+
+
+class MatchableText:
+    """A text with its normal form and the way back from there to its own characters."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.normal = normalise(text)
+
+    def find(self, quote: str) -> list[Span]:
+        """Where the quote stands in the text: a span for each of its pieces, in order, for every time that it occurs.
+
+        Empty exactly when `occurs(quote, [self.normal])` is false. Matches do not overlap.
+        """
+        pieces = quote_pieces(quote)
+        spans: list[Span] = []
+        start = 0
+        while pieces and (matches := _match_in_order(pieces, self.normal, start)) is not None:
+            spans += [self._original(match) for match in matches]
+            start = matches[-1][1]
+        return spans
+
+    def _original(self, match: Span) -> Span:
+        first, end = match
+        return self._origins[first][0], self._origins[end - 1][1]
+
+    @cached_property
+    def _origins(self) -> list[Span]:
+        """For each character of the normal form, the characters of the text that it was made from."""
+        folded = [(sign, span) for span in _clusters(self.text) for sign in _fold(self.text[slice(*span)])]
+        origins: list[Span] = []
+        space: Span | None = None
+        for sign, span in folded:
+            if sign.isspace():
+                space = span if space is None else (space[0], span[1])
+                continue
+            if space is not None and origins:
+                origins.append(space)
+            origins.append(span)
+            space = None
+        return origins
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFC", text).translate(_TYPOGRAPHY).casefold()
+
+
+def quote_pieces(quote: str) -> list[str]:
+    """The stretches of a normalised quote between its elisions, without the quotation marks around them."""
+    pieces = (piece.strip("\"' ") for piece in _ELISION.split(normalise(quote).strip("\"' ")))
+    return [piece for piece in pieces if any(sign.isalnum() for sign in piece)]
+
+
+def _match_in_order(pieces: list[str], text: str, start: int) -> list[Span] | None:
+    """Where the pieces follow each other in a normalised text from `start` on; None when one of them is missing."""
+    matches = []
+    for piece in pieces:
+        place = text.find(piece, start)
+        if place < 0:
+            return None
+        start = place + len(piece)
+        matches.append((place, start))
+    return matches
+
+
+def _clusters(text: str) -> Iterator[Span]:
+    """The text cut where NFC composes nothing across the cut: before everything but marks and Hangul vowels and finals."""
+    start = 0
+    for place in range(1, len(text)):
+        sign = text[place]
+        if sign < "\u0300" or not (unicodedata.category(sign).startswith("M") or "\u1160" <= sign <= "\u11ff"):
+            yield start, place
+            start = place
+    if text:
+        yield start, len(text)

@@ -1,0 +1,56 @@
+"""Quotes are found whatever their typography, and every match leads back to the characters of the text itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.core.text_match import MatchableText, normalise, occurs, quote_pieces
+from ragpipe.reports.highlight import highlight
+
+SIGNS = (
+    "ab ABß\n\t'\"-.\u2026[]…"
+    "\u00e9e\u0301\u0327\u00ad\u200b\u2019\u201c\u201d\u2014\u1112\u1161\u11ab\u0b47\u0b3e\ufb01\u0130\u212b\u00a0"
+)
+TEXT = st.text(SIGNS, max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("quote", "text", "stretches"),
+    [
+        ("coop gesperrt", "heute: co\u00adop gesperrt.", ["co\u00adop gesperrt"]),
+        ("Cafe\u0301 open daily", "The Café open daily.", ["Café open daily"]),
+        ("Café open daily", "The Cafe\u0301 open daily.", ["Cafe\u0301 open daily"]),
+        ("STRASSE zwölf Uhr", "in der straße zwölf Uhr", ["straße zwölf Uhr"]),
+        ("opened in 1901", "It opened\u00a0 in\n1901.", ["opened\u00a0 in\n1901"]),
+        ("“It’s  here”", "He said: 'it's here' twice", ["it's here"]),
+        ("one two ... four", "one two three four; one two four", ["one two", "four", "one two", "four"]),
+        ("two [...] one", "one two three", []),
+        ("...", "dots ... dots", []),
+        ("각", "\u1100\u1161\u11a8 is composed", ["\u1100\u1161\u11a8"]),
+    ],
+)
+def test_a_quote_is_found_at_its_characters(quote: str, text: str, stretches: list[str]) -> None:
+    spans = MatchableText(text).find(quote)
+    assert [text[start:end] for start, end in spans] == stretches
+    assert occurs(quote, [normalise(text)]) is bool(stretches)
+
+
+@settings(max_examples=500, deadline=None)
+@given(TEXT, TEXT)
+def test_what_occurs_is_highlighted_and_nothing_else(text: str, quote: str) -> None:
+    parts = highlight(text, [(quote, "quoted")])
+    assert "".join(part.text for part in parts) == text
+    assert any(part.mark for part in parts) is occurs(quote, [normalise(text)])
+
+
+@settings(max_examples=500, deadline=None)
+@given(TEXT, st.integers(0, 40), st.integers(1, 12))
+def test_every_span_holds_its_piece(text: str, start: int, length: int) -> None:
+    """The stretch found for a piece of the text has that piece in its own normal form, and stretches do not overlap."""
+    quote = text[start : start + length]
+    pieces, spans = quote_pieces(quote), MatchableText(text).find(quote)
+    for place, (first, end) in enumerate(spans):
+        assert pieces[place % len(pieces)] in normalise(text[first:end])
+    assert all(before[0] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
