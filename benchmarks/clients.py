@@ -2,7 +2,7 @@
 
     python benchmarks/clients.py [--widths 16,64,256] [--latency-ms 200] [--rounds 8] [--only aiohttp,direct]
 
-The server runs in a process of its own (tests/support/openai_server.py). `wall/ideal`: wall time over calls x latency / width
+The server runs in a process of its own (ragpipe/testing/openai_server.py). `wall/ideal`: wall time over calls x latency / width
 (Little's law). `cpu ms`: CPU time of this process per call, imports and warm-up apart. Ratios stand beside: of the direct
 client to bare aiohttp (goal <= 2.5) and to bare litellm (goal <= 1/6), of the litellm client to bare litellm (goal <= 1.15).
 `peak` and `sockets` come from the server's log. Every call is another question of about 1,225 tokens.
@@ -29,7 +29,7 @@ from ragpipe.judging.token_count import count_tokens
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.answers import Grade15, answer_schema
-from tests.support.openai_server import in_subprocess, read_log
+from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 
 MODEL = "openai/test-model-2024-07-18"
 _SENTENCE = "The treasury of the organisation held three and a half million dollars at the end of the second quarter. "
@@ -154,7 +154,7 @@ def main() -> None:
             calls = found.rounds * width
             with tempfile.TemporaryDirectory() as folder:
                 log = Path(folder) / "log.jsonl"
-                with in_subprocess("--latency-ms", str(found.latency_ms), "--log", str(log)) as url:
+                with serving_in_subprocess("--latency-ms", str(found.latency_ms), "--log", str(log)) as url:
                     wall, cpu = asyncio.run(CONTENDERS[name](url, width, calls))
                 peak, full, sockets = in_flight(read_log(log), calls)
             cpus[name] = cpu / calls * 1000

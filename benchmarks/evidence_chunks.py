@@ -35,7 +35,7 @@ GRADE = prompt(question="question", reference="reference", contexts="sources")
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgeQuestion:
     """One question with its reference answer, the passages found for it and which of them belong to it."""
 
     id: str
@@ -45,7 +45,7 @@ class Asked:
     relevant: list[bool]
 
 
-def asked(data: Path, name: str) -> Iterator[Asked]:
+def asked(data: Path, name: str) -> Iterator[JudgeQuestion]:
     """The questions that have a reference answer, in file order."""
     folder = data / name
     texts = {row["id"]: row["text"] for row in _lines(folder / "corpus.jsonl")}
@@ -61,7 +61,7 @@ def asked(data: Path, name: str) -> Iterator[Asked]:
         if belongs[key] and references.get(key):
             ids = found[key][:FIRST]
             relevant = [i in belongs[key] for i in ids]
-            yield Asked(key, row["text"], references[key], [texts[i] for i in ids], relevant)
+            yield JudgeQuestion(key, row["text"], references[key], [texts[i] for i in ids], relevant)
 
 
 def _lines(path: Path) -> list[dict]:

@@ -188,7 +188,7 @@ def main() -> None:
         client, url, calls, width = args.child
         child(client, url, int(calls), int(width))
         return
-    from tests.support.openai_server import in_subprocess, read_log
+    from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 
     print(
         "width  client            wall / ideal   CPU ms a call   x aiohttp   x litellm   peak in flight   connections"
@@ -200,7 +200,7 @@ def main() -> None:
         for client in args.clients:
             with tempfile.TemporaryDirectory() as folder:
                 log = Path(folder, "log.jsonl")
-                with in_subprocess("--latency-ms", str(args.latency_ms), "--log", str(log)) as url:
+                with serving_in_subprocess("--latency-ms", str(args.latency_ms), "--log", str(log)) as url:
                     command = [sys.executable, __file__, "--child", client, url, str(calls), str(width)]
                     done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode:

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.support.openai_server import in_subprocess, read_log  # noqa: E402  its folder is on the path only now
+from ragpipe.testing.openai_server import read_log, serving_in_subprocess  # noqa: E402  its folder is on the path only now
 
 
 def environment() -> dict[str, str]:
@@ -49,7 +49,7 @@ def best(command: list[str], folder: Path, times: int = 5) -> tuple[float, float
 def first_call(folder: Path, data: Path) -> float:
     """Seconds from the start of the process to the arrival of its first request at the server."""
     log = folder / "log.jsonl"
-    with in_subprocess("--log", str(log)) as url:
+    with serving_in_subprocess("--log", str(log)) as url:
         started = time.time()
         subprocess.run(
             [sys.executable, "-m", "ragpipe", "dataset=jsonl", f"dataset.path={data}", "metrics=[groundedness]", "judge=llm",

@@ -63,10 +63,10 @@ def _passage(facts: list[str], number: int) -> str:
 
 def measure(name: str, words: list[str], data: Path, cases: int, folder: Path) -> None:
     from ragpipe.judging.token_count import count_tokens
-    from tests.support.openai_server import in_subprocess, read_log
+    from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 
     log = folder / "log.jsonl"
-    with in_subprocess("--log", str(log)) as url:
+    with serving_in_subprocess("--log", str(log)) as url:
         command = [
             sys.executable, "-m", "ragpipe", "dataset=jsonl", f"dataset.path={data}", f"metrics=[{','.join(METRICS)}]",
             "judge=llm", f"judge.model=openai/{MODEL}", f"judge.api_base={url}", "judge.api_key_env=BENCH_KEY",

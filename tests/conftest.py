@@ -1,6 +1,6 @@
 """Shared by all tests: no ambient keys, no network for litellm's price map, and where the real data stands.
 
-The scripted judge and the case builder are in `tests/support/scripted.py`; what a room forbids is in `tests/support/rooms.py`.
+The scripted judge and the case builder are in `ragpipe/testing/scripted.py`; what a room forbids is in `tests/support/rooms.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from ragpipe.testing.scripted import ScriptedJudge, make_case
 from tests.support import rooms
-from tests.support.scripted import ScriptedJudge, make_case
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 

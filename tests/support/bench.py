@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.checks import Bench
 from tests.support.harness import environment
-from tests.support.openai_server import OpenAIServer, in_thread
 
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
     """The local server in a thread of this process; its faults may be changed while it runs."""
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # its complaints about clients that left
-    with in_thread() as server:
+    with serving() as server:
         yield server
 
 

@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 import pyarrow.parquet as pq
 
 from ragpipe.cli import main
+from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.harness import arguments, run_folder, write_cases
-from tests.support.openai_faults import Fault
-from tests.support.openai_server import OpenAIServer
 
 ZEBRA = "zebra"  # marks the cases that a fault is meant for: it stands in every question about them
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tests.support.openai_server import SERVER
+from ragpipe.testing.openai_server import SERVER
 
 ROOT = Path(__file__).resolve().parents[2]
 VOLATILE = ("latency_ms", "attempts", "judge_duration_ms")

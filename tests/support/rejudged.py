@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ragpipe.cli import main
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
-from tests.support.openai_server import in_thread
 
 KEY = "RAGPIPE_TEST_KEY"
 CASES = 10
@@ -37,7 +37,7 @@ def travelled(here: Path, *words: str) -> Iterator[Path]:
     os.environ[KEY] = "sk-sentinel-4242"
     try:
         data = write_data(here / "data.jsonl")
-        with in_thread() as server:
+        with serving() as server:
             metrics = "retrieval,faithfulness,chunk_faithfulness"
             assert (
                 main(arguments(data, here / "out", server.url, "report.formats=[markdown]", *words, metrics=metrics))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.openai_server import OpenAIServer, in_thread
+from ragpipe.testing.openai_server import OpenAIServer, serving
 
 
 @pytest.fixture
@@ -17,6 +17,6 @@ def serve() -> Iterator[Callable[..., OpenAIServer]]:
     with ExitStack() as stack:
 
         def start(*faults: str, **options: Any) -> OpenAIServer:
-            return stack.enter_context(in_thread(faults=faults, **options))
+            return stack.enter_context(serving(faults=faults, **options))
 
         yield start

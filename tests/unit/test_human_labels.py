@@ -12,7 +12,7 @@ import pytest
 
 import ragpipe
 from ragpipe.schema.score import Score
-from tests.support.scripted import Asked, ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import JudgeQuestion, ScriptedJudge, make_case, score_of, shipped_metric
 
 
 def refchecker(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]], dict[str, Any]]]:
@@ -30,7 +30,7 @@ def judged(record: dict[str, Any], **parameters: Any) -> Score:
     texts = [f"{place}. {' | '.join(claim['triplet'])}" for place, claim in enumerate(claims, 1)]
     entailed = {text: claim["human_label"] == "Entailment" for text, claim in zip(texts, claims, strict=True)}
 
-    def reply(question: Asked) -> dict[str, Any]:
+    def reply(question: JudgeQuestion) -> dict[str, Any]:
         if question.step == "extract":
             return {"claims": texts}
         asked = question.values["claims"]
@@ -91,7 +91,7 @@ def cited(answer: dict[str, Any], supports: Sequence[str], *, worthy: bool = Fal
     labels = dict(zip(texts, claims, strict=True))
     with_evidence = {f"e{place}": text for place, text in enumerate(texts, 1) if labels[text]["evidence"]}
 
-    def reply(question: Asked) -> dict[str, Any]:
+    def reply(question: JudgeQuestion) -> dict[str, Any]:
         if question.step == "coverage":
             return {"claims": [{"claim": t, "marker": "", "cited": bool(labels[t]["evidence"])} for t in texts]}
         verdicts = [labels[asked["text"]]["support"] in supports for asked in question.values["citations"]]

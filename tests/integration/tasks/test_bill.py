@@ -17,9 +17,9 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.store.calls.store_stats import census
+from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, start, write_cases
-from tests.support.openai_faults import Fault
-from tests.support.openai_server import OpenAIServer, in_thread
 
 PRICES = "judge.prices={input: 1000.0, output: 1000.0}"  # dollars per million tokens
 
@@ -95,7 +95,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Itera
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt: 0.01)
     data = write_cases(tmp_path / "data.jsonl", 6)
-    with in_thread() as server:
+    with serving() as server:
         words = arguments(data, tmp_path / "out", server.url, PRICES, metrics="correctness", concurrency=2)
         yield Place(server, words, tmp_path, capsys)
 

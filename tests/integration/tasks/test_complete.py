@@ -16,8 +16,8 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.engine.complete_run import _next, ago
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
-from tests.support.openai_server import in_thread
 
 SYSTEM = """
 def answer(sample):
@@ -54,7 +54,7 @@ def told(capfd: pytest.CaptureFixture[str]) -> tuple[re.Match[str] | None, dict[
 
 
 def test_the_words_that_it_prints_do_ask_again(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with in_thread() as server:
+    with serving() as server:
         words = live(here, server.url)
 
         def start(*more: str) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def test_recorded_outputs_and_an_embedded_judge_have_nobody_to_ask(
 @pytest.mark.slow
 def test_an_incomplete_run_is_not_called_complete(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = write_cases(here / "data.jsonl", 2)
-    with in_thread(faults=["empty_content:after=2"]) as server:
+    with serving(faults=["empty_content:after=2"]) as server:
         words = [*arguments(data, here / "out", server.url, metrics="faithfulness"), "judge.retries=0"]
         assert main(words) == 4
         assert main(words) == 4
@@ -108,7 +108,7 @@ def test_an_incomplete_run_is_not_called_complete(here: Path, capfd: pytest.Capt
 @pytest.mark.slow
 def test_a_rejudged_run_names_a_season(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = write_cases(here / "data.jsonl", 2)
-    with in_thread() as server:
+    with serving() as server:
         words = arguments(data, here / "out", server.url, metrics="faithfulness")
         assert main(words) == 0
         judge = [word for word in words if word.startswith("judge")]
@@ -126,7 +126,7 @@ def test_a_rejudged_run_names_a_season(here: Path, capfd: pytest.CaptureFixture[
 
 @pytest.mark.slow
 def test_a_run_over_collected_outputs_keeps_their_age(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with in_thread() as server:
+    with serving() as server:
         words = live(here, server.url)
         assert main(words) == 0
         path = (here / "out" / "torture" / "latest").resolve() / "manifest.json"
@@ -144,7 +144,7 @@ def test_a_run_over_collected_outputs_keeps_their_age(here: Path, capfd: pytest.
 @pytest.mark.slow
 def test_the_command_says_it_too(here: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{Path(__file__).parents[3]}", "TZ": "UTC"}
-    with in_thread() as server:
+    with serving() as server:
         command = [sys.executable, "-m", "ragpipe", *live(here, server.url)]
         done = [
             subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)

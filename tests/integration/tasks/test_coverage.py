@@ -10,8 +10,8 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
-from tests.support.openai_server import in_thread
 
 RECORD = {
     "question": "Who wrote the notes on the engine?", "reference": "Ada Lovelace wrote the notes.", "method": "x",
@@ -76,7 +76,7 @@ def test_contexts_that_some_records_lack_are_no_zeros(capsys: pytest.CaptureFixt
 def test_an_answer_that_is_not_recorded_has_no_lowest_grade() -> None:
     """With a judge of chat replies: `correctness` of an empty answer is 1, of one that is not recorded nothing."""
     write(RECORD, without("answer"), {**RECORD, "answer": ""})
-    with in_thread(script=[{"match": ".", "reply": json.dumps({"reason": "so it is", "score": 4})}]) as server:
+    with serving(script=[{"match": ".", "reply": json.dumps({"reason": "so it is", "score": 4})}]) as server:
         assert main(arguments(Path("d.jsonl"), Path("out"), server.url, metrics="correctness")) == 0
         assert len(server.log) == 1
     found = ragpipe.load("out/torture/latest").records

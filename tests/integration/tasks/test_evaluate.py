@@ -14,8 +14,8 @@ from ragpipe.cli import main
 from ragpipe.judging.answer_parsing import PARSER
 from ragpipe.schema.judge_answers.answers import YesNo
 from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
-from tests.support.openai_server import in_thread
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def written(folder: Path) -> dict[str, int]:
 
 def test_each_iteration_pays_for_itself_and_a_second_start_rewrites_nothing(here: Path) -> None:
     data = write_cases(here / "data.jsonl", 3)
-    with in_thread() as server:
+    with serving() as server:
         words = arguments(data, here / "out", server.url, "iterations=2")
         assert main(words) == 0
         asked = len(server.log)
@@ -68,7 +68,7 @@ def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here:
         folder = (here / "out" / "torture" / "latest").resolve()
         return folder, pq.read_table(folder / "iteration-1" / "scores.parquet")["value"].to_pylist()
 
-    with in_thread() as server:
+    with serving() as server:
         with monkeypatch.context() as older:
             older.setattr(
                 "ragpipe.judging.session.read_answer", lambda text, answer, _: (YesNo(verdict="NO", text=text), ())

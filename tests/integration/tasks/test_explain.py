@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
-from tests.support.openai_server import in_thread
 from tests.support.rejudged import KEY, travelled
 
 
@@ -65,7 +65,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     }  # fmt: skip
     (here / "data.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
     never = [{"match": "Begin the reply with the one word YES or NO", "reply": "NO"}]
-    with pytest.MonkeyPatch.context() as monkey, in_thread(script=never) as server:
+    with pytest.MonkeyPatch.context() as monkey, serving(script=never) as server:
         monkey.chdir(here)
         monkey.setenv(KEY, "sk-sentinel-4242")
         words = arguments(here / "data.jsonl", here / "out", server.url, "metrics.faithfulness.batch=1")

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
-from tests.support.openai_server import in_thread
 
 QUICK = ["+experiment=quickstart", "metrics=[retrieval]", "dataset.limit=20", "report.formats=[terminal,markdown]"]
 
@@ -161,7 +161,7 @@ def test_ninety_percent_coverage_blocks_as_not_enough_evidence(tmp_path: Path, m
     gate = "+scoring.gates.right={score: correctness, min: 0.5}"
     accepted = "scoring.accept_uncalibrated=true"
     repaired = {"match": ".", "reply": "still none"}
-    with in_thread(script=[*bad, good, repaired]) as server:
+    with serving(script=[*bad, good, repaired]) as server:
         words = arguments(data, tmp_path / "out", server.url, metrics="correctness")
         assert main([*words, gate]) == 3
         (found,) = gates_of(tmp_path / "out/torture/latest")["gates"]

@@ -12,9 +12,9 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.engine import evaluation
+from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
-from tests.support.openai_faults import Fault
-from tests.support.openai_server import in_thread
 from tests.support.rejudged import KEY, content, write_data
 
 SAME = "openai/test-model-2026-01-01"
@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.chdir(here)
     os.environ[KEY] = "sk-sentinel-4242"
     try:
-        with in_thread() as server:
+        with serving() as server:
             server.faults = [Fault.read("500:match=Case 3 says")]
             words = arguments(
                 write_data(here / "data.jsonl", 6), here / "out", server.url, "judge.retries=0", "report.formats=[markdown]",
@@ -111,7 +111,7 @@ def test_the_same_judge_asks_the_rest_and_both_bills_add_up(
     """Whatever the folder is called: the call store knows a run by its identity."""
     folder = copied if place == "run" else Path(copied.rename(copied.parent / run.name))
     before = spent(folder)
-    with in_thread() as server:
+    with serving() as server:
         assert main(rejudge(folder, server.url)) == 0
         asked = server.tries
         said = capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_the_same_judge_asks_the_rest_and_both_bills_add_up(
 @pytest.mark.slow
 def test_in_its_own_place_nothing_is_counted_twice(out: Path, run: Path) -> None:
     before = spent(run)
-    with in_thread() as server:
+    with serving() as server:
         assert main(rejudge(run, server.url, f"output_dir={out}")) == 0
         assert spent(run)["calls"] == before["calls"] + server.tries
 
@@ -142,7 +142,7 @@ def test_what_a_killed_start_paid_is_not_lost(copied: Path, monkeypatch: pytest.
     def ends(*_: object, **__: object) -> None:
         raise SystemExit(137)
 
-    with in_thread() as server:
+    with serving() as server:
         with monkeypatch.context() as patched:
             patched.setattr(evaluation, "run_score", ends)
             assert main(rejudge(copied, server.url)) == 137
@@ -153,7 +153,7 @@ def test_what_a_killed_start_paid_is_not_lost(copied: Path, monkeypatch: pytest.
 
 @pytest.mark.slow
 def test_a_finished_run_keeps_its_bill_when_failures_are_to_be_asked_again(copied: Path) -> None:
-    with in_thread() as server:
+    with serving() as server:
         assert main(rejudge(copied, server.url)) == 0
         before = content(copied)
         assert main(["task=rescore", f"run={copied}", "retry_errors=true"]) == 0

@@ -20,16 +20,16 @@ import ragpipe
 from ragpipe.core.errors import Abandoned, Interrupted, Locked
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
-from tests.support.openai_faults import Fault
-from tests.support.openai_server import OpenAIServer, in_thread
 
 CASES = 24
 
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
-    with in_thread(latency_ms=100) as server:
+    with serving(latency_ms=100) as server:
         yield server
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
-from tests.support.openai_server import OpenAIServer, in_thread
 
 GRADES = (
     (5.0, 5.0, 5.0, 5.0),
@@ -66,7 +66,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         for case, grades in enumerate(GRADES)
         for grade in grades
     ]
-    with in_thread(script=script) as server:
+    with serving(script=script) as server:
         yield Start(server, arguments(data, tmp_path / "out", server.url, metrics="correctness"), tmp_path)
 
 
@@ -152,7 +152,7 @@ def test_max_calls_is_one_limit_over_the_iterations_of_a_start(tmp_path: Path, m
     """Of 4 cases twice 8 calls are planned; replies that must be asked for again double them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
-    with in_thread(faults=["not_json"]) as server:
+    with serving(faults=["not_json"]) as server:
         data = write_cases(tmp_path / "data.jsonl", 4)
         words = arguments(data, tmp_path / "out", server.url, "iterations=2", metrics="correctness")
         assert main([*words, "judge.max_calls=10"]) == 4

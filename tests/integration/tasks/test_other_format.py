@@ -17,8 +17,8 @@ import ragpipe
 from ragpipe.cli import main
 from ragpipe.core.errors import OtherFormat
 from ragpipe.schema.format_version import FORMAT
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
-from tests.support.openai_server import OpenAIServer, in_thread
 
 OTHERS = (1, FORMAT + 1, None, str(FORMAT), True)
 """Older, newer, none, and what only looks like the number."""
@@ -58,7 +58,7 @@ class Bench:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, OpenAIServer]]:
     root = tmp_path_factory.mktemp("made")
-    with pytest.MonkeyPatch.context() as patch, in_thread() as server:
+    with pytest.MonkeyPatch.context() as patch, serving() as server:
         patch.chdir(root)
         patch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
         data = write_cases(root / "data.jsonl", 2)

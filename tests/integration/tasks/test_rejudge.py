@@ -14,8 +14,8 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.stages.resend_questions import RESENT
-from tests.support.openai_faults import Fault
-from tests.support.openai_server import OpenAIServer, in_thread
+from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.rejudged import CASES, CHUNKS, content, travelled
 
 ALWAYS_NO = [{"match": "Begin the reply with the one word YES or NO", "reply": "NO"}]
@@ -55,7 +55,7 @@ def sibling(run: Path) -> Path:
 
 def test_the_same_judge_is_asked_nothing_and_the_run_stays_as_it_is(run: Path) -> None:
     before = content(run)
-    with in_thread() as server:
+    with serving() as server:
         assert main(words(run, server)) == 0
         assert server.tries == 0
     assert content(run) == before
@@ -64,7 +64,7 @@ def test_the_same_judge_is_asked_nothing_and_the_run_stays_as_it_is(run: Path) -
 
 @pytest.mark.slow
 def test_another_judge_asks_new_questions_only_where_a_chain_went_another_way(run: Path, capsys) -> None:
-    with in_thread(script=ALWAYS_NO) as server:
+    with serving(script=ALWAYS_NO) as server:
         assert main(words(run, server, model=OTHER)) == 0
         made, said, asked = sibling(run), capsys.readouterr().out, server.tries
         first = content(made)
@@ -86,7 +86,7 @@ def test_another_judge_asks_new_questions_only_where_a_chain_went_another_way(ru
 
 
 def test_agreement_is_that_of_the_records(run: Path) -> None:
-    with in_thread(script=[{"match": r"Passage \d of case [02468](?s:.*)YES or NO", "reply": "NO"}]) as server:
+    with serving(script=[{"match": r"Passage \d of case [02468](?s:.*)YES or NO", "reply": "NO"}]) as server:
         assert main(words(run, server, model=OTHER)) == 0
     made = sibling(run)
     found = json.loads((made / "agreement.json").read_text())
@@ -115,7 +115,7 @@ def test_only_the_tail_behind_another_prompt_is_asked(run: Path, tmp_path: Path)
     mine.mkdir(parents=True)
     text = (run / "prompts" / "chunk_faithfulness" / "refine.v1.jinja").read_text()
     (mine / "refine.v7.jinja").write_text(text.replace("Task: is the", "Task: again, is the"))
-    with in_thread() as server:
+    with serving() as server:
         extra = ("metrics.chunk_faithfulness.prompts.refine=v7", f"prompt_dirs=[{mine.parent}]")
         assert main(words(run, server, *extra)) == 0
         asked = server.tries
@@ -132,7 +132,7 @@ def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path
     mine.mkdir(parents=True)
     text = (run / "prompts" / "chunk_faithfulness" / "first.v1.jinja").read_text()
     (mine / "first.v1.jinja").write_text(text.replace("Task: is the", "Task: now, is the"))
-    with in_thread() as server:
+    with serving() as server:
         assert main(words(run, server, f"prompt_dirs=[{mine.parent}]")) == 0
         assert server.tries == 0
         assert main(words(run, server, f"prompt_dirs=[{mine.parent}]", "rejudge.prompts=current")) == 0
@@ -144,7 +144,7 @@ def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path
 
 @pytest.mark.slow
 def test_stored_names_case_metric_and_step_and_a_live_start_asks_for_the_rest(run: Path, capsys) -> None:
-    with in_thread() as server:
+    with serving() as server:
         said_there = "report.formats=[terminal,markdown]"
         assert main(words(run, server, "rejudge.mode=stored", said_there, model=OTHER)) == 4
         assert server.tries == 0
@@ -176,7 +176,7 @@ def test_stored_needs_no_judge_of_the_users(run: Path) -> None:
 
 
 def test_resend_sends_the_very_bytes(run: Path, capsys) -> None:
-    with in_thread() as server:
+    with serving() as server:
         assert main(words(run, server, "rejudge.mode=resend")) == 0
         bodies = [line["body"] for line in server.log]
         assert sorted(bodies) == sorted({row["wire_hash"] for row in inputs(run)}), "each once, as it was"
@@ -197,7 +197,7 @@ def test_resend_sends_the_very_bytes(run: Path, capsys) -> None:
 
 @pytest.mark.slow
 def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
-    with in_thread() as server:
+    with serving() as server:
         extra = ("rejudge.mode=resend", "transport=stored")
         assert main(words(run, server, *extra, model=OTHER)) == 4
         assert server.tries == 0
@@ -215,7 +215,7 @@ def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys)
     place = table.schema.get_field_index("sample_id")
     twice = table.set_column(place, table.schema.field(place), pa.array(twins))
     pq.write_table(pa.concat_tables([table, twice]), path)
-    with in_thread() as server:
+    with serving() as server:
         server.faults = [Fault.read(f"content_filter_400:match=Passage 0 of case {n} says") for n in (1, 3)]
         planned, sent = [], []
         for extra in ((), (), ("retry_errors=true",)):
@@ -234,7 +234,7 @@ def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys)
 
 
 def test_resend_counts_other_answers(run: Path) -> None:
-    with in_thread(script=ALWAYS_NO) as server:
+    with serving(script=ALWAYS_NO) as server:
         assert main(words(run, server, "rejudge.mode=resend", model=OTHER)) == 0
     rows = pq.read_table(sibling(run) / "resend.parquet").to_pylist()
     chain = [row for row in rows if row["metric"] == "chunk_faithfulness"]
@@ -251,7 +251,7 @@ def test_a_changed_question_is_not_sent(run: Path, capsys) -> None:
     texts[3] = texts[3].replace("case", "cake", 1)
     column = table.schema.get_field_index("messages")
     pq.write_table(table.set_column(column, table.schema.field(column), pa.array(texts)), path)
-    with in_thread() as server:
+    with serving() as server:
         assert main(words(run, server, "rejudge.mode=resend")) == 2
         assert server.tries == 0
     assert "a stored question is not what it was" in capsys.readouterr().err
@@ -264,7 +264,7 @@ def test_a_strangers_folder_decides_nothing_about_a_live_call(
 ) -> None:
     monkeypatch.setenv("PRECIOUS", "sk-precious-1234567890")
     config = run / "config.yaml"
-    with in_thread() as theirs, in_thread() as ours:
+    with serving() as theirs, serving() as ours:
         text = re.sub(r"api_base: .*", f"api_base: {theirs.url}", config.read_text())
         text = text.replace("api_key_env: RAGPIPE_TEST_KEY", "api_key_env: PRECIOUS")
         text = text.replace("output_dir: ", "output_dir: stolen # ").replace("plugins: []", "plugins: [antigravity]")

@@ -14,8 +14,8 @@ from ragpipe.cli import main
 from ragpipe.engine import evaluation
 from ragpipe.metrics.judged.faithfulness import FaithfulnessMetric
 from ragpipe.schema.format_version import FORMAT
+from ragpipe.testing.openai_server import serving
 from tests.integration.tasks.test_verify import cell, flipped
-from tests.support.openai_server import in_thread
 from tests.support.rejudged import KEY, travelled
 
 WORDS = ["dataset=demo", "dataset.limit=2", "name=x", "report.formats=[markdown]"]
@@ -64,7 +64,7 @@ def tampered(path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_agreement_of_two_judges_is_sealed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with in_thread() as server:
+    with serving() as server:
         judge = ["judge=llm", f"judge.model={OTHER}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]
         assert main(["task=rejudge", f"run={run}", *judge, f"judge.api_base={server.url}"]) == 0
     made = sibling(run)
@@ -195,7 +195,7 @@ def test_a_start_that_was_killed_while_it_added_an_iteration_is_no_false_alarm(
 
 @pytest.mark.slow
 def test_a_resend_is_called_what_it_is(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with in_thread() as server:
+    with serving() as server:
         judge = ["judge=llm", f"judge.model={OTHER}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]
         words = ["task=rejudge", f"run={run}", *judge, f"judge.api_base={server.url}", "rejudge.mode=resend"]
         assert main(words) == 0

@@ -23,9 +23,9 @@ from ragpipe.store.calls.call_store import CallStore
 from ragpipe.store.calls.call_table import store
 from ragpipe.store.calls.nearest_key import nearest_call, stored_as
 from ragpipe.store.calls.prune import Choice, prune
+from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
-from tests.support.openai_faults import Fault
-from tests.support.openai_server import OpenAIServer, in_thread
 
 CASES = 4
 
@@ -71,7 +71,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Itera
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     data = write_cases(tmp_path / "data.jsonl", CASES)
-    with in_thread() as server:
+    with serving() as server:
         words = arguments(data, tmp_path / "out", server.url, metrics="correctness")
         yield Place(server, words, tmp_path, capsys)
 

@@ -13,6 +13,7 @@ from ragpipe.cli import SEVERITY, main
 from ragpipe.core.resources import prompts_dir
 from ragpipe.engine import sweep_comparison
 from ragpipe.store.run import folder_lock
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import (
     Server,
     arguments,
@@ -23,7 +24,6 @@ from tests.support.harness import (
     start,
     write_cases,
 )  # fmt: skip
-from tests.support.openai_server import in_thread
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 WEIGHTS = "scoring.weights.faithfulness=0.2,0.5"
@@ -65,7 +65,7 @@ def table(folder: Path) -> list[dict[str, Any]]:
 def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with in_thread() as server:
+    with serving() as server:
         assert main(words(here, server.url)[1:]) == 0
         asked = len(server.log)
         assert main(words(here, server.url, WEIGHTS)) == 0
@@ -107,7 +107,7 @@ def test_a_folder_per_combination_and_equal_questions_asked_once(here: Path) -> 
     text = (prompts_dir() / "faithfulness/verify.v1.jinja").read_text()
     (mine / "verify.v2.jinja").write_text(text.replace("[[user]]", "[[user]]\nBe strict.", 1))
     varied = ("prompt_dirs=[prompts]", "judge.temperature=0.0,0.5", "metrics.faithfulness.prompts.verify=v1,v2")
-    with in_thread() as server:
+    with serving() as server:
         assert main(words(here, server.url, *varied)) == 0
         bodies = [line["body"] for line in server.log]
     assert len(bodies) == len(set(bodies)) == 3 * 2 * (1 + 2), "3 cases, 2 judges: extract, then verify by v1 and by v2"
@@ -121,7 +121,7 @@ def test_a_folder_per_combination_and_equal_questions_asked_once(here: Path) -> 
 @pytest.mark.slow
 def test_jobs_that_failed_stand_in_the_table_with_their_reason(here: Path) -> None:
     models = "judge.model=openai/test-model-2026-01-01,openai/gone-model-2026-01-01,gone"
-    with in_thread(faults=["401:match=gone-model"]) as server:
+    with serving(faults=["401:match=gone-model"]) as server:
         assert main(words(here, server.url, models)) == 5, "the worst of 0, 5 and 2"
     (folder,) = sweeps(here)
     rows = table(folder)
@@ -139,7 +139,7 @@ def test_jobs_that_failed_stand_in_the_table_with_their_reason(here: Path) -> No
 
 @pytest.mark.slow
 def test_two_jobs_that_are_the_same_run_judge_once(here: Path) -> None:
-    with in_thread() as server:
+    with serving() as server:
         assert main(words(here, server.url, "judge.concurrency=4,8")) == 0
         bodies = [line["body"] for line in server.log]
     assert len(bodies) == len(set(bodies))
@@ -198,7 +198,7 @@ def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch
 
     monkeypatch.setattr(folder_lock, "TELL_S", 0.0)
     monkeypatch.setattr(folder_lock.log, "warning", end_of_the_other)
-    with in_thread() as server:
+    with serving() as server:
         again = words(here, server.url)
         assert main(again[1:]) == 0
         (run,) = runs(here)

@@ -18,8 +18,8 @@ from ragpipe.cli import main
 from ragpipe.engine.run_identity import metric_identity
 from ragpipe.engine.user_code import watched_metric, watched_system
 from ragpipe.systems.settings import PythonSystem
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
-from tests.support.openai_server import in_thread
 
 COMPUTED = """
 from ragpipe.metrics.base import Computed
@@ -118,7 +118,7 @@ def test_an_edited_judge_metric_asks_nothing_again(here: Path) -> None:
     write("mymetrics/answers.py", ANSWERS)
     write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
     runs = []
-    with in_thread() as server:
+    with serving() as server:
         words = [
             *arguments(data, here / "outputs", server.url, metrics=""),
             "plugins=[mymetrics]",
@@ -149,7 +149,7 @@ def test_a_recursive_answer_type_ends_before_anything_is_asked(here: Path, capfd
     recursive = "\nclass Mood(Answer):\n    score: Number\n    below: 'list[Mood]' = []\n"
     write("mymetrics/answers.py", "from ragpipe.schema.judge_answers.answers import Answer, Number\n" + recursive)
     write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
-    with in_thread() as server:
+    with serving() as server:
         words = [
             *arguments(data, here / "outputs", server.url, metrics=""),
             "plugins=[mymetrics]",
@@ -164,7 +164,7 @@ def test_a_recursive_answer_type_ends_before_anything_is_asked(here: Path, capfd
 
 
 def test_shipped_metrics_hold_no_source() -> None:
-    from tests.support.scripted import shipped_metric
+    from ragpipe.testing.scripted import shipped_metric
 
     assert "source" not in metric_identity(shipped_metric("retrieval"))
 

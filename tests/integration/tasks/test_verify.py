@@ -16,8 +16,8 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.judging.answer_parsing import PARSER
 from ragpipe.schema.format_version import FORMAT
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
-from tests.support.openai_server import in_thread
 
 METRICS = "retrieval,faithfulness,chunk_faithfulness"
 PRICES = "{input: 1.0, output: 2.0}"
@@ -39,7 +39,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.chdir(here)
     os.environ[key] = "sk-sentinel-4242"
     try:
-        with in_thread() as server:
+        with serving() as server:
             words = arguments(data, here / "out", server.url, f"judge.prices={PRICES}", "iterations=2", metrics=METRICS)
             assert main(words) == 0
         shutil.copytree((here / "out" / "torture" / "latest").resolve(), here / "elsewhere" / "run")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import ROOT, arguments, environment, write_cases
-from tests.support.openai_server import OpenAIServer, in_thread
 
 CASES = 12
 METRICS = "faithfulness,chunk_faithfulness"
@@ -53,7 +53,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         "from ragpipe.metrics.judged.faithfulness import FaithfulnessMetric\n\n\nclass Renamed(Faithfulness):\n    folder = 'faithfulness'\n"
     )
     shutil.copytree(ROOT / "prompts" / "faithfulness", prompts / "faithfulness")
-    with pytest.MonkeyPatch.context() as monkey, in_thread() as server:
+    with pytest.MonkeyPatch.context() as monkey, serving() as server:
         args = [
             *arguments(data, folder / "out", server.url, metrics=METRICS),
             f"prompt_dirs=[{prompts}]",
@@ -170,7 +170,7 @@ def test_one_changed_answer_asks_for_that_case(bench: Bench) -> None:
 
 
 def test_a_moved_server_with_the_same_endpoint_asks_nothing(bench: Bench) -> None:
-    with in_thread() as moved:
+    with serving() as moved:
         args = [a.replace(bench.server.url, moved.url) for a in bench.args]
         assert main(args) == 0
         assert moved.log == []

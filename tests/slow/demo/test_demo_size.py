@@ -9,7 +9,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.core.resources import conf_dir
-from tests.support.openai_server import in_subprocess
+from ragpipe.testing.openai_server import serving_in_subprocess
 
 MEBIBYTES = 2
 ASKED_FOR = {"rubric", "recorded"}  # they measure what a user writes down, and the demonstration has none of it
@@ -21,7 +21,7 @@ def test_the_figures_of_every_metric_are_small(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     names = sorted({path.stem for path in (conf_dir() / "metrics").glob("*.yaml")} - ASKED_FOR)
     assert len(names) >= 32
-    with in_subprocess() as url:
+    with serving_in_subprocess() as url:
         main([
             "dataset=demo", f"metrics=[{','.join(names)}]", f"output_dir={tmp_path}", "name=all", "report.formats=[]",
             "judge=llm", "judge.model=openai/test-2026-01-01", f"judge.api_base={url}",

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.checks import strict
 from tests.support.harness import arguments, asked_again, committed, finish, run_folder, start, write_cases
-from tests.support.openai_faults import Fault
-from tests.support.openai_server import OpenAIServer
 
 CONCURRENCY = 8
 WEATHER = (

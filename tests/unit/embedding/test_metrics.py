@@ -7,7 +7,7 @@ import math
 import pytest
 
 from ragpipe.core.errors import JudgeError
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 EAST, NORTH, WEST = (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)
 REFERENCE = {"references": ["ref"]}

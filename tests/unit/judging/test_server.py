@@ -13,9 +13,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 from tests.support.asking import ask, question, settings
-from tests.support.openai_faults import Fault
-from tests.support.openai_server import in_subprocess, read_log
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,9 @@ def test_from_the_command_line_with_log_and_fault(tmp_path):
     log = tmp_path / "requests.jsonl"
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"match": "special", "reply": "done"}]))
-    with in_subprocess("--log", str(log), "--script", str(script), "--fault", "400:nth=2", "--latency-ms", "5") as url:
+    with serving_in_subprocess(
+        "--log", str(log), "--script", str(script), "--fault", "400:nth=2", "--latency-ms", "5"
+    ) as url:
         calls = asyncio.run(ask(settings(url, concurrency=1), question("a"), question("b"), question("special")))
     assert [c.status for c in calls] == ["ok", "bad_request", "ok"]
     lines = read_log(log)
@@ -59,7 +61,7 @@ def test_a_killed_client_shows_as_not_written(tmp_path):
         "import sys, asyncio; from tests.support import asking; "
         "asyncio.run(asking.ask(asking.settings(sys.argv[1], api_key_env=None), asking.question()))"
     )
-    with in_subprocess("--log", str(log), "--latency-ms", "1500") as url:
+    with serving_in_subprocess("--log", str(log), "--latency-ms", "1500") as url:
         client = subprocess.Popen([sys.executable, "-c", code, url])
         deadline = time.monotonic() + 30
         port = int(url.split(":")[2].split("/")[0])
@@ -88,7 +90,7 @@ def test_a_wrong_fault_is_refused(text):
 
 @pytest.mark.slow
 async def test_it_serves_enough_requests_a_second():
-    with in_subprocess() as url:
+    with serving_in_subprocess() as url:
         body = {"model": "m", "messages": [{"role": "user", "content": "grade " + "word " * 1200}]}
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=256)) as session:
 

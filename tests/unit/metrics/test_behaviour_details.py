@@ -15,7 +15,7 @@ from ragpipe.metrics.from_config import load_metric
 from ragpipe.metrics.shared.citation_parsing import citations_of
 from ragpipe.metrics.shared.verbatim import literal_in
 from ragpipe.prompting.library import PromptLibrary
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 NO, FIVE = "I cannot answer this question.", "I found five: sales, costs, debt, staff, margins. I don't have ten."
 EXCUSE = "I can't answer, my training data ends Oct 2023."

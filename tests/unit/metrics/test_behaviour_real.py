@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 
 def _case(record):

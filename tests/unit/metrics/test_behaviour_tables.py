@@ -6,7 +6,7 @@ import pytest
 
 from ragpipe.core.errors import JudgeError
 from ragpipe.patterns import timed_regex
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
 

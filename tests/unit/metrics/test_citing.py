@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ragpipe.metrics.shared.citation_parsing import citations_of
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 FIRM = "Revenue was 11 million in 2011 [1]. The firm had 10 plants in 2012. Costs fell (1) by a tenth [2, 3]."
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ragpipe.core.errors import RagpipeError
-from tests.support.scripted import make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 
 NODE = {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}, "additionalProperties": False}
 TREE = {"$ref": "#/$defs/node", "$defs": {"node": NODE}}

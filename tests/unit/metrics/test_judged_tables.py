@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragpipe.core.errors import ConfigError, JudgeError, Skipped
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
 CANNOT = Skipped("evidence_cannot_answer")

@@ -6,7 +6,7 @@ import pytest
 
 from ragpipe.patterns.sentences import list_items
 from ragpipe.stages.skip_reason import skip_reason
-from tests.support.scripted import make_case, shipped_metric
+from ragpipe.testing.scripted import make_case, shipped_metric
 
 FIVE = "Here are five:\n1. Revenue\n2. Margin\n3. Cash\n4. Debt\n5. Outlook\n"
 NESTED = "- Revenue\n  - up 4 %\n  - driven by Asia\n- Margin\n\nThat is all."

@@ -8,7 +8,7 @@ from ragpipe.core.errors import ConfigError, JudgeError
 from ragpipe.core.resources import prompts_dir
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.prompting.library import PromptLibrary
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
 HEATH = {

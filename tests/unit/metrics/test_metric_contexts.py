@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragpipe.core.errors import JudgeError
 from ragpipe.metrics.judged.context_precision import mean_precision, ranked_precision
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
 

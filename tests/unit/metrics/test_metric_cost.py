@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ragpipe.judging.token_count import count_tokens
-from tests.support.scripted import ScriptedJudge, make_case, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, shipped_metric
 
 FACTS = [
     "The harbour of the third district was opened in 1803 by the town council.",

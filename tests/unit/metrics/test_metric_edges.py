@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragpipe.cli import compose
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 
 def test_an_answer_too_long_for_patterns_is_an_error_of_its_case_and_no_question_of_the_plan():

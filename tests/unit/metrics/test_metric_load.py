@@ -13,7 +13,7 @@ from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.prompting.library import PromptLibrary
-from tests.support.scripted import shipped_metric, shipped_names
+from ragpipe.testing.scripted import shipped_metric, shipped_names
 
 LIBRARY = PromptLibrary([prompts_dir()])
 CLASS = "ragpipe.metrics.judged.faithfulness.FaithfulnessMetric"

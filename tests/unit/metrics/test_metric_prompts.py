@@ -45,7 +45,7 @@ from ragpipe.schema.judge_answers.gradings import (
     Tone,
     rubric_grade,
 )
-from tests.support.scripted import ScriptedJudge, make_case, shipped_metric, shipped_names
+from ragpipe.testing.scripted import ScriptedJudge, make_case, shipped_metric, shipped_names
 
 JUDGED = [name for name in shipped_names() if shipped_metric(name).step_names()]
 COMBINED = {"steps": "combined"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ragpipe.core.text_match import normalise, occurs
 from ragpipe.metrics.shared.heading_match import heading_parts, stands_at
 from ragpipe.schema.sample import Anchor, Chunk
-from tests.support.scripted import make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 
 HEADING = st.lists(st.sampled_from("ABC"), max_size=3).map(" > ".join)
 PLACE = st.fixed_dictionaries({"rel_path": st.sampled_from(["a.md", "b.md"]), "heading_path": HEADING})

@@ -10,7 +10,7 @@ from ragpipe.cli import compose
 from ragpipe.core.errors import ConfigError
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.prompting.library import PromptLibrary
-from tests.support.scripted import make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 
 GARBAGE = {"unreadable": "garbage"}
 GRADE = {"low": 1, "high": 4}

@@ -17,7 +17,7 @@ from ragpipe.prompting.library import fence
 from ragpipe.schema.reference_answers import AnyReference
 from ragpipe.schema.score import Score, ScoreSpec
 from ragpipe.stages.plan_calls import make_plan
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 SHOWN = {"shows": ["answer", "reference"]}
 HARBOUR = {

@@ -13,7 +13,7 @@ import pytrec_eval
 
 from ragpipe.metrics.shared.rank_metrics import from_ids, rank_values
 from ragpipe.schema.sample import Anchor
-from tests.support.scripted import make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 
 
 def docs(*names, scores=None):

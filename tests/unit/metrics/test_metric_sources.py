@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scripted import make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 
 NEW, OLD = {"rel_path": "new.md", "role": "newer"}, {"rel_path": "old.md", "role": "older"}
 NOTES = [{"rel_path": "new.md", "heading_path": "A"}, {"rel_path": "old.md"}, {"rel_path": "other.md"}]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ragpipe.core.errors import JudgeError
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
 THREE = ["alpha", "beta", "gamma"]

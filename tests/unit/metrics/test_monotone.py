@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ragpipe.schema.score import Score
-from tests.support.scripted import Asked, ScriptedJudge, make_case, score_of, shipped_metric, shipped_names
+from ragpipe.testing.scripted import JudgeQuestion, ScriptedJudge, make_case, score_of, shipped_metric, shipped_names
 
 # From the worst to the best. A flag or word that says nothing good or bad of the answer or its contexts is in NEUTRAL.
 FLAGS: dict[str, list[Any]] = {
@@ -74,18 +74,18 @@ class Replies:
         self.leaves: dict[Address, Any] = {}
         self.worst_to_best: dict[Address, list[Any]] = {}
 
-    def __call__(self, question: Asked) -> Any:
+    def __call__(self, question: JudgeQuestion) -> Any:
         schema = question.payload.schema
         if schema.get("form") == "text":
             about = json.dumps({k: str(v) for k, v in question.values.items() if k != "existing"}, sort_keys=True)
             return self._leaf((question.step, about, "verdict"), {"enum": ["YES", "NO"]})
         return self._object(schema, question, "", "")
 
-    def _object(self, schema: dict[str, Any], question: Asked, item: str, path: str) -> dict[str, Any]:
+    def _object(self, schema: dict[str, Any], question: JudgeQuestion, item: str, path: str) -> dict[str, Any]:
         return {name: self._value(part, question, item, f"{path}{name}")
                 for name, part in schema["properties"].items() if name != "index"}  # fmt: skip
 
-    def _value(self, schema: dict[str, Any], question: Asked, item: str, path: str) -> Any:
+    def _value(self, schema: dict[str, Any], question: JudgeQuestion, item: str, path: str) -> Any:
         schema = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
         if schema.get("type") == "object":
             return self._object(schema, question, item, f"{path}.")
@@ -95,7 +95,7 @@ class Replies:
             return item if path in ("claim", "nugget") else ""
         return self._leaf((question.step, item, path), schema)
 
-    def _list(self, schema: dict[str, Any], question: Asked, item: str, path: str) -> list[Any]:
+    def _list(self, schema: dict[str, Any], question: JudgeQuestion, item: str, path: str) -> list[Any]:
         if schema.get("type") == "integer":  # the numbers of contexts that hold an item
             return [i for i in (1, 2) if self._drawn((question.step, item, f"{path}{i}"), st.booleans())]
         if schema.get("type") == "string":

@@ -12,7 +12,7 @@ from ragpipe.metrics.base import Metric
 from ragpipe.schema.sample import Case, Output, Sample
 from ragpipe.schema.table_schemas import OUTPUTS, output_row, outputs_from, table_of
 from ragpipe.stages.skip_reason import skip_reason
-from tests.support.scripted import make_case, shipped_metric, shipped_names
+from ragpipe.testing.scripted import make_case, shipped_metric, shipped_names
 
 BOTH, CONTEXTS, ANSWER, NEITHER = {"contexts", "answer"}, {"contexts"}, {"answer"}, set[str]()
 # By hand from the definitions in docs/metrics.md: the parts of the output without which the score cannot be told.

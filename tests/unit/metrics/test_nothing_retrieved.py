@@ -10,7 +10,7 @@ import pytest
 from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.metrics.shared.claim_metric import ClaimMetric
-from tests.support.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 INVENTED = "Ada Lovelace wrote it in 1843. It was printed in Paris."
 CLAIMS = {"claims": ["Ada Lovelace wrote it in 1843.", "It was printed in Paris."]}

@@ -7,7 +7,7 @@ from ragpipe.prompting.library import Prompt, PromptLibrary
 from ragpipe.schema.judge_answers.answers import Grade15
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.stages.plan_calls import make_plan
-from tests.support.scripted import make_case, shipped_metric
+from ragpipe.testing.scripted import make_case, shipped_metric
 
 CASES = [make_case(references=["Paris"], chunks=[f"a {i}", f"b {i}"]) for i in range(3)]
 

@@ -20,7 +20,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.systems.settings import _KINDS, HttpSystem, PythonSystem
-from tests.support.scripted import shipped_metric
+from ragpipe.testing.scripted import shipped_metric
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
 NEEDED: dict[type[Settings], dict[str, Any]] = {

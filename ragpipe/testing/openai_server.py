@@ -1,6 +1,6 @@
-"""A local OpenAI-compatible server for tests and benchmarks: latency, faults, scripted replies, a request log.
+"""A local OpenAI-compatible server for tests and benchmarks: latency, faults, scripted replies, a log of its requests.
 
-    python -m tests.support.openai_server --port 0 --latency-ms 50 --log requests.jsonl --script replies.json --fault 429:rate=0.1
+    python -m ragpipe.testing.openai_server --port 0 --latency-ms 50 --log requests.jsonl --script replies.json --fault 429:rate=0.1
 
 prints its base URL (`http://127.0.0.1:PORT/v1`) on the first line and serves until it is ended.
 
@@ -37,19 +37,18 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.support.openai_answers import question_hash, reply_text
-from tests.support.openai_faults import FAULTS, Answered, Ask, Cut, Drip, Fault, Hang, cut, draw_latency
+from ragpipe.testing.openai_answers import question_hash, reply_text
+from ragpipe.testing.openai_faults import FAULTS, Cut, Drip, FakeResponse, Fault, FaultyRequest, Hang, cut, draw_latency
 
-ROOT = Path(__file__).resolve().parents[2]
-SERVER = (sys.executable, "-m", "tests.support.openai_server")
-"""The command of the server in a process of its own; its working directory must be ROOT."""
+SERVER = (sys.executable, "-m", "ragpipe.testing.openai_server")
+"""The command of the server in a process of its own, wherever ragpipe can be imported."""
 
 
 class OpenAIServer:
     """The server's state. `log` holds the lines in memory too; `faults` may be changed while it runs."""
 
     def __init__(
-        self, *, latency_ms: float = 0, jitter: float = 0, faults: Iterable[str] = (), script: list[dict] | None = None,
+        self, *, latency_ms: float = 0, jitter: float = 0, faults: Iterable[str] = (), script: list[dict[str, Any]] | None = None,
         log: Path | None = None, model: str | None = None, tls: tuple[Path, Path] | None = None,
     ):  # fmt: skip
         self.tls = None
@@ -99,42 +98,39 @@ class OpenAIServer:
         try:
             body = json.loads(raw)
         except ValueError:
-            return await self._write(request, line, Answered(400, {"error": {"message": "the body is no JSON"}}))
+            return await self._write(request, line, FakeResponse(400, {"error": {"message": "the body is no JSON"}}))
         if self.keep_bodies:
             self.bodies[line["body"]] = body
         line["question"], line["model"] = question_hash(body.get("messages")), body.get("model")
         line["mode"] = (body.get("response_format") or {}).get("type", "plain")
         if self.latency_ms:
             await asyncio.sleep(draw_latency(self.latency_ms, self.jitter, line["body"]))
-        found = (
-            self._script(body)
-            or self._faulty(line, body, raw, auth)
-            or Answered(200, self._good(body, line["question"]))
-        )
-        if isinstance(found, Hang):
-            await asyncio.sleep(found.seconds)
-            found = Answered(200, self._good(body, line["question"]))
-        if isinstance(found, Cut):
+        good = FakeResponse(200, self._good(body, line["question"]))
+        action = self._script(body) or self._faulty(line, body, raw, auth) or good
+        if isinstance(action, Hang):
+            await asyncio.sleep(action.seconds)
+            action = good
+        if isinstance(action, Cut):
             assert request.transport is not None
-            await cut(request.transport, found)
+            await cut(request.transport, action)
             return web.Response()
-        if isinstance(found, Drip):
-            return await self._drip(
-                request, line, json.dumps(self._good(body, line["question"])).encode(), found.every_s
-            )
-        return await self._write(request, line, found)
+        if isinstance(action, Drip):
+            return await self._drip(request, line, json.dumps(good.body).encode(), action.every_s)
+        return await self._write(request, line, action)
 
-    def _faulty(self, line: dict[str, Any], body: dict, raw: bytes, auth: str) -> Answered | Cut | Drip | Hang | None:
+    def _faulty(
+        self, line: dict[str, Any], body: dict[str, Any], raw: bytes, auth: str
+    ) -> FakeResponse | Cut | Drip | Hang | None:
         for fault in self.faults:
             if fault.hits(line["body"], raw):
-                ask = Ask(body, auth, self.in_flight, self._good(body, line["question"]))
-                found = FAULTS[fault.name](fault, ask)
-                if found is not None:
+                faulty = FaultyRequest(body, auth, self.in_flight, self._good(body, line["question"]))
+                action = FAULTS[fault.name](fault, faulty)
+                if action is not None:
                     line["fault"] = fault.name
-                    return found
+                    return action
         return None
 
-    def _script(self, body: dict[str, Any]) -> Answered | None:
+    def _script(self, body: dict[str, Any]) -> FakeResponse | None:
         if not self.script:
             return None
         user = next((str(m["content"]) for m in reversed(body.get("messages") or []) if m["role"] == "user"), "")
@@ -143,8 +139,10 @@ class OpenAIServer:
                 if "times" in entry:
                     entry["times"] -= 1
                 if entry.get("status", 200) != 200:
-                    return Answered(entry["status"], entry.get("body", {"error": {"message": entry.get("reply", "")}}))
-                return Answered(
+                    return FakeResponse(
+                        entry["status"], entry.get("body", {"error": {"message": entry.get("reply", "")}})
+                    )
+                return FakeResponse(
                     200,
                     self._good(
                         body, question_hash(body["messages"]), entry["reply"], entry.get("finish_reason", "stop")
@@ -152,7 +150,9 @@ class OpenAIServer:
                 )
         return None
 
-    def _good(self, body: dict, question: str, text: str | None = None, finish: str = "stop") -> dict[str, Any]:
+    def _good(
+        self, body: dict[str, Any], question: str, text: str | None = None, finish: str = "stop"
+    ) -> dict[str, Any]:
         if "input" in body:
             return self._vectors(body)
         if text is None:
@@ -167,7 +167,7 @@ class OpenAIServer:
                       "total_tokens": asked + len(text) // 4 + 1, "prompt_tokens_details": {"cached_tokens": 0}},
         }  # fmt: skip
 
-    def _vectors(self, body: dict) -> dict[str, Any]:
+    def _vectors(self, body: dict[str, Any]) -> dict[str, Any]:
         """Embeddings: of each text the counts of its letters, so that like texts have like vectors."""
         texts = [body["input"]] if isinstance(body["input"], str) else list(body["input"])
         letters = [[float(text.lower().count(chr(97 + i))) for i in range(26)] for text in texts]
@@ -178,17 +178,22 @@ class OpenAIServer:
             "usage": {"prompt_tokens": asked, "total_tokens": asked},
         }  # fmt: skip
 
-    async def _write(self, request: web.BaseRequest, line: dict[str, Any], found: Answered) -> web.StreamResponse:
-        raw = found.raw if found.raw is not None else json.dumps(found.body).encode()
-        response = web.Response(status=found.status, body=raw, headers=found.headers, content_type=found.kind)
-        line["status"] = found.status
-        line["usage"] = found.body.get("usage") if found.raw is None and isinstance(found.body, dict) else None
-        await response.prepare(request)
-        await response.write_eof()
+    async def _write(
+        self, request: web.BaseRequest, line: dict[str, Any], response: FakeResponse
+    ) -> web.StreamResponse:
+        raw = response.raw if response.raw is not None else json.dumps(response.body).encode()
+        answer = web.Response(status=response.status, body=raw, headers=response.headers, content_type=response.kind)
+        line["status"] = response.status
+        if response.raw is None and isinstance(response.body, dict):
+            line["usage"] = response.body.get("usage")
+        await answer.prepare(request)
+        await answer.write_eof()
         line["written"] = request.transport is not None and not request.transport.is_closing()
-        return response
+        return answer
 
-    async def _drip(self, request: web.BaseRequest, line: dict, raw: bytes, every_s: float) -> web.StreamResponse:
+    async def _drip(
+        self, request: web.BaseRequest, line: dict[str, Any], raw: bytes, every_s: float
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(raw))})
         line["status"] = 200
         await response.prepare(request)
@@ -228,7 +233,7 @@ class OpenAIServer:
 
 
 @contextmanager
-def in_thread(**options: Any) -> Iterator[OpenAIServer]:
+def serving(**options: Any) -> Iterator[OpenAIServer]:
     """The server in a thread of this process, with a loop of its own: for sync and async tests alike."""
     server, loop, ready = OpenAIServer(**options), asyncio.new_event_loop(), threading.Event()
 
@@ -254,9 +259,9 @@ def in_thread(**options: Any) -> Iterator[OpenAIServer]:
 
 
 @contextmanager
-def in_subprocess(*options: str) -> Iterator[str]:
+def serving_in_subprocess(*options: str) -> Iterator[str]:
     """The server in a process of its own (its CPU time is not the client's); gives its base URL."""
-    process = subprocess.Popen([*SERVER, "--port", "0", *options], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*SERVER, "--port", "0", *options], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
@@ -281,22 +286,22 @@ def main() -> None:
     parser.add_argument("--script", type=Path)
     parser.add_argument("--fault", action="append", default=[], help="name[:option=value,...], repeatable")
     parser.add_argument("--model", help="the model named in replies (default: the one asked for)")
-    found = parser.parse_args()
-    script = json.loads(found.script.read_text(encoding="utf-8")) if found.script else None
+    args = parser.parse_args()
+    script = json.loads(args.script.read_text(encoding="utf-8")) if args.script else None
     server = OpenAIServer(
-        latency_ms=found.latency_ms,
-        jitter=found.jitter,
-        faults=found.fault,
+        latency_ms=args.latency_ms,
+        jitter=args.jitter,
+        faults=args.fault,
         script=script,
-        log=found.log,
-        model=found.model,
+        log=args.log,
+        model=args.model,
     )
 
     async def serve() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        runner = await server.start(found.port)
+        runner = await server.start(args.port)
         print(server.url, flush=True)
         await stop.wait()
         del runner

@@ -1,10 +1,10 @@
-"""Faults of providers and networks, by name: what a judge's wire meets sooner or later.
+"""Faults of providers and networks, by name: what a client meets sooner or later.
 
 A fault is written `name[:option=value,...]`. Options of every fault: `rate` (share of requests, drawn by `seed` from the
 body and its try, so that a repeat may pass), `from_s` and `for_s` (a window of time, counted from the first arrival: an
 outage), `nth` (arrival numbers from 1, joined by +), `first` (only the first so
 many arrivals), `after` (only arrivals after so many), `match` (a text that the body must hold), `times` (how often for
-one body). Others stand beside the fault. Without options a fault hits every request.
+one body). Options of one fault are named where it is defined. Without options a fault hits every request.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _HTML = "<html><head><title>{0} Bad Gateway</title></head><body><h1>{0} Bad Gate
 
 
 @dataclass
-class Answered:
-    """A whole HTTP answer."""
+class FakeResponse:
+    """A whole HTTP response."""
 
     status: int = 200
     body: Any = None
@@ -50,14 +50,14 @@ class Cut:
 
 @dataclass
 class Drip:
-    """A body that comes byte by byte."""
+    """A body that is sent byte by byte."""
 
     every_s: float
 
 
 @dataclass
 class Hang:
-    """No byte at all for so long."""
+    """Not a byte for this long."""
 
     seconds: float
 
@@ -106,9 +106,9 @@ class Fault:
         return True
 
 
-def _error(status: int, message: str, code: str | None = None, kind: str = "error", **headers: str) -> Answered:
+def _error(status: int, message: str, code: str | None = None, kind: str = "error", **headers: str) -> FakeResponse:
     body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
-    return Answered(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    return FakeResponse(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
 def _limited(fault: Fault) -> dict[str, str]:
@@ -123,8 +123,8 @@ def _limited(fault: Fault) -> dict[str, str]:
     return {"retry-after": f"{seconds:g}"}
 
 
-def _rate_limit(fault: Fault, ask: Ask) -> Answered:
-    return Answered(429, {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}},
+def _rate_limit(fault: Fault, request: FaultyRequest) -> FakeResponse:
+    return FakeResponse(429, {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}},
                     _limited(fault))  # fmt: skip
 
 
@@ -138,42 +138,44 @@ _GEMINI = (
 )
 
 
-def _gemini(fault: Fault, ask: Ask) -> Answered:
+def _gemini(fault: Fault, request: FaultyRequest) -> FakeResponse:
     """A per-minute limit as Gemini's OpenAI-compatible endpoint words it: in a list, without a Retry-After."""
     again = fault.options.get("again", "0.2s")
     error = {
         "code": 429, "message": _GEMINI.format(again), "status": "RESOURCE_EXHAUSTED",
         "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": again}],
     }  # fmt: skip
-    return Answered(429, [{"error": error}])
+    return FakeResponse(429, [{"error": error}])
 
 
-def _bucket(fault: Fault, ask: Ask) -> Answered | None:
+def _bucket(fault: Fault, request: FaultyRequest) -> FakeResponse | None:
     """A real limit: `rps` requests a second, `burst` in reserve."""
     now, rps, burst = time.monotonic(), fault.number("rps", 20), fault.number("burst", 10)
     tokens = min(burst, fault.state.get("tokens", burst) + (now - fault.state.get("at", now)) * rps)
     fault.state["at"] = now
     fault.state["tokens"] = tokens - 1 if tokens >= 1 else tokens
-    return None if tokens >= 1 else _rate_limit(fault, ask)
+    return None if tokens >= 1 else _rate_limit(fault, request)
 
 
-def _concurrency(fault: Fault, ask: Ask) -> Answered | None:
-    return _rate_limit(fault, ask) if ask.in_flight > fault.number("limit", 4) else None
+def _concurrency(fault: Fault, request: FaultyRequest) -> FakeResponse | None:
+    return _rate_limit(fault, request) if request.in_flight > fault.number("limit", 4) else None
 
 
-def _refuses(field_name: str, wants: Callable[[Any], bool], message: str) -> Callable[[Fault, Ask], Answered | None]:
-    def fault(fault: Fault, ask: Ask) -> Answered | None:
-        if field_name in ask.body and wants(ask.body[field_name]):
-            found = _error(400, message, "unsupported_parameter", "invalid_request_error")
-            found.body["error"]["param"] = fault.options.get("param")
-            return found
+def _refuses(
+    field_name: str, wants: Callable[[Any], bool], message: str
+) -> Callable[[Fault, FaultyRequest], FakeResponse | None]:
+    def fault(fault: Fault, request: FaultyRequest) -> FakeResponse | None:
+        if field_name in request.body and wants(request.body[field_name]):
+            refusal = _error(400, message, "unsupported_parameter", "invalid_request_error")
+            refusal.body["error"]["param"] = fault.options.get("param")
+            return refusal
         return None
 
     return fault
 
 
 @dataclass
-class Ask:
+class FaultyRequest:
     """What a fault may look at. `reply` is the whole good answer, which reply faults change."""
 
     body: dict[str, Any]
@@ -182,17 +184,17 @@ class Ask:
     reply: dict[str, Any]
 
 
-def _reply(change: Callable[[dict[str, Any], Fault], None]) -> Callable[[Fault, Ask], Answered]:
-    """A 200 whose one choice was changed."""
+def _reply(change: Callable[[dict[str, Any], Fault], None]) -> Callable[[Fault, FaultyRequest], FakeResponse]:
+    """A 200 whose only choice was changed."""
 
-    def fault(fault: Fault, ask: Ask) -> Answered:
-        change(ask.reply, fault)
-        return Answered(200, ask.reply)
+    def fault(fault: Fault, request: FaultyRequest) -> FakeResponse:
+        change(request.reply, fault)
+        return FakeResponse(200, request.reply)
 
     return fault
 
 
-def _content(change: Callable[[str], Any]) -> Callable[[Fault, Ask], Answered]:
+def _content(change: Callable[[str], Any]) -> Callable[[Fault, FaultyRequest], FakeResponse]:
     def apply(reply: dict[str, Any], fault: Fault) -> None:
         message = reply["choices"][0]["message"]
         message["content"] = change(message["content"])
@@ -200,7 +202,7 @@ def _content(change: Callable[[str], Any]) -> Callable[[Fault, Ask], Answered]:
     return _reply(apply)
 
 
-def _key(change: Callable[[dict[str, Any]], Any]) -> Callable[[Fault, Ask], Answered]:
+def _key(change: Callable[[dict[str, Any]], Any]) -> Callable[[Fault, FaultyRequest], FakeResponse]:
     """A change of the JSON object in the reply; `change` works in place or returns the new value."""
 
     def apply(text: str) -> str:
@@ -211,13 +213,13 @@ def _key(change: Callable[[dict[str, Any]], Any]) -> Callable[[Fault, Ask], Answ
     return _content(apply)
 
 
-def _encoded(encoding: str, raw: bytes) -> Answered:
-    return Answered(200, raw=raw, headers={"content-encoding": encoding})
+def _encoded(encoding: str, raw: bytes) -> FakeResponse:
+    return FakeResponse(200, raw=raw, headers={"content-encoding": encoding})
 
 
 @lru_cache(maxsize=2)
 def _bomb(mib: int) -> bytes:
-    """So many MiB of blanks, packed into a thousandth of that."""
+    """This many MiB of blanks, compressed to about a thousandth."""
     packer = zlib.compressobj(9, wbits=31)
     blanks = b" " * (1 << 20)
     return b"".join([*(packer.compress(blanks) for _ in range(mib)), packer.flush()])
@@ -229,15 +231,17 @@ def _halves(reply: dict[str, Any]) -> tuple[bytes, bytes]:
 
 
 def _first(value: Any) -> Callable[[dict[str, Any]], None]:
-    """The first value that is no text (a grade, a list) replaced."""
+    """Replaces the first value that is not a text (a grade, a list)."""
 
-    def change(found: dict[str, Any]) -> None:
-        found[next((name for name, old in found.items() if not isinstance(old, str)), next(iter(found)))] = value
+    def change(reply: dict[str, Any]) -> None:
+        reply[next((name for name, old in reply.items() if not isinstance(old, str)), next(iter(reply)))] = value
 
     return change
 
 
-def _finish(reason: str, content: Any = ..., refusal: str | None = None) -> Callable[[Fault, Ask], Answered]:
+def _finish(
+    reason: str, content: Any = ..., refusal: str | None = None
+) -> Callable[[Fault, FaultyRequest], FakeResponse]:
     def apply(reply: dict[str, Any], fault: Fault) -> None:
         choice = reply["choices"][0]
         choice["finish_reason"] = reason
@@ -249,7 +253,7 @@ def _finish(reason: str, content: Any = ..., refusal: str | None = None) -> Call
     return _reply(apply)
 
 
-def _usage(value: Any) -> Callable[[Fault, Ask], Answered]:
+def _usage(value: Any) -> Callable[[Fault, FaultyRequest], FakeResponse]:
     def apply(reply: dict[str, Any], fault: Fault) -> None:
         if value is None:
             del reply["usage"]
@@ -259,28 +263,28 @@ def _usage(value: Any) -> Callable[[Fault, Ask], Answered]:
     return _reply(apply)
 
 
-def _named(name: str, text: str) -> Callable[[Fault, Ask], Answered]:
+def _named(name: str, text: str) -> Callable[[Fault, FaultyRequest], FakeResponse]:
     """The whole reply text replaced."""
     return _content(lambda _: text)
 
 
 _TOO_LONG = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
 
-FAULTS: dict[str, Callable[[Fault, Ask], Answered | Cut | Drip | Hang | None]] = {
+FAULTS: dict[str, Callable[[Fault, FaultyRequest], FakeResponse | Cut | Drip | Hang | None]] = {
     # statuses
     "429": _rate_limit,
-    "429_no_header": lambda f, a: Answered(429, {"error": {"message": "Rate limit reached", "code": None}}),
+    "429_no_header": lambda f, a: FakeResponse(429, {"error": {"message": "Rate limit reached", "code": None}}),
     "429_per_minute": lambda f, a: _error(
         429, _PER_MINUTE.format(f.options.get("again", "200ms")), "rate_limit_exceeded", "requests"
     ),
     "429_gemini": _gemini,
-    "quota_words": lambda f, a: Answered(429, {"error": {"message": "See Plans & Billing"}}, _limited(f)),
+    "quota_words": lambda f, a: FakeResponse(429, {"error": {"message": "See Plans & Billing"}}, _limited(f)),
     "429_out_of_money": lambda f, a: _error(429, "Your credit balance is too low; see Plans & Billing."),
     "quota": lambda f, a: _error(
         429, "You exceeded your current quota, please check your plan.", "insufficient_quota", "insufficient_quota"
     ),
     "500": lambda f, a: _error(500, "The server had an error", None, "server_error"),
-    "502_html": lambda f, a: Answered(502, raw=_HTML.format(502).encode(), kind="text/html"),
+    "502_html": lambda f, a: FakeResponse(502, raw=_HTML.format(502).encode(), kind="text/html"),
     "503": lambda f, a: _error(503, "Service overloaded", None, "server_error", **_limited(f))
     if "retry_after" in f.options
     else _error(503, "Service overloaded", None, "server_error"),
@@ -288,7 +292,7 @@ FAULTS: dict[str, Callable[[Fault, Ask], Answered | Cut | Drip | Hang | None]] =
     "529": lambda f, a: _error(529, "Overloaded", None, "overloaded_error"),
     "408": lambda f, a: _error(408, "Request timeout"),
     "400": lambda f, a: _error(400, "Invalid value for 'messages[0].content'", "invalid_value", "invalid_request_error"),
-    "422": lambda f, a: Answered(422, {"detail": [{"loc": ["body", "messages"], "msg": "field required"}]}),
+    "422": lambda f, a: FakeResponse(422, {"detail": [{"loc": ["body", "messages"], "msg": "field required"}]}),
     "context_length": lambda f, a: _error(400, _TOO_LONG, "context_length_exceeded", "invalid_request_error"),
     "content_filter_400": lambda f, a: _error(
         400, "The response was filtered due to the prompt triggering content management policy.", "content_filter"
@@ -303,21 +307,21 @@ FAULTS: dict[str, Callable[[Fault, Ask], Answered | Cut | Drip | Hang | None]] =
     "close_body": lambda f, a: Cut(json.dumps(a.reply).encode()[:60], head=True, reset=False),
     "hang": lambda f, a: Hang(f.number("seconds", 3600)),
     "drip": lambda f, a: Drip(f.number("every", 0.5)),
-    "redirect": lambda f, a: Answered(307, {}, {"location": f.options.get("to", "http://127.0.0.2:9/v1/chat/completions")}),
-    "redirect_loop": lambda f, a: Answered(308, {}, {"location": "/v1/chat/completions"}),
-    # a 200 that is no API answer
-    "invalid_json": lambda f, a: Answered(200, raw=b'{"id": "x", "choices": [{"mess'),
-    "bad_utf8": lambda f, a: Answered(200, raw=b'{"id": "\xff\xfe"}'),
-    "empty_body": lambda f, a: Answered(200, raw=b""),
-    "html": lambda f, a: Answered(200, raw=b"<html><body>Please log in to the proxy</body></html>", kind="text/html"),
-    "null_body": lambda f, a: Answered(200, raw=b"null"),
-    "list_body": lambda f, a: Answered(200, raw=b"[1, 2]"),
+    "redirect": lambda f, a: FakeResponse(307, {}, {"location": f.options.get("to", "http://127.0.0.2:9/v1/chat/completions")}),
+    "redirect_loop": lambda f, a: FakeResponse(308, {}, {"location": "/v1/chat/completions"}),
+    # a 200 that is not an API response
+    "invalid_json": lambda f, a: FakeResponse(200, raw=b'{"id": "x", "choices": [{"mess'),
+    "bad_utf8": lambda f, a: FakeResponse(200, raw=b'{"id": "\xff\xfe"}'),
+    "empty_body": lambda f, a: FakeResponse(200, raw=b""),
+    "html": lambda f, a: FakeResponse(200, raw=b"<html><body>Please log in to the proxy</body></html>", kind="text/html"),
+    "null_body": lambda f, a: FakeResponse(200, raw=b"null"),
+    "list_body": lambda f, a: FakeResponse(200, raw=b"[1, 2]"),
     "no_choices": _reply(lambda r, f: r.update(choices=[])),
     "no_message": _reply(lambda r, f: r["choices"][0].pop("message")),
-    "error_200": lambda f, a: Answered(200, {"error": {"message": "upstream failed", "code": 502}}),
+    "error_200": lambda f, a: FakeResponse(200, {"error": {"message": "upstream failed", "code": 502}}),
     # bodies that are too large, or in an encoding of their own
     "gzip_bomb": lambda f, a: _encoded("gzip", _bomb(int(f.number("mib", 300)))),
-    "gigantic": lambda f, a: Answered(200, raw=b'{"choices": [' + b" " * (int(f.number("mib", 40)) << 20) + b"]}"),
+    "gigantic": lambda f, a: FakeResponse(200, raw=b'{"choices": [' + b" " * (int(f.number("mib", 40)) << 20) + b"]}"),
     "long_text": _content(lambda t: t + " " * 5_000_000),
     "gzip": lambda f, a: _encoded("gzip", gzip.compress(json.dumps(a.reply).encode())),
     "gzip_twice": lambda f, a: _encoded("gzip", b"".join(map(gzip.compress, _halves(a.reply)))),
@@ -327,7 +331,7 @@ FAULTS: dict[str, Callable[[Fault, Ask], Answered | Cut | Drip | Hang | None]] =
     "no_gzip": lambda f, a: _encoded("gzip", json.dumps(a.reply).encode()),
     "br": lambda f, a: _encoded("br", b"\x8b\x02\x80{}\x03"),
     "zstd": lambda f, a: _encoded("zstd", b"\x28\xb5\x2f\xfd"),
-    # a reply without an answer
+    # a reply without content
     "null_content": _content(lambda _: None),
     "empty_content": _content(lambda _: ""),
     "blank_content": _content(lambda _: " \n\t "),

@@ -22,14 +22,15 @@ def question_hash(messages: Any) -> str:
     return hashlib.sha256(json.dumps(messages, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
-def wanted_schema(body: dict[str, Any]) -> dict[str, Any] | None:
+def answer_schema_of(body: dict[str, Any]) -> dict[str, Any] | None:
     """The answer schema: from `response_format`, or the last JSON schema in the messages; None for a text answer."""
     form = body.get("response_format")
     if isinstance(form, dict) and form.get("type") == "json_schema":
-        return form["json_schema"]["schema"]
+        schema: dict[str, Any] = form["json_schema"]["schema"]
+        return schema
     for message in reversed(body.get("messages") or []):
         text = _FENCE.sub("", str(message.get("content") or ""))
-        decoder, place, schema = json.JSONDecoder(), 0, None
+        decoder, place, last_schema = json.JSONDecoder(), 0, None
         while (place := text.find("{", place)) >= 0:
             try:
                 value, place = decoder.raw_decode(text, place)
@@ -37,9 +38,9 @@ def wanted_schema(body: dict[str, Any]) -> dict[str, Any] | None:
                 place += 1
                 continue
             if isinstance(value, dict) and value.get("type") == "object" and isinstance(value.get("properties"), dict):
-                schema = value
-        if schema is not None:
-            return schema
+                last_schema = value
+        if last_schema is not None:
+            return last_schema
     return None
 
 
@@ -48,7 +49,7 @@ def reply_text(body: dict[str, Any]) -> str:
     messages = body.get("messages") or []
     draw = random.Random(question_hash(messages))
     user = next((str(m.get("content") or "") for m in reversed(messages) if m.get("role") == "user"), "")
-    schema = wanted_schema(body)
+    schema = answer_schema_of(body)
     if schema is not None:
         return json.dumps(_Instance(draw, user, schema).value(schema), ensure_ascii=False)
     words = _FENCE.sub("", "\n".join(str(m.get("content") or "") for m in messages))
@@ -88,13 +89,12 @@ class _Instance:
     def _array(self, schema: dict[str, Any], name: str) -> list[Any]:
         items = schema.get("items", {"type": "string"})
         if "claim" in items.get("properties", {}):
-            said = self._sentences(self.fenced[-1] if self.fenced else "Nothing was said.")
-            return [self.value(items, "", i) | {"claim": sentence} for i, sentence in enumerate(said, 1)]
+            return [self.value(items, "", i) | {"claim": claim} for i, claim in enumerate(self._last_sentences(), 1)]
         if items.get("type") == "string" and "enum" not in items:
-            found = self._sentences(self.fenced[-1] if self.fenced else "Nothing was said.")
+            sentences = self._last_sentences()
             if name.startswith("unsupported"):
-                return found[:1] if self.draw.random() < 0.2 else []
-            return found
+                return sentences[:1] if self.draw.random() < 0.2 else []
+            return sentences
         return [self.value(items, "", i) for i in range(1, max(1, self._asked()) + 1)]
 
     def _asked(self) -> int:
@@ -107,16 +107,16 @@ class _Instance:
             if isinstance(value, list):
                 return len(value)
         last = run = 0
-        for found in _ITEM.finditer(self.outside):
-            number = int(found[1])
+        for item in _ITEM.finditer(self.outside):
+            number = int(item[1])
             run = number if number == run + 1 else (1 if number == 1 else 0)
             if run:
                 last = run
         return last
 
     def _number(self, schema: dict[str, Any], kind: str) -> float | int:
-        low = schema.get("minimum", schema.get("ge", 0))
-        high = schema.get("maximum", schema.get("le", low + 4))
+        low: float = schema.get("minimum", schema.get("ge", 0))
+        high: float = schema.get("maximum", schema.get("le", low + 4))
         if kind == "integer":
             return self.draw.randint(int(low), int(high))
         return low + self.draw.randint(0, int((high - low) * 2)) / 2
@@ -126,7 +126,10 @@ class _Instance:
             return self.draw.choice(self._sentences(self.fenced[0]))
         return "by the test server"
 
+    def _last_sentences(self) -> list[str]:
+        return self._sentences(self.fenced[-1] if self.fenced else "Nothing was said.")
+
     @staticmethod
     def _sentences(text: str) -> list[str]:
-        found = [s.strip() for s in re.split(r"(?<=[.!?])\s+", text) if s.strip()]
-        return found[:20] or [text[:200]]
+        sentences = [s.strip() for s in re.split(r"(?<=[.!?])\s+", text) if s.strip()]
+        return sentences[:20] or [text[:200]]
