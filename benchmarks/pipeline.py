@@ -65,7 +65,7 @@ def bodies(calls: int) -> list[dict[str, Any]]:
     asked = metric()
     found = []
     for i in range(calls):
-        ask = next(iter(asked.asks(Case(*case(i)))))
+        ask = next(iter(asked.planned_calls(Case(*case(i)))))
         found.append(
             {"model": MODEL, "messages": list(ask.prompt.render(**ask.values)), "temperature": 0, "max_tokens": 2048}
         )

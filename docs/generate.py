@@ -195,8 +195,8 @@ def glance(metrics: Iterable[tuple[str, Metric]]) -> str:
     rows = []
     for file, metric in metrics:
         prompts = ", ".join(f"`{p.name}.{p.version}`" for p in metric.prompts().values()) or "-"
-        calls = sum(ask.times for ask in metric.asks(CASE)) if metric.absent(CASE) is None else 0
-        needs = ", ".join(sorted(metric.needed)) or "-"
+        calls = sum(ask.times for ask in metric.planned_calls(CASE)) if metric.skip_reason(CASE) is None else 0
+        needs = ", ".join(sorted(metric.required)) or "-"
         rows.append(f"| {_scores(metric)} | `{file}` | {prompts} | {needs} | {calls} |\n")
     return (
         "\n## At a glance\n\nCalls are those of a case with five contexts, two of them restricted, a reference answer, two citations and an "

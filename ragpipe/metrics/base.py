@@ -1,4 +1,4 @@
-"""What a metric is.
+"""The base classes of metrics: `Metric`, and `Computed` for metrics that ask no judge.
 
 A metric gets one case and a judge and returns scores in their native scale. It knows nothing of caches, retries, rate
 limits, batching, files, thresholds or weights. Its parameters are the fields of the class, checked by pydantic; its
@@ -24,7 +24,7 @@ from ragpipe.schema.score import Score, ScoreSpec
 Need = Literal["answer", "contexts", "reference", "labels", "citations"]
 
 NO_ANSWER = "no_answer"
-_ABSENT: dict[str, str] = {
+_SKIP_REASONS: dict[Need, str] = {
     "answer": NO_ANSWER,
     "contexts": "no_context_retrieved",
     "reference": "no_reference_answer",
@@ -35,7 +35,7 @@ _ABSENT: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """One kind of question that a metric expects to ask about a case: `times` times with about these values.
+    """One kind of question that a metric expects to ask about a case, `times` times with values like these.
 
     The plan renders it to estimate tokens.
     """
@@ -49,13 +49,17 @@ class PlannedCall:
 class Metric(BaseModel):
     """Base of every metric.
 
-    Class attributes: `needs` are the case fields without which the metric is skipped, be they empty or not recorded;
-    `reads` are parts of the output that it reads besides, whose emptiness is a finding: it is skipped where the data set
-    does not record them (`not_recorded: contexts`). A system that retrieves nothing by design has no score of a metric that
-    needs or reads contexts, nor of one with `measures_retrieval`, which looks at the retrieval in another way. `folder` is the prompt folder, by
-    default the module's name; `borrowed` names the folder of each step whose prompt is another metric's, so that the same
-    question is asked once for both; `version` is raised whenever the same replies would give another value. Field `name`
-    is the key under `metrics:`.
+    Field `name` is the key under `metrics:`. Class attributes:
+
+    - `needs`: parts of the case without which the metric is skipped, whether they are empty or not recorded.
+    - `reads`: parts of the output that it uses too, and that may be empty: an empty part is a finding with a value. The
+      metric is skipped where the data set does not record the part (`not_recorded: contexts`).
+    - `measures_retrieval`: it judges the retrieval although it neither needs nor reads contexts. A system that retrieves
+      nothing by design gets no score of a metric that needs or reads contexts, or that measures retrieval.
+    - `folder`: the prompt folder; by default the name of the module.
+    - `shared_prompts`: by step, the folder of another metric whose template it uses. The same question is then asked
+      once for both metrics.
+    - `version`: raise it whenever the same replies would give another value.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
@@ -63,15 +67,15 @@ class Metric(BaseModel):
     reads: ClassVar[frozenset[OutputPart]] = frozenset()
     measures_retrieval: ClassVar[bool] = False
     folder: ClassVar[str] = ""
-    borrowed: ClassVar[Mapping[str, str]] = {}
+    shared_prompts: ClassVar[Mapping[str, str]] = {}
     version: ClassVar[int] = 1
 
     name: str
 
     @classmethod
     def prompt_folder(cls, step: str) -> str:
-        """The folder below `prompts/` that holds the templates of a step."""
-        return cls.borrowed.get(step) or cls.folder or cls.__module__.rsplit(".", 1)[1]
+        """The folder below `prompts/` with the templates of a step."""
+        return cls.shared_prompts.get(step) or cls.folder or cls.__module__.rsplit(".", 1)[1]
 
     @classmethod
     def step_names(cls) -> tuple[str, ...]:
@@ -80,23 +84,23 @@ class Metric(BaseModel):
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
-        """Steps that these parameters do without: `Prompt | None` fields, which are then not loaded and stay None.
+        """Steps that these parameters make unnecessary: `Prompt | None` fields, which are not loaded and stay None.
 
-        The parameters are those of the YAML, not yet checked.
+        The parameters are those of the YAML and not validated yet.
         """
         return frozenset()
 
     def prompts(self) -> dict[str, Prompt]:
         """The prompts in use, by step."""
-        found = {step: getattr(self, step) for step in self.step_names()}
-        return {step: prompt for step, prompt in found.items() if prompt is not None}
+        prompts = {step: getattr(self, step) for step in self.step_names()}
+        return {step: prompt for step, prompt in prompts.items() if prompt is not None}
 
     def files(self) -> Mapping[str, str]:
-        """Hashes of files, other than prompts, that its values rest on, by name: part of a run's identity."""
+        """Hashes, by name, of the files that determine its values, prompts excepted. They are part of a run's identity."""
         return {}
 
     def scores(self) -> tuple[ScoreSpec, ...]:
-        """The scores it gives, in the order of the tables. By default one, 0..1, under the metric's name."""
+        """The scores it gives, in the order of the tables. Default: one score in 0..1 under the metric's name."""
         return (ScoreSpec(self.name),)
 
     @cached_property
@@ -105,82 +109,100 @@ class Metric(BaseModel):
         return tuple(spec.name for spec in self.scores())
 
     @property
-    def needed(self) -> frozenset[Need]:
-        """`needs`, and what the parameters add to it."""
+    def required(self) -> frozenset[Need]:
+        """`needs`, plus what the parameters add to it."""
         return self.needs
 
-    def parts(self, case: Case) -> frozenset[OutputPart]:
-        """The parts of the output that must be recorded for this case: those that it needs or reads."""
-        return frozenset(part for part in PARTS if part in self.needed or part in self.reads)
+    def required_parts(self, case: Case) -> frozenset[OutputPart]:
+        """The parts of the output that must be recorded for this case: those it needs or reads."""
+        return frozenset(part for part in PARTS if part in self.required or part in self.reads)
 
-    def unlabelled(self, sample: Sample) -> str | None:
-        """Why the metric does not apply to this sample, whatever a system gives for it: a label or a reference that it needs
-        is missing, or says so. None when it applies."""
-        if "reference" in self.needed and not distinct_references(sample.references):
-            return _ABSENT["reference"]
-        if "labels" in self.needed and not _is_labelled(sample):
-            return _ABSENT["labels"]
+    def sample_skip_reason(self, sample: Sample) -> str | None:
+        """Why the metric does not apply to this sample, whatever a system outputs: a required label or reference is
+        missing, or its value rules the metric out. None when it applies."""
+        if "reference" in self.required and not distinct_references(sample.references):
+            return _SKIP_REASONS["reference"]
+        if "labels" in self.required and not _is_labelled(sample):
+            return _SKIP_REASONS["labels"]
         return None
 
-    def not_recorded(self, case: Case) -> str | None:
+    def unrecorded_part(self, case: Case) -> str | None:
         """`not_recorded: contexts` or `not_recorded: answer` where the output lacks a part that the metric needs or reads."""
-        parts = self.parts(case)
+        parts = self.required_parts(case)
         return next((f"{NOT_RECORDED}{part}" for part in PARTS if part in parts and not case.records(part)), None)
 
-    def absent(self, case: Case) -> str | None:
-        """Why the metric is skipped for this case, None when it applies: `unlabelled`, no recorded citations,
-        `not_recorded`, or an empty part of the output that it needs."""
-        if why := self.unlabelled(case.sample):
-            return why
-        if "citations" in self.needed and case.output.citations is None:
-            return _ABSENT["citations"]
-        if why := self.not_recorded(case):
-            return why
-        if "answer" in self.needed and not any(c.isalnum() for c in case.answer):
-            return _ABSENT["answer"]
-        if "contexts" in self.needed and not case.contexts:
-            return _ABSENT["contexts"]
+    def skip_reason(self, case: Case) -> str | None:
+        """Why the metric is skipped for this case, None when it applies.
+
+        The reasons, in this order: `sample_skip_reason`, no recorded citations, `unrecorded_part`, an empty part of the
+        output that it needs.
+        """
+        if reason := self.sample_skip_reason(case.sample):
+            return reason
+        if "citations" in self.required and case.output.citations is None:
+            return _SKIP_REASONS["citations"]
+        if reason := self.unrecorded_part(case):
+            return reason
+        if "answer" in self.required and not any(c.isalnum() for c in case.answer):
+            return _SKIP_REASONS["answer"]
+        if "contexts" in self.required and not case.contexts:
+            return _SKIP_REASONS["contexts"]
         return None
 
     @property
     def needs_embedder(self) -> bool:
-        """Whether it asks for vectors (`judge.embed`): without an embedder it is skipped, reason `no_embedder`."""
+        """Whether it asks for vectors (`judge.embed`). Without an embedder it is skipped: `no_embedder`."""
         return False
 
     @property
     def encoder_settings(self) -> Any:
-        """The settings of the encoder that it compares texts with (`judge.match`); None when it has none. A run whose
-        encoder is not installed is refused."""
+        """Settings of the encoder it compares texts with (`judge.match`); None when it has none. A run whose encoder is
+        not installed is refused."""
         return None
 
-    def embeds(self, case: Case) -> int:
-        """How many texts it expects to ask the embedder about this case, for the plan; at most."""
+    def planned_embeddings(self, case: Case) -> int:
+        """How many texts it expects to have embedded for this case, for the plan: an upper bound."""
         return 0
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
-        """What it expects to ask about this case, for the plan. An upper estimate where it depends on the replies."""
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
+        """What it expects to ask about this case, for the plan. An upper bound where it depends on the replies."""
         return ()
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
-        """How the value of one of its scores follows from the score's details, as one line for `task=explain`; None where
-        the value is the judge's own or there is nothing to add up."""
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+        """How the value of one of its scores follows from the score's details, as one line for `task=explain`. None where
+        the value is the judge's own, or where there is nothing to calculate."""
         return None
 
     def notes(self, case: Case) -> Sequence[str]:
-        """What `task=explain` says of the case once for all scores of the metric: what was found in it and what is missing."""
+        """Lines about the case that `task=explain` prints once for all scores of the metric: what matched, what is missing."""
         return ()
 
     async def measure(self, case: Case, judge: Judge) -> Score | Sequence[Score]:
-        """Measure one case. Only called when `absent(case)` is None."""
+        """Measure one case. Only called when `skip_reason(case)` is None."""
         raise NotImplementedError(f"{type(self).__name__} must define `measure`")
 
 
 class Computed(Metric):
-    """A metric that asks nobody. It gets cases in blocks, so that it may work on arrays; each case stands alone."""
+    """A metric that asks no judge. It gets blocks of cases, so that it can work on arrays; each case is independent."""
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score | Sequence[Score]]:
-        """One entry a case, in order. Cases for which `absent` gives a reason are not among them."""
+        """One entry per case, in order. Cases with a `skip_reason` are not among them."""
         raise NotImplementedError(f"{type(self).__name__} must define `compute`")
+
+
+def run_skip_reason(metric: Metric, case: Case, *, embedder: bool) -> str | None:
+    """Why a run skips the metric for this case, None when it applies. `embedder`: whether the run has one.
+
+    Plan, judging and replay all ask here. Reasons that hold for any output come first: a failure of the system takes no
+    score away from a metric that does not apply to the question. `unrecorded_part` is checked again, because a metric
+    may override `skip_reason`.
+    """
+    if not case.output.retrieves and (metric.measures_retrieval or "contexts" in metric.required_parts(case)):
+        return "retrieves_nothing"
+    no_embedder = metric.needs_embedder and not embedder
+    if no_embedder or case.output.error:
+        return metric.sample_skip_reason(case.sample) or ("no_embedder" if no_embedder else "system_error")
+    return metric.skip_reason(case) or metric.unrecorded_part(case)
 
 
 def _is_labelled(sample: Sample) -> bool:

@@ -27,13 +27,12 @@ from ragpipe.core.errors import (
     Skipped,
 )
 from ragpipe.judging.session import CaseJudge, JudgeSession
-from ragpipe.metrics.base import Computed, Metric
+from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from, table_of
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.resume import JOURNAL_FORM, Mark, case_mark, case_of
-from ragpipe.stages.skip_reason import skip_reason
 from ragpipe.stages.table_rows import (
     Measured,
     PackedInputs,
@@ -245,7 +244,7 @@ class JudgeStage:
 
     async def _measure(self, metric: Metric, case: Case) -> Measured:
         """One metric on one case; a judgement that failed is a result, a bug is not."""
-        reason = skip_reason(metric, case, embedder=self._door.embedder is not None)
+        reason = run_skip_reason(metric, case, embedder=self._door.embedder is not None)
         if reason:
             return failed(metric, Skipped(reason), [])
         judge = self._door.for_case(case.key, metric.name)
@@ -326,7 +325,7 @@ class JudgeStage:
         self._scores.write(block.index, table_from(scores, SCORES))
 
     def _compute(self, metric: Computed, cases: Sequence[Case]) -> list[Measured]:
-        reasons = [skip_reason(metric, case, embedder=False) for case in cases]
+        reasons = [run_skip_reason(metric, case, embedder=False) for case in cases]
         applicable = [case for case, reason in zip(cases, reasons, strict=True) if reason is None]
         found: Iterable[Measured] = iter(self._computed(metric, applicable))
         return [failed(metric, Skipped(reason), []) if reason else next(found) for reason in reasons]  # type: ignore[call-overload]

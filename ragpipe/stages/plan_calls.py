@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ragpipe.core.errors import TooLong
-from ragpipe.metrics.base import Metric, PlannedCall
+from ragpipe.metrics.base import Metric, PlannedCall, run_skip_reason
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
 from ragpipe.prompting.template_language import MAX_RENDERED
 from ragpipe.schema.call import Message
@@ -16,7 +16,6 @@ from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import NOT_RECORDED, Case
 from ragpipe.scoring.unrecorded_fields import Gap, Recording
 from ragpipe.stages.resume import Resumed
-from ragpipe.stages.skip_reason import skip_reason
 
 RENDERED = 50
 """Questions of one step that are rendered to estimate tokens; the rest is scaled from them."""
@@ -135,14 +134,14 @@ def make_plan(
         asked: dict[str, list[PlannedCall]] = {}
         applying: list[Metric] = []
         for metric in metrics:
-            if reason := skip_reason(metric, case, embedder=embedder):
+            if reason := run_skip_reason(metric, case, embedder=embedder):
                 plans[metric.name].skipped[reason] += 1
                 gaps.skipped(case.output.method, metric.name, reason)
                 continue
             applying.append(metric)
             plans[metric.name].cases += 1
-            embeddings += metric.embeds(case)
-            for ask in metric.asks(case):
+            embeddings += metric.planned_embeddings(case)
+            for ask in metric.planned_calls(case):
                 answer_schema(ask.answer)  # a type that cannot be asked for is refused before anything is
                 key = (metric.name, ask.prompt.name)
                 step = steps.get(key) or StepPlan(metric.name, ask.prompt.step, ask.prompt.signature)

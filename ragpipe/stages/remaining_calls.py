@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from ragpipe.core.errors import JudgeError, Skipped
 from ragpipe.judging.session import JudgeSession
-from ragpipe.metrics.base import Computed, Metric
+from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.stages.resume import Mark, Resumed
-from ragpipe.stages.skip_reason import skip_reason
 from ragpipe.stages.table_rows import Measured, failed, result_of, scores_by_name
 
 
@@ -36,7 +35,7 @@ async def count_remaining(
         missing = 0
         measured: list[Measured | None] = []
         for metric in asking:
-            if reason := skip_reason(metric, case, embedder=door.embedder is not None):
+            if reason := run_skip_reason(metric, case, embedder=door.embedder is not None):
                 measured.append(failed(metric, Skipped(reason), []))
                 continue
             one, stored, lacking = await _replay(metric, case, door)
@@ -66,4 +65,4 @@ async def _replay(metric: Metric, case: Case, door: JudgeSession) -> tuple[Measu
     if whole:
         return measured, stored, 0
     missing = len(asked) - stored
-    return None, stored, max(missing, sum(ask.times for ask in metric.asks(case)) - stored)
+    return None, stored, max(missing, sum(ask.times for ask in metric.planned_calls(case)) - stored)

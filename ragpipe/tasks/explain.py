@@ -101,7 +101,7 @@ def explain(wanted: Wanted) -> CaseExplanation:
     for row in scores:
         if row["value"] is not None:
             metric, details = config.metrics[row["metric"]], json.loads(row["details"] or "{}")
-            how = mean_of_references(details) or metric.arithmetic(row["score_name"], row["value"], details)
+            how = mean_of_references(details) or metric.explain_value(row["score_name"], row["value"], details)
             arithmetic[row["score_name"]] = how or ""
     measured = dict.fromkeys(row["metric"] for row in scores if row["status"] == "ok")
     notes = {name: list(config.metrics[name].notes(case)) for name in measured}

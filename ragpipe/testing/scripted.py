@@ -180,7 +180,7 @@ def score_of(metric: Metric, case: Case, judge: ScriptedJudge | None = None) -> 
     that are not JSON.
     """
     specs = metric.scores()
-    if reason := metric.absent(case):
+    if reason := metric.skip_reason(case):
         return {spec.name: Score(name=spec.name, status="skipped", reason=reason) for spec in specs}
     try:
         result = _measure(metric, case, judge or ScriptedJudge())

@@ -32,16 +32,16 @@ class AttributionHitMetric(Computed):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)
 
-    def unlabelled(self, sample: Sample) -> str | None:
+    def sample_skip_reason(self, sample: Sample) -> str | None:
         if sample.answerable is False:
             return "not_answerable"
-        if why := super().unlabelled(sample):
+        if why := super().sample_skip_reason(sample):
             return why
         gold = gold_of(sample, self.unit)
         return None if gold else "no_gold_items" if gold is None else "no_relevant_items"
 
-    def absent(self, case: Case) -> str | None:
-        return super().absent(case) or name_no_chunk(case)
+    def skip_reason(self, case: Case) -> str | None:
+        return super().skip_reason(case) or name_no_chunk(case)
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
         return [self._one(case) for case in cases]

@@ -63,10 +63,10 @@ class BertScoreMetric(ReferenceMetric):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(f"{self.name}_f1", 0, 100), ScoreSpec(f"{self.name}_f1_raw", 0, 100, diagnostic=True))
 
-    def embeds(self, case: Case) -> int:
+    def planned_embeddings(self, case: Case) -> int:
         return 1 + len(self.views(case)) if case.answer.strip() else 0
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if "f1" not in details:
             return None
         precision, recall, f1 = (details[name] for name in ("precision", "recall", "f1"))

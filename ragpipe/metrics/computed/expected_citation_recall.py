@@ -28,14 +28,14 @@ class ExpectedCitationRecallMetric(Computed):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name),)
 
-    def unlabelled(self, sample: Sample) -> str | None:
+    def sample_skip_reason(self, sample: Sample) -> str | None:
         expects = sample.expected and sample.expected.citations
-        return super().unlabelled(sample) if expects else "no_expected_citations"
+        return super().sample_skip_reason(sample) if expects else "no_expected_citations"
 
-    def absent(self, case: Case) -> str | None:
-        return super().absent(case) or name_no_chunk(case)
+    def skip_reason(self, case: Case) -> str | None:
+        return super().skip_reason(case) or name_no_chunk(case)
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         found, missing = len(details.get("cited", ())), len(details.get("missing", ()))
         return f"{found} cited / {found + missing} expected sources"
 

@@ -28,13 +28,13 @@ class ListCompletenessMetric(Computed):
         surplus = ScoreSpec(f"{self.name}_surplus", None, None, higher_is_better=False, diagnostic=True)
         return (ScoreSpec(self.name), surplus)
 
-    def unlabelled(self, sample: Sample) -> str | None:
+    def sample_skip_reason(self, sample: Sample) -> str | None:
         possible = sample.expected.context_has if sample.expected else None
         if not possible:
             return "no_item_count" if possible is None else "no_items_in_contexts"
-        return super().unlabelled(sample)
+        return super().sample_skip_reason(sample)
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         listed, possible = len(details["items"]), details["possible"]
         if score == self.name:
             return f"min({listed} listed, {possible} possible) / {possible}"

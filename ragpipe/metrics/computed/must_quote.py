@@ -29,11 +29,11 @@ class MustQuoteMetric(Computed):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)
 
-    def unlabelled(self, sample: Sample) -> str | None:
+    def sample_skip_reason(self, sample: Sample) -> str | None:
         expects = sample.expected and sample.expected.must_quote
-        return super().unlabelled(sample) if expects else "no_quote_expected"
+        return super().sample_skip_reason(sample) if expects else "no_quote_expected"
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"1 with a quote, 0 without: {len(details.get('quotes', ()))} found"
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:

@@ -97,7 +97,7 @@ class RecordedMetric(Computed):
             ScoreSpec(name, t.low, t.high, t.higher_is_better, t.binary, t.diagnostic) for name, t in self.take.items()
         )
 
-    def absent(self, case: Case) -> str | None:
+    def skip_reason(self, case: Case) -> str | None:
         recorded = case.output.recorded
         there = any(_find(recorded, taken.source or name) is not None for name, taken in self.take.items())
         return None if there else "not_recorded"

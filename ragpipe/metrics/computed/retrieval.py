@@ -64,14 +64,14 @@ class RetrievalMetric(Computed):
         ]
         return (*cut, ScoreSpec(f"{self.prefix}mrr"), ScoreSpec(f"{self.prefix}retrieval_score"))
 
-    def unlabelled(self, sample: Sample) -> str | None:
+    def sample_skip_reason(self, sample: Sample) -> str | None:
         gold = gold_of(sample, self.unit, require_snippet=self.require_snippet)
         if gold or gold_groups(sample):
             return None
         return "no_relevance_labels" if gold is None else "no_relevant_items"
 
-    def absent(self, case: Case) -> str | None:
-        if why := super().absent(case):
+    def skip_reason(self, case: Case) -> str | None:
+        if why := super().skip_reason(case):
             return why
         unscored = self.order == "trec" and any(chunk.score is None for chunk in case.contexts)
         return "no_retrieval_scores" if unscored else None
@@ -89,7 +89,7 @@ class RetrievalMetric(Computed):
                     values.setdefault(name, np.zeros(len(cases)))[rows] = column
         return [self._row(i, listing, values) for i, listing in enumerate(lists)]
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if score == f"{self.prefix}mrr":
             rank = details.get("first_match_rank")
             return f"1 / {rank}, the rank of the first match" if rank else "no match"

@@ -24,15 +24,15 @@ class ScopeMissMetric(Computed):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, higher_is_better=False, binary=True),)
 
-    def unlabelled(self, sample: Sample) -> str | None:
-        return super().unlabelled(sample) or (None if _paths(sample) else "no_gold_paths")
+    def sample_skip_reason(self, sample: Sample) -> str | None:
+        return super().sample_skip_reason(sample) or (None if _paths(sample) else "no_gold_paths")
 
-    def absent(self, case: Case) -> str | None:
+    def skip_reason(self, case: Case) -> str | None:
         if case.output.folder_mode not in ("on", "on_with_fallback"):
             return "no_folder_mode"
         if case.output.selected_folders is None:
             return "no_folder_selection_recorded"
-        return super().absent(case)
+        return super().skip_reason(case)
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
         return [self._one(case) for case in cases]

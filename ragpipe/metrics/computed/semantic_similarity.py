@@ -36,10 +36,10 @@ class SemanticSimilarityMetric(ReferenceMetric):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, 0, 100),)
 
-    def embeds(self, case: Case) -> int:
+    def planned_embeddings(self, case: Case) -> int:
         return len({case.answer, *(view.reference for view in self.views(case))}) if case.answer.strip() else 0
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         found = details.get("cosine")
         return None if found is None else f"100 x max(0, {found:.6f}) = {value:g}"
 

@@ -31,24 +31,24 @@ class AbstentionMetric(JudgeMetric):
         made_up = ScoreSpec(f"{self.prefix}hallucination_on_unanswerable", higher_is_better=False, binary=True)
         return (ScoreSpec(f"{self.prefix}abstention", binary=True), made_up)
 
-    def unlabelled(self, sample: Sample) -> str | None:
+    def sample_skip_reason(self, sample: Sample) -> str | None:
         return None if sample.answerable is False else "answerable" if sample.answerable else "no_answerable_label"
 
-    def parts(self, case: Case) -> frozenset[OutputPart]:
+    def required_parts(self, case: Case) -> frozenset[OutputPart]:
         return frozenset({"answer"}) if case.output.abstained is None else frozenset()
 
-    def absent(self, case: Case) -> str | None:
-        why = super().absent(case)
+    def skip_reason(self, case: Case) -> str | None:
+        why = super().skip_reason(case)
         return why or (without_a_word(case.answer) if case.output.abstained is None else None)
 
     def values(self, case: Case) -> dict[str, Any]:
-        return self.shown(self.detect, case, question=case.question, answer=case.answer)
+        return self.prompt_values(self.detect, case, question=case.question, answer=case.answer)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if case.output.abstained is None:
             yield PlannedCall(self.detect, Refusal, self.values(case))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         accuracy, made_up = (spec.name for spec in self.scores())
         if score == made_up:
             return f"1 - {accuracy}"

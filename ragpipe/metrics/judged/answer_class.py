@@ -13,7 +13,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.patterns.dont_know import DontKnowPhrases, is_dont_know, named_phrases
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.prompting.library import Prompt
@@ -71,10 +71,10 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
 
     def values(self, case: Case) -> dict[str, Any]:
         said = {"question": case.question, "reference": case.reference, "answer": case.answer}
-        return self.shown(self.classify, case, **said)
+        return self.prompt_values(self.classify, case, **said)
 
-    @asks_by_reference
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    @planned_by_reference
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         try:
             phrase = self.admission(case)
         except JudgeError:  # too long for a pattern: `measure` says so, and asks nobody

@@ -52,19 +52,19 @@ class AnswerRelevanceMetric(JudgeMetric):
         return self.method == "questions"
 
     def values(self, case: Case) -> dict[str, Any]:
-        return self.shown(self.direct, case, question=case.question, answer=case.answer)
+        return self.prompt_values(self.direct, case, question=case.question, answer=case.answer)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if without_a_word(case.answer):
             return
         if self.questions is not None:
             yield PlannedCall(self.questions, GeneratedQuestions, self._asked(self.questions, case))
         yield PlannedCall(self.direct, Grade, self.values(case))  # by questions: where none is written
 
-    def embeds(self, case: Case) -> int:
+    def planned_embeddings(self, case: Case) -> int:
         return 1 + self.n if self.needs_embedder and not without_a_word(case.answer) else 0
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         found = details.get("questions")
         if not found:
             return None
@@ -83,7 +83,7 @@ class AnswerRelevanceMetric(JudgeMetric):
         return await self._compared(written, case, judge)
 
     def _asked(self, prompt: Prompt, case: Case) -> dict[str, Any]:
-        return self.shown(prompt, case, answer=case.answer, n=self.n)
+        return self.prompt_values(prompt, case, answer=case.answer, n=self.n)
 
     async def _compared(self, written: list[str], case: Case, judge: Judge) -> Score:
         real, *vectors = await judge.embed([case.question, *written])

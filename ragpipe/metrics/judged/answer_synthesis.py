@@ -44,13 +44,13 @@ class AnswerSynthesisMetric(ContextMetric):
         return (*graded, ScoreSpec(f"{self.prefix}synthesis_overall", 1, 5))
 
     def values(self, case: Case) -> dict[str, Any]:
-        return self.shown(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
+        return self.prompt_values(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if case.contexts and not without_a_word(case.answer):
             yield PlannedCall(self.grade, TwoAxes, self.values(case))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         true, complete, overall = (spec.name for spec in self.scores())
         return f"the mean of {true} and {complete}" if score == overall and not details.get("flags") else None
 

@@ -45,11 +45,13 @@ class Citing(JudgeMetric):
         chunks = list({_place(chunk): chunk for chunk, _ in pairs}.values())
         numbers = {_place(chunk): number for number, chunk in enumerate(chunks, 1)}
         citations = [{"text": text, "source": numbers[_place(chunk)]} for chunk, text in pairs]
-        return self.shown(self.support, case, {"again": True} if again else {}, sources=chunks, citations=citations)
+        return self.prompt_values(
+            self.support, case, {"again": True} if again else {}, sources=chunks, citations=citations
+        )
 
     def coverage_values(self, case: Case, cited: Sequence[Cited]) -> dict[str, Any]:
         parts = {"citations": [f"{one.label}: {one.text}" for one in cited]} if case.output.citations else {}
-        return self.shown(self.coverage, case, parts, answer=case.answer)
+        return self.prompt_values(self.coverage, case, parts, answer=case.answer)
 
     async def verdicts(
         self, case: Case, judge: Judge, cited: Sequence[Cited]
@@ -108,16 +110,16 @@ class CitationMetric(Citing):
         met = ScoreSpec(f"{self.name}_coverage_met", binary=True)
         return (ScoreSpec(self.name), *(ScoreSpec(f"{self.name}_{part}") for part in PARTS), met)
 
-    def unlabelled(self, sample: Sample) -> str | None:
+    def sample_skip_reason(self, sample: Sample) -> str | None:
         required = sample.expected.requires_citations if sample.expected else None
-        return "citations_not_required" if required is False else super().unlabelled(sample)
+        return "citations_not_required" if required is False else super().sample_skip_reason(sample)
 
-    def absent(self, case: Case) -> str | None:
+    def skip_reason(self, case: Case) -> str | None:
         if case.output.citations is None and not self.markers:
             return "no_citations_recorded"
-        return super().absent(case) or name_no_chunk(case)
+        return super().skip_reason(case) or name_no_chunk(case)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         cited = citations_of(case, markers=self.markers) or []
         if cited:
             yield PlannedCall(self.coverage, CitedClaims, self.coverage_values(case, cited))
@@ -125,7 +127,7 @@ class CitationMetric(Citing):
             times = -(-len(pairs) // self.batch)
             yield PlannedCall(self.support, CitationVerdicts, self.support_values(case, pairs[: self.batch]), times)
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         counts = {
             "valid": ("valid", "citations"),
             "accuracy": ("accurate", "citations"),

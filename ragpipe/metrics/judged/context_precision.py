@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
-from ragpipe.metrics.shared.multi_reference import asks_by_reference, by_reference
+from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
 from ragpipe.schema.judge_answers.answers import ChunkGrade
 from ragpipe.schema.sample import Case, Chunk, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
@@ -37,12 +37,12 @@ class ContextPrecisionMetric(UsefulnessMetric):
             *(ScoreSpec(f"{self.name}_{method}", 0, TOP, diagnostic=True) for method in ("mean", "ranked")),
         )
 
-    @asks_by_reference
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    @planned_by_reference
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if case.contexts:
-            yield self.grade_ask(case)
+            yield self.planned_grades(case)
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         relevant = [chunk["relevant"] for chunk in details.get("chunks", ())]
         if not relevant:
             return None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.claim_metric import ClaimMetric, claim_details, share_of_claims
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
@@ -40,11 +40,11 @@ class ContextRecallMetric(ReferenceMetric, ClaimMetric):
     def texts_of(self, case: Case) -> list[dict[str, str]]:
         return [{"reference": text} for text in case.references]
 
-    @asks_by_reference
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
-        return super().asks(case) if case.contexts else ()
+    @planned_by_reference
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
+        return super().planned_calls(case) if case.contexts else ()
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         share = share_of_claims(details)
         return f"{TOP} x {share}" if share else None
 

@@ -32,9 +32,9 @@ class ContextRelevanceMetric(JudgeMetric):
 
     def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
         parts = {"again": True} if again else {}
-        return self.shown(self.grade, case, parts, contexts=chunks, question=case.question)
+        return self.prompt_values(self.grade, case, parts, contexts=chunks, question=case.question)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if case.contexts:
             yield PlannedCall(self.grade, Grade, self.values(case, case.contexts))
 

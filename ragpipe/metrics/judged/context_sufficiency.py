@@ -30,13 +30,13 @@ class ContextSufficiencyMetric(JudgeMetric):
     judge: Prompt
 
     def values(self, case: Case) -> dict[str, Any]:
-        return self.shown(self.judge, case, contexts=case.contexts, question=case.question)
+        return self.prompt_values(self.judge, case, contexts=case.contexts, question=case.question)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if case.contexts:
             yield PlannedCall(self.judge, Sufficiency, self.values(case))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         verdict = details.get("verdict")
         return f"{verdict} counts {VALUES[verdict]:g}" if verdict in VALUES else None
 

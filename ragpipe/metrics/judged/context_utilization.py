@@ -13,7 +13,7 @@ from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags
-from ragpipe.metrics.shared.multi_reference import asks_by_reference, by_reference
+from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
 from ragpipe.prompting.library import Prompt
 from ragpipe.schema.judge_answers.behaviour import SourceUse, SourceUses
 from ragpipe.schema.sample import Case, Chunk
@@ -32,21 +32,21 @@ class ContextUtilizationMetric(UsefulnessMetric):
 
     version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
-    borrowed: ClassVar[Mapping[str, str]] = {"grade": "context_precision"}
+    shared_prompts: ClassVar[Mapping[str, str]] = {"grade": "context_precision"}
 
     use: Prompt
     batch: int = Field(default=10, ge=1)
 
     def use_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
-        return self.shown(self.use, case, {"again": True} if again else {}, contexts=chunks, answer=case.answer)
+        return self.prompt_values(self.use, case, {"again": True} if again else {}, contexts=chunks, answer=case.answer)
 
-    @asks_by_reference
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
-        yield self.grade_ask(case)
+    @planned_by_reference
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
+        yield self.planned_grades(case)
         values = self.use_values(case, case.contexts[: self.batch])
         yield PlannedCall(self.use, SourceUses, values, times=-(-len(case.contexts) // self.batch))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"{details['used']} used / {details['useful']} useful chunks" if details.get("useful") else None
 
     @by_reference

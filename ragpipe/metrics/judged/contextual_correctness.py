@@ -34,9 +34,9 @@ class ContextualCorrectnessMetric(JudgeMetric):
         return (ScoreSpec(self.name, 0, TOP, grades=whole_grades(0, TOP)),)
 
     def values(self, case: Case) -> dict[str, Any]:
-        return self.shown(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
+        return self.prompt_values(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if not without_a_word(case.answer):
             yield PlannedCall(self.grade, Grade05, self.values(case))
 

@@ -13,7 +13,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.metrics.shared.part_weights import Weights
 from ragpipe.prompting.library import Prompt
 from ragpipe.schema.judge_answers.gradings import FactualAccuracy as Grades
@@ -64,14 +64,14 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
 
     def values(self, case: Case) -> dict[str, Any]:
         said = {"question": case.question, "reference": case.reference, "answer": case.answer}
-        return self.shown(self.grade, case, **said)
+        return self.prompt_values(self.grade, case, **said)
 
-    @asks_by_reference
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    @planned_by_reference
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if not without_a_word(case.answer):
             yield PlannedCall(self.grade, Grades, self.values(case))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if score != self.name or "criteria" not in details:
             return None
         terms = " + ".join(

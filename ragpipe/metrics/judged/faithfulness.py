@@ -39,10 +39,10 @@ class FaithfulnessMetric(ContextMetric, ClaimMetric):
     def texts_of(self, case: Case) -> list[dict[str, str]]:
         return [{"answer": case.answer}]
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
-        return super().asks(case) if case.contexts or self.is_listed(case) else ()
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
+        return super().planned_calls(case) if case.contexts or self.is_listed(case) else ()
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return share_of_claims(details)
 
     async def measure(self, case: Case, judge: Judge) -> Score:

@@ -112,13 +112,13 @@ class FormatMetric(JudgeMetric):
 
     def values(self, case: Case) -> dict[str, Any]:
         said = {"question": case.question, "answer": case.answer, "tone": self.wanted_tone}
-        return self.shown(self.prompts()["tone"], case, **said)
+        return self.prompt_values(self.prompts()["tone"], case, **said)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if self.wanted_tone:
             yield PlannedCall(self.prompts()["tone"], Tone, self.values(case))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         held = [check for check in details.get("checks", ()) if check["held"] is not None]
         return f"{sum(check['held'] for check in held)} of {len(held)} checks held; 1 when all do" if held else None
 

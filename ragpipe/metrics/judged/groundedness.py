@@ -60,13 +60,13 @@ class GroundednessMetric(ContextMetric):
             parts["cited"] = False
         elif case.output.citations and not _shows_marks(case):
             parts["citations"] = _recorded(case, len(case.contexts[: self.top_k]))
-        return self.shown(self.grade, case, parts, contexts=case.contexts[: self.top_k], answer=case.answer)
+        return self.prompt_values(self.grade, case, parts, contexts=case.contexts[: self.top_k], answer=case.answer)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if case.contexts:
             yield PlannedCall(self.grade, Grade, self.values(case))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if value < details.get("judge_score", value):
             return f"the judge gave {details['judge_score']}, capped at {self.cap_without_citations}: no citations"
         return None

@@ -14,7 +14,7 @@ from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
 from ragpipe.metrics.shared.claim_metric import clean_claims, likely_claims
 from ragpipe.metrics.shared.injection_flags import answer_flags
-from ragpipe.metrics.shared.multi_reference import asks_by_reference, by_reference
+from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
 from ragpipe.prompting.library import Prompt
 from ragpipe.schema.judge_answers.answers import Claims
 from ragpipe.schema.judge_answers.gradings import ClaimCheck, ClaimChecks, ClaimOrigin, ClaimOrigins
@@ -40,7 +40,7 @@ class NoiseSensitivityMetric(UsefulnessMetric):
 
     version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts", "reference"})
-    borrowed: ClassVar[Mapping[str, str]] = {"extract": "faithfulness", "grade": "context_precision"}
+    shared_prompts: ClassVar[Mapping[str, str]] = {"extract": "faithfulness", "grade": "context_precision"}
 
     extract: Prompt
     check: Prompt
@@ -51,25 +51,27 @@ class NoiseSensitivityMetric(UsefulnessMetric):
         return tuple(ScoreSpec(f"{self.name}_{k}", higher_is_better=False, diagnostic=True) for k in KINDS)
 
     def extract_values(self, case: Case) -> dict[str, Any]:
-        return self.shown(self.extract, case, question=case.question, answer=case.answer)
+        return self.prompt_values(self.extract, case, question=case.question, answer=case.answer)
 
     def check_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
         said = {"question": case.question, "reference": case.reference, "claims": claims}
-        return self.shown(self.check, case, {"again": True} if again else {}, **said)
+        return self.prompt_values(self.check, case, {"again": True} if again else {}, **said)
 
     def trace_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
-        return self.shown(self.trace, case, {"again": True} if again else {}, contexts=case.contexts, claims=claims)
+        return self.prompt_values(
+            self.trace, case, {"again": True} if again else {}, contexts=case.contexts, claims=claims
+        )
 
-    @asks_by_reference
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    @planned_by_reference
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         yield PlannedCall(self.extract, Claims, self.extract_values(case))
         claims = likely_claims(case.answer)
         times = -(-len(claims) // self.batch)
         yield PlannedCall(self.check, ClaimChecks, self.check_values(case, claims[: self.batch]), times)
-        yield self.grade_ask(case)
+        yield self.planned_grades(case)
         yield PlannedCall(self.trace, ClaimOrigins, self.trace_values(case, claims[: self.batch]), times)
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if not details.get("total"):
             return None
         kind = score.removeprefix(f"{self.name}_")

@@ -13,7 +13,7 @@ from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.claim_metric import likely_claims
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered, without_a_word
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.prompting.library import Prompt
 from ragpipe.schema.judge_answers.gradings import Nugget, NuggetSupport, NuggetSupports
 from ragpipe.schema.judge_answers.gradings import Nuggets as Found
@@ -58,14 +58,14 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
 
     def nuggetize_values(self, case: Case, reference: str) -> dict[str, Any]:
         said = {"question": case.question, "reference": reference}
-        return self.shown(self.nuggetize, case, {"n": self.most}, **said)
+        return self.prompt_values(self.nuggetize, case, {"n": self.most}, **said)
 
     def assign_values(self, case: Case, nuggets: Sequence[str], again: bool = False) -> dict[str, Any]:
         said = {"question": case.question, "answer": case.answer, "nuggets": nuggets}
-        return self.shown(self.assign, case, {"again": True} if again else {}, **said)
+        return self.prompt_values(self.assign, case, {"again": True} if again else {}, **said)
 
-    @asks_by_reference
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    @planned_by_reference
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if not without_a_word(case.answer):
             for reference in case.references:
                 yield PlannedCall(self.nuggetize, Found, self.nuggetize_values(case, reference))
@@ -73,7 +73,7 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
             times = -(-len(likely) // self.batch)
             yield PlannedCall(self.assign, NuggetSupports, self.assign_values(case, likely[: self.batch]), times)
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         rows = details.get("nuggets")
         if not rows:
             return None

@@ -86,15 +86,15 @@ class PolicyComplianceMetric(JudgeMetric):
     def values(self, case: Case, rules: Sequence[str], again: bool = False) -> dict[str, Any]:
         prompt = self.prompts()["examine"]
         parts = {"again": True} if again else {}
-        return self.shown(prompt, case, parts, rules=rules, question=case.question, answer=case.answer)
+        return self.prompt_values(prompt, case, parts, rules=rules, question=case.question, answer=case.answer)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if self.method == "both":
             yield PlannedCall(
                 self.prompts()["examine"], RuleVerdicts, self.values(case, [rule for _, rule in self.rules()])
             )
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"
 
     async def measure(self, case: Case, judge: Judge) -> Score:

@@ -42,21 +42,21 @@ class RecencyConflictMetric(JudgeMetric):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)
 
-    def unlabelled(self, sample: Sample) -> str | None:
+    def sample_skip_reason(self, sample: Sample) -> str | None:
         rule = sample.recency_conflict_rule
         if rule is None:
             return "no_recency_conflict_rule"
         roles = {anchor.role for anchor in sample.anchors or ()}
         if missing := sorted(_roles(rule) - roles):
             return f"no_anchor_with_role_{'_and_'.join(missing)}"
-        return super().unlabelled(sample)
+        return super().sample_skip_reason(sample)
 
-    def parts(self, case: Case) -> frozenset[OutputPart]:
+    def required_parts(self, case: Case) -> frozenset[OutputPart]:
         asks = case.sample.recency_conflict_rule == ACKNOWLEDGE
-        return super().parts(case) | (frozenset({"answer"}) if asks else frozenset())
+        return super().required_parts(case) | (frozenset({"answer"}) if asks else frozenset())
 
-    def absent(self, case: Case) -> str | None:
-        return super().absent(case) or name_no_chunk(case)
+    def skip_reason(self, case: Case) -> str | None:
+        return super().skip_reason(case) or name_no_chunk(case)
 
     def cited(self, case: Case) -> dict[str, list[Chunk]]:
         """The cited chunks by the role of the anchors they stand at."""
@@ -71,14 +71,14 @@ class RecencyConflictMetric(JudgeMetric):
 
     def values(self, case: Case, cited: dict[str, list[Chunk]]) -> dict[str, Any]:
         shown = {"newer": cited["newer"], "older": cited["older"], "question": case.question, "answer": case.answer}
-        return self.shown(self.acknowledge, case, **shown)
+        return self.prompt_values(self.acknowledge, case, **shown)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         cited = self.cited(case)
         if case.sample.recency_conflict_rule == ACKNOWLEDGE and len(cited) == 2 and not without_a_word(case.answer):
             yield PlannedCall(self.acknowledge, Acknowledgement, self.values(case, cited))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         said = f"rule {details['rule']}; cited: {', '.join(details['cited_roles']) or 'neither'}"
         return f"{said}; acknowledged: {str(details['acknowledged']).lower()}" if "acknowledged" in details else said
 

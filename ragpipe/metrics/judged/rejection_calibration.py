@@ -50,21 +50,21 @@ class RejectionCalibrationMetric(JudgeMetric):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True), ScoreSpec(f"{self.name}_reason", binary=True, diagnostic=True))
 
-    def unlabelled(self, sample: Sample) -> str | None:
+    def sample_skip_reason(self, sample: Sample) -> str | None:
         expects = sample.expected and sample.expected.behavior
-        return super().unlabelled(sample) if expects else "no_expected_behavior"
+        return super().sample_skip_reason(sample) if expects else "no_expected_behavior"
 
-    def parts(self, case: Case) -> frozenset[OutputPart]:
+    def required_parts(self, case: Case) -> frozenset[OutputPart]:
         return frozenset() if case.output.abstained else frozenset({"answer"})
 
     def values(self, case: Case) -> dict[str, Any]:
-        return self.shown(self.prompts()["detect"], case, question=case.question, answer=case.answer)
+        return self.prompt_values(self.prompts()["detect"], case, question=case.question, answer=case.answer)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if self.detector == "judge" and not case.output.abstained and not without_a_word(case.answer):
             yield PlannedCall(self.prompts()["detect"], Refusal, self.values(case))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if score != self.name or "actual" not in details:
             return None
         return f"1 where both are the same, else 0: expected {details['expected']}, found {details['actual']}"

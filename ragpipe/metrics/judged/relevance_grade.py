@@ -37,14 +37,16 @@ class RelevanceGradeMetric(JudgeMetric):
         return (ScoreSpec(self.name, 0, TOP), ScoreSpec(f"{self.name}_share"))
 
     def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
-        return self.shown(self.grade, case, {"again": True} if again else {}, contexts=chunks, question=case.question)
+        return self.prompt_values(
+            self.grade, case, {"again": True} if again else {}, contexts=chunks, question=case.question
+        )
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if case.contexts:
             times = -(-len(case.contexts) // self.batch)
             yield PlannedCall(self.grade, PassageGrades, self.values(case, case.contexts[: self.batch]), times)
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         grades = [row["grade"] for row in details.get("chunks", ())]
         if not grades:
             return None

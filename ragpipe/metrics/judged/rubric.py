@@ -12,7 +12,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, asks_by_reference, by_reference
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.prompting.library import Prompt
 from ragpipe.schema.judge_answers.gradings import RubricGrade, rubric_grade
 from ragpipe.schema.sample import Case
@@ -93,7 +93,7 @@ class RubricMetric(ReferenceMetric, JudgeMetric):
         return "reference" in self.shows
 
     @property
-    def needed(self) -> frozenset[Need]:
+    def required(self) -> frozenset[Need]:
         return frozenset(self.shows)
 
     def values(self, case: Case) -> dict[str, Any]:
@@ -103,10 +103,10 @@ class RubricMetric(ReferenceMetric, JudgeMetric):
             parts["anchors"] = [{"value": _number(number), "text": text} for number, text in anchors]
         given = {"answer": case.answer, "contexts": case.contexts, "reference": case.reference}
         parts |= {name: given[name] for name in self.shows}
-        return self.shown(self.grade, case, parts, question=case.question, criteria=self.criteria)
+        return self.prompt_values(self.grade, case, parts, question=case.question, criteria=self.criteria)
 
-    @asks_by_reference
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    @planned_by_reference
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         yield PlannedCall(self.grade, self._answer(), self.values(case))
 
     @by_reference

@@ -65,8 +65,8 @@ class SourcePolicyMetric(JudgeMetric):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)
 
-    def absent(self, case: Case) -> str | None:
-        why = super().absent(case)
+    def skip_reason(self, case: Case) -> str | None:
+        why = super().skip_reason(case)
         if why is None and all(chunk.policy == "summarize" for chunk in case.contexts):
             return "no_restricted_chunks"
         return why
@@ -83,15 +83,15 @@ class SourcePolicyMetric(JudgeMetric):
         parts: dict[str, Any] = {"again": True} if again else {}
         if self.show_free:
             parts["free"] = [chunk for chunk in case.contexts if chunk.policy == "summarize"]
-        return self.shown(self.use, case, parts, sources=chunks, answer=case.answer)
+        return self.prompt_values(self.use, case, parts, sources=chunks, answer=case.answer)
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         open_ = [one.chunk for one in self.found(case) if one.use is None]
         if open_:
             times = -(-len(open_) // self.batch)
             yield PlannedCall(self.use, SourceUses, self.values(case, open_[: self.batch]), times)
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"
 
     async def measure(self, case: Case, judge: Judge) -> Score:

@@ -41,17 +41,17 @@ class ChunkChain(ContextMetric):
         """What is held against each chunk."""
         raise NotImplementedError
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if not case.contexts:
             return
         head, *tail = case.contexts
         said = self.information(case)
-        yield PlannedCall(self.first, YesNo, self.shown(self.first, case, contexts=[head], **said))
+        yield PlannedCall(self.first, YesNo, self.prompt_values(self.first, case, contexts=[head], **said))
         if tail:
-            values = self.shown(self.refine, case, contexts=[tail[0]], existing="NO", **said)
+            values = self.prompt_values(self.refine, case, contexts=[tail[0]], existing="NO", **said)
             yield PlannedCall(self.refine, YesNo, values, times=len(tail))
 
-    def arithmetic(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
+    def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         said = [f"rank {verdict['rank']} {verdict['verdict']}" for verdict in details.get("verdicts", ())]
         return f"1 with the first YES, 0 without one: {', '.join(said)}" if said else None
 
@@ -65,7 +65,7 @@ class ChunkChain(ContextMetric):
             if existing == "YES" and not self.exhaustive:
                 break
             prompt, more = (self.refine, {"existing": existing}) if existing else (self.first, {})
-            reply = await judge(prompt, YesNo, **self.shown(prompt, case, contexts=[chunk], **said, **more))
+            reply = await judge(prompt, YesNo, **self.prompt_values(prompt, case, contexts=[chunk], **said, **more))
             said_so = {"verdict": reply.verdict, "reply": one_line(reply.text)}
             verdicts.append({"chunk": chunk.id, "rank": chunk.rank, **said_so})
             if reply.verdict == "NEITHER":

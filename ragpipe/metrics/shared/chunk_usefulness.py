@@ -28,9 +28,9 @@ class UsefulnessMetric(ReferenceMetric, JudgeMetric):
         parts: dict[str, Any] = {"again": True} if again else {}
         if case.reference:
             parts["reference"] = case.reference
-        return self.shown(self.grade, case, parts, contexts=chunks, question=case.question)
+        return self.prompt_values(self.grade, case, parts, contexts=chunks, question=case.question)
 
-    def grade_ask(self, case: Case) -> PlannedCall:
+    def planned_grades(self, case: Case) -> PlannedCall:
         return PlannedCall(self.grade, ChunkGrades, self.grade_values(case, case.contexts))
 
     async def grades(self, case: Case, judge: Judge) -> list[ChunkGrade]:

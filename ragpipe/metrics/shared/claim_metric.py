@@ -41,7 +41,7 @@ class ClaimMetric(JudgeMetric):
         """The texts that are taken apart, each under its name in the templates; their claims are checked together."""
         raise NotImplementedError
 
-    def asks(self, case: Case) -> Iterable[PlannedCall]:
+    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         prompts, texts = self.prompts(), self.texts_of(case)
         if self.steps == "combined":
             for text in texts:
@@ -55,7 +55,7 @@ class ClaimMetric(JudgeMetric):
         if not case.contexts:
             return
         claims = [claim for text in texts for claim in likely_claims(*text.values())]
-        values = self.shown(verify, case, contexts=case.contexts, claims=claims[: self.batch])
+        values = self.prompt_values(verify, case, contexts=case.contexts, claims=claims[: self.batch])
         yield PlannedCall(verify, Verdicts, values, times=math.ceil(len(claims) / self.batch))
 
     async def checked(self, case: Case, judge: Judge) -> list[CheckedClaim]:
@@ -77,7 +77,7 @@ class ClaimMetric(JudgeMetric):
 
         async def ask(part: list[str], again: bool) -> list[Verdict]:
             parts = {"again": True} if again else {}
-            values = self.shown(verify, case, parts, contexts=case.contexts, claims=part)
+            values = self.prompt_values(verify, case, parts, contexts=case.contexts, claims=part)
             return (await judge(verify, Verdicts, **values)).verdicts
 
         verdicts = await verdicts_in_batches(claims, self.batch, ask)
@@ -87,10 +87,10 @@ class ClaimMetric(JudgeMetric):
         ]
 
     def _extract_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
-        return self.shown(prompt, case, question=case.question, **text)
+        return self.prompt_values(prompt, case, question=case.question, **text)
 
     def _combined_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
-        return self.shown(prompt, case, contexts=case.contexts, question=case.question, **text)
+        return self.prompt_values(prompt, case, contexts=case.contexts, question=case.question, **text)
 
 
 def likely_claims(text: str) -> list[str]:

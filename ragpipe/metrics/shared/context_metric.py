@@ -33,9 +33,9 @@ class ContextMetric(JudgeMetric):
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([self.patterns])
 
-    def absent(self, case: Case) -> str | None:
+    def skip_reason(self, case: Case) -> str | None:
         nothing = self.without_contexts == "skip" and not case.contexts
-        return super().absent(case) or (NOTHING_RETRIEVED if nothing else None)
+        return super().skip_reason(case) or (NOTHING_RETRIEVED if nothing else None)
 
     async def declines(self, case: Case) -> bool:
         """Whether the answer is nothing but a refusal. Raises JudgeError when a pattern takes too long."""

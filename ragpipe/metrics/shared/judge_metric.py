@@ -35,15 +35,15 @@ class JudgeMetric(Metric):
             raise ValueError(f"examples for unknown steps {unknown}: the steps are {list(self.step_names())}")
         return self
 
-    def absent(self, case: Case) -> str | None:
+    def skip_reason(self, case: Case) -> str | None:
         """As for every metric; an answer with characters but no letter or digit is `degenerate_answer`.
 
         Marks such as ":" alone get good verdicts from many judges (arXiv 2507.08794), so they are never shown to one.
         """
-        why = super().absent(case)
+        why = super().skip_reason(case)
         return "degenerate_answer" if why == NO_ANSWER and is_degenerate(case.answer) else why
 
-    def shown(
+    def prompt_values(
         self, prompt: Prompt, case: Case, parts: Mapping[str, Any] | None = None, /, **values: Any
     ) -> dict[str, Any]:
         """The values for one question, with those optional `parts` that the template has a place for.
@@ -85,6 +85,6 @@ async def gather_ordered(*questions: Awaitable[T]) -> list[T]:
 
 
 async def gather_pair(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    """`together` for two questions of different kinds."""
+    """`gather_ordered` for two questions of different kinds."""
     pair: list[Any] = await gather_ordered(*(cast(Awaitable[Any], question) for question in (first, second)))
     return pair[0], pair[1]

@@ -1,7 +1,7 @@
 """Several reference answers: which of them count, and how the values measured by each become one.
 
-A metric that reads `case.reference` derives from `Referenced` and marks `measure` with `@by_reference` and `asks` with
-`@asks_by_reference`. Both then see the case as often as it is measured, each time with the reference (or the one text of
+A metric that reads `case.reference` derives from `ReferenceMetric` and marks `measure` with `@by_reference` and `planned_calls` with
+`@planned_by_reference`. Both then see the case as often as it is measured, each time with the reference (or the one text of
 all of them) to measure by. A case with one reference is seen once and as it is.
 """
 
@@ -101,8 +101,10 @@ def by_reference(measure: Callable[[M, Case, Judge], Awaitable[Scores]]) -> Call
     return measured
 
 
-def asks_by_reference(asks: Callable[[M, Case], Iterable[PlannedCall]]) -> Callable[[M, Case], Iterator[PlannedCall]]:
-    """`asks` over the views of a case."""
+def planned_by_reference(
+    asks: Callable[[M, Case], Iterable[PlannedCall]],
+) -> Callable[[M, Case], Iterator[PlannedCall]]:
+    """`planned_calls` over the views of a case."""
 
     @functools.wraps(asks)
     def asked(self: M, case: Case) -> Iterator[PlannedCall]:

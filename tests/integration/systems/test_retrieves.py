@@ -16,9 +16,8 @@ from ragpipe.cli import main
 from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.metrics.base import Computed, Metric
+from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.stages.closed_book import mark_closed_book
-from ragpipe.stages.skip_reason import skip_reason
 from ragpipe.systems.settings import PythonSystem, RecordedSystem
 from ragpipe.testing.scripted import make_case, shipped_metric, shipped_names
 
@@ -43,20 +42,20 @@ LABELLED: dict[str, Any] = {
 @pytest.mark.parametrize("name", shipped_names())
 def test_what_measures_retrieval_is_skipped_and_nothing_else(name: str) -> None:
     metric = shipped_metric(name)
-    closed = skip_reason(metric, make_case(chunks=(), retrieves=False, **LABELLED), embedder=True)
+    closed = run_skip_reason(metric, make_case(chunks=(), retrieves=False, **LABELLED), embedder=True)
     assert (closed == REASON) is (name in ON_RETRIEVAL)
-    assert skip_reason(metric, make_case(chunks=(), **LABELLED), embedder=True) != REASON
+    assert run_skip_reason(metric, make_case(chunks=(), **LABELLED), embedder=True) != REASON
 
 
 @pytest.mark.parametrize("name", ["context_precision", "context_recall", "context_relevance", "retrieval", "citation"])
 def test_a_method_that_found_nothing_is_measured(name: str) -> None:
-    assert skip_reason(shipped_metric(name), make_case(chunks=(), **LABELLED), embedder=True) is None
+    assert run_skip_reason(shipped_metric(name), make_case(chunks=(), **LABELLED), embedder=True) is None
 
 
 def test_a_rubric_goes_by_what_it_shows() -> None:
     closed = make_case(chunks=(), retrieves=False)
     for shows, why in ((["answer"], None), (["answer", "contexts"], REASON)):
-        assert skip_reason(shipped_metric("rubric", shows=shows), closed, embedder=True) == why
+        assert run_skip_reason(shipped_metric("rubric", shows=shows), closed, embedder=True) == why
 
 
 def test_a_metric_of_the_users_own_says_it_by_one_attribute() -> None:
@@ -68,15 +67,18 @@ def test_a_metric_of_the_users_own_says_it_by_one_attribute() -> None:
 
     closed = make_case(chunks=(), retrieves=False)
     own: list[Metric] = [Found(name="a"), OnRetrieval(name="b")]
-    assert [skip_reason(metric, closed, embedder=True) for metric in own] == [None, REASON]
+    assert [run_skip_reason(metric, closed, embedder=True) for metric in own] == [None, REASON]
 
 
 def test_a_failure_of_the_system_takes_nothing_from_what_does_not_apply() -> None:
     failed = make_case(answer=None, chunks=None, retrieves=False, error="500", references=["a"])
     reasons = {"retrieval": REASON, "abstention": "no_answerable_label", "correctness": "system_error"}
-    assert {name: skip_reason(shipped_metric(name), failed, embedder=True) for name in reasons} == reasons
+    assert {name: run_skip_reason(shipped_metric(name), failed, embedder=True) for name in reasons} == reasons
     similar = shipped_metric("semantic_similarity")
-    assert [skip_reason(similar, failed, embedder=there) for there in (True, False)] == ["system_error", "no_embedder"]
+    assert [run_skip_reason(similar, failed, embedder=there) for there in (True, False)] == [
+        "system_error",
+        "no_embedder",
+    ]
 
 
 def records(folder: Path, text: str, name: str = "d.jsonl", **settings: Any) -> list[Record]:

@@ -39,7 +39,7 @@ from mymetrics.answers import Mood
 class Polite(Metric):
     grade: Prompt
 
-    def asks(self, case):
+    def planned_calls(self, case):
         yield PlannedCall(self.grade, Mood, {"answer": case.answer})
 
     async def measure(self, case, judge):

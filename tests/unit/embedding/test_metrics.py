@@ -96,20 +96,20 @@ def test_answer_relevance_by_questions(what, answer, replies, expected, calls, f
 
 def test_the_real_question_is_not_shown_where_questions_are_written():
     metric = shipped_metric("answer_relevance", method="questions", n=5)
-    ask, _ = metric.asks(make_case("the answer", question="the real question"))
+    ask, _ = metric.planned_calls(make_case("the answer", question="the real question"))
     assert ask.prompt.step == "questions"
     text = "".join(message["content"] for message in ask.prompt.render(**ask.values))
     assert "the real question" not in text
     assert "write 5 different questions" in text
-    assert (metric.embeds(make_case("x")), metric.embeds(make_case(""))) == (6, 0)
+    assert (metric.planned_embeddings(make_case("x")), metric.planned_embeddings(make_case(""))) == (6, 0)
 
 
 def test_the_sum_is_told():
     metric = shipped_metric("answer_relevance", method="questions")
     score = score_of(metric, make_case("ans", question="Q"), ScriptedJudge([written("a", "b", "c")], vectors=VECTORS))
-    told = metric.arithmetic("answer_relevance", score["answer_relevance"].value, score["answer_relevance"].details)
+    told = metric.explain_value("answer_relevance", score["answer_relevance"].value, score["answer_relevance"].details)
     assert told == "(1.0000 + 0.6000 + 0.0000) / 3 = 0.5333"
-    similar = shipped_metric("semantic_similarity").arithmetic("semantic_similarity", 60.0, {"cosine": 0.6})
+    similar = shipped_metric("semantic_similarity").explain_value("semantic_similarity", 60.0, {"cosine": 0.6})
     assert similar == "100 x max(0, 0.600000) = 60"
 
 

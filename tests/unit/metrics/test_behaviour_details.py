@@ -145,7 +145,7 @@ def test_expected_citation_recall(wanted, cited, found):
     score = score_of(metric, case)["expected_citation_recall"]
     assert (score.reason if score.status == "skipped" else score.value) == found
     if score.value == 0.5:
-        assert metric.arithmetic(metric.name, 0.5, score.details) == "1 cited / 2 expected sources"
+        assert metric.explain_value(metric.name, 0.5, score.details) == "1 cited / 2 expected sources"
 
 
 def test_source_policy_says_how_each_source_was_used():
@@ -344,4 +344,4 @@ def test_how_a_value_follows_from_its_details(name, score, fields, said):
     metric = shipped_metric(name)
     found = score_of(metric, make_case(**fields))[score]
     assert found.status == "ok"
-    assert metric.arithmetic(score, found.value, found.details) == said
+    assert metric.explain_value(score, found.value, found.details) == said

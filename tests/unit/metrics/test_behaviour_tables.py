@@ -120,7 +120,7 @@ def test_citation(fields, parameters, replies, expected, calls):
 def test_citations_that_name_no_chunk_are_told_from_dangling_ones():
     metric = shipped_metric("citation")
     unnamed = make_case(**EARNINGS | {"citations": [{"marker": "Apple 2023"}]})
-    assert metric.absent(unnamed) == "citations_name_no_chunk"
+    assert metric.skip_reason(unnamed) == "citations_name_no_chunk"
     mixed = make_case(**EARNINGS | {"citations": [*EARNINGS["citations"], {"marker": "Apple 2023"}, {"marker": "[9]"}]})
     details = score_of(metric, mixed, ScriptedJudge([TWO, BOTH]))["citation"].details
     assert details["dangling"] == ["[9]"]
@@ -139,7 +139,7 @@ def test_citation_keeps_what_dangles_and_what_is_uncited():
     assert details["flags"] == ["dangling_citations"]
     assert [row["accurate"] for row in details["citations"]] == [True, True, False]
     metric = shipped_metric("citation")
-    said = {name: metric.arithmetic(name, score.value, score.details) for name, score in found.items()}
+    said = {name: metric.explain_value(name, score.value, score.details) for name, score in found.items()}
     assert said["citation"] == "0.3 x 0.6667 (valid) + 0.4 x 0.6667 (accuracy) + 0.3 x 0.6667 (coverage)"
     assert said["citation_accuracy"] == "2 accurate / 3 citations"
     assert said["citation_coverage"] == "2 cited / 3 claims"

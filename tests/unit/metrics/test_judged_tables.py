@@ -253,7 +253,7 @@ def test_grade_boundaries(score, letter):
     found = score_of(metric, make_case(**BARE), ScriptedJudge([accuracy(score, score, score)]))["factual_accuracy"]
     assert found.value == pytest.approx(score, abs=1e-9)
     assert found.details["grade"] == letter
-    assert metric.arithmetic("factual_accuracy", found.value, found.details) == (
+    assert metric.explain_value("factual_accuracy", found.value, found.details) == (
         f"0.5 x {score:g} (correctness) + 0.3 x {score:g} (completeness) + 0.2 x {score:g} (consistency); {letter}"
     )
 
@@ -299,7 +299,7 @@ LINES = [
 def test_the_arithmetic_of_a_value(name, replies, score, line):
     metric = shipped_metric(name)
     found = score_of(metric, make_case(**BARE), ScriptedJudge(replies))[score]
-    assert metric.arithmetic(score, found.value, found.details) == line
+    assert metric.explain_value(score, found.value, found.details) == line
 
 
 def test_one_question_serves_two_metrics():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ragpipe.metrics.base import run_skip_reason
 from ragpipe.patterns.sentences import list_items
-from ragpipe.stages.skip_reason import skip_reason
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 FIVE = "Here are five:\n1. Revenue\n2. Margin\n3. Cash\n4. Debt\n5. Outlook\n"
@@ -41,7 +41,7 @@ def test_list_items(text: str, items: list[str]) -> None:
 def test_values(answer: str, has: int, values: tuple[float, float]) -> None:
     metric = shipped_metric("list_completeness")
     case = make_case(answer=answer, expected={"context_has": has})
-    assert skip_reason(metric, case, embedder=False) is None
+    assert run_skip_reason(metric, case, embedder=False) is None
     (scores,) = metric.compute([case])  # type: ignore[attr-defined]
     assert tuple(score.value for score in scores) == values
 
@@ -49,7 +49,7 @@ def test_values(answer: str, has: int, values: tuple[float, float]) -> None:
 @pytest.mark.parametrize(("expected", "reason"), [({}, "no_item_count"), ({"context_has": 0}, "no_items_in_contexts")])
 def test_without_a_label_it_does_not_apply(expected: dict[str, int], reason: str) -> None:
     assert (
-        skip_reason(shipped_metric("list_completeness"), make_case(answer=FIVE, expected=expected), embedder=False)
+        run_skip_reason(shipped_metric("list_completeness"), make_case(answer=FIVE, expected=expected), embedder=False)
         == reason
     )
 

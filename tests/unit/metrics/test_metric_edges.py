@@ -10,7 +10,7 @@ from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped
 
 def test_an_answer_too_long_for_patterns_is_an_error_of_its_case_and_no_question_of_the_plan():
     metric, case = shipped_metric("answer_class"), make_case("x " * 100_001, references=["x"])
-    assert list(metric.asks(case)) == []
+    assert list(metric.planned_calls(case)) == []
     assert score_of(metric, case)["correct_answers"].reason.startswith("too_long: 200,002 characters")
 
 
@@ -119,7 +119,7 @@ def test_the_systems_own_flag_is_a_refusal_and_its_absence_overrules_no_text(
     case = make_case(answer, abstained=abstained, expected=expected)
     score = score_of(metric, case, judge)["rejection_calibration"]
     assert (score.value, score.details["failure_mode"]) == (value, mode)
-    assert len(judge.asked) == sum(ask.times for ask in metric.asks(case))
+    assert len(judge.asked) == sum(ask.times for ask in metric.planned_calls(case))
     assert bool(judge.asked) == (detector == "judge" and not abstained and bool(answer))
     assert not abstained or score.details["detector"] == "flag"
 
@@ -129,7 +129,7 @@ def test_relevance_by_questions_plans_the_grade_that_it_falls_back_to():
     direct = {"addresses_question": False, "on_topic": True, "completeness": 0, "score": 0}
     judge = ScriptedJudge([{"questions": []}, direct], vectors={})
     score_of(metric, case, judge)
-    assert [ask.prompt.step for ask in metric.asks(case)] == judge.steps == ["questions", "direct"]
+    assert [ask.prompt.step for ask in metric.planned_calls(case)] == judge.steps == ["questions", "direct"]
 
 
 def test_null_in_place_of_an_optional_quote_is_none():
@@ -189,7 +189,7 @@ def test_what_stands_for_the_shipped_rubric_goes_with_its_criteria():
         (["metrics.rubric.scale=[0,10]"], [], [means]),
     ):
         metric = composed("rubric", *words)
-        text = next(iter(metric.asks(case))).prompt.render(**metric.values(case))[-1]["content"]
+        text = next(iter(metric.planned_calls(case))).prompt.render(**metric.values(case))[-1]["content"]
         assert all(part in text for part in shown)
         assert not any(part in text for part in absent)
 

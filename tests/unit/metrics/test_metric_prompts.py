@@ -85,7 +85,7 @@ CASE = labelled(
 
 def questions(name, case=CASE, **parameters):
     """What the metric expects to ask about the case, rendered: (step, system, user, ask)."""
-    for ask in shipped_metric(name, **parameters).asks(case):
+    for ask in shipped_metric(name, **parameters).planned_calls(case):
         system, user = ask.prompt.render(**ask.values)
         assert (system["role"], user["role"]) == ("system", "user")
         yield ask.prompt.step, system["content"], user["content"], ask
@@ -313,7 +313,7 @@ def test_the_plan_names_the_calls_of_the_documents():
 def test_the_first_question_of_the_plan_is_one_that_is_asked(name, parameters):
     metric, judge = shipped_metric(name, **parameters), ScriptedJudge(reply)
     asyncio.run(metric.measure(CASE, judge))
-    exact = [ask.prompt.render(**ask.values) for ask in metric.asks(CASE)][:1]
+    exact = [ask.prompt.render(**ask.values) for ask in metric.planned_calls(CASE)][:1]
     assert exact
     assert exact[0] == judge.asked[0].payload.messages
 

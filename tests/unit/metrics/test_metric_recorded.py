@@ -105,8 +105,8 @@ def test_a_score_is_declared_as_it_is_taken():
 
 def test_an_output_without_any_of_them_is_skipped_as_a_whole():
     metric = shipped_metric("recorded", take={"a": {}, "b": {}})
-    assert metric.absent(make_case()) == "not_recorded"
-    assert metric.absent(make_case(recorded={"b": 0})) is None
+    assert metric.skip_reason(make_case()) == "not_recorded"
+    assert metric.skip_reason(make_case(recorded={"b": 0})) is None
 
 
 WRONG = [

@@ -372,7 +372,7 @@ def test_an_answer_without_required_citations_is_flagged_whatever_its_grade(valu
     for case, flags in ((REQUIRED, ["required_citations_missing"]), (UNCITED, []), (FREE, [])):
         score = score_of(metric, make_case(**case), ScriptedJudge([grade(value)]))["groundedness"]
         assert score.details["flags"] == flags
-        why = metric.arithmetic("groundedness", score.value, score.details)
+        why = metric.explain_value("groundedness", score.value, score.details)
         assert (why is not None) == (case is REQUIRED and value > 3), "named only where the cap changed the grade"
 
 

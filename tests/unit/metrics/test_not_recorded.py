@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.metrics.base import Metric
+from ragpipe.metrics.base import Metric, run_skip_reason
 from ragpipe.schema.sample import Case, Output, Sample
 from ragpipe.schema.table_schemas import OUTPUTS, output_row, outputs_from, table_of
-from ragpipe.stages.skip_reason import skip_reason
 from ragpipe.testing.scripted import make_case, shipped_metric, shipped_names
 
 BOTH, CONTEXTS, ANSWER, NEITHER = {"contexts", "answer"}, {"contexts"}, {"answer"}, set[str]()
@@ -51,9 +50,9 @@ def test_the_table_names_every_metric_that_is_shipped() -> None:
 @pytest.mark.parametrize("name", RESTS_ON)
 def test_a_metric_is_skipped_exactly_without_a_part_that_it_rests_on(name: str) -> None:
     metric = shipped(name)
-    assert skip_reason(metric, full(name), embedder=True) is None
+    assert run_skip_reason(metric, full(name), embedder=True) is None
     for part, lacking in (("answer", {"answer": None}), ("contexts", {"chunks": None})):
-        found = skip_reason(metric, full(name, **lacking), embedder=True)
+        found = run_skip_reason(metric, full(name, **lacking), embedder=True)
         assert found == (f"not_recorded: {part}" if part in RESTS_ON[name] else None)
 
 
@@ -71,7 +70,7 @@ def test_nothing_is_measured_of_a_part_that_is_not_recorded(name: str, **output:
     flag = case.output.abstained
     if (name == "abstention" and flag is not None) or (name == "rejection_calibration" and flag):
         lacking = NEITHER  # the system's own flag decides, not the text
-    found = skip_reason(shipped(name), case, embedder=True)
+    found = run_skip_reason(shipped(name), case, embedder=True)
     assert not lacking or (found or "").startswith("not_recorded: ")
     assert lacking or not (found or "").startswith("not_recorded: ")
 
@@ -79,24 +78,24 @@ def test_nothing_is_measured_of_a_part_that_is_not_recorded(name: str, **output:
 def test_the_acknowledgement_of_a_conflict_is_read_in_the_answer() -> None:
     metric = shipped_metric("recency_conflict")
     silent = full("recency_conflict", answer=None, recency_conflict_rule="acknowledge_both")
-    assert skip_reason(metric, silent, embedder=True) == "not_recorded: answer"
+    assert run_skip_reason(metric, silent, embedder=True) == "not_recorded: answer"
 
 
 def test_what_does_not_apply_says_so_first() -> None:
     """A case without a reference says nothing of what the data set lacks: it would not be measured anyway."""
     for name, why in (("correctness", "no_reference_answer"), ("context_recall", "no_reference_answer"),
                       ("retrieval", "no_relevance_labels"), ("abstention", "no_answerable_label")):  # fmt: skip
-        assert skip_reason(shipped_metric(name), make_case(answer=None, chunks=None), embedder=True) == why
+        assert run_skip_reason(shipped_metric(name), make_case(answer=None, chunks=None), embedder=True) == why
 
 
 def test_a_metric_of_the_users_own_cannot_pass_over_it() -> None:
     class Own(Metric):
         reads = frozenset({"contexts"})
 
-        def absent(self, case: Case) -> str | None:
+        def skip_reason(self, case: Case) -> str | None:
             return None
 
-    assert skip_reason(Own(name="own"), make_case(chunks=None), embedder=True) == "not_recorded: contexts"
+    assert run_skip_reason(Own(name="own"), make_case(chunks=None), embedder=True) == "not_recorded: contexts"
 
 
 def test_absent_and_empty_stay_apart_in_the_tables() -> None:

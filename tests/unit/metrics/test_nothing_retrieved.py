@@ -98,9 +98,9 @@ def test_patterns_of_ones_own() -> None:
 @pytest.mark.parametrize(("answer", "steps"), [(INVENTED, ["extract"]), (REFUSAL, [])])
 def test_the_plan_counts_the_listing_alone(answer: str, steps: list[str]) -> None:
     case = make_case(answer=answer, chunks=[])
-    assert [ask.prompt.step for ask in shipped_metric("faithfulness").asks(case)] == steps
+    assert [ask.prompt.step for ask in shipped_metric("faithfulness").planned_calls(case)] == steps
     for name in ("groundedness", "chunk_faithfulness", "chunk_relevancy", "answer_synthesis"):
-        assert list(shipped_metric(name).asks(case)) == []
+        assert list(shipped_metric(name).planned_calls(case)) == []
 
 
 @pytest.mark.parametrize("steps", ["separate", "combined"])

@@ -46,7 +46,7 @@ class Repeating(Metric):
     def scores(self):
         return (ScoreSpec(self.name, 1, 5),)
 
-    def asks(self, case):
+    def planned_calls(self, case):
         yield PlannedCall(self.grade, Grade15, {"question": case.question, "contexts": case.contexts})
 
 
