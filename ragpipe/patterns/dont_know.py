@@ -29,16 +29,48 @@ class DontKnowPhrases(Settings):
     admitting clauses from which on it does not know, whatever it begins with.
     """
 
-    version: str = "own"
-    phrases: list[str] = Field(min_length=1)
-    followed_by: list[str] = Field(default_factory=list)
-    goes_on: dict[str, list[str]] = Field(default_factory=dict)
-    states: list[str] = Field(default_factory=list)
-    non_answers: list[str] = Field(default_factory=list)
-    short: list[str] = Field(default_factory=list)
-    short_below: int = Field(default=10, ge=0)
-    words_before: int = Field(default=6, ge=0)
-    dominates: float = Field(default=0.8, gt=0, le=1)
+    version: str = Field(default="own", description="Name of this set of phrases. It is part of a run's identity.")
+    phrases: list[str] = Field(
+        min_length=1, description="Phrases of not knowing. They ignore case and match whole words."
+    )
+    followed_by: list[str] = Field(
+        default_factory=list,
+        description="Words with which a clause may go on after a phrase that counts. Default: none.",
+    )
+    goes_on: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Phrases that may only go on with one of the listed openings, by phrase. Default: none.",
+    )
+    states: list[str] = Field(
+        default_factory=list,
+        description=(
+            "Openings after a phrase that make the clause a statement, so that the phrase does not count. "
+            "Default: none."
+        ),
+    )
+    non_answers: list[str] = Field(
+        default_factory=list, description="Whole answers that count as not knowing. Default: none."
+    )
+    short: list[str] = Field(
+        default_factory=list,
+        description=(
+            "Phrases that count only in answers below `short_below` characters, with `literal: true`. Default: none."
+        ),
+    )
+    short_below: int = Field(
+        default=10, ge=0, description="Length in characters below which the phrases of `short` count."
+    )
+    words_before: int = Field(
+        default=6, ge=0, description="Largest number of words in a clause before a phrase that counts."
+    )
+    dominates: float = Field(
+        default=0.8,
+        gt=0,
+        le=1,
+        description=(
+            "Share of the answer's words, above 0 to 1, in clauses of not knowing from which the answer does not know."
+        ),
+    )
 
     @model_validator(mode="after")
     def _of_its_phrases(self) -> DontKnowPhrases:

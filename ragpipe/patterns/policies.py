@@ -18,9 +18,13 @@ Severity = Literal["high", "medium", "low"]
 class Pattern(Settings):
     """One expression, read without regard to case. A hit does not count in a sentence that `unless` matches too."""
 
-    name: str = Field(min_length=1)
-    pattern: str = Field(min_length=1)
-    unless: str | None = None
+    name: str = Field(min_length=1, description="Name of the pattern, for the details of a score.")
+    pattern: str = Field(
+        min_length=1, description="Regular expression that finds a violation in a sentence. It ignores case."
+    )
+    unless: str | None = Field(
+        default=None, description="Regular expression that excuses the sentence it matches. null: no exception."
+    )
 
     @field_validator("pattern", "unless")
     @classmethod
@@ -33,11 +37,17 @@ class Pattern(Settings):
 class Policy(Settings):
     """A policy: its name, how bad a violation is, the rule in words (shown to a judge), and its patterns."""
 
-    policy: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    version: str = "own"
-    severity: Severity = "high"
-    rule: str = Field(min_length=1)
-    patterns: list[Pattern] = Field(default_factory=list)
+    policy: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$", description="Name of the policy: lower-case letters, digits and '_'."
+    )
+    version: str = Field(
+        default="own", description="Name of this version of the policy. It is part of a run's identity."
+    )
+    severity: Severity = Field(default="high", description="How bad a violation is.")
+    rule: str = Field(min_length=1, description="The rule in words, as the judge sees it.")
+    patterns: list[Pattern] = Field(
+        default_factory=list, description="Patterns that find violations without a judge. Default: none."
+    )
 
 
 def named_policy(given: Policy | str) -> Policy:

@@ -44,17 +44,50 @@ class RefusalPatterns(Settings):
     with which a clause may begin at length before it declines, `answers` clauses that are content whatever follows; `reasons` expressions by the reason of a refusal. `non_answers` are whole answers that decline ("n/a"), punctuation aside.
     """
 
-    version: str = "own"
-    pieces: dict[str, str] = Field(default_factory=dict)
-    leads: list[str] = Field(default_factory=list)
-    opens: str = "(?!)"
-    words_before: int = Field(default=8, ge=0)
-    declines: list[str] = Field(min_length=1)
-    answers: list[str] = Field(default_factory=list)
-    training_cutoff: list[str] = Field(default_factory=list)
-    asides: list[str] = Field(default_factory=list)
-    reasons: dict[str, list[str]] = Field(default_factory=dict)
-    non_answers: list[str] = Field(default_factory=list)
+    version: str = Field(default="own", description="Name of this set of patterns. It is part of a run's identity.")
+    pieces: dict[str, str] = Field(
+        default_factory=dict,
+        description="Parts of regular expressions that `{name}` stands for in all other patterns. Default: none.",
+    )
+    leads: list[str] = Field(
+        default_factory=list,
+        description="Openings that say nothing by themselves and are removed from a clause first. Default: none.",
+    )
+    opens: str = Field(
+        default="(?!)",
+        description=(
+            "Regular expression of words with which a clause may begin at length before it declines. Default: "
+            "matches nothing."
+        ),
+    )
+    words_before: int = Field(
+        default=8,
+        ge=0,
+        description="Largest number of words before an expression that declines, unless the clause begins with `opens`.",
+    )
+    declines: list[str] = Field(min_length=1, description="Regular expressions of a clause that declines to answer.")
+    answers: list[str] = Field(
+        default_factory=list,
+        description="Regular expressions of a clause that is content, whatever follows. Default: none.",
+    )
+    training_cutoff: list[str] = Field(
+        default_factory=list,
+        description="Regular expressions of an excuse by the end of the training data. Default: none.",
+    )
+    asides: list[str] = Field(
+        default_factory=list,
+        description=(
+            "Regular expressions of a clause that is neither content nor refusal, such as an offer. Default: none."
+        ),
+    )
+    reasons: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Regular expressions by the reason of a refusal that they show. Default: none.",
+    )
+    non_answers: list[str] = Field(
+        default_factory=list,
+        description='Whole answers that decline, apart from punctuation, such as "n/a". Default: none.',
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from pydantic import Field
+
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.citation_parsing import name_no_chunk
 from ragpipe.metrics.shared.cited_chunks import cited_chunks
@@ -26,8 +28,17 @@ class AttributionHitMetric(Computed):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
     version: ClassVar[int] = 2
 
-    unit: Unit = "document"
-    require_snippet: bool = False
+    unit: Unit = Field(
+        default="document",
+        description="Which labels count first where a case has both: those of documents or of chunks.",
+    )
+    require_snippet: bool = Field(
+        default=False,
+        description=(
+            "Whether a chunk must contain one of an anchor's snippets to match it, where the anchor has any. "
+            "Default: no."
+        ),
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)

@@ -44,9 +44,24 @@ class BertScoreMetric(ReferenceMetric):
     best_of_each: ClassVar[bool] = True
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
-    encoder: EncoderSettings = EncoderSettings()
-    idf: bool = False
-    baseline: Annotated[float, Field(ge=-1, lt=1, allow_inf_nan=False)] | None = None
+    encoder: EncoderSettings = Field(
+        default=EncoderSettings(),
+        description="The model that encodes the tokens, and the layer whose hidden states are compared.",
+    )
+    idf: bool = Field(
+        default=False,
+        description=(
+            "Whether tokens are weighted by their rarity in the data set's references (inverse document "
+            "frequency). Default: all tokens weigh the same."
+        ),
+    )
+    baseline: Annotated[float, Field(ge=-1, lt=1, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description=(
+            "Score of unrelated texts, from -1 to below 1, by which `bert_score_f1` is rescaled. null: the known "
+            "value of model and layer; without one only `bert_score_f1_raw` is given."
+        ),
+    )
 
     @property
     def encoder_settings(self) -> EncoderSettings:

@@ -24,7 +24,14 @@ class MustQuoteMetric(Computed):
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
-    quote_words: int = Field(default=6, ge=2)
+    quote_words: int = Field(
+        default=6,
+        ge=2,
+        description=(
+            "Words in a row, 2 or more, from which a passage of the answer that is also in a chunk counts as a "
+            "quote without quotation marks."
+        ),
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)

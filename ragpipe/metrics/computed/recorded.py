@@ -34,14 +34,31 @@ class Taken(Settings):
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    source: str | None = Field(default=None, alias="from", min_length=1)
-    low: Finite | None = 0.0
-    high: Finite | None = 1.0
-    higher_is_better: bool = True
-    binary: bool = False
-    diagnostic: bool = True
-    combine: Combine = "mean"
-    if_empty: Finite | None = None
+    source: str | None = Field(
+        default=None,
+        alias="from",
+        min_length=1,
+        description=(
+            "Name of the recorded value in the data, or `name.part` for a part of it. null: the name of the score."
+        ),
+    )
+    low: Finite | None = Field(
+        default=0.0, description="Lowest value of the scale. null, together with `high`: a count without a scale."
+    )
+    high: Finite | None = Field(
+        default=1.0, description="Highest value of the scale. null, together with `low`: a count without a scale."
+    )
+    higher_is_better: bool = Field(default=True, description="Whether a high value is a good one.")
+    binary: bool = Field(default=False, description="Whether the score is 0 or 1 only. Needs the scale 0 to 1.")
+    diagnostic: bool = Field(
+        default=True, description="Whether the score only explains others and is not shown among the main results."
+    )
+    combine: Combine = Field(
+        default="mean", description="How several recorded verdicts on one answer become one value."
+    )
+    if_empty: Finite | None = Field(
+        default=None, description="Value of an empty list of verdicts, on the scale. null: such a case is skipped."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -90,7 +107,9 @@ class RecordedMetric(Computed):
     to 1e-6 beyond the scale is a rounding and counts as the end of it.
     """
 
-    take: dict[str, Taken] = Field(default_factory=dict)
+    take: dict[str, Taken] = Field(
+        default_factory=dict, description="The recorded values to use as scores, by score name. Default: none."
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return tuple(

@@ -42,14 +42,42 @@ class RetrievalMetric(Computed):
     needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
-    k: list[int] = Field(default=[1, 3, 5, 10])
-    unit: Unit = "document"
-    order: Literal["given", "trec"] = "given"
-    require_snippet: bool = False
-    measures: list[Cut] = Field(default=list(CUTS))
-    score_k: int = Field(default=5, ge=1)
-    weights: Weights[Part] = Field(default={"recall": 0.4, "precision": 0.2, "mrr": 0.2, "ndcg": 0.2})
-    prefix: str = ""
+    k: list[int] = Field(
+        default=[1, 3, 5, 10], description="Cut-offs, in ranks: every measure is given at each of them."
+    )
+    unit: Unit = Field(
+        default="document",
+        description=(
+            "What counts as one result. document: a document's chunks count once, at their best rank; chunk: "
+            "every chunk counts."
+        ),
+    )
+    order: Literal["given", "trec"] = Field(
+        default="given",
+        description=(
+            "Order of the results. given: the ranks that the system gave; trec: by score, then by id, both "
+            "descending, as trec_eval sorts."
+        ),
+    )
+    require_snippet: bool = Field(
+        default=False,
+        description=(
+            "Whether a chunk must contain one of an anchor's snippets to match it, where the anchor has any. "
+            "Default: no."
+        ),
+    )
+    measures: list[Cut] = Field(
+        default=list(CUTS), description="Measures given at each cut-off. `mrr` and `retrieval_score` are always given."
+    )
+    score_k: int = Field(default=5, ge=1, description="Cut-off of the measures inside `retrieval_score`, in ranks.")
+    weights: Weights[Part] = Field(
+        default={"recall": 0.4, "precision": 0.2, "mrr": 0.2, "ndcg": 0.2},
+        description="Weights of the measures inside `retrieval_score`. They are divided by their sum.",
+    )
+    prefix: str = Field(
+        default="",
+        description="Text put before every score name, so that the metric can be in a run twice. Default: none.",
+    )
 
     @field_validator("k")
     @classmethod

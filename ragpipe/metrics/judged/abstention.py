@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pydantic import Field
+
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
@@ -25,7 +27,10 @@ class AbstentionMetric(JudgeMetric):
     """
 
     detect: Prompt
-    prefix: str = ""
+    prefix: str = Field(
+        default="",
+        description="Text put before every score name, so that the metric can be in a run twice. Default: none.",
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         made_up = ScoreSpec(f"{self.prefix}hallucination_on_unanswerable", higher_is_better=False, binary=True)

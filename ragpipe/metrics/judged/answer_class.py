@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from ragpipe.core.errors import JudgeError
 from ragpipe.judging.judge_protocol import Judge
@@ -46,9 +46,24 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     classify: Prompt
-    patterns: Annotated[DontKnowPhrases | str, AfterValidator(_known)] = "dont_know.v2"
-    literal: bool = False
-    prefix: str = ""
+    patterns: Annotated[DontKnowPhrases | str, AfterValidator(_known)] = Field(
+        default="dont_know.v2",
+        description=(
+            "Phrases of not knowing, which decide which answers are put to the judge: the name of a file in "
+            "conf/patterns, or a whole mapping of phrases."
+        ),
+    )
+    literal: bool = Field(
+        default=False,
+        description=(
+            "Whether a phrase counts anywhere in the answer, as in the source document. Default: only where it "
+            "opens or dominates the answer."
+        ),
+    )
+    prefix: str = Field(
+        default="",
+        description="Text put before every score name, so that the metric can be in a run twice. Default: none.",
+    )
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([self.patterns])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -40,8 +40,16 @@ class AnswerRelevanceMetric(JudgeMetric):
 
     direct: Prompt
     questions: Prompt | None = None
-    method: Literal["direct", "questions"] = "direct"
-    n: Annotated[int, Field(ge=1, le=10)] = 3
+    method: Literal["direct", "questions"] = Field(
+        default="direct",
+        description=(
+            "direct: the judge grades question and answer. questions: the judge writes questions that the answer "
+            "would answer, whose vectors are compared with the real question's (needs an embedder)."
+        ),
+    )
+    n: int = Field(
+        default=3, ge=1, le=10, description="Number of questions to write with `method: questions`, 1 to 10."
+    )
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:

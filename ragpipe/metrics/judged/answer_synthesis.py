@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.context_metric import NO_CLAIMS, NOTHING_RETRIEVED, ContextMetric
@@ -36,7 +38,10 @@ class AnswerSynthesisMetric(ContextMetric):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts", "answer"})
 
     grade: Prompt
-    prefix: str = ""
+    prefix: str = Field(
+        default="",
+        description="Text put before every score name, so that the metric can be in a run twice. Default: none.",
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         axes = ("answer_faithfulness", "answer_completeness")

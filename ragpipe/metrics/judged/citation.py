@@ -35,7 +35,7 @@ class Citing(JudgeMetric):
 
     support: Prompt
     coverage: Prompt
-    batch: int = Field(default=20, ge=1)
+    batch: int = Field(default=20, ge=1, description="Citations per judge call, 1 or more.")
 
     def pairs(self, cited: Sequence[Cited]) -> dict[tuple[Place, str], tuple[Chunk, str]]:
         """The different (cited passage, chunk) pairs of the valid citations."""
@@ -97,11 +97,43 @@ class CitationMetric(Citing):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
     version: ClassVar[int] = 2
 
-    weights: Weights[Part] = Field(default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3})
-    min_coverage: float = Field(default=MINIMUM, ge=0, le=1)
-    markers: bool = False
-    refusals: Literal["skip", "zero"] = "skip"
-    patterns: Refusals = "refusals.v2"
+    weights: Weights[Part] = Field(
+        default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3},
+        description=(
+            "Weights of the three parts of the score. They are divided by their sum; changing them asks no new "
+            "question."
+        ),
+    )
+    min_coverage: float = Field(
+        default=MINIMUM,
+        ge=0,
+        le=1,
+        description=(
+            "Share of claims with a citation that a case needs to pass, 0 to 1, where the case names none itself "
+            "(`expected.min_citation_coverage`)."
+        ),
+    )
+    markers: bool = Field(
+        default=False,
+        description=(
+            "Whether marks such as [2] count as citations of the chunk of that rank where the output records no "
+            "citations. Default: such answers are skipped."
+        ),
+    )
+    refusals: Literal["skip", "zero"] = Field(
+        default="skip",
+        description=(
+            "Score of an answer that only declines and cites nothing. skip: left out, unless the case requires "
+            "citations; zero: 0, like every answer without citations."
+        ),
+    )
+    patterns: Refusals = Field(
+        default="refusals.v2",
+        description=(
+            "Rules that recognise an answer that only declines: the name of a file in conf/patterns, or a whole "
+            "mapping of refusal patterns."
+        ),
+    )
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([self.patterns])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
@@ -29,7 +31,13 @@ class ContextPrecisionMetric(UsefulnessMetric):
 
     version: ClassVar[int] = 2
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-    method: Literal["mean", "ranked"] = "mean"
+    method: Literal["mean", "ranked"] = Field(
+        default="mean",
+        description=(
+            "Which mean is the main score. mean: share of useful chunks; ranked: mean precision at the ranks of "
+            "the useful chunks. Both are always stored."
+        ),
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (

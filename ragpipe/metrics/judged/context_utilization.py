@@ -35,7 +35,7 @@ class ContextUtilizationMetric(UsefulnessMetric):
     shared_prompts: ClassVar[Mapping[str, str]] = {"grade": "context_precision"}
 
     use: Prompt
-    batch: int = Field(default=10, ge=1)
+    batch: int = Field(default=10, ge=1, description="Chunks per judge call about their use, 1 or more.")
 
     def use_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
         return self.prompt_values(self.use, case, {"again": True} if again else {}, contexts=chunks, answer=case.answer)

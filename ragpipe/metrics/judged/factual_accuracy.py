@@ -41,8 +41,17 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     grade: Prompt
-    weights: Weights[Part] = Field(default={"correctness": 0.5, "completeness": 0.3, "consistency": 0.2})
-    grades: dict[str, float] = Field(default={"A": 80, "B": 60, "C": 40, "D": 20, "E": 0})
+    weights: Weights[Part] = Field(
+        default={"correctness": 0.5, "completeness": 0.3, "consistency": 0.2},
+        description=(
+            "Weights of the three parts of the score. They are divided by their sum; changing them asks no new "
+            "question."
+        ),
+    )
+    grades: dict[str, float] = Field(
+        default={"A": 80, "B": 60, "C": 40, "D": 20, "E": 0},
+        description="Letter grades from best to worst, each with its lowest value (0 to 100); the last one is 0.",
+    )
 
     @field_validator("grades")
     @classmethod

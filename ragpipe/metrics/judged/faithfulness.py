@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.claim_metric import ClaimMetric, claim_details, share_of_claims
@@ -34,7 +36,13 @@ class FaithfulnessMetric(ContextMetric, ClaimMetric):
 
     version: ClassVar[int] = 2
 
-    without_claims: Literal["one", "skip", "zero"] = "one"
+    without_claims: Literal["one", "skip", "zero"] = Field(
+        default="one",
+        description=(
+            "Score of an answer without a factual claim, such as a refusal: 1, 0, or left out of the mean. "
+            "Changing it asks no new question."
+        ),
+    )
 
     def texts_of(self, case: Case) -> list[dict[str, str]]:
         return [{"answer": case.answer}]

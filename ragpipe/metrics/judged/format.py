@@ -44,12 +44,36 @@ class FormatMetric(JudgeMetric):
     version: ClassVar[int] = 2
 
     tone: Prompt | None = None
-    matches: dict[str, str] = Field(default_factory=dict)
-    never_matches: dict[str, str] = Field(default_factory=dict)
-    json_schema: dict[str, Any] | None = None
-    length: dict[Unit, list[int | None]] | None = None
-    language: str | None = None
-    wanted_tone: str | None = Field(default=None, min_length=1)
+    matches: dict[str, str] = Field(
+        default_factory=dict,
+        description=(
+            "Regular expressions that the answer must match, by a name of your own. They ignore case; `(?-i:...)`"
+            " does not. Default: none."
+        ),
+    )
+    never_matches: dict[str, str] = Field(
+        default_factory=dict,
+        description="Regular expressions that the answer must not match, by a name of your own. Default: none.",
+    )
+    json_schema: dict[str, Any] | None = Field(
+        default=None, description="JSON Schema (draft 2020-12) that the whole answer must satisfy. null: not checked."
+    )
+    length: dict[Unit, list[int | None]] | None = Field(
+        default=None,
+        description=(
+            "Allowed length as [least, most] per unit; null in a pair is no limit. null: 1 to 300 words where no "
+            "other check is on, else not checked."
+        ),
+    )
+    language: str | None = Field(
+        default=None,
+        description="Language that the answer must be in, as a code (en, de, fr, es, it, pt, nl). null: not checked.",
+    )
+    wanted_tone: str | None = Field(
+        default=None,
+        min_length=1,
+        description="How the answer should sound, in words; costs one judge call per case. null: not checked.",
+    )
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:

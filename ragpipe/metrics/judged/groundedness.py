@@ -48,8 +48,22 @@ class GroundednessMetric(ContextMetric):
     version: ClassVar[int] = 3
 
     grade: Prompt
-    top_k: int | None = Field(default=None, ge=1)
-    cap_without_citations: int | None = Field(default=3, ge=0, le=TOP)
+    top_k: int | None = Field(
+        default=None,
+        ge=1,
+        description=(
+            "Number of contexts that the judge sees, from the first rank. null: all. Another number asks new questions."
+        ),
+    )
+    cap_without_citations: int | None = Field(
+        default=3,
+        ge=0,
+        le=TOP,
+        description=(
+            "Highest grade, 0 to 5, of an answer whose major claims carry no citation, in cases that require "
+            "citations. null: no cap."
+        ),
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, 0, TOP, grades=whole_grades(0, TOP)),)

@@ -45,7 +45,7 @@ class NoiseSensitivityMetric(UsefulnessMetric):
     extract: Prompt
     check: Prompt
     trace: Prompt
-    batch: int = Field(default=20, ge=1)
+    batch: int = Field(default=20, ge=1, description="Claims per judge call, 1 or more.")
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return tuple(ScoreSpec(f"{self.name}_{k}", higher_is_better=False, diagnostic=True) for k in KINDS)

@@ -49,8 +49,12 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
 
     nuggetize: Prompt
     assign: Prompt
-    most: int = Field(default=20, ge=1)
-    batch: int = Field(default=10, ge=1)
+    most: int = Field(
+        default=20,
+        ge=1,
+        description="Largest number of nuggets per case; vital ones are kept first. It is part of the question.",
+    )
+    batch: int = Field(default=10, ge=1, description="Nuggets per judge call about their support, 1 or more.")
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         others = ("vital", "all_strict", "all", "weighted")

@@ -45,10 +45,24 @@ class PolicyComplianceMetric(JudgeMetric):
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
 
     examine: Prompt | None = None
-    method: Literal["both", "patterns"] = "both"
-    patterns: list[Policies] = Field(default=list(SHIPPED))
-    policies: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
-    banned_topics: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    method: Literal["both", "patterns"] = Field(
+        default="both", description="both: the judge is asked where no pattern matches. patterns: no judge is asked."
+    )
+    patterns: list[Policies] = Field(
+        default=list(SHIPPED),
+        description=(
+            "Policies with patterns: names of files in conf/patterns, or policies written out. Their rules are "
+            "shown to the judge."
+        ),
+    )
+    policies: dict[str, Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Further rules for the judge alone, in words, by a name of your own. Default: none.",
+    )
+    banned_topics: list[Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=list,
+        description="Topics that an answer may not discuss; each is a rule for the judge. Default: none.",
+    )
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
@@ -37,7 +39,13 @@ class RecencyConflictMetric(JudgeMetric):
     version: ClassVar[int] = 2
 
     acknowledge: Prompt
-    require_snippet: bool = False
+    require_snippet: bool = Field(
+        default=False,
+        description=(
+            "Whether a chunk must contain one of an anchor's snippets to match it, where the anchor has any. "
+            "Default: no."
+        ),
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.async_refusals import reading_of
@@ -37,8 +39,17 @@ class RejectionCalibrationMetric(JudgeMetric):
     folder: ClassVar[str] = "abstention"
 
     detect: Prompt | None = None
-    detector: Literal["patterns", "judge"] = "patterns"
-    patterns: Refusals = "refusals.v2"
+    detector: Literal["patterns", "judge"] = Field(
+        default="patterns",
+        description="How a refusal is recognised. patterns: rules, free, English only; judge: one small call per case.",
+    )
+    patterns: Refusals = Field(
+        default="refusals.v2",
+        description=(
+            "Rules that recognise an answer that only declines: the name of a file in conf/patterns, or a whole "
+            "mapping of refusal patterns."
+        ),
+    )
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:

@@ -30,8 +30,15 @@ class RelevanceGradeMetric(JudgeMetric):
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
     grade: Prompt
-    batch: int = Field(default=10, ge=1)
-    relevant_from: int = Field(default=2, ge=1, le=TOP)
+    batch: int = Field(default=10, ge=1, description="Passages per judge call, 1 or more.")
+    relevant_from: int = Field(
+        default=2,
+        ge=1,
+        le=TOP,
+        description=(
+            "Grade, 1 to 3, from which a passage counts in `relevance_grade_share`. Changing it asks no new question."
+        ),
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, 0, TOP), ScoreSpec(f"{self.name}_share"))

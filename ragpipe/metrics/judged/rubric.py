@@ -46,11 +46,21 @@ class RubricMetric(ReferenceMetric, JudgeMetric):
     version: ClassVar[int] = 2
 
     grade: Prompt
-    criteria: str = Field(min_length=1)
-    scale: list[float] = Field(default=[1.0, 5.0])
-    whole: bool = True
-    anchors: dict[str, str] | None = None
-    shows: list[Shown] = Field(default=["answer"], min_length=1)
+    criteria: str = Field(min_length=1, description="What is graded, in words. The judge sees it as it is written.")
+    scale: list[float] = Field(default=[1.0, 5.0], description="Lowest (worst) and highest (best) grade.")
+    whole: bool = Field(default=True, description="Whether only whole grades are allowed.")
+    anchors: dict[str, str] | None = Field(
+        default=None,
+        description=(
+            "Meaning of single grades, by grade. null: none, except for the shipped criteria on their scale, "
+            "which have their own."
+        ),
+    )
+    shows: list[Shown] = Field(
+        default=["answer"],
+        min_length=1,
+        description="What the judge sees beside the question. A case without one of them is skipped.",
+    )
 
     @field_validator("scale")
     @classmethod

@@ -57,10 +57,29 @@ class SourcePolicyMetric(JudgeMetric):
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
 
     use: Prompt
-    quote_words: int = Field(default=6, ge=2)
-    show_free: bool = True
-    attribution: OneOf["required", "not_required"] = "not_required"
-    batch: int = Field(default=10, ge=1)
+    quote_words: int = Field(
+        default=6,
+        ge=2,
+        description=(
+            "Words in a row, 2 or more, from which a passage of the answer that is also in a chunk counts as a "
+            "quote without quotation marks."
+        ),
+    )
+    show_free: bool = Field(
+        default=True,
+        description=(
+            "Whether the judge also sees the unrestricted chunks, so that what they contain too is no violation. "
+            "Makes prompts longer."
+        ),
+    )
+    attribution: OneOf["required", "not_required"] = Field(
+        default="not_required",
+        description=(
+            "A literal quote of a quote_only chunk without a citation of it. required: a violation; not_required:"
+            " only flagged."
+        ),
+    )
+    batch: int = Field(default=10, ge=1, description="Restricted chunks per judge call, 1 or more.")
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)

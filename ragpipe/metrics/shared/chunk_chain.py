@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from ragpipe.core.errors import JudgeError
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
@@ -32,7 +34,12 @@ class ChunkChain(ContextMetric):
 
     first: Prompt
     refine: Prompt
-    exhaustive: bool = False
+    exhaustive: bool = Field(
+        default=False,
+        description=(
+            "Whether the judge is asked about every chunk. Default: only up to the first YES, with the same value."
+        ),
+    )
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)

@@ -30,8 +30,14 @@ class ClaimMetric(JudgeMetric):
     extract: Prompt | None = None
     verify: Prompt | None = None
     combined: Prompt | None = None
-    steps: Literal["separate", "combined"] = "separate"
-    batch: int = Field(default=20, ge=1)
+    steps: Literal["separate", "combined"] = Field(
+        default="separate",
+        description=(
+            "separate: one call lists the claims, others verify them. combined: one call does both, which is "
+            "cheaper but less independent."
+        ),
+    )
+    batch: int = Field(default=20, ge=1, description="Claims per verifying call, 1 or more.")
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from ragpipe.core.errors import JudgeError
 from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.async_refusals import reading_of
@@ -27,8 +29,19 @@ class ContextMetric(JudgeMetric):
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
 
-    without_contexts: Literal["zero", "skip"] = "zero"
-    patterns: Refusals = "refusals.v2"
+    without_contexts: Literal["zero", "skip"] = Field(
+        default="zero",
+        description=(
+            "Score of an answer for which nothing was retrieved. zero: the lowest value; skip: left out of the mean."
+        ),
+    )
+    patterns: Refusals = Field(
+        default="refusals.v2",
+        description=(
+            "Rules that recognise an answer that only declines: the name of a file in conf/patterns, or a whole "
+            "mapping of refusal patterns."
+        ),
+    )
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([self.patterns])

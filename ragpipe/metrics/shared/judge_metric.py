@@ -24,9 +24,16 @@ class JudgeMetric(Metric):
     When off they render nothing, so that turning them on changes only the questions that then differ.
     """
 
-    history: bool = True
-    reasoning: bool = False
-    examples: dict[str, list[str]] = Field(default_factory=dict)
+    history: bool = Field(
+        default=True, description="Whether the judge sees earlier turns of the conversation, where a case has any."
+    )
+    reasoning: bool = Field(
+        default=False,
+        description="Whether the judge is asked to reason step by step. Replies become longer and cost more.",
+    )
+    examples: dict[str, list[str]] = Field(
+        default_factory=dict, description="Worked examples for the judge, as lists of texts by step. Default: none."
+    )
 
     @model_validator(mode="after")
     def _known_examples(self) -> JudgeMetric:

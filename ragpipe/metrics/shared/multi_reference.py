@@ -13,6 +13,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, ClassVar, TypeVar
 
+from pydantic import Field
+
 from ragpipe.core.errors import Skipped
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Metric, PlannedCall
@@ -43,7 +45,13 @@ class ReferenceMetric(Metric):
     pools: ClassVar[bool] = False
     last_resort: ClassVar[frozenset[str]] = frozenset()
 
-    references: ReferenceRule | None = None
+    references: ReferenceRule | None = Field(
+        default=None,
+        description=(
+            "Which of several reference answers count. any: any of them will do; first: the first; all: each is "
+            "measured, and the mean counts. null: as `dataset.references` says."
+        ),
+    )
 
     @property
     def rule(self) -> ReferenceRule:
