@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,4 +55,4 @@ def test_every_span_holds_its_piece(text: str, start: int, length: int) -> None:
     pieces, spans = quote_pieces(quote), MatchableText(text).find(quote)
     for place, (first, end) in enumerate(spans):
         assert pieces[place % len(pieces)] in normalise(text[first:end])
-    assert all(before[0] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[0] <= after[0] for before, after in pairwise(spans))
