@@ -1,6 +1,6 @@
 """How far the embedded judge agrees with people: RAGTruth question answering, faithfulness against human spans.
 
-    python benchmarks/evidence.py --data ../shared/data/ragtruth_qa/ragtruth_qa.jsonl [--half development] [--judge evidence_minilm]
+    python benchmarks/evidence.py --data ../shared/data/ragtruth_qa/ragtruth_qa.jsonl [--half development]
 
 Only the development half of the questions was looked at while the rules and the threshold were made. The default
 prints the held-out half; docs/evidence.md states its figures and a slow test recomputes them.
@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 
 from ragpipe.core.errors import Skipped
-from ragpipe.embedding.heuristic_minilm import EvidenceMiniLMSettings
 from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.prompting.library import Prompt
@@ -28,7 +27,6 @@ from ragpipe.schema.judge_answers.answers import Claims, Groundedness, Verdicts,
 
 PASSED = 0.85  # the documents' threshold of faithfulness: an answer under it counts as flagged
 RESAMPLES = 2000
-JUDGES: dict[str, type[HeuristicSettings]] = {"evidence": HeuristicSettings, "evidence_minilm": EvidenceMiniLMSettings}
 
 
 def half(source_id: object) -> str:
@@ -157,10 +155,10 @@ def longest_passing(cases: list[Labelled], strict: bool) -> int:
     return int(max(sorted(set(lengths)), key=lambda cut: kappa(truth, lengths > cut)))
 
 
-def measure(path: Path, which: str = "held_out", by: str = "evidence") -> tuple[list[Row], dict[str, int]]:
-    """The table of one half for one judge, and its counts."""
+def measure(path: Path, which: str = "held_out") -> tuple[list[Row], dict[str, int]]:
+    """The table of one half, and its counts."""
     cases, development = list(labelled(path, which)), list(labelled(path, "development"))
-    judge = HeuristicJudge(JUDGES[by]())
+    judge = HeuristicJudge(HeuristicSettings())
     value = np.array([faithfulness(judge, case) for case in cases])
     length = np.array([float(len(case.answer)) for case in cases])
     questions = np.array([case.question for case in cases])
@@ -185,14 +183,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="ragtruth_qa.jsonl")
     parser.add_argument("--half", choices=("held_out", "development"), default="held_out")
-    parser.add_argument("--judge", choices=tuple(JUDGES), default="evidence")
     options = parser.parse_args()
     cases = list(labelled(options.data, options.half))
-    judge, start = HeuristicJudge(JUDGES[options.judge]()), time.process_time()
+    judge, start = HeuristicJudge(HeuristicSettings()), time.process_time()
     for case in cases:
         all_three(judge, case)
     spent = 1000 * (time.process_time() - start) / len(cases)
-    rows, counts = measure(options.data, options.half, options.judge)
+    rows, counts = measure(options.data, options.half)
     print(f"{options.half}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     print("| labels | judge | AUROC [95 %] | kappa [95 %] |\n|---|---|---|---|")
     print(*rows, sep="\n")

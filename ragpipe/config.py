@@ -15,7 +15,6 @@ from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.core.secret_detection import FIX, looks_secret, secret_at, secrets_of_environment
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.embedding.heuristic_minilm import EvidenceMiniLMSettings
 from ragpipe.embedding.settings import EMBEDDERS, EmbedderSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.settings import JudgeSettings
@@ -108,7 +107,7 @@ class RunConfig(TopSettings):
 
     dataset: DatasetSettings
     system: SystemSettings
-    judge: JudgeSettings | HeuristicSettings | EvidenceMiniLMSettings
+    judge: JudgeSettings | HeuristicSettings
     transport: Annotated[TransportSettings, NotInIdentity]
     embedder: EmbedderSettings
     metrics: Annotated[dict[str, Metric], NotInIdentity]
@@ -133,7 +132,6 @@ class RunConfig(TopSettings):
 
 _JUDGES: dict[Any, type[Settings]] = {
     "evidence": HeuristicSettings,
-    "evidence_minilm": EvidenceMiniLMSettings,
     "llm": JudgeSettings,
 }
 _SECTIONS: dict[str, type[Settings]] = {
@@ -193,7 +191,7 @@ def validate_config(
     sections["judge"] = _of_kind("judge", _JUDGES, "llm", plain, origins, problems)
     sections["embedder"] = _of_kind("embedder", EMBEDDERS, "none", plain, origins, problems)
     if prompts is None:
-        problems += _not_installed(sections, origins)
+        problems += _embedder_not_installed(sections["embedder"], origins)
     finished = prompts is not None
     prompts = prompts or prompt_library(top.prompt_dirs if top else [])
     sections["metrics"] = _metrics(plain, prompts, top.plugins if top else [], origins, problems)
@@ -336,21 +334,14 @@ def _left_out(name: str, section: object, origins: ConfigOrigins) -> bool:
     return not any(origins.of(f"metrics.{name}.{key}").startswith("command line") for key in section)
 
 
-def _not_installed(sections: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
-    """An embedder or an embedded judge whose files are not here. A finished run needs none."""
-    wanted = (("embedder", "an embedder"), ("judge", "a judge"))
-    checked = [(name, what, sections[name]) for name, what in wanted if hasattr(sections[name], "missing")]
-    return [
-        Problem(
-            origins.of(f"{name}.kind"),
-            f"{name}.kind",
-            f"{found.kind}, without its files or its package",
-            f"{what} that is installed",
-            fix,
-        )
-        for name, what, found in checked
-        if (fix := found.missing())
-    ]
+def _embedder_not_installed(embedder: EmbedderSettings | None, origins: ConfigOrigins) -> list[Problem]:
+    """An embedder whose files or package are absent. A finished run needs none."""
+    fix = embedder.missing() if embedder is not None else None
+    if not (embedder and fix):
+        return []
+    key = "embedder.kind"
+    state = f"{embedder.kind}, without its files or its package"
+    return [Problem(origins.of(key), key, state, "an embedder that is installed", fix)]
 
 
 def _without_encoder(metrics: Mapping[str, Metric], origins: ConfigOrigins) -> list[Problem]:

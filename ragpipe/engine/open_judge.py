@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.config import RunConfig
-from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.errors import ConfigError
 from ragpipe.embedding.local_embedder import LocalTransport, vectors_by
 from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, SentenceTransformers
 from ragpipe.embedding.token_encoder import EncoderSettings
@@ -122,22 +122,9 @@ def refuse_other_addresses(config: RunConfig) -> None:
 
 
 def _computing(judge: HeuristicSettings, embedder: JudgeSession | None) -> JudgeSession:
-    """The door to the embedded judge: nothing that it says is stored. Raises ConfigError when its files are not here."""
+    """The door to the embedded judge: nothing that it says is stored."""
     from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 
-    if fix := judge.missing():
-        raise ConfigError(
-            "the judge cannot answer here",
-            [
-                Problem(
-                    "judge",
-                    "judge.kind",
-                    f"{judge.kind}, without its files",
-                    "a judge that is installed",
-                    fix,
-                )
-            ],
-        )
     return JudgeSession(
         identity=judge.identity_of_judge(), label=judge.label, embedded=HeuristicJudge(judge), embedder=embedder
     )

@@ -65,7 +65,7 @@ CASES: tuple[Broken, ...] = (
     Broken("E2 section as text", (*RUN, "judge.api_base.x=1", "judge=llm", "judge.model=openai/m-2024-07-18"),
            ("judge.api_base",)),
     Broken("E2 name is no folder", (*RUN, "name=a/../b"), ("name", "a folder's name")),
-    Broken("E2 judge", (*RUN, "judge.kind=evidnce"), ("judge.kind", "evidence, evidence_minilm, llm", "did you mean evidence")),
+    Broken("E2 judge", (*RUN, "judge.kind=evidnce"), ("judge.kind", "evidence, llm", "did you mean evidence")),
     Broken("E2 transport", (*RUN, "transport.kind=lively"), ("transport.kind", "did you mean live?")),
     # no end (E3)
     Broken("E3 no timeout", (*RUN, "judge=llm", "judge.model=openai/m-2024-07-18", "judge.timeout_s=null"),

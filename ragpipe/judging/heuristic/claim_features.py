@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 
 from ragpipe.judging.heuristic.claim_splitting import without_citations
@@ -62,11 +62,6 @@ class Pool:
         for number in (n for r in self.readings for n in r.numbers):
             self.units[number.value].add(number.unit)
         self.starts = {word[:5] for word in self.stems if len(word) >= 5}
-
-    @cached_property
-    def texts(self) -> tuple[str, ...]:
-        """The sentences as they stand in the sources."""
-        return tuple(text for place in range(len(self.sentences)) if (text := self.text(place, place)))
 
     def best_window(self, stems: frozenset[str], size: int) -> tuple[int, int]:
         """First and last sentence of the run of at most `size` sentences of one source that holds most of the stems.

@@ -39,7 +39,7 @@ _UNRELATED = 0.2  # share of content words under which a claim has nothing to do
 
 
 class HeuristicJudge:
-    """The judges `evidence-v1` and `evidence-minilm-v1`. Deterministic and safe in threads; answers are computed, never stored.
+    """The judge `evidence-v1`. Deterministic and safe in threads; answers are computed, never stored.
 
     `version` is its identity together with its settings: every change that can turn a verdict raises it.
     """

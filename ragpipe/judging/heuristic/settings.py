@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -33,14 +32,6 @@ class HeuristicSettings(Settings):
     def label(self) -> str:
         """Short printable name."""
         return self.rules
-
-    def missing(self) -> str | None:
-        """What to install before it can answer; None: nothing."""
-        return None
-
-    def nearest(self, claim: str, sentences: Sequence[str]) -> tuple[float, str] | None:
-        """The cosine of the sentence that is nearest to the claim, and that sentence; None for a judge without vectors."""
-        return None
 
     def identity_of_judge(self) -> dict[str, Any]:
         """What an answer depends on beside the question: part of every question's key."""

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragpipe.judging.heuristic.claim_features import ClaimFeatures, Pool, extract_features
-from ragpipe.judging.heuristic.claim_splitting import without_citations
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFinding:
-    """What was found for one claim. `objections` name what contradicts; `overlap` is the mean that is compared: with
-    vectors, that of the four overlaps and of the cosine of the `nearest` sentence."""
+    """What was found for one claim. `objections` name what contradicts; `overlap` is the mean that is
+    compared with the threshold."""
 
     claim: str
     supported: bool
@@ -28,7 +27,6 @@ class ClaimFinding:
     signals: ClaimFeatures
     threshold: float
     contradicts_from: float
-    nearest: tuple[float, str] | None = None
 
     @property
     def contradicted(self) -> bool:
@@ -41,14 +39,13 @@ class ClaimFinding:
     @property
     def evidence(self) -> str:
         """A literal stretch of one source: what supports the claim or what it contradicts; '' for neither."""
-        return _stretch(self.signals, self.nearest) if self.supported or self.contradicted else ""
+        return self.signals.evidence if self.supported or self.contradicted else ""
 
     @property
     def reason(self) -> str:
         s = self.signals
-        cosine = f"cosine {self.nearest[0]:.4f}; " if self.nearest else ""
         seen = (
-            f"overlap {self.overlap:.2f} of {self.threshold:.2f} needed ({cosine}words {s.recall:.2f}, best window {s.window:.2f}, "
+            f"overlap {self.overlap:.2f} of {self.threshold:.2f} needed (words {s.recall:.2f}, best window {s.window:.2f}, "
             f"word pairs {s.bigrams:.2f}, common order {s.lcs:.2f}; numbers {s.numbers:.2f}, names {s.names:.2f})"
         )
         return "; ".join((*self.objections, seen))
@@ -61,24 +58,12 @@ def decide(claims: Sequence[str], pool: Pool, settings: HeuristicSettings) -> li
 
 
 def _judge(claim: str, pool: Pool, settings: HeuristicSettings) -> ClaimFinding:
-    signals, nearest = (
-        extract_features(claim, pool, settings.window),
-        settings.nearest(without_citations(claim), pool.texts),
-    )
+    signals = extract_features(claim, pool, settings.window)
     overlap = (signals.recall + signals.window + signals.bigrams + signals.lcs) / 4
-    if nearest is not None:
-        overlap = round((overlap + max(0.0, nearest[0])) / 2, 4)
     objections = tuple(_objections(signals, settings))
     # Without a stretch of a source to show there is nothing to point at: a superscript 2 may count as a two, and is no word.
-    supported = overlap >= settings.threshold and not objections and bool(_stretch(signals, nearest))
-    return ClaimFinding(
-        claim, supported, overlap, objections, signals, settings.threshold, settings.contradicts_from, nearest
-    )
-
-
-def _stretch(signals: ClaimFeatures, nearest: tuple[float, str] | None) -> str:
-    """The run of sentences that shares most words; where none shares any, the nearest sentence."""
-    return signals.evidence or (nearest[1] if nearest else "")
+    supported = overlap >= settings.threshold and not objections and bool(signals.evidence)
+    return ClaimFinding(claim, supported, overlap, objections, signals, settings.threshold, settings.contradicts_from)
 
 
 def _objections(signals: ClaimFeatures, settings: HeuristicSettings) -> list[str]:
