@@ -123,7 +123,7 @@ async def whole(url: str, calls: int, width: int, clock: Callable[[], None], cli
     from ragpipe.judging.transports.live_transport import LiveTransport
     from ragpipe.stages.case_reader import CaseReader
     from ragpipe.stages.judge_cases import JudgeStage
-    from ragpipe.stages.load_dataset import run_load
+    from ragpipe.stages.load_dataset import load_dataset
     from ragpipe.store.calls.call_store import CallStore
     from ragpipe.store.run.progress_file import ProgressView
     from ragpipe.store.run.run_folder import RunFolder
@@ -141,7 +141,7 @@ async def whole(url: str, calls: int, width: int, clock: Callable[[], None], cli
     with tempfile.TemporaryDirectory() as name:
         folder = RunFolder(Path(name, "run")).create()
         records = (SimpleNamespace(sample=s, output=o, where="") for s, o in map(case, range(calls)))
-        run_load(records, samples=folder.samples, outputs=folder.outputs)
+        load_dataset(records, samples=folder.samples, outputs=folder.outputs)
         iteration = folder.iteration(1).create()
         store = CallStore(Path(name, "calls.sqlite"), run_id="bench")
         door = JudgeSession(

@@ -37,7 +37,7 @@ def stop() -> int:
     """Ask every `run` of this process to end early, from another thread: it asks nothing new, lets the calls in flight
     land, and raises `ragpipe.core.errors.Interrupted`. Returns how many runs there are; does not wait for them.
     """
-    from ragpipe.engine.stopping import stop_all
+    from ragpipe.engine.graceful_shutdown import stop_all
 
     return stop_all()
 

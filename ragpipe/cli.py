@@ -140,8 +140,8 @@ def run_overrides(overrides: Sequence[str], *, config_dir: str | None = None) ->
     the keyboard is raised as what Python calls it, KeyboardInterrupt: code that catches errors must not catch it.
     """
     from ragpipe.config import RunConfig
-    from ragpipe.engine.event_loop import CELL
-    from ragpipe.engine.stopping import stoppable
+    from ragpipe.engine.event_loop import INTERRUPTED_CELL
+    from ragpipe.engine.graceful_shutdown import stoppable
     from ragpipe.store.run.folder_lock import waiting
     from ragpipe.tasks import evaluate
 
@@ -155,7 +155,7 @@ def run_overrides(overrides: Sequence[str], *, config_dir: str | None = None) ->
                 return evaluate.evaluate(config, console())[1].resolve()
         except Interrupted as interrupted:
             if interrupted.signal_number == signal.SIGINT:
-                raise KeyboardInterrupt(CELL) from interrupted
+                raise KeyboardInterrupt(INTERRUPTED_CELL) from interrupted
             raise
 
 
@@ -268,7 +268,7 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Tas
             unfinished.append(outcome.resume)
         code = outcome.code if outcome.ran else None
         ended.append(
-            sweep_comparison.job(number, typed_words(ret.overrides), code, _safe(outcome.line), outcome.folder)
+            sweep_comparison.ended_job(number, typed_words(ret.overrides), code, _safe(outcome.line), outcome.folder)
         )
         state = "ok" if outcome.code == 0 else f"exit {outcome.code}" if outcome.ran else "not started"
         print(
@@ -278,7 +278,7 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Tas
             )
         )
     try:
-        sweep_comparison.compare(ended, typed_words(overrides), console())
+        sweep_comparison.compare_jobs(ended, typed_words(overrides), console())
     except RagpipeError as error:
         codes.append(report(error).code)
     worst = max(codes, key=lambda code: SEVERITY.index(code) if code in SEVERITY else SEVERITY.index(1))

@@ -14,37 +14,44 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.core.version import __version__
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.engine.case_sources import CaseSource
-from ragpipe.engine.complete_run import COMPLETE, complete_lines
+from ragpipe.engine.completion_notice import completion_notice
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.frozen_inputs import digests, freeze_again, inputs_error, is_table, remove_unborn
+from ragpipe.engine.frozen_inputs import (
+    inputs_error,
+    is_readable_table,
+    remove_unstarted,
+    restore_frozen,
+    table_digests,
+)
+from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED
+from ragpipe.engine.judge_access import case_window, judge_description, open_judge, scoring_warnings, store_path
 from ragpipe.engine.manifest import (
     check_formats,
+    checked_manifest,
     copy_prompts,
     new_manifest,
-    previous,
+    previous_manifest,
     read_manifest,
-    rewritten_prompts,
-    unread,
-    whole_manifest,
+    rewritten_prompt_warnings,
+    unreadable_previous,
     write_config,
     write_manifest,
 )
-from ragpipe.engine.open_judge import judge_line, open_judge, scoring_warnings, store_path, window
 from ragpipe.engine.plan_summary import (
     changed_line,
+    check_call_budget,
+    missing_embedder_line,
     plan_line,
-    planned,
+    plan_remaining,
     reference_lines,
-    refuse_too_many,
+    report_gaps,
     resumed_lines,
-    say_gaps,
-    without_embedder,
 )
-from ragpipe.engine.run_identity import differences, metric_words, run_id, system_words
-from ragpipe.engine.run_list import write as write_runs
-from ragpipe.engine.run_outcome import INCOMPLETE, RunOutcome
+from ragpipe.engine.run_identity import identity_differences, metric_signatures, run_id, system_versions
+from ragpipe.engine.run_list import write_run_list as write_runs
+from ragpipe.engine.run_outcome import RunOutcome
 from ragpipe.engine.run_prices import Prices
-from ragpipe.engine.user_code import watched_metric
+from ragpipe.engine.user_code import metric_sources
 from ragpipe.judging.provider_state import ProviderState
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed
@@ -55,14 +62,14 @@ from ragpipe.reports.signature import signature
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.stages.case_reader import CaseReader
-from ragpipe.stages.collect_outputs import versions
-from ragpipe.stages.judge_cases import JudgeStage, State
-from ragpipe.stages.load_dataset import blocks_rule, count_of, references_of
+from ragpipe.stages.collected_outputs import output_versions
+from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
+from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
+from ragpipe.stages.load_dataset import block_limits, references_of, row_count
 from ragpipe.stages.resume import settled_cases
-from ragpipe.stages.score_iteration import run_score
-from ragpipe.stages.score_iterations import is_final, run_final, scored_iterations
-from ragpipe.stages.seal_run import damaged_seal, run_seal, unseal
-from ragpipe.stages.write_reports import run_report
+from ragpipe.stages.score_iteration import score_iteration
+from ragpipe.stages.seal_run import damaged_seal_warning, seal_run, unseal
+from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.files.atomic import sweep_below
 from ragpipe.store.run.folder_lock import FolderLock
@@ -73,8 +80,6 @@ from ragpipe.systems.settings import RecordedSystem
 
 OpenDoor = Callable[[], AbstractAsyncContextManager[JudgeSession]]
 Asks = Literal["judge", "store", "nobody"]
-JUDGED = "judged"
-"""An iteration that is judged, and not scored and sealed yet; see also COMPLETE and INCOMPLETE."""
 _SETTLED = (JUDGED, COMPLETE)
 
 
@@ -126,9 +131,9 @@ class Evaluation:
         for warning in scoring_warnings(self.config):
             self.console.warn(warning)
         for metric in self.metrics:
-            for note in watched_metric(type(metric)).notes:
+            for note in metric_sources(type(metric)).notes:
                 self.console.warn(note)
-        if line := without_embedder(self.config):
+        if line := missing_embedder_line(self.config):
             self.console.warn(line)
         if self._nothing_to_do():
             self.console.folder = self.folder.root
@@ -150,7 +155,7 @@ class Evaluation:
                     raise found from error
                 raise
             finally:
-                remove_unborn(self.folder)  # under the lock: without it, the folder may be another process's
+                remove_unstarted(self.folder)  # under the lock: without it, the folder may be another process's
 
     def _check_formats(self) -> None:
         """Before anything is made or asked: what has another format is not even locked."""
@@ -186,12 +191,12 @@ class Evaluation:
         scored = scored_iterations(self.folder)
         if self._made:
             manifest["ended_at"] = datetime.now(UTC).isoformat(timespec="seconds")
-        if final := bool(self._made) or not is_final(self.folder, scored):
-            run_final(self.folder, scored, self.config.scoring)
+        if final := bool(self._made) or not is_combined(self.folder, scored):
+            combine_iterations(self.folder, scored, self.config.scoring)
         written = [path.relative_to(self.folder.root).as_posix() for path in self._report(scored[-1])]
-        if said := damaged_seal(self.folder):
+        if said := damaged_seal_warning(self.folder):
             self.console.warn(said)
-        run_seal(
+        seal_run(
             self.folder,
             manifest,
             iterations=self._made,
@@ -210,22 +215,22 @@ class Evaluation:
 
     def _compose(self, fresh: bool) -> dict[str, Any]:
         """The frozen inputs: nothing is spent before they stand, and nothing is left behind when they cannot."""
-        manifest = whole_manifest(self.folder, self.run_id) if not fresh else {}
-        before: Mapping[str, Any] = (self._made_from or previous(self.folder)) if fresh else {}
+        manifest = checked_manifest(self.folder, self.run_id) if not fresh else {}
+        before: Mapping[str, Any] = (self._made_from or previous_manifest(self.folder)) if fresh else {}
         if not manifest:
-            for line in differences(before["identity"], self.identity) if before else ():
+            for line in identity_differences(before["identity"], self.identity) if before else ():
                 self.console.say(f"differs from run {before['run_id']}: {line}")
-            if other := unread(self.folder):
+            if other := unreadable_previous(self.folder):
                 self.console.say(other)
             self.inputs.write(self.folder, self.identity)
             data: dict[str, Any] = {
                 "name": self.inputs.name,
                 "digest": self.inputs.digest,
-                "tables": self.inputs.tables(self.identity),
-                "blocks": blocks_rule(),
-                "frozen": digests(self.folder),
+                "tables": self.inputs.tables_digest(self.identity),
+                "blocks": block_limits(),
+                "frozen": table_digests(self.folder),
             }
-            if found := versions(self.folder.outputs):
+            if found := output_versions(self.folder.outputs):
                 data["versions"] = found
             if self.inputs.collected_at:
                 data["collected_at"] = self.inputs.collected_at
@@ -236,14 +241,14 @@ class Evaluation:
                 data=data,
                 made_from=self._made_from["run_id"] if self._made_from else None,
             )
-            manifest["iterations"] = self.inputs.judged(self.folder)
+            manifest["iterations"] = self.inputs.adopt_judged(self.folder)
         else:
             self._forget_lost(manifest["iterations"])
             quick = self._settled(manifest, COMPLETE) and not self.config.retry_errors
-            freeze_again(self.folder, manifest, self.inputs, self.console.warn, quick=quick)
-            if self.config.retry_errors and self.inputs.ask_again(self.folder):
+            restore_frozen(self.folder, manifest, self.inputs, self.console.warn, quick=quick)
+            if self.config.retry_errors and self.inputs.retry_failures(self.folder):
                 manifest["iterations"] = {}  # judged again; what did not change costs nothing
-                manifest["data"] |= {"collected_at": self.inputs.collected_at, "frozen": digests(self.folder)}
+                manifest["data"] |= {"collected_at": self.inputs.collected_at, "frozen": table_digests(self.folder)}
         # Also where a start that collected again was killed: no iteration was judged on other outputs since.
         self._collected = not {COMPLETE, INCOMPLETE} & set(manifest["iterations"].values())
         if not self._settled(manifest):
@@ -252,7 +257,7 @@ class Evaluation:
             write_config(self.folder, self.config)
         copy_prompts(self.config, self.folder.prompts)
         if fresh:
-            for line in rewritten_prompts(before, manifest):
+            for line in rewritten_prompt_warnings(before, manifest):
                 self.console.warn(line)
         write_manifest(self.folder, manifest)
         if self._made_from is None:
@@ -263,7 +268,7 @@ class Evaluation:
         """An iteration whose tables are gone or cannot be opened is judged again: the plan is to say so, and what it asks."""
         for name in [name for name, state in states.items() if state in _SETTLED]:
             folder = self.folder.iteration(int(name))
-            if lost := [path.name for path in (folder.scores, folder.judge_inputs) if not is_table(path)]:
+            if lost := [path.name for path in (folder.scores, folder.judge_inputs) if not is_readable_table(path)]:
                 del states[name]
                 self.console.warn(
                     f"iteration {name}: {' and '.join(lost)} missing or damaged; its cases are done again over the stored replies"
@@ -281,15 +286,15 @@ class Evaluation:
         reader = CaseReader(self.folder.samples, self.folder.outputs)
         open_ones = [n for n in range(1, self.config.iterations + 1) if states.get(str(n)) not in _SETTLED]
         done = {number: settled_cases(self.folder.iteration(number), reader, number) for number in open_ones}
-        plan = planned(self.config, reader, self.run_id, rough=True, known=self._known, done=done)
+        plan = plan_remaining(self.config, reader, self.run_id, rough=True, known=self._known, done=done)
         reader.close()
         for line in resumed_lines(plan):
             self.console.warn(line)
-        say_gaps(plan, self.console)
+        report_gaps(plan, self.console)
         for line in reference_lines(plan):
             self.console.say(line)
         self.console.say(plan_line(plan, self.config))
-        refuse_too_many(plan, self.config)
+        check_call_budget(plan, self.config)
 
     def _iterate(self, manifest: dict[str, Any], iteration: int) -> None:
         """Judge and score one iteration, unless that is done."""
@@ -304,7 +309,7 @@ class Evaluation:
             if self._over_itself:
                 self._bill.begin(iteration)
             state = run_async(self._judge(iteration))
-            self.inputs.check()
+            self.inputs.check_unchanged()
             if state.changed:
                 self.console.warn(changed_line(state.changed, state.first_changed))
             states[name] = INCOMPLETE if state.transient else JUDGED
@@ -315,14 +320,14 @@ class Evaluation:
             self._score(manifest, iteration)
 
     def _score(self, manifest: Mapping[str, Any], iteration: int) -> None:
-        run_score(
+        score_iteration(
             self.folder.iteration(iteration).root,
             samples=self.folder.samples,
             outputs=self.folder.outputs,
             specs=self.specs,
             settings=self.config.scoring,
             signature=self._signature(iteration),
-            judge=judge_line(self.config),
+            judge=judge_description(self.config),
             spent=self._paid(iteration),
             run_id=self.run_id,
             rates=self._prices.of(iteration),
@@ -338,7 +343,7 @@ class Evaluation:
 
     def _report(self, newest: int) -> list[Path]:
         """The report shows the newest iteration. Returns the files."""
-        return run_report(
+        return write_reports(
             self.folder.iteration(newest).root,
             target=self.folder.root,
             settings=self.config.report,
@@ -348,21 +353,21 @@ class Evaluation:
         )
 
     def _signature(self, iteration: int) -> str:
-        judge = judge_line(self.config)
+        judge = judge_description(self.config)
         return signature(
             version=__version__,
             dataset=self.inputs.name,
             dataset_digest=self.inputs.digest,
             judge=judge["label"],
             calibrated=judge["calibrated"],
-            metrics=metric_words(self.config),
+            metrics=metric_signatures(self.config),
             scoring=self.config.scoring.identity(),
-            n=count_of(self.folder.outputs),
+            n=row_count(self.folder.outputs),
             iteration=iteration,
-            versions=system_words(self.identity, versions(self.folder.outputs)),
+            versions=system_versions(self.identity, output_versions(self.folder.outputs)),
         )
 
-    async def _judge(self, iteration: int) -> State:
+    async def _judge(self, iteration: int) -> JudgingProgress:
         reader = CaseReader(self.folder.samples, self.folder.outputs, iteration)
         folder = self.folder.iteration(iteration)
         view = ProgressView(folder.progress, name=self.inputs.name, iteration=iteration, total=reader.count)
@@ -374,7 +379,7 @@ class Evaluation:
                 door.corpus = references_of(self.folder.samples)
                 with self.console.progress(cases=reader.count) as shown:
 
-                    def update(state: State) -> None:
+                    def update(state: JudgingProgress) -> None:
                         clock.tick()
                         spent = door.spent
                         shown.update(
@@ -392,7 +397,7 @@ class Evaluation:
                         door=door,
                         folder=folder,
                         view=view,
-                        window=window(self.config),
+                        window=case_window(self.config),
                         store_inputs=self.config.store_inputs,
                         on_metric_error=self.config.on_metric_error,
                         on_change=update,
@@ -409,7 +414,7 @@ class Evaluation:
 
     def _say_complete(self, manifest: Mapping[str, Any]) -> None:
         """What to know of a start that found everything done."""
-        for line in complete_lines(self.config, manifest) if self._asks == "judge" else ():
+        for line in completion_notice(self.config, manifest) if self._asks == "judge" else ():
             self.console.say(line)
 
     def _ending(self, states: Mapping[str, str]) -> int:

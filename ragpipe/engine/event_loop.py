@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ragpipe.core.errors import Abandoned, Interrupted
-from ragpipe.engine.stopping import Ending, Stoppable, current_ending
+from ragpipe.engine.graceful_shutdown import GracefulShutdown, Stoppable, current_shutdown
 
 T = TypeVar("T")
 
@@ -24,12 +24,12 @@ TWICE_EXIT_S = 1.2
 """The same, after a second signal."""
 
 _WAITING = "no new calls; waiting {bound}for those in flight (interrupt again to give them up)"
-_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-_ENDS = [signal.SIGTERM]
+_SIGNAL_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_TERMINATING = [signal.SIGTERM]
 if hasattr(signal, "SIGHUP"):
-    _WORDS[signal.SIGHUP] = "the terminal was closed"
-    _ENDS.append(signal.SIGHUP)
-CELL = "interrupted; what was answered is kept: run the same again and it goes on where it stopped"
+    _SIGNAL_WORDS[signal.SIGHUP] = "the terminal was closed"
+    _TERMINATING.append(signal.SIGHUP)
+INTERRUPTED_CELL = "interrupted; what was answered is kept: run the same again and it goes on where it stopped"
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -38,7 +38,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     Returns only when that loop is at rest, also where the waiting is interrupted: an interrupt lets the calls in flight
     land, a second one gives them up, and then it is raised. Raises Abandoned after a third.
     """
-    ending = current_ending() or Ending()
+    ending = current_shutdown() or GracefulShutdown()
     if ending.why:
         work.close()
         raise ending.why
@@ -49,7 +49,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     return _run_beside(work, ending)
 
 
-def _run(work: Coroutine[Any, Any, T], ending: Ending) -> T:
+def _run(work: Coroutine[Any, Any, T], ending: GracefulShutdown) -> T:
     async def main() -> T:
         ending.begin()
         return await work
@@ -64,7 +64,7 @@ def _run(work: Coroutine[Any, Any, T], ending: Ending) -> T:
         ending.end()
 
 
-def _run_beside(work: Coroutine[Any, Any, T], ending: Ending) -> T:
+def _run_beside(work: Coroutine[Any, Any, T], ending: GracefulShutdown) -> T:
     result: list[T] = []
     failure: list[BaseException] = []
     ended, context = threading.Event(), contextvars.copy_context()
@@ -82,7 +82,7 @@ def _run_beside(work: Coroutine[Any, Any, T], ending: Ending) -> T:
     with _keyboard_raises():
         broken = _waited(thread, ended, ending)
     if isinstance(broken, KeyboardInterrupt):
-        raise KeyboardInterrupt(CELL) from (failure[0] if failure else broken)
+        raise KeyboardInterrupt(INTERRUPTED_CELL) from (failure[0] if failure else broken)
     if broken:
         raise broken
     if failure:
@@ -105,7 +105,7 @@ def _keyboard_raises() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _waited(thread: threading.Thread, ended: threading.Event, ending: Ending) -> BaseException | None:
+def _waited(thread: threading.Thread, ended: threading.Event, ending: GracefulShutdown) -> BaseException | None:
     """Start the thread and wait for its end. Returns what broke into the waiting first, None when nothing did."""
 
     def drain() -> None:
@@ -139,7 +139,7 @@ class SignalHandlers:
     `TERM_GRACE_S` at most, a second signal of any kind gives them up, and a third ends the process at once. A process that is
     not the run's own (`ragpipe.run`) is never ended: there a third one puts back what signals did before.
 
-    Only the main thread can take signals; elsewhere the stage is ended by `Ending` alone. A SIGHUP that is ignored
+    Only the main thread can take signals; elsewhere the stage is ended by `GracefulShutdown` alone. A SIGHUP that is ignored
     (`nohup`) stays so.
     """
 
@@ -149,10 +149,10 @@ class SignalHandlers:
 
     def __enter__(self) -> SignalHandlers:
         self._loop = asyncio.get_running_loop()
-        self._ending = Ending.of(self._loop)
+        self._ending = GracefulShutdown.of(self._loop)
         self._ending.attach(self._stage, self._say)
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, *_ENDS):
+            for number in (signal.SIGINT, *_TERMINATING):
                 before = signal.getsignal(number)
                 if before != signal.SIG_IGN or number == signal.SIGINT:
                     self._before[number] = before
@@ -182,8 +182,8 @@ class SignalHandlers:
             self._ending.arm(TWICE_EXIT_S, lambda: self._exit(code))
         else:
             bound = "" if number == signal.SIGINT else f"up to {TERM_GRACE_S:g} s "
-            self._say(f"{_WORDS[number]}: {_WAITING.format(bound=bound)}")
-            self._stage.stop(Interrupted(_WORDS[number], number))
+            self._say(f"{_SIGNAL_WORDS[number]}: {_WAITING.format(bound=bound)}")
+            self._stage.stop(Interrupted(_SIGNAL_WORDS[number], number))
             if number != signal.SIGINT:
                 self._loop.call_later(TERM_GRACE_S, self._stage.cancel)
                 self._ending.arm(TERM_EXIT_S, lambda: self._exit(code))

@@ -19,7 +19,7 @@ from ragpipe.core.resources import prompts_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.core.yaml_check import check_yaml
 from ragpipe.core.yaml_lines import FastLoader, key_path, lines_of
-from ragpipe.engine.manifest import whole_manifest
+from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.run_identity import run_identity, with_source
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.store.calls.recorded_replies import RecordedReplies
@@ -112,7 +112,7 @@ def open_run(
     """
     origins = origins or NoOrigins()
     folder = _folder(plain, origins, task)
-    manifest = whole_manifest(folder)
+    manifest = checked_manifest(folder)
     own = read_config(folder)
     said = tuple(key for key in getattr(origins, "said", ()))
     words = [key for key in said if key.partition(".")[0] not in OURS.union(task_keys)]
@@ -188,7 +188,7 @@ def read_config(folder: RunFolder) -> dict[str, Any]:
     problem = "a symbolic link" if path.is_symlink() else "no such file" if not path.is_file() else ""
     if problem:
         raise DataError(
-            "a run folder is not whole",
+            "a run folder is incomplete",
             [
                 Problem(
                     str(path),
@@ -224,7 +224,7 @@ def _prompts(folder: RunFolder, dirs: Sequence[str]) -> PromptLibrary:
     linked = [path for path in (folder.prompts, *folder.prompts.rglob("*")) if path.is_symlink()]
     if linked:  # what a template holds is sent to a judge: it must not be a file of this machine
         raise DataError(
-            "a run folder is not whole",
+            "a run folder is incomplete",
             [
                 Problem(str(path), "prompts", "a symbolic link", "the template itself", "copy the whole run folder")
                 for path in linked[:5]

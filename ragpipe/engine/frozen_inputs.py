@@ -22,18 +22,18 @@ _FIX = (
 )
 
 
-class Freezes(Protocol):
+class FrozenTables(Protocol):
     """What makes frozen cases again: see `ragpipe.engine.case_sources.CaseSource`."""
 
-    def freeze_again(self, folder: RunFolder, fault: str) -> None: ...
+    def restore(self, folder: RunFolder, fault: str) -> None: ...
 
 
-def digests(folder: RunFolder) -> dict[str, str]:
+def table_digests(folder: RunFolder) -> dict[str, str]:
     """The sha256 of both tables, as the manifest keeps them."""
     return {path.name: sha256_file(path) for path in (folder.samples, folder.outputs)}
 
 
-def damage(folder: RunFolder, known: Any, *, quick: bool = False) -> str | None:
+def table_damage(folder: RunFolder, known: Any, *, quick: bool = False) -> str | None:
     """What is wrong with the frozen cases, the first thing, in words; None where both tables are what was frozen. `known`
     are the digests of the manifest. `quick` asks only whether both can be opened."""
     for path in (folder.samples, folder.outputs):
@@ -48,21 +48,21 @@ def damage(folder: RunFolder, known: Any, *, quick: bool = False) -> str | None:
     return None
 
 
-def freeze_again(
-    folder: RunFolder, manifest: dict[str, Any], inputs: Freezes, warn: Callable[[str], None], *, quick: bool
+def restore_frozen(
+    folder: RunFolder, manifest: dict[str, Any], inputs: FrozenTables, warn: Callable[[str], None], *, quick: bool
 ) -> None:
     """See to it that the frozen cases are what was frozen, before anything rests on them: damaged ones are made again from
     the same data. Raises DataError where they cannot be."""
     data = manifest["data"]
-    if fault := damage(folder, data.get("frozen"), quick=quick):
-        inputs.freeze_again(folder, fault)
-        data["frozen"] = digests(folder)
+    if fault := table_damage(folder, data.get("frozen"), quick=quick):
+        inputs.restore(folder, fault)
+        data["frozen"] = table_digests(folder)
         warn(
             f"the frozen cases were damaged ({fault}); they were frozen anew from the same data, and what was answered is kept"
         )
 
 
-def remove_unborn(folder: RunFolder) -> None:
+def remove_unstarted(folder: RunFolder) -> None:
     """A folder that never became a run (its data or its plan was refused) leaves nothing behind. One with a journal
     was a run, and has only lost its manifest."""
     journals = (folder.outputs_journal, *(folder.iteration(number).journal for number in folder.iterations()))
@@ -90,7 +90,7 @@ def inputs_error(folder: RunFolder, error: Exception) -> RagpipeError | None:
     return DataError("files of a run cannot be read", problems) if problems else None
 
 
-def is_table(path: Path) -> bool:
+def is_readable_table(path: Path) -> bool:
     """Whether a table is there and can be opened."""
     return path.is_file() and not path.is_symlink() and _unreadable(path) is None
 

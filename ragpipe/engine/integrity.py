@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.store.run.file_difference import named_row
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.seals import changed_cells, open_seal, seal_file
@@ -45,7 +46,7 @@ def check_unmodified(source: RunFolder, states: Mapping[str, str], *, scores: bo
 
 
 def _problems(source: RunFolder, seal: Mapping[str, Any], states: Mapping[str, str], scores: bool) -> Iterator[Problem]:
-    judged = [source.iteration(int(number)) for number, state in states.items() if state != "judged"]
+    judged = [source.iteration(int(number)) for number, state in states.items() if state != JUDGED]
     paths = [source.samples, source.outputs, source.index, *(one.judge_inputs for one in judged)]
     for path in paths + [one.scores for one in judged if scores]:
         name = path.relative_to(source.root).as_posix()
@@ -53,11 +54,11 @@ def _problems(source: RunFolder, seal: Mapping[str, Any], states: Mapping[str, s
         digest = table["sha256"] if table else seal["files"].get(name)
         if digest is None or path.is_symlink() or not path.is_file() or seal_file(path) == digest:
             continue  # a file that is missing is told by who needs it
-        what = changed_words(path, table) if table else "its bytes are not what they were"
+        what = describe_changes(path, table) if table else "its bytes are not what they were"
         yield Problem(str(path), name, what, "what seal.json says", _FIX)
 
 
-def changed_words(path: Path, sealed: Mapping[str, Any]) -> str:
+def describe_changes(path: Path, sealed: Mapping[str, Any]) -> str:
     """Which cells of a table were changed, in words: columns, rows, and the case of each row."""
     import pyarrow as pa
 

@@ -39,7 +39,7 @@ _SHAPE: Mapping[str, Mapping[str, type] | type] = {
 """What the tasks read of a manifest."""
 
 
-def whole_manifest(folder: RunFolder, run_id: str | None = None) -> dict[str, Any]:
+def checked_manifest(folder: RunFolder, run_id: str | None = None) -> dict[str, Any]:
     """The manifest, when it holds what a run (with `run_id`: this one) writes into it. Raises DataError: it may be a
     stranger's, half a copy, or damaged."""
     manifest = read_manifest(folder)
@@ -110,18 +110,18 @@ def check_formats(folder: RunFolder, store: Path) -> None:
     check_store(store)
 
 
-def previous(folder: RunFolder) -> dict[str, Any]:
+def previous_manifest(folder: RunFolder) -> dict[str, Any]:
     """The manifest of the newest other run of the same name, empty when there is none that can be read."""
     try:
         other = RunFolder.find(folder.latest)
         if other.root.name == folder.root.name:
             return {}
-        return whole_manifest(other, other.root.name)  # its id is taken for a path beside this run's
+        return checked_manifest(other, other.root.name)  # its id is taken for a path beside this run's
     except RagpipeError:
         return {}
 
 
-def unread(folder: RunFolder) -> str | None:
+def unreadable_previous(folder: RunFolder) -> str | None:
     """What to say of a newest other run of the same name that has another format; None when there is nothing to say."""
     try:
         RunFolder.find(folder.latest)
@@ -133,7 +133,7 @@ def unread(folder: RunFolder) -> str | None:
     return None
 
 
-def rewritten_prompts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def rewritten_prompt_warnings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Templates that kept their version's name and changed their text between two runs, with both hashes."""
     known = {signature.partition("@")[0]: sha for signature, sha in before.get("prompts", {}).items()}
     found = []

@@ -10,7 +10,7 @@ from ragpipe.config import RunConfig
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.embedding.settings import INSTALL, NoEmbedder
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.open_judge import checked_store, open_replay, store_path
+from ragpipe.engine.judge_access import checked_store, open_replay, store_path
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import count_tokens
@@ -22,19 +22,19 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
 from ragpipe.stages.plan_calls import TOKENS_OUT, Plan, make_plan
 from ragpipe.stages.remaining_calls import Remaining, count_remaining
-from ragpipe.stages.resume import Mark
+from ragpipe.stages.resume import CaseMark
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 
 
-def planned(
+def plan_remaining(
     config: RunConfig,
     reader: CaseReader,
     run_id: str | None = None,
     *,
     rough: bool = False,
     known: Sequence[Path] = (),
-    done: Mapping[int, Mapping[CaseKey, Mark]] = MappingProxyType({}),
+    done: Mapping[int, Mapping[CaseKey, CaseMark]] = MappingProxyType({}),
 ) -> Plan:
     """The plan of a configuration over frozen cases, less what the call store holds for it (and for run `run_id`).
 
@@ -45,7 +45,7 @@ def planned(
     model = judge.model if isinstance(judge, JudgeSettings) else ""
     metrics = list(config.metrics.values())
     count = (lambda text: len(text) // 4) if rough else (lambda text: count_tokens(text, model))
-    plan = make_plan(reader, metrics, iterations=config.iterations, count_tokens=count, embedder=embeds(config))
+    plan = make_plan(reader, metrics, iterations=config.iterations, count_tokens=count, embedder=has_embedder(config))
     if isinstance(judge, JudgeSettings) and plan.calls and (known or any(done.values()) or store_path(config).exists()):
         found = run_async(_remaining(config, reader, run_id, known, done))
         plan.stored, plan.missing, plan.resumed = found.stored, found.missing, found.resumed
@@ -57,7 +57,7 @@ async def _remaining(
     reader: CaseReader,
     run_id: str | None,
     known: Sequence[Path],
-    done: Mapping[int, Mapping[CaseKey, Mark]],
+    done: Mapping[int, Mapping[CaseKey, CaseMark]],
 ) -> Remaining:
     stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
     checked = checked_store(config, stored)
@@ -98,15 +98,15 @@ def _cases(count: int) -> str:
     return "case" if count == 1 else "cases"
 
 
-def embeds(config: RunConfig) -> bool:
+def has_embedder(config: RunConfig) -> bool:
     """Whether the run has an embedder."""
     return not isinstance(config.embedder, NoEmbedder)
 
 
-def without_embedder(config: RunConfig) -> str | None:
+def missing_embedder_line(config: RunConfig) -> str | None:
     """What to say of metrics that rest on vectors when there is no embedder; None when there is nothing to say."""
     names = [name for name, metric in config.metrics.items() if metric.needs_embedder]
-    if embeds(config) or not names:
+    if has_embedder(config) or not names:
         return None
     return (
         f"{', '.join(names)}: skipped (no_embedder). For vectors without a key and without torch: {INSTALL}, then "
@@ -133,7 +133,7 @@ def reference_lines(plan: Plan) -> list[str]:
     ]
 
 
-def refuse_too_many(plan: Plan, config: RunConfig) -> None:
+def check_call_budget(plan: Plan, config: RunConfig) -> None:
     """Raises ConfigError for a plan over `judge.max_calls`: nothing was spent yet."""
     judge = config.judge
     if isinstance(judge, JudgeSettings) and config.transport.kind == "live" and plan.new_calls > judge.max_calls:
@@ -151,7 +151,7 @@ def refuse_too_many(plan: Plan, config: RunConfig) -> None:
         )
 
 
-def say_gaps(plan: Plan, console: Console) -> None:
+def report_gaps(plan: Plan, console: Console) -> None:
     """What the data set does not record of the outputs, and what is skipped for it: a warning where it is only some cases of
     a method; where it is all of them, the metrics are not applicable to the method. And the cases too long for a question."""
     for metric in plan.metrics:

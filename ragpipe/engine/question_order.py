@@ -8,7 +8,7 @@ from typing import Any
 
 from ragpipe.config import RunConfig
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.open_judge import open_replay
+from ragpipe.engine.judge_access import open_replay
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.sample import Case
 from ragpipe.store.calls.recorded_replies import RecordedRowReplies

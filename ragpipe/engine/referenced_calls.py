@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ragpipe.core.errors import DataError, OtherFormat, Problem, RagpipeError
+from ragpipe.engine.iteration_states import COMPLETE
 from ragpipe.engine.manifest import read_manifest
-from ragpipe.engine.run_list import every_run
+from ragpipe.engine.run_list import all_runs
 from ragpipe.store.run.run_folder import RunFolder
 
 RESENT_TABLE = "resend.parquet"
@@ -22,7 +23,7 @@ def referenced_keys(root: Path) -> Iterator[str]:
     Raises DataError, before the first key, for a run that is not whole or cannot be read: what it will take from the
     store when it is started again cannot be known.
     """
-    runs = list(every_run(root))
+    runs = list(all_runs(root))
     if problems := [problem for folder in runs for problem in _open(folder)]:
         raise DataError("what is unused cannot be known", problems[:10])
     return (key for folder in runs for key in _keys(folder))
@@ -32,7 +33,7 @@ def _open(folder: RunFolder) -> Sequence[Problem]:
     """Why it cannot be known what this run rests on; nothing for a whole one."""
     try:
         states = read_manifest(folder).get("iterations", {})
-        if _is_resent(folder) or (states and all(state == "complete" for state in states.values())):
+        if _is_resent(folder) or (states and all(state == COMPLETE for state in states.values())):
             return ()
     except OtherFormat as error:
         return error.problems

@@ -8,7 +8,7 @@ from typing import Any
 from ragpipe.reports.run_data import read_json
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.scoring.run_agreement import agreement, questions, verdict_changes
-from ragpipe.stages.score_iterations import scored_iterations
+from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.run.run_folder import RunFolder
 
 _BILL = ("calls", "calls_computed", "calls_failed", "tokens_in", "tokens_out", "usd", "usd_known")

@@ -1,4 +1,4 @@
-"""What makes a run this run: everything that can change a number, and nothing else."""
+"""What names a run: everything that can change a number, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,59 +9,76 @@ from typing import Any
 from ragpipe.config import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.version import __version__
-from ragpipe.engine.user_code import watched_metric
+from ragpipe.engine.user_code import metric_sources
 from ragpipe.judging.answer_parsing import PARSER
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.settings import Settings
 
+_ABSENT = object()
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
 
 def metric_identity(metric: Metric) -> dict[str, Any]:
     """Class, version, parameters, and the hashes of prompts' texts and other files (not their version names); of a class from
-    outside of ragpipe also those of its source."""
+    outside ragpipe also the hashes of its source."""
     steps = metric.step_names()
     parameters = metric.model_dump(mode="json", exclude={"name", *steps})
     values = {name: getattr(metric, name) for name in parameters}
     parameters |= {name: value.identity() for name, value in values.items() if isinstance(value, Settings)}
-    mappings = {name: list(value) for name, value in values.items() if isinstance(value, dict)}
-    sometimes = {
+    optional = {
         "files": dict(metric.files()),
-        "source": watched_metric(type(metric)).sources,
-        # a mapping may be shown to the judge item by item; the digest sorts keys, and would not tell its order
-        "order": {name: ", ".join(keys) for name, keys in mappings.items() if keys != sorted(keys)},
+        "source": metric_sources(type(metric)).sources,
+        "order": _unsorted_mappings(values),
     }
     return {
-        **{name: value for name, value in sometimes.items() if value},
-        "class": f"{type(metric).__module__}.{type(metric).__qualname__}",
+        **{name: value for name, value in optional.items() if value},
+        "class": class_identity(type(metric)),
         "version": metric.version,
         "parameters": parameters,
         "prompts": {step: prompt.sha256 for step, prompt in metric.prompts().items()},
     }
 
 
-def metric_words(config: RunConfig) -> dict[str, str]:
-    """What the signature says of each metric: its version, its templates, the embedder it asks, and of a class from outside
-    of ragpipe the hash of its source."""
+def class_identity(metric_class: type[Metric]) -> str:
+    """What names a metric's class in identities: its name alone for a shipped class, which may move between modules; the
+    dotted path for a user's."""
+    if metric_class.__module__.partition(".")[0] == "ragpipe":
+        return metric_class.__qualname__
+    return f"{metric_class.__module__}.{metric_class.__qualname__}"
+
+
+def _unsorted_mappings(values: Mapping[str, Any]) -> dict[str, str]:
+    """The order of keys of each mapping whose keys are not sorted: a mapping may be shown to the judge item by item, and the
+    digest sorts keys."""
+    mappings = {name: list(value) for name, value in values.items() if isinstance(value, dict)}
+    return {name: ", ".join(keys) for name, keys in mappings.items() if keys != sorted(keys)}
+
+
+def metric_signatures(config: RunConfig) -> dict[str, str]:
+    """What the run's signature says of each metric: its version, its templates, the embedder it asks, and for a class from
+    outside ragpipe the hash of its source."""
     embedder = getattr(config.embedder, "label", None)
-    return {
-        m.name: " ".join(
-            [
-                f"v{m.version}",
-                *(f"{step}:{p.version}@{p.sha256[:8]}" for step, p in m.prompts().items()),
-                *([f"embedder:{embedder}"] if m.needs_embedder and embedder else []),
-                *([f"source:{sha256(source)[:8]}"] if (source := watched_metric(type(m)).sources) else []),
-            ]
-        )
-        for m in config.metrics.values()
-    }
+    return {metric.name: _metric_signature(metric, embedder) for metric in config.metrics.values()}
 
 
-def system_words(identity: Mapping[str, Any], versions: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """What the signature says of each method: the versions that its outputs name, and of a Python system its source."""
-    found, system = {method: list(names) for method, names in versions.items()}, identity.get("system", {})
+def _metric_signature(metric: Metric, embedder: str | None) -> str:
+    parts = [f"v{metric.version}"]
+    parts += [f"{step}:{prompt.version}@{prompt.sha256[:8]}" for step, prompt in metric.prompts().items()]
+    if metric.needs_embedder and embedder:
+        parts.append(f"embedder:{embedder}")
+    if sources := metric_sources(type(metric)).sources:
+        parts.append(f"source:{sha256(sources)[:8]}")
+    return " ".join(parts)
+
+
+def system_versions(identity: Mapping[str, Any], versions: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """What the run's signature says of each method: the versions that its outputs name, and for a Python system its source."""
+    by_method = {method: list(names) for method, names in versions.items()}
+    system = identity.get("system", {})
     if source := system.get("source"):
-        found.setdefault(system["method"], []).append(f"source:{sha256(source)[:8]}")
-    return found
+        by_method.setdefault(system["method"], []).append(f"source:{sha256(source)[:8]}")
+    return by_method
 
 
 def run_identity(
@@ -76,34 +93,32 @@ def run_identity(
         "data": data,
         "judge_identity": dict(judge),
         "metrics": {metric.name: metric_identity(metric) for metric in metrics},
-        "metric_order": ", ".join(
-            metric.name for metric in metrics
-        ),  # it orders the rows, and says who pays a shared reply
+        # the order of metrics orders the rows, and decides which metric pays for a shared reply
+        "metric_order": ", ".join(metric.name for metric in metrics),
     }
 
 
 def with_source(sections: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
-    """The sections with the hashes of the system's source in that of the system, where there are any."""
-    return {**sections, "system": {**sections["system"], "source": dict(sources)}} if sources else dict(sections)
+    """The sections, with the hashes of the system's source in the system's section where there are any."""
+    if not sources:
+        return dict(sections)
+    return {**sections, "system": {**sections["system"], "source": dict(sources)}}
 
 
 def run_id(identity: Mapping[str, Any]) -> str:
-    """First 12 hex digits of the identity's sha256: the name of the run's folder."""
+    """The first 12 hex digits of the identity's sha256: the name of the run's folder."""
     return sha256(dict(identity))[:12]
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two identities, one line a key: `judge.model: a -> b`."""
-    before, after = dict(_flat(old)), dict(_flat(new))
+def identity_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two identities, one line per key: `judge.model: a -> b`."""
+    before, after = dict(_flattened(old)), dict(_flattened(new))
     lines = []
     for key in sorted(before.keys() | after.keys()):
-        if before.get(key, _ABSENT) != after.get(key, _ABSENT):
-            lines.append(f"{key}: {_short(before.get(key, _ABSENT))} -> {_short(after.get(key, _ABSENT))}")
+        old_value, new_value = before.get(key, _ABSENT), after.get(key, _ABSENT)
+        if old_value != new_value:
+            lines.append(f"{key}: {_short(old_value)} -> {_short(new_value)}")
     return lines
-
-
-_ABSENT = object()
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def _short(value: object) -> str:
@@ -113,7 +128,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _flat(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        return [pair for key, item in value.items() for pair in _flat(item, f"{prefix}.{key}" if prefix else str(key))]
-    return [(prefix, value)]
+def _flattened(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    if not isinstance(value, Mapping) or not value:
+        return [(prefix, value)]
+    return [pair for key, item in value.items() for pair in _flattened(item, f"{prefix}.{key}" if prefix else str(key))]

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import DataError, OtherFormat, RagpipeError
+from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
 from ragpipe.engine.manifest import read_manifest
-from ragpipe.engine.run_identity import differences
+from ragpipe.engine.run_identity import identity_differences
 from ragpipe.reports.number_format import paid, share_below_one, whole
 from ragpipe.reports.run_data import read_json
 from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.scoring.coverage import LOST, coverage
-from ragpipe.stages.score_iterations import scored_iterations
+from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import RUNS, SWEEPS, RunFolder
 
@@ -41,7 +42,7 @@ def refuse_other_formats(folders: Sequence[Path]) -> None:
 def readable_runs(root: Path, tell: Callable[[str], None]) -> list[RunFolder]:
     """All run folders below an output folder but those of another format, which are told by name."""
     found = []
-    for folder in every_run(root):
+    for folder in all_runs(root):
         try:
             read_manifest(folder)
         except OtherFormat as error:
@@ -53,22 +54,22 @@ def readable_runs(root: Path, tell: Callable[[str], None]) -> list[RunFolder]:
     return found
 
 
-def every_run(root: Path) -> Iterator[RunFolder]:
+def all_runs(root: Path) -> Iterator[RunFolder]:
     """All run folders below an output folder."""
-    for folder in run_lists(root):
+    for folder in run_list_folders(root):
         yield from (RunFolder(path) for path in sorted(_runs(folder)))
 
 
-def write(folder: Path) -> bool:
+def write_run_list(folder: Path) -> bool:
     """Write `runs.md` of a name's folder (`outputs/<name>`); True when it had to be written. Raises OutputError.
 
     Folders that cannot be read are listed as broken and stop nothing.
     """
-    lines, older = runs_of(folder)
+    lines, older = list_runs(folder)
     return write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))
 
 
-def runs_of(folder: Path) -> tuple[list[RunLine], int]:
+def list_runs(folder: Path) -> tuple[list[RunLine], int]:
     """The newest runs of a name, the newest last, and the number of older ones that are left out."""
     found: list[tuple[str, RunFolder, dict[str, Any], RunLine]] = []
     for path in sorted(_runs(folder)):
@@ -107,7 +108,7 @@ def _line(folder: RunFolder, manifest: Mapping[str, Any], before: Mapping[str, A
             gates=_gates(folder),
             cost=_cost(costs),
             before=str(before.get("run_id", "")),
-            differences=differences(before["identity"], manifest["identity"]) if before else (),
+            differences=identity_differences(before["identity"], manifest["identity"]) if before else (),
         )
     except (RagpipeError, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         return RunLine(folder.run_id, broken=_why(error))
@@ -117,9 +118,9 @@ def _state(manifest: Mapping[str, Any], scored: list[int]) -> str:
     states = manifest["iterations"]
     if not scored:
         return "not scored"
-    open_ones = [number for number, state in states.items() if state != "complete"]
+    open_ones = [number for number, state in states.items() if state != COMPLETE]
     several = f", {len(scored)} iterations" if len(scored) > 1 else ""
-    return ("incomplete" if open_ones else "complete") + several
+    return (INCOMPLETE if open_ones else COMPLETE) + several
 
 
 def _judge(metrics: list[dict[str, Any]]) -> str:
@@ -191,11 +192,11 @@ def _has_runs(folder: Path) -> bool:
     return next(_runs(folder), None) is not None
 
 
-def run_lists(root: Path, depth: int = DEPTH) -> Iterator[Path]:
+def run_list_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
     """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons of sweeps are none."""
     for path in sorted(root.iterdir()) if root.is_dir() and depth else ():
         if path.is_dir() and not path.is_symlink() and not path.name.startswith(".") and path.name != SWEEPS:
             if _has_runs(path):
                 yield path
             if not (path / "manifest.json").exists():
-                yield from run_lists(path, depth - 1)
+                yield from run_list_folders(path, depth - 1)

@@ -7,16 +7,15 @@ from typing import Any
 
 from ragpipe.config import RunConfig
 from ragpipe.core.errors import TRANSIENT, Incomplete
+from ragpipe.engine.iteration_states import INCOMPLETE
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.missing_replies import FIX, MISSING, kinds_of_errors, passing
 from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.run_data import read_json
 from ragpipe.scoring.gates.gate_rules import exit_code
-from ragpipe.stages.collect_outputs import unanswered
+from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.store.run.run_folder import RunFolder
 
-INCOMPLETE = "incomplete"
-"""The state of an iteration of which some calls failed for a passing reason."""
 UNASKED = (
     "this task asks nobody; the command of the evaluation asks for them (or, over its folder, task=rejudge with its judge named: "
     "judge=llm judge.model=...), then start this one again"
@@ -62,7 +61,7 @@ class RunOutcome:
         """Whether the live system of this run failed on more cases than the coverage floor leaves; says so."""
         if not self._live:
             return False
-        found, floor = unanswered(self._folder.outputs), self._config.scoring.coverage_floor
+        found, floor = system_failures(self._folder.outputs), self._config.scoring.coverage_floor
         if found.failed <= (1 - floor) * found.cases + 1e-9:
             return False
         self._console.warn(

@@ -41,13 +41,13 @@ _REASONS = {
 }
 
 
-def job(number: int, words: Sequence[str], code: int | None, line: str, folder: Path | None) -> Job:
+def ended_job(number: int, words: Sequence[str], code: int | None, line: str, folder: Path | None) -> Job:
     """One job as it ended: its exit code (None = never started), the line that says why, and its folder."""
     state = "not started" if code is None else _STATES.get(code, f"exit {code}")
     return Job(number, list(words), code, state, line or _REASONS.get(code or 0, ""), folder)
 
 
-def compare(jobs: Sequence[Job], words: Sequence[str], console: Console) -> Path | None:
+def compare_jobs(jobs: Sequence[Job], words: Sequence[str], console: Console) -> Path | None:
     """Write `comparison.parquet`, `comparison.md` and `sweep.json`, and print the table. Returns the folder.
 
     `words` are those of the whole sweep: the same sweep, started again, has the same folder, and files that would not

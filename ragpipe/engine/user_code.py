@@ -25,7 +25,7 @@ _FOREIGN = frozenset({"ragpipe", "pydantic", "pydantic_core", "typing_extensions
 """Packages whose code is no code of the user's."""
 
 
-class Watched(NamedTuple):
+class SourceHashes(NamedTuple):
     """`sources` are the hashes of modules by name; `notes` say what cannot be watched, and what this process has imported
     in an older state than its file has now."""
 
@@ -43,7 +43,7 @@ _LOADED: dict[str, _Loaded] = {}
 is loaded again has another spec."""
 
 
-def watched_metric(kind: type[Metric]) -> Watched:
+def metric_sources(kind: type[Metric]) -> SourceHashes:
     """The modules of a metric's class; none for a class of ragpipe's own."""
     left, seen = [base.__module__ for base in kind.__mro__ if _is_users(base.__module__)], dict[str, None]()
     while left:
@@ -53,11 +53,11 @@ def watched_metric(kind: type[Metric]) -> Watched:
     return _watched(seen)
 
 
-def watched_system(settings: SystemSettings, plugins: Iterable[str]) -> Watched:
+def system_sources(settings: SystemSettings, plugins: Iterable[str]) -> SourceHashes:
     """The module of a Python system's callable, and the one that defines it where that is another of the user's `plugins`;
     none where `system.identity` is `version`. The module must be imported already."""
     if not isinstance(settings, PythonSystem) or settings.recognised_by == "version":
-        return Watched({})
+        return SourceHashes({})
     name, _, function = settings.callable.partition(":")
     roots = {name.partition(".")[0] for name in plugins}
     found = getattr(sys.modules[name], function)
@@ -80,7 +80,7 @@ def _answer_modules(name: str) -> Iterator[str]:
             yield value.__module__
 
 
-def _watched(names: Iterable[str]) -> Watched:
+def _watched(names: Iterable[str]) -> SourceHashes:
     sources, notes = dict[str, str](), list[str]()
     for name in sorted(set(names)):
         module = sys.modules.get(name)
@@ -100,7 +100,7 @@ def _watched(names: Iterable[str]) -> Watched:
                 "use importlib.reload"
             )
         sources[name] = before.sha256
-    return Watched(sources, tuple(notes))
+    return SourceHashes(sources, tuple(notes))
 
 
 def _source(module: ModuleType | None) -> str | None:

@@ -29,9 +29,9 @@ class CaseReader:
 
     def __init__(self, samples: Path, outputs: Path, iteration: int = 1):
         self.samples, self._path = samples, outputs
-        with frozen(samples):
+        with reading_frozen_tables(samples):
             self._samples = pq.ParquetFile(samples)
-        with frozen(outputs):
+        with reading_frozen_tables(outputs):
             self._outputs = pq.ParquetFile(outputs)
         self.iteration = iteration
         self._groups: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()
@@ -52,19 +52,19 @@ class CaseReader:
 
     def block(self, index: int) -> Iterator[Case]:
         """The cases of one block, decoded one by one as they are asked for."""
-        with frozen(self._path):
+        with reading_frozen_tables(self._path):
             rows = self._outputs.read_row_group(index).to_pylist()
         rows.reverse()
         while rows:
             row = rows.pop()  # what was decoded is held no longer
             place = row.pop("sample_row")
-            with frozen(self._path):
+            with reading_frozen_tables(self._path):
                 output = next(outputs_from([row]))
             yield Case(self._sample(place), output, self.iteration)
 
     def keys(self, index: int) -> list[CaseKey]:
         """What names the cases of one block, without reading more of them."""
-        with frozen(self._path):
+        with reading_frozen_tables(self._path):
             rows = self._outputs.read_row_group(index, columns=list(OUTPUT_KEY)).to_pylist()
             return [CaseKey.of({**row, "iteration": self.iteration}) for row in rows]
 
@@ -81,7 +81,7 @@ class CaseReader:
         self._outputs.close()
 
     def _sample(self, row: int) -> Sample:
-        with frozen(self.samples):
+        with reading_frozen_tables(self.samples):
             group = bisect_right(self._starts, row) - 1
             if not 0 <= group < len(self._bytes):
                 raise ValueError(f"no row {row}, which outputs.parquet names")
@@ -97,7 +97,7 @@ class CaseReader:
 
 
 @contextmanager
-def frozen(path: Path) -> Iterator[None]:
+def reading_frozen_tables(path: Path) -> Iterator[None]:
     """Inside, what cannot be read of a table of frozen cases is a DataError that names it."""
     try:
         yield

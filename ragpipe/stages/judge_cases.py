@@ -32,14 +32,14 @@ from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from, table_of
 from ragpipe.stages.case_reader import CaseReader
-from ragpipe.stages.resume import JOURNAL_FORM, Mark, case_mark, case_of
+from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
 from ragpipe.stages.table_rows import (
-    Measured,
+    Measurement,
     PackedInputs,
     add_scores,
-    failed,
+    failed_measurement,
     input_rows,
-    result_of,
+    journal_entry,
     row_groups,
     scores_by_name,
 )
@@ -63,7 +63,7 @@ class MetricBug(RagpipeError):
 
 
 @dataclass(slots=True)
-class State:
+class JudgingProgress:
     """What the progress display shows. Times are monotonic seconds. `changed` counts cases that came out otherwise than an
     earlier start had written down, though nobody wanted them asked again."""
 
@@ -86,7 +86,7 @@ class _Block:
     index: int
     keys: list[CaseKey]
     cases: list[Case]
-    measured: list[list[Measured] | None]
+    measured: list[list[Measurement] | None]
     asked: list[PackedInputs | None]
     left: int
 
@@ -123,7 +123,7 @@ class JudgeStage:
         on_metric_error: str = "stop",
         retry_errors: bool = False,
         view: ProgressView | None = None,
-        on_change: Callable[[State], None] = lambda _: None,
+        on_change: Callable[[JudgingProgress], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
     ):
         self._cases, self._metrics, self._door, self._folder = cases, tuple(metrics), door, folder
@@ -138,8 +138,8 @@ class JudgeStage:
         self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: RagpipeError | None = None
-        self._known: dict[CaseKey, Mark] = {}
-        self.state = State(cases.count)
+        self._known: dict[CaseKey, CaseMark] = {}
+        self.state = JudgingProgress(cases.count)
 
     def stop(self, why: RagpipeError) -> None:
         """Take no new case and send no new call; what is in flight lands and is kept."""
@@ -153,7 +153,7 @@ class JudgeStage:
             task.cancel()
         self._door.cancel()
 
-    async def run(self) -> State:
+    async def run(self) -> JudgingProgress:
         """Judge all cases and write `scores.parquet` and `judge_inputs.parquet`. Raises what stopped it early."""
         self._journal = Journal.open(self._folder.journal, keep=self._remember, form=JOURNAL_FORM)
         try:
@@ -231,7 +231,7 @@ class JudgeStage:
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
-            await self._finish(block, place, case, [r for r in results if isinstance(r, Measured)])
+            await self._finish(block, place, case, [r for r in results if isinstance(r, Measurement)])
         except asyncio.CancelledError:
             self.stop(Interrupted("the run was cancelled"))
         except RagpipeError as error:
@@ -242,14 +242,14 @@ class JudgeStage:
             why.__cause__ = error
             self.stop(why)
 
-    async def _measure(self, metric: Metric, case: Case) -> Measured:
+    async def _measure(self, metric: Metric, case: Case) -> Measurement:
         """One metric on one case; a judgement that failed is a result, a bug is not."""
         reason = run_skip_reason(metric, case, embedder=self._door.embedder is not None)
         if reason:
-            return failed(metric, Skipped(reason), [])
+            return failed_measurement(metric, Skipped(reason), [])
         judge = self._door.for_case(case.key, metric.name)
         try:
-            return Measured(metric, scores_by_name(metric, await metric.measure(case, judge)), judge.uses)
+            return Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), judge.uses)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -258,12 +258,12 @@ class JudgeStage:
         except Exception as error:
             one = _deciding(error)
             if isinstance(one, Skipped | JudgeError):
-                return failed(metric, one, judge.uses)
+                return failed_measurement(metric, one, judge.uses)
             if isinstance(one, _ENDING):
                 raise one from None
             return self._bug(metric, case, one, judge)
 
-    def _bug(self, metric: Metric, case: Case, error: Exception, judge: CaseJudge | None) -> Measured:
+    def _bug(self, metric: Metric, case: Case, error: Exception, judge: CaseJudge | None) -> Measurement:
         if cause := outside_cause(error):  # no fault of the metric's: another start may do better
             raise cause from error
         text = f"metric {metric.name} on case {case.key}: {type(error).__name__}: {error}"
@@ -276,10 +276,10 @@ class JudgeStage:
             Score(status="error", reason=f"metric_error: {text}", details={"kind": "metric_error"})
             for _ in metric.score_names
         ]
-        return Measured(metric, scores, judge.uses if judge else [])
+        return Measurement(metric, scores, judge.uses if judge else [])
 
-    async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measured]) -> None:
-        entry = {**result_of(case, measured), "completed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measurement]) -> None:
+        entry = {**journal_entry(case, measured), "completed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
         before = self._known.get(case.key)
         if before is None or before != case_mark(entry):
             if before and self._retry:
@@ -306,7 +306,7 @@ class JudgeStage:
             await asyncio.to_thread(self._write, block)
             self._open.release()
 
-    def _packed(self, case: CaseKey, measured: Iterable[Measured]) -> PackedInputs:
+    def _packed(self, case: CaseKey, measured: Iterable[Measurement]) -> PackedInputs:
         return PackedInputs.of([row for m in measured for row in input_rows(case, m, store_inputs=self._store_inputs)])
 
     def _write(self, block: _Block) -> None:
@@ -324,16 +324,18 @@ class JudgeStage:
         self._inputs.write_groups(block.index, (table_of(rows, JUDGE_INPUTS) for rows in groups))
         self._scores.write(block.index, table_from(scores, SCORES))
 
-    def _compute(self, metric: Computed, cases: Sequence[Case]) -> list[Measured]:
+    def _compute(self, metric: Computed, cases: Sequence[Case]) -> list[Measurement]:
         reasons = [run_skip_reason(metric, case, embedder=False) for case in cases]
         applicable = [case for case, reason in zip(cases, reasons, strict=True) if reason is None]
-        found: Iterable[Measured] = iter(self._computed(metric, applicable))
-        return [failed(metric, Skipped(reason), []) if reason else next(found) for reason in reasons]  # type: ignore[call-overload]
+        found: Iterable[Measurement] = iter(self._computed(metric, applicable))
+        return [failed_measurement(metric, Skipped(reason), []) if reason else next(found) for reason in reasons]  # type: ignore[call-overload]
 
-    def _computed(self, metric: Computed, cases: list[Case]) -> list[Measured]:
+    def _computed(self, metric: Computed, cases: list[Case]) -> list[Measurement]:
         try:
             results = metric.compute(cases) if cases else ()
-            return [Measured(metric, scores_by_name(metric, result)) for _, result in zip(cases, results, strict=True)]
+            return [
+                Measurement(metric, scores_by_name(metric, result)) for _, result in zip(cases, results, strict=True)
+            ]
         except Exception as error:
             if len(cases) > 1:  # find the case that it was, and keep the others
                 return [one for case in cases for one in self._computed(metric, [case])]

@@ -45,7 +45,7 @@ class DatasetCounts:
     methods: tuple[str, ...]
 
 
-def blocks_rule() -> dict[str, int]:
+def block_limits() -> dict[str, int]:
     """When a block of cases is closed, whichever comes first, as it stands in the manifest."""
     return {"cases": BLOCK, "text_bytes": BLOCK_BYTES}
 
@@ -94,7 +94,7 @@ def _open(path: Path, schema: pa.Schema) -> Iterator[_Table]:
         table.flush()
 
 
-def run_load(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> DatasetCounts:
+def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> DatasetCounts:
     """Write both tables from a data set that records its outputs, streaming; either both stand whole or neither does.
 
     Raises DataError when a record has no output.
@@ -169,6 +169,6 @@ def references_of(samples: Path) -> Corpus:
     return Corpus(texts)
 
 
-def count_of(table: Path) -> int:
+def row_count(table: Path) -> int:
     """Rows of a Parquet file, from its footer."""
     return int(pq.read_metadata(table).num_rows)

@@ -15,7 +15,7 @@ from ragpipe.schema.judge_answers.answers import answer_schema
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import NOT_RECORDED, Case
 from ragpipe.scoring.unrecorded_fields import Gap, Recording
-from ragpipe.stages.resume import Resumed
+from ragpipe.stages.resume import ResumedCases
 
 RENDERED = 50
 """Questions of one step that are rendered to estimate tokens; the rest is scaled from them."""
@@ -56,7 +56,7 @@ class MetricPlan:
 
 
 @dataclass(slots=True)
-class Several:
+class SeveralReferences:
     """Cases with several references, and the metrics that measure by them in one and the same way."""
 
     cases: int = 0
@@ -80,9 +80,9 @@ class Plan:
     stored: int | None = None
     missing: int | None = None
     embeddings: int = 0
-    several: dict[ReferenceRule, Several] = field(default_factory=dict)
+    several: dict[ReferenceRule, SeveralReferences] = field(default_factory=dict)
     gaps: list[tuple[Gap, list[str]]] = field(default_factory=list)
-    resumed: Resumed = field(default_factory=Resumed)
+    resumed: ResumedCases = field(default_factory=ResumedCases)
 
     @property
     def calls(self) -> int:
@@ -125,7 +125,7 @@ def make_plan(
     """
     plans = {metric.name: MetricPlan(metric.name) for metric in metrics}
     steps: dict[tuple[str, str], StepPlan] = {}
-    several: dict[ReferenceRule, Several] = {}
+    several: dict[ReferenceRule, SeveralReferences] = {}
     total = embeddings = 0
     gaps = _Gaps()
     for case in cases:
@@ -183,13 +183,13 @@ class _Gaps:
         return [(gap, names) for gap, names in named if names]
 
 
-def _count_several(case: Case, metrics: Sequence[Metric], several: dict[ReferenceRule, Several]) -> None:
+def _count_several(case: Case, metrics: Sequence[Metric], several: dict[ReferenceRule, SeveralReferences]) -> None:
     """Count a case with several references once for each rule by which a metric measures it."""
     if len(case.references) < 2:
         return
     using = [metric for metric in metrics if isinstance(metric, ReferenceMetric) and metric.uses_references]
     for rule in dict.fromkeys(metric.rule for metric in using):
-        found = several.setdefault(rule, Several())
+        found = several.setdefault(rule, SeveralReferences())
         found.cases += 1
         found.metrics += [m.name for m in using if m.rule == rule and m.name not in found.metrics]
 

@@ -9,8 +9,8 @@ from ragpipe.core.errors import JudgeError, Skipped
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
-from ragpipe.stages.resume import Mark, Resumed
-from ragpipe.stages.table_rows import Measured, failed, result_of, scores_by_name
+from ragpipe.stages.resume import CaseMark, ResumedCases
+from ragpipe.stages.table_rows import Measurement, failed_measurement, journal_entry, scores_by_name
 
 
 @dataclass(slots=True)
@@ -19,11 +19,15 @@ class Remaining:
 
     stored: int = 0
     missing: int = 0
-    resumed: Resumed = field(default_factory=Resumed)
+    resumed: ResumedCases = field(default_factory=ResumedCases)
 
 
 async def count_remaining(
-    cases: Iterable[Case], metrics: Sequence[Metric], door: JudgeSession, found: Remaining, done: Mapping[CaseKey, Mark]
+    cases: Iterable[Case],
+    metrics: Sequence[Metric],
+    door: JudgeSession,
+    found: Remaining,
+    done: Mapping[CaseKey, CaseMark],
 ) -> None:
     """Replay every case through every metric that asks, and add up what was found. `door` has the `stored` transport. `done`
     are the cases that a journal calls finished.
@@ -33,10 +37,10 @@ async def count_remaining(
     asking = [metric for metric in metrics if not isinstance(metric, Computed)]
     for case in cases:
         missing = 0
-        measured: list[Measured | None] = []
+        measured: list[Measurement | None] = []
         for metric in asking:
             if reason := run_skip_reason(metric, case, embedder=door.embedder is not None):
-                measured.append(failed(metric, Skipped(reason), []))
+                measured.append(failed_measurement(metric, Skipped(reason), []))
                 continue
             one, stored, lacking = await _replay(metric, case, door)
             measured.append(one)
@@ -45,19 +49,19 @@ async def count_remaining(
         found.missing += missing
         if before := done.get(case.key):
             known = [one for one in measured if one]
-            result = result_of(case, known)["result"] if len(known) == len(measured) else None
+            result = journal_entry(case, known)["result"] if len(known) == len(measured) else None
             found.resumed.hold(case.key, before, result, missing)
 
 
-async def _replay(metric: Metric, case: Case, door: JudgeSession) -> tuple[Measured | None, int, int]:
+async def _replay(metric: Metric, case: Case, door: JudgeSession) -> tuple[Measurement | None, int, int]:
     """What the metric gives over stored replies (None: not known), how many of its questions have one, and how many not."""
     judge = door.for_case(case.key, metric.name)
     whole, measured = True, None
     try:
-        measured = Measured(metric, scores_by_name(metric, await metric.measure(case, judge)), [])
+        measured = Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), [])
     except (JudgeError, Skipped) as outcome:
         whole = not any(use.call.status == "missing_reply" for use in judge.uses)
-        measured = failed(metric, outcome, []) if whole else None
+        measured = failed_measurement(metric, outcome, []) if whole else None
     except Exception:  # a bug of the metric's: the run itself will say so
         whole = False
     asked = [use for use in judge.uses if use.prompt is not None]  # texts to an embedder are planned apart

@@ -275,7 +275,7 @@ class ResendStage:
                 for stored, call in zip(block, replies, strict=True):
                     if isinstance(call, BaseException):
                         raise self._stopped or call
-                    rows.append(compared(stored, call))
+                    rows.append(resend_row(stored, call))
                 for row in rows:
                     self.whole.add(row)
                     self.steps[row["metric"], row["step"]].add(row)
@@ -287,7 +287,7 @@ class ResendStage:
         return await self._door.reply(question)
 
 
-def compared(stored: StoredQuestion, call: Call) -> dict[str, Any]:
+def resend_row(stored: StoredQuestion, call: Call) -> dict[str, Any]:
     """A row of `resend.parquet`."""
     old, answer = stored.row, stored.answer
     texts = [old["reply"] if old["status"] == "ok" else None, call.text if call.status == "ok" else None]

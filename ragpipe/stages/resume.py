@@ -26,7 +26,7 @@ JOURNAL_FORM = {
 """What every line of the journal has: see `result_of`."""
 
 
-class Mark(NamedTuple):
+class CaseMark(NamedTuple):
     """What tells one journal line of a case from another: its result, whether asking again may change it by itself, and
     whether a score of it failed."""
 
@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(slots=True)
-class Resumed:
+class ResumedCases:
     """Finished cases over the replies that the call store has now: `again` must be asked again, with `calls` questions at
     most, the first of them is `first_again`; `changed` come out otherwise, the first of them is `first_changed`."""
 
@@ -46,7 +46,7 @@ class Resumed:
     changed: int = 0
     first_changed: str = ""
 
-    def hold(self, case: CaseKey, before: Mark, now: Mapping[str, Any] | None, missing: int) -> None:
+    def hold(self, case: CaseKey, before: CaseMark, now: Mapping[str, Any] | None, missing: int) -> None:
         """Hold one case against what the store makes of it: its result, None where that is not known, and how many of its
         questions have no reply."""
         if missing:
@@ -62,10 +62,10 @@ def _digest(result: Mapping[str, Any]) -> bytes:
     return bytes.fromhex(sha256(result))[:16]
 
 
-def case_mark(entry: Mapping[str, Any]) -> Mark:
+def case_mark(entry: Mapping[str, Any]) -> CaseMark:
     """The mark of a journal line, or of what is about to become one."""
     result = entry["result"]
-    return Mark(_digest(result), entry["transient"], "error" in result.values())
+    return CaseMark(_digest(result), entry["transient"], "error" in result.values())
 
 
 def case_of(entry: Mapping[str, Any], iteration: int) -> CaseKey:
@@ -73,11 +73,11 @@ def case_of(entry: Mapping[str, Any], iteration: int) -> CaseKey:
     return CaseKey(entry["sample_id"], entry["method"], entry["repeat"], iteration)
 
 
-def settled_cases(folder: IterationFolder, cases: CaseReader, iteration: int) -> dict[CaseKey, Mark]:
+def settled_cases(folder: IterationFolder, cases: CaseReader, iteration: int) -> dict[CaseKey, CaseMark]:
     """The cases of an unfinished iteration that the journal calls finished, and that are gone through again because their
     block is not written: each needs its replies from the call store once more. Those that failed for a passing reason are
     left out. Raises DataError for a bad line."""
-    found: dict[CaseKey, Mark] = {}
+    found: dict[CaseKey, CaseMark] = {}
 
     def note(entry: dict[str, Any]) -> bool:
         found[case_of(entry, iteration)] = case_mark(entry)

@@ -36,7 +36,7 @@ from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same
 
 
-def run_score(
+def score_iteration(
     iteration_folder: Path,
     *,
     samples: Path,

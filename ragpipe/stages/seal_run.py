@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragpipe.stages.score_iterations import scored_iterations
+from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.seals import closed_seal, open_seal, seal_file, seal_table
@@ -18,7 +18,7 @@ _TABLES = frozenset({"samples.parquet", "outputs.parquet", "judge_inputs.parquet
 """Tables that figures rest on: sealed row by row."""
 
 
-def run_seal(
+def seal_run(
     folder: RunFolder,
     manifest: Mapping[str, Any],
     *,
@@ -58,7 +58,7 @@ def run_seal(
     )
 
 
-def seal_also(folder: RunFolder, paths: Iterable[Path]) -> None:
+def seal_added(folder: RunFolder, paths: Iterable[Path]) -> None:
     """Seal files that a task wrote into a run that has ended: exports, and what holds it against another run.
 
     A run without a seal, or with a damaged one, gets none by this.
@@ -97,7 +97,7 @@ def derived_and_frozen(root: Path) -> Iterator[Path]:
             yield path
 
 
-def damaged_seal(folder: RunFolder) -> str | None:
+def damaged_seal_warning(folder: RunFolder) -> str | None:
     """What to say of a seal that was changed: the next one is made of the files as they are then. None for a whole seal and
     where there is none."""
     try:

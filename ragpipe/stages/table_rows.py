@@ -20,7 +20,7 @@ RAW_KEPT = 2000  # characters of an unreadable reply that stand with its score; 
 
 
 @dataclass(slots=True)
-class Measured:
+class Measurement:
     """What one metric gave for one case: its scores in declared order, what it asked, and the keys of those calls."""
 
     metric: Metric
@@ -50,18 +50,18 @@ def scores_by_name(metric: Metric, found: Score | Sequence[Score]) -> list[Score
     return [by_name[name] for name in declared]
 
 
-def failed(metric: Metric, error: JudgeError | Skipped, uses: list[JudgeCallUse]) -> Measured:
+def failed_measurement(metric: Metric, error: JudgeError | Skipped, uses: list[JudgeCallUse]) -> Measurement:
     """All scores of the metric as `error` or `skipped`, with the reason."""
     if isinstance(error, Skipped):
-        return Measured(metric, [Score(status="skipped", reason=error.reason)] * len(metric.score_names), uses)
+        return Measurement(metric, [Score(status="skipped", reason=error.reason)] * len(metric.score_names), uses)
     details: dict[str, Any] = {"kind": error.kind}
     if error.text:
         details["reply"] = error.text[:RAW_KEPT]
     scores = [Score(status="error", reason=str(error), details=details)] * len(metric.score_names)
-    return Measured(metric, scores, uses, transient=error.kind in TRANSIENT)
+    return Measurement(metric, scores, uses, transient=error.kind in TRANSIENT)
 
 
-def add_scores(columns: dict[str, list[Any]], case: CaseKey, measured: Measured) -> None:
+def add_scores(columns: dict[str, list[Any]], case: CaseKey, measured: Measurement) -> None:
     """Add the rows of `scores.parquet` for one metric and case, column by column: a block has tens of thousands."""
     names, scores = measured.metric.score_names, measured.scores
     keys, count = measured.calls, len(names)
@@ -78,7 +78,7 @@ def add_scores(columns: dict[str, list[Any]], case: CaseKey, measured: Measured)
     columns["calls"] += [keys] * count
 
 
-def input_rows(case: CaseKey, measured: Measured, *, store_inputs: bool) -> list[dict[str, Any]]:
+def input_rows(case: CaseKey, measured: Measurement, *, store_inputs: bool) -> list[dict[str, Any]]:
     """Rows of `judge_inputs.parquet`, ordered by step, turn and payload."""
     order = {step: place for place, step in enumerate(measured.metric.step_names())}
     uses = sorted(measured.uses, key=lambda use: (order.get(use.step, len(order)), use.turn, use.payload.id))
@@ -160,7 +160,7 @@ def row_groups(cases: Iterable[PackedInputs], limit: int) -> Iterator[list[dict[
     yield rows
 
 
-def result_of(case: Case, measured: Sequence[Measured]) -> dict[str, Any]:
+def journal_entry(case: Case, measured: Sequence[Measurement]) -> dict[str, Any]:
     """A finished case as its journal line: who it is, whether its result may change by asking again, its values."""
     return {
         "sample_id": case.sample.id,

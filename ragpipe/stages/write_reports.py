@@ -18,13 +18,13 @@ from ragpipe.reports.sections.index import index_warnings, read_index
 from ragpipe.reports.sections.iterations import results_of
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.scoring.gates.gate_rules import gates_document
-from ragpipe.stages.score_iterations import scored_iterations
+from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.wall_clock import judged_seconds
 
 
-def run_report(
+def write_reports(
     iteration_folder: Path,
     *,
     target: Path,
@@ -47,7 +47,7 @@ def run_report(
         worst = worst_cases(iteration_folder / "records.parquet", settings.worst_cases)
         write_unless_same(target / "report.md", markdown(metrics, cost, worst, settings, gates, index))
         written.append(run.report)
-    written += write_files(run, IterationFolder(iteration_folder), settings)
+    written += write_report_files(run, IterationFolder(iteration_folder), settings)
     if "terminal" in settings.formats:
         folder = shown_folder or str(target)
         for warning in index_warnings(index) if index else ():
@@ -70,7 +70,7 @@ def judging_times(run: RunFolder) -> dict[int, float]:
     return {number: seconds for number, seconds in found.items() if seconds is not None}
 
 
-def write_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> list[Path]:
+def write_report_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> list[Path]:
     """Write those of `html`, `junit`, `csv` and `json` that `settings.formats` names; returns their paths.
 
     `shown` is the iteration of the page. Raises DataError for a file of the run that is missing or broken, OutputError.

@@ -7,9 +7,9 @@ from pathlib import Path
 from ragpipe.config import RunConfig
 from ragpipe.engine.case_sources import DatasetSource
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.open_judge import refuse_other_addresses
+from ragpipe.engine.judge_access import refuse_other_addresses
 from ragpipe.engine.run_identity import run_identity, with_source
-from ragpipe.engine.user_code import watched_system
+from ragpipe.engine.user_code import system_sources
 from ragpipe.reports.render.terminal import Console
 
 
@@ -22,7 +22,7 @@ def evaluate(config: RunConfig, console: Console) -> tuple[int, Path]:
     """As `run`, with the run's folder."""
     refuse_other_addresses(config)  # before a system under test is asked
     inputs = DatasetSource(config, console)
-    system = watched_system(config.system, config.plugins)
+    system = system_sources(config.system, config.plugins)
     for note in system.notes:
         console.warn(note)
     identity = run_identity(

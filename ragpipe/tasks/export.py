@@ -15,9 +15,9 @@ from ragpipe.engine.finished_run import read_config
 from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
-from ragpipe.stages.score_iterations import scored_iterations
-from ragpipe.stages.seal_run import seal_also
-from ragpipe.stages.write_reports import write_files
+from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.stages.seal_run import seal_added
+from ragpipe.stages.write_reports import write_report_files
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
 
@@ -92,8 +92,8 @@ def run(export: Export, console: Console) -> int:
                 "there is nothing to export",
                 [Problem(str(folder.root), "run", "no iteration that is scored", "a finished run", fix)],
             )
-        written = write_files(folder, folder.iteration(numbers[-1]), export.report)
-        seal_also(folder, written)
+        written = write_report_files(folder, folder.iteration(numbers[-1]), export.report)
+        seal_added(folder, written)
         for path in written:
             console.say(str(path))
     return 0

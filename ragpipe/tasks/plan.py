@@ -11,15 +11,15 @@ from pydantic import BaseModel
 from ragpipe.config import RunConfig
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.engine.case_sources import open_index
-from ragpipe.engine.open_judge import scoring_warnings, store_path
-from ragpipe.engine.plan_summary import plan_line, planned, reference_lines, say_gaps, without_embedder
+from ragpipe.engine.judge_access import scoring_warnings, store_path
+from ragpipe.engine.plan_summary import missing_embedder_line, plan_line, plan_remaining, reference_lines, report_gaps
 from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.sections.index import index_notes
 from ragpipe.reports.text_escape import on_one_line
 from ragpipe.scoring.pointer_checks import pointer_warnings
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
-from ragpipe.stages.load_dataset import run_load
+from ragpipe.stages.load_dataset import load_dataset
 from ragpipe.store.run.format_check import check_store
 from ragpipe.systems.settings import RecordedSystem
 
@@ -47,9 +47,9 @@ def run(config: RunConfig, console: Console) -> int:
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         samples, outputs = Path(scratch, "samples.parquet"), Path(scratch, "outputs.parquet")
-        counts = run_load(mark_closed_book(dataset, config.system), samples=samples, outputs=outputs)
+        counts = load_dataset(mark_closed_book(dataset, config.system), samples=samples, outputs=outputs)
         reader = CaseReader(samples, outputs)
-        plan = planned(config, reader)
+        plan = plan_remaining(config, reader)
         reader.close()
         pointers = pointer_warnings(samples, outputs)
     console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
@@ -65,8 +65,8 @@ def run(config: RunConfig, console: Console) -> int:
         ],
         left=(0, 2),
     )
-    say_gaps(plan, console)
-    if line := without_embedder(config):
+    report_gaps(plan, console)
+    if line := missing_embedder_line(config):
         console.warn(line)
     for line in reference_lines(plan):
         console.say(line)

@@ -13,7 +13,7 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.case_sources import RunSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.finished_run import FinishedRun, open_run
-from ragpipe.engine.open_judge import checked_store, open_judge, open_replay, store_path
+from ragpipe.engine.judge_access import checked_store, open_judge, open_replay, store_path
 from ragpipe.engine.run_comparison import compare_runs
 from ragpipe.engine.run_identity import run_id
 from ragpipe.judging.session import JudgeSession
@@ -22,7 +22,7 @@ from ragpipe.metrics.base import Computed
 from ragpipe.reports.agreement_report import HEADS, NOTE, absent_lines, agreement_markdown, agreement_rows, asked_lines
 from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.settings import Settings
-from ragpipe.stages.seal_run import seal_also
+from ragpipe.stages.seal_run import seal_added
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
@@ -128,7 +128,7 @@ def _embedded(finished: FinishedRun, settings: RejudgeSettings, origins: ConfigO
 def run(rejudge: Rejudge, console: Console) -> int:
     """Judge again. Returns the exit code that an evaluation by this judge would have."""
     if rejudge.settings.mode == "resend":
-        from ragpipe.engine.spot_check import resend
+        from ragpipe.engine.resend_run import resend
 
         return resend(rejudge.finished, console)[0]
     return replay(rejudge, console)[0]
@@ -199,7 +199,7 @@ def _kept(new: RunFolder, found: Mapping[str, Any], markdown: str) -> Path:
     with FolderLock(new.root):
         json_unless_same(plain, found)
         write_unless_same(page, markdown)
-        seal_also(new, [plain, page])
+        seal_added(new, [plain, page])
     return page
 
 

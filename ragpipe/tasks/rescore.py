@@ -12,7 +12,7 @@ from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.case_sources import RunSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.finished_run import FinishedRun, open_run
-from ragpipe.engine.open_judge import open_replay
+from ragpipe.engine.judge_access import open_replay
 from ragpipe.engine.run_comparison import compare_scoring
 from ragpipe.engine.run_identity import run_id
 from ragpipe.reports.agreement_report import absent_lines, changed_rows

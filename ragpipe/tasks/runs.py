@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
-from ragpipe.engine.run_list import refuse_other_formats, run_lists, runs_of
+from ragpipe.engine.run_list import list_runs, refuse_other_formats, run_list_folders
 from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.runs_page import RunLine, cells, differs, heads, runs_markdown, score_names
 from ragpipe.schema.settings import Settings
@@ -45,7 +45,7 @@ def run(settings: RunsSettings, console: Console) -> int:
     """
     root = Path(settings.output_dir)
     named = root if settings.name is None else root / settings.name
-    folders = [folder for folder in run_lists(root) if settings.name is None or folder == named]
+    folders = [folder for folder in run_list_folders(root) if settings.name is None or folder == named]
     if not folders:
         raise DataError(
             "there are no runs",
@@ -61,7 +61,7 @@ def run(settings: RunsSettings, console: Console) -> int:
         )
     refuse_other_formats(folders)
     for folder in folders:
-        lines, older = runs_of(folder)
+        lines, older = list_runs(folder)
         if any(not line.refused for line in lines):
             _tell(folder, lines, older, console)
         for line in lines:

@@ -14,7 +14,7 @@ from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.cache_miss import explain_cache_miss
 from ragpipe.engine.referenced_calls import referenced_keys
-from ragpipe.engine.run_list import every_run, readable_runs
+from ragpipe.engine.run_list import all_runs, readable_runs
 from ragpipe.reports.number_format import paid, whole
 from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.settings import Settings
@@ -124,7 +124,7 @@ def run(task: StoreTask, console: Console) -> int:
 
 
 def _stats(task: StoreTask, console: Console) -> None:
-    found = census(task.path, {folder.run_id for folder in every_run(Path(task.settings.output_dir))})
+    found = census(task.path, {folder.run_id for folder in all_runs(Path(task.settings.output_dir))})
     console.say(
         f"{found['file']}: {found['bytes'] / 2**20:,.1f} MiB, {found['oldest'] or '-'} to {found['newest'] or '-'}"
     )

@@ -12,12 +12,13 @@ from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.core.resources import code_digest
 from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.case_sources import RunSource
-from ragpipe.engine.evaluation import JUDGED, Evaluation
+from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.finished_run import FinishedRun, open_run
-from ragpipe.engine.integrity import changed_words
+from ragpipe.engine.integrity import describe_changes
+from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.journal_conflicts import JournalConflict, journal_conflicts
-from ragpipe.engine.open_judge import open_replay
-from ragpipe.engine.run_identity import differences, run_id
+from ragpipe.engine.judge_access import open_replay
+from ragpipe.engine.run_identity import identity_differences, run_id
 from ragpipe.engine.run_prices import changed_prices, made_with
 from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.run_data import read_json
@@ -158,11 +159,11 @@ def _inputs(finished: FinishedRun, seal: Mapping[str, Any]) -> Iterator[JournalC
     """Changes in what the figures rest on."""
     folder, manifest = finished.folder, finished.manifest
     frozen = {key: value for key, value in manifest.items() if key != "iterations"}
-    for line in differences(seal["manifest"], frozen):
+    for line in identity_differences(seal["manifest"], frozen):
         yield JournalConflict("manifest.json", line)
     if run_id(manifest["identity"]) != manifest["run_id"]:
         yield JournalConflict("manifest.json", "run_id is not the digest of its identity")
-    for line in differences(manifest["identity"], finished.identity()):
+    for line in identity_differences(manifest["identity"], finished.identity()):
         name = line.partition(":")[0]
         if name != "ragpipe":
             yield JournalConflict("the source of a metric" if ".source." in name else "config.yaml or prompts", line)
@@ -179,7 +180,7 @@ def _inputs(finished: FinishedRun, seal: Mapping[str, Any]) -> Iterator[JournalC
         if not path.is_file():
             yield JournalConflict(name, "missing")
         elif seal_file(path) != table["sha256"]:
-            yield JournalConflict(name, changed_words(path, table))
+            yield JournalConflict(name, describe_changes(path, table))
 
 
 def _again(finished: FinishedRun, seal: Mapping[str, Any], made: RunFolder) -> None:

@@ -16,7 +16,7 @@ from ragpipe.schema.sample import Chunk, Citation, Output, Sample
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import run_score
+from ragpipe.stages.score_iteration import score_iteration
 from ragpipe.store.calls.spend import TOKENS
 
 Result = float | tuple[str, str]  # a value, or (`skipped` or `error`, reason)
@@ -85,7 +85,7 @@ def score(
     root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, **more: Any
 ) -> dict[str, Any]:
     """Run the score stage over a folder of `write_run`."""
-    return run_score(
+    return score_iteration(
         root / "iteration-1",
         samples=root / "samples.parquet",
         outputs=root / "outputs.parquet",

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from ragpipe.cli import main
 from ragpipe.core.errors import ConfigError
-from ragpipe.engine.output_collection import read_output
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.stages.collect_outputs import CollectStage, collected
+from ragpipe.stages.collect_outputs import CollectStage
+from ragpipe.stages.collected_outputs import collected_outputs
 from ragpipe.systems.live_system import _Http, open_system
 from ragpipe.systems.settings import HttpSystem
 
@@ -40,8 +40,8 @@ async def asked(journal: Path, url: str, **settings: Any) -> tuple[Output, list[
     """The output of one question, and what the system noted."""
     http = HttpSystem(kind="http", url=url, **settings)
     system = open_system(http, ())
-    await CollectStage(system, http, journal, read_output).run(iter([SAMPLE]))
-    return collected(journal)["s1"][0], list(system.notes)
+    await CollectStage(system, http, journal).run(iter([SAMPLE]))
+    return collected_outputs(journal)["s1"][0], list(system.notes)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ async def test_as_many_requests_are_under_way_as_asked_for(tmp_path: Path) -> No
     async with served(meet) as url:
         http = HttpSystem(kind="http", url=url, concurrency=wanted, timeout_s=600)
         system = open_system(http, ())
-        stage = CollectStage(system, http, tmp_path / "j.jsonl", read_output)
+        stage = CollectStage(system, http, tmp_path / "j.jsonl")
         await stage.run(Sample(id=f"s{i}", question="q") for i in range(wanted))
-    assert {output.answer for (output,) in collected(tmp_path / "j.jsonl").values()} == {"met"}
+    assert {output.answer for (output,) in collected_outputs(tmp_path / "j.jsonl").values()} == {"met"}
     assert isinstance(system, _Http)
     limits = system._session.timeout
     assert (limits.total, limits.connect, limits.sock_read, limits.sock_connect) == (None, None, None, None)
@@ -155,7 +155,7 @@ async def test_no_cookie_goes_from_one_case_to_the_next(tmp_path: Path) -> None:
 
     async with served(conversation) as url:
         http = HttpSystem(kind="http", url=url.replace("127.0.0.1", "localhost"), concurrency=1)
-        stage = CollectStage(open_system(http, ()), http, tmp_path / "j.jsonl", read_output)
+        stage = CollectStage(open_system(http, ()), http, tmp_path / "j.jsonl")
         await stage.run(Sample(id=f"s{i}", question="q") for i in range(3))
     assert seen == [None, None, None]
 

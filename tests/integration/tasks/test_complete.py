@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.engine.complete_run import _next, ago
+from ragpipe.engine.completion_notice import next_name, time_ago
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 
@@ -169,7 +169,7 @@ def test_the_command_says_it_too(here: Path) -> None:
     ],
 )
 def test_how_long_ago(seconds: int, words: str) -> None:
-    assert ago(timedelta(seconds=seconds)) == words
+    assert time_ago(timedelta(seconds=seconds)) == words
 
 
 @pytest.mark.parametrize(
@@ -177,4 +177,4 @@ def test_how_long_ago(seconds: int, words: str) -> None:
     [("", "2"), ("2", "3"), ("v9", "v10"), ("2026-09", "2026-10"), ("nightly", "nightly-2"), ("a b", "a b-2")],
 )
 def test_another_name(name: str, other: str) -> None:
-    assert _next(name) == other
+    assert next_name(name) == other

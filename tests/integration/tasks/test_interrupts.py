@@ -160,7 +160,7 @@ def test_a_third_interrupt_does_not_end_the_process_of_a_script() -> None:
     """`ragpipe.run` without a running loop: what cannot be given up is waited for, and the script goes on."""
     script = """
 import asyncio, os, signal
-from ragpipe.engine.stopping import stoppable
+from ragpipe.engine.graceful_shutdown import stoppable
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 
 class Deaf:

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.core.errors import OutputError
-from ragpipe.engine.run_list import LISTED, runs_of, write
+from ragpipe.engine.run_list import LISTED, list_runs, write_run_list
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
@@ -75,8 +75,8 @@ def test_all_runs_stand_in_one_table(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_nothing_is_rewritten_that_would_not_change(folder: Path) -> None:
-    write(folder)
-    assert write(folder) is False
+    write_run_list(folder)
+    assert write_run_list(folder) is False
 
 
 def test_broken_folders_get_a_line(folder: Path) -> None:
@@ -92,7 +92,7 @@ def test_broken_folders_get_a_line(folder: Path) -> None:
             (folder / name / "manifest.json").write_text(manifest)
     shutil.copytree(folder / whole[0], folder / "eeeeeeeeeeee")
     (folder / "eeeeeeeeeeee" / "iteration-1" / "metrics.json").write_text("[]")
-    write(folder)
+    write_run_list(folder)
     states = {row[0]: row[2] for row in rows(folder)[1:]}
     assert set(states) == {*whole, *(c * 12 for c in "abcde")}
     assert states["aaaaaaaaaaaa"] == "broken: no manifest.json"
@@ -109,7 +109,7 @@ def test_texts_of_a_strangers_manifest_are_no_markup(folder: Path) -> None:
     evil = "<img src=x> | ![a](http://evil) `|` \x1b[2J"
     manifest |= {"created_at": evil, "identity": {evil: evil}}
     (run / "manifest.json").write_text(json.dumps(manifest))
-    write(folder)
+    write_run_list(folder)
     tokens = MarkdownIt("commonmark").enable("table").parse((folder / "runs.md").read_text(encoding="utf-8"))
     inline = [child for token in tokens for child in token.children or []]
     assert {token.type for token in inline} <= {"text", "code_inline", "softbreak"}
@@ -137,7 +137,7 @@ def test_only_the_newest_are_listed(folder: Path) -> None:
         (folder / f"{number:012x}" / "manifest.json").write_text(
             (run / "manifest.json").read_text().replace(run.name, f"{number:012x}")
         )
-    lines, older = runs_of(folder)
+    lines, older = list_runs(folder)
     assert (len(lines), older) == (LISTED, 2)
     assert lines[-1].state in ("not scored", "complete")
 
@@ -178,7 +178,7 @@ def test_all_iterations_are_in_the_files(tmp_path: Path) -> None:
     for number in (1, 2):
         lines = (run.export / f"iteration-{number}" / "records.jsonl").read_bytes().splitlines()
         assert {json.loads(line)["iteration"] for line in lines} == {number}
-    write(run.root.parent)
+    write_run_list(run.root.parent)
     assert rows(run.root.parent)[1][2] == "complete, 2 iterations"
 
 

@@ -93,11 +93,11 @@ def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(
 
 
 def test_every_exit_code_has_words() -> None:
-    found = {code: sweep_comparison.job(0, [], code, "", None) for code in (*SEVERITY, None)}
+    found = {code: sweep_comparison.ended_job(0, [], code, "", None) for code in (*SEVERITY, None)}
     assert not [one.state for one in found.values() if one.state.startswith("exit")]
     assert found[None].state == "not started"
     assert [code for code, one in found.items() if one.reason] == [3, 4], "those that end without an error's words"
-    assert sweep_comparison.job(0, [], 4, "its own words", None).reason == "its own words"
+    assert sweep_comparison.ended_job(0, [], 4, "its own words", None).reason == "its own words"
 
 
 def test_a_folder_per_combination_and_equal_questions_asked_once(here: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.engine.run_identity import metric_identity
-from ragpipe.engine.user_code import watched_metric, watched_system
+from ragpipe.engine.user_code import metric_sources, system_sources
 from ragpipe.systems.settings import PythonSystem
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
@@ -174,7 +174,7 @@ def test_bases_and_archives_are_watched(here: Path, monkeypatch: pytest.MonkeyPa
         archive.writestr("zipped.py", COMPUTED.format(value="1"))
     monkeypatch.syspath_prepend(str(here / "code.zip"))
     write("mymetrics/child.py", "from zipped import Fixed\nclass Child(Fixed):\n    pass\n")
-    sources = watched_metric(importlib.import_module("mymetrics.child").Child).sources
+    sources = metric_sources(importlib.import_module("mymetrics.child").Child).sources
     assert list(sources) == ["mymetrics.child", "zipped"]
     assert len(set(sources.values())) == 2
 
@@ -183,7 +183,7 @@ def test_code_without_a_source_is_named(here: Path) -> None:
     write("mymetrics/fixed.py", COMPUTED.format(value="1"))
     kind = importlib.import_module("mymetrics.fixed").Fixed
     kind.__module__ = "mymetrics.gone"
-    sources, (note,) = watched_metric(kind)
+    sources, (note,) = metric_sources(kind)
     assert sources == {}
     assert note.startswith("the source of mymetrics.gone cannot be read")
 
@@ -191,12 +191,12 @@ def test_code_without_a_source_is_named(here: Path) -> None:
 def test_code_that_was_edited_after_its_import_is_what_it_was_and_named(here: Path) -> None:
     write("mymetrics/fixed.py", COMPUTED.format(value="1"))
     module = importlib.import_module("mymetrics.fixed")
-    before = watched_metric(module.Fixed)
+    before = metric_sources(module.Fixed)
     Path("mymetrics/fixed.py").write_text(COMPUTED.format(value="12"))
-    sources, (note,) = watched_metric(module.Fixed)
+    sources, (note,) = metric_sources(module.Fixed)
     assert sources == before.sources
     assert note.startswith("mymetrics.fixed was edited after this process imported it")
-    after = watched_metric(importlib.reload(module).Fixed)
+    after = metric_sources(importlib.reload(module).Fixed)
     assert after.sources != before.sources
     assert after.notes == ()
 
@@ -296,7 +296,7 @@ def test_a_partial_and_an_object_are_watched_where_they_are_defined(here: Path) 
     importlib.import_module("mysystem.rag")
     for name in ("first", "second"):
         settings = PythonSystem(kind="python", callable=f"mysystem.rag:{name}")
-        assert set(watched_system(settings, ["mysystem"]).sources) == {"mysystem.core", "mysystem.rag"}
+        assert set(system_sources(settings, ["mysystem"]).sources) == {"mysystem.core", "mysystem.rag"}
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def test_a_metric_of_the_users_own_cannot_pass_over_it() -> None:
     class Own(Metric):
         reads = frozenset({"contexts"})
 
-        def skip_reason(self, case: Case) -> str | None:
+        def run_skip_reason(self, case: Case) -> str | None:
             return None
 
     assert run_skip_reason(Own(name="own"), make_case(chunks=None), embedder=True) == "not_recorded: contexts"

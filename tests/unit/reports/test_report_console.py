@@ -17,7 +17,7 @@ from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.safe_stream import SafeStream
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.stages.write_reports import run_report
+from ragpipe.stages.write_reports import write_reports
 from tests.support.run_tables import Row, score, spent, stored, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
@@ -42,7 +42,7 @@ def printed(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 100) -> t
     monkeypatch.setenv("COLUMNS", str(columns))
     out, err = io.StringIO(), io.StringIO()
     settings = ReportSettings(formats=["terminal"], percent=["faithfulness"])
-    run_report(
+    write_reports(
         run / "iteration-1",
         target=run,
         settings=settings,
@@ -108,7 +108,7 @@ def test_an_ascii_terminal_gets_ascii(run: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "100")
     out = ascii_stream()
     console = Console(out=out, err=ascii_stream())
-    run_report(run / "iteration-1", target=run, settings=ReportSettings(formats=["terminal"]), console=console)
+    write_reports(run / "iteration-1", target=run, settings=ReportSettings(formats=["terminal"]), console=console)
     console.say("漢é")
     out.seek(0)
     text = out.read()
@@ -134,7 +134,7 @@ def test_a_closed_stream_ends_nothing(run: Path, make: Any) -> None:
     with console.progress(cases=2) as shown:
         shown.update(cases=1)
         console.warn("x")
-    run_report(run / "iteration-1", target=run, settings=ReportSettings(), console=console)
+    write_reports(run / "iteration-1", target=run, settings=ReportSettings(), console=console)
     assert (run / "report.md").exists()
 
 

@@ -24,7 +24,7 @@ from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.write_reports import run_report
+from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Chunk, Row, score, spent, write_run
 
@@ -76,7 +76,7 @@ def write(root: Path, text: str = "plain", details: Any = None, cases: int = 3, 
 
 def page(root: Path, **settings: Any) -> str:
     report = ReportSettings(formats=["html"], **settings)
-    run_report(root / "iteration-1", target=root, settings=report, console=Console())
+    write_reports(root / "iteration-1", target=root, settings=report, console=Console())
     return (root / "report.html").read_text(encoding="utf-8")
 
 

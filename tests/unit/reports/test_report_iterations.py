@@ -13,9 +13,9 @@ from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import run_score
-from ragpipe.stages.score_iterations import run_final
-from ragpipe.stages.write_reports import run_report
+from ragpipe.stages.combine_iterations import combine_iterations
+from ragpipe.stages.score_iteration import score_iteration
+from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, spent, write_run
 
@@ -38,12 +38,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.move(made, root / f"iteration-{number}")
         for file in ("samples.parquet", "outputs.parquet"):
             shutil.copy(root / f"of {number}" / file, root / file)
-        run_score(
+        score_iteration(
             root / f"iteration-{number}", samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=SPECS,
             settings=ScoringSettings(), signature=f"ragpipe 0 | test | iteration {number}",
             judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
         )  # fmt: skip
-    run_final(RunFolder(root), [1, 2, 3], ScoringSettings())
+    combine_iterations(RunFolder(root), [1, 2, 3], ScoringSettings())
     return root
 
 
@@ -51,7 +51,7 @@ def reported(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120) -> 
     monkeypatch.setenv("COLUMNS", str(columns))
     settings = ReportSettings(formats=["terminal", "markdown", "html"], percent=["faithfulness"])
     out = io.StringIO()
-    run_report(run / "iteration-3", target=run, settings=settings, console=Console(out=out, err=io.StringIO()))
+    write_reports(run / "iteration-3", target=run, settings=settings, console=Console(out=out, err=io.StringIO()))
     return out.getvalue()
 
 
@@ -95,6 +95,6 @@ def test_an_earlier_iteration_is_shown_by_itself(run: Path, monkeypatch: pytest.
     out = io.StringIO()
     monkeypatch.setenv("COLUMNS", "120")
     settings = ReportSettings(formats=["terminal"], percent=["faithfulness"])
-    run_report(copied / "iteration-1", target=copied, settings=settings, console=Console(out=out, err=io.StringIO()))
+    write_reports(copied / "iteration-1", target=copied, settings=settings, console=Console(out=out, err=io.StringIO()))
     assert "Over" not in out.getvalue()
     assert re.search(r"faithfulness x100 +60\.0 \[", out.getvalue())

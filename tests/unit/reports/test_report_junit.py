@@ -13,7 +13,7 @@ from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.write_reports import run_report
+from ragpipe.stages.write_reports import write_reports
 from tests.support.run_tables import Row, score, stored, write_run
 
 # element: (required attributes, optional attributes, children in their order or, as a set, in any)
@@ -52,7 +52,7 @@ def suite(root: Path, gates: dict[str, Any], **results: Any) -> dict[str, Xml.El
     rows = [{name: one[i] if isinstance(one, list) else one for name, one in values.items()} for i in range(10)]
     write_run(root, [Row(f"q{i}", "a", row) for i, row in enumerate(rows)])
     score(root, [ScoreSpec(name) for name in values], ScoringSettings.model_validate({"gates": gates}))
-    run_report(root / "iteration-1", target=root, settings=ReportSettings(formats=["junit"]), console=Console())
+    write_reports(root / "iteration-1", target=root, settings=ReportSettings(formats=["junit"]), console=Console())
     found = Xml.parse(root / "report.junit.xml").getroot()
     fits(found)
     (one,) = found

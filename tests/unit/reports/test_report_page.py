@@ -13,7 +13,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.write_reports import run_report
+from ragpipe.stages.write_reports import write_reports
 from tests.support.run_tables import Row, score, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
@@ -31,7 +31,7 @@ ATTACKS = [
 
 def page(root: Path, settings: ReportSettings | None = None) -> str:
     silent = ReportSettings(formats=["markdown"]) if settings is None else settings
-    run_report(root / "iteration-1", target=root, settings=silent, console=Console())
+    write_reports(root / "iteration-1", target=root, settings=silent, console=Console())
     return (root / "report.md").read_text(encoding="utf-8")
 
 
@@ -136,6 +136,6 @@ def test_an_unchanged_page_is_not_rewritten(tmp_path: Path) -> None:
 def test_formats_are_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path, ROWS)
     score(tmp_path, SPECS)
-    run_report(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(formats=[]), console=Console())
+    write_reports(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(formats=[]), console=Console())
     assert capsys.readouterr().out == ""
     assert not (tmp_path / "report.md").exists()

@@ -14,8 +14,8 @@ from ragpipe.reports.job_comparison import SCHEMA, Job, comparison
 from ragpipe.reports.shared_questions import shared_between
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import run_score
-from ragpipe.stages.score_iterations import run_final
+from ragpipe.stages.combine_iterations import combine_iterations
+from ragpipe.stages.score_iteration import score_iteration
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, spent, write_run
 
@@ -34,12 +34,12 @@ def job(root: Path, number: int, values: Mapping[str, Sequence[Result]]) -> Job:
         shutil.move(write_run(folder / f"of {iteration}", rows), folder / f"iteration-{iteration}")
         for file in ("samples.parquet", "outputs.parquet"):
             shutil.copy(folder / f"of {iteration}" / file, folder / file)
-        run_score(
+        score_iteration(
             folder / f"iteration-{iteration}", samples=folder / "samples.parquet", outputs=folder / "outputs.parquet",
             specs=SPECS, settings=SETTINGS, signature=f"ragpipe 0 | test | iteration {iteration}",
             judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
         )  # fmt: skip
-    metrics = run_final(RunFolder(folder), range(1, count + 1), SETTINGS)
+    metrics = combine_iterations(RunFolder(folder), range(1, count + 1), SETTINGS)
     return Job(number, [f"k={number}"], 0, "complete", folder=folder, metrics=metrics)
 
 

@@ -16,7 +16,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.write_reports import run_report
+from ragpipe.stages.write_reports import write_reports
 from tests.support.run_tables import Row, records, score, write_run
 
 PARTS = [
@@ -131,7 +131,7 @@ def test_the_mark_stands_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
     out = io.StringIO()
     console = Console(out=out, err=io.StringIO())
-    run_report(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(), console=console)
+    write_reports(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(), console=console)
     rows = out.getvalue().splitlines()
     (place,) = [i for i, line in enumerate(rows) if line.strip().startswith("ragas_score 0-100")]
     assert rows[place + 1].strip().startswith("2 of 4 parts")

@@ -19,8 +19,8 @@ from ragpipe.scoring.iterations import over_iterations as module
 from ragpipe.scoring.iterations.cost_over_iterations import final_cost
 from ragpipe.scoring.iterations.findings_over_iterations import findings_document, group_findings
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import run_score
-from ragpipe.stages.score_iterations import is_final, run_final, scored_iterations
+from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
+from ragpipe.stages.score_iteration import score_iteration
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, score, spent, write_run
 
@@ -45,12 +45,12 @@ def final(
         shutil.move(made, target)
         for file in ("samples.parquet", "outputs.parquet"):
             shutil.copy(root / f"of {number}" / file, root / file)
-        run_score(
+        score_iteration(
             target, samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=specs, settings=settings,
             signature=f"ragpipe 0 | test | iteration {number}", judge={"label": "scripted", "calibrated": {"kappa": 0.9}},
             run_id="me", spent=spent(), rates={},
         )  # fmt: skip
-    return run_final(RunFolder(root), range(1, count + 1), settings)
+    return combine_iterations(RunFolder(root), range(1, count + 1), settings)
 
 
 SMALL: Table = [
@@ -230,7 +230,7 @@ def test_iterations_of_other_cases_are_refused(tmp_path: Path) -> None:
     final(other, [("q1", "a", (0.1,)), ("q9", "a", (0.1,))])
     shutil.copy(other / "iteration-1/records.parquet", tmp_path / "iteration-2/records.parquet")
     with pytest.raises(DataError, match=r"iteration-2/records.parquet(.|\n)*other cases"):
-        run_final(RunFolder(tmp_path), [1, 2], SETTINGS)
+        combine_iterations(RunFolder(tmp_path), [1, 2], SETTINGS)
 
 
 def test_files_that_would_not_change_are_left_alone(tmp_path: Path) -> None:
@@ -238,13 +238,13 @@ def test_files_that_would_not_change_are_left_alone(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     before = [path.stat().st_mtime_ns for path in (folder.final.metrics, folder.final.cost)]
     assert scored_iterations(folder) == [1, 2, 3]
-    assert is_final(folder, [1, 2, 3])
-    run_final(folder, [1, 2, 3], SETTINGS)
+    assert is_combined(folder, [1, 2, 3])
+    combine_iterations(folder, [1, 2, 3], SETTINGS)
     assert [path.stat().st_mtime_ns for path in (folder.final.metrics, folder.final.cost)] == before
-    assert not is_final(folder, [1, 2])
+    assert not is_combined(folder, [1, 2])
     metrics = tmp_path / "iteration-3/metrics.json"
     metrics.write_text(metrics.read_text().replace('"n_cases": 4', '"n_cases": 5'))
-    assert not is_final(folder, [1, 2, 3]), "an iteration that was scored anew"
+    assert not is_combined(folder, [1, 2, 3]), "an iteration that was scored anew"
     metrics.unlink()
     assert scored_iterations(folder) == [1, 2]
 
@@ -307,7 +307,7 @@ def test_crossed_labels_that_read_alike_are_two_groups(tmp_path: Path) -> None:
     assert {name: group["scores"]["faithfulness"]["mean"] for name, group in groups.items()} == {
         "a \\* b * c": 1.0, "a * b \\* c": 0.0,
     }  # fmt: skip
-    after = run_final(RunFolder(tmp_path), [1], settings)["by"]["category*difficulty"]
+    after = combine_iterations(RunFolder(tmp_path), [1], settings)["by"]["category*difficulty"]
     assert {name: group["n_cases"] for name, group in after.items()} == dict.fromkeys(groups, 1)
     assert score(tmp_path, [FAITHFUL], settings)["by"]["category"].keys() == {"a * b", "a"}, "not crossed: as it stands"
 

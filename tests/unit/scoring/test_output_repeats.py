@@ -13,8 +13,8 @@ from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.run_agreement import agreement
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import run_score
-from ragpipe.stages.score_iterations import run_final
+from ragpipe.stages.combine_iterations import combine_iterations
+from ragpipe.stages.score_iteration import score_iteration
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, records, score, spent, stored, write_run
 
@@ -81,12 +81,12 @@ def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
         shutil.move(made, target)
         for name in ("samples.parquet", "outputs.parquet"):
             shutil.copy(tmp_path / str(number) / name, tmp_path / name)
-        run_score(
+        score_iteration(
             target, samples=tmp_path / "samples.parquet", outputs=tmp_path / "outputs.parquet", specs=[FAITHFUL],
             settings=SETTINGS, signature=f"ragpipe 0 | test | iteration {number}",
             judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
         )  # fmt: skip
-    found = run_final(RunFolder(tmp_path), [1, 2], SETTINGS)
+    found = combine_iterations(RunFolder(tmp_path), [1, 2], SETTINGS)
     assert [case for case in found["flips"]["cases"] if case["score"] == "faithfulness"] == [
         {"sample_id": "q1", "method": "a", "repeat": 2, "score": "faithfulness", "passed": 1, "of": 2}
     ]

@@ -23,7 +23,7 @@ def record(number: int, answer: str, *, question: str = "q", method: str = "defa
 
 def frozen(folder: Path, records: Sequence[SimpleNamespace]) -> tuple[Path, Path]:
     samples, outputs = folder / "samples.parquet", folder / "outputs.parquet"
-    load_dataset.run_load(records, samples=samples, outputs=outputs)
+    load_dataset.load_dataset(records, samples=samples, outputs=outputs)
     return samples, outputs
 
 
@@ -39,7 +39,7 @@ def test_a_block_is_closed_by_the_text_of_its_cases(tmp_path: Path) -> None:
     samples, outputs = frozen(tmp_path, records)
     assert groups(outputs) == [4, 4, 1]
     assert groups(samples) == [9]
-    assert load_dataset.blocks_rule() == {"cases": 1000, "text_bytes": 16_777_216}
+    assert load_dataset.block_limits() == {"cases": 1000, "text_bytes": 16_777_216}
 
 
 def test_the_text_of_the_sample_counts_with_each_of_its_outputs(tmp_path: Path) -> None:

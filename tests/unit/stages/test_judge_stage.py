@@ -126,7 +126,7 @@ def cases(bench: SimpleNamespace, answers: Sequence[str]) -> None:
         )
         for i, a in enumerate(answers)
     ]
-    load_dataset.run_load(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
+    load_dataset.load_dataset(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
 
 
 async def judge(
@@ -293,7 +293,7 @@ async def test_a_system_error_is_skipped_not_scored(bench: SimpleNamespace) -> N
     records = [
         SimpleNamespace(sample=Sample(id="s", question="q"), output=Output(sample_id="s", error="timeout"), where="1")
     ]
-    load_dataset.run_load(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
+    load_dataset.load_dataset(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
     await judge(bench, transport := Scripted())
     assert [(r["status"], r["reason"]) for r in scores(bench)] == [("skipped", "system_error")] * 2
     assert transport.asked == []

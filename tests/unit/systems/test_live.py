@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 
 from ragpipe.core.errors import ConfigError, DataError, Incomplete, Interrupted, RagpipeError
-from ragpipe.engine.output_collection import read_output
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.stages.collect_outputs import CollectStage, collected, has_failures
+from ragpipe.stages.collect_outputs import CollectStage
+from ragpipe.stages.collected_outputs import collected_outputs, has_failures
 from ragpipe.store.run.journal import HEADER
 from ragpipe.systems.live_system import open_system
 from ragpipe.systems.settings import HttpSystem, PythonSystem
@@ -42,8 +42,8 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 async def collect(settings: Any, journal: Path, plugins: tuple[str, ...] = ("myrag",)) -> dict[str, Output]:
     """The one output of each sample."""
-    await CollectStage(open_system(settings, plugins), settings, journal, read_output).run(iter(SAMPLES))
-    return {name: output for name, (output,) in collected(journal).items()}
+    await CollectStage(open_system(settings, plugins), settings, journal).run(iter(SAMPLES))
+    return {name: output for name, (output,) in collected_outputs(journal).items()}
 
 
 async def test_a_callable_may_return_a_text(plugin: str, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path,
     journal.write_bytes(HEADER + f"{bad}\n".encode())
     settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
     with pytest.raises(DataError, match=r"j\.jsonl:2"):
-        await CollectStage(Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
+        await CollectStage(Flaky(set()), settings, journal).run(iter(SAMPLES))
 
 
 @pytest.mark.slow
@@ -148,9 +148,9 @@ async def test_as_many_answers_are_under_way_as_asked_for(tmp_path: Path, monkey
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     settings = PythonSystem(kind="python", callable="wide:answer", concurrency=40)
-    stage = CollectStage(open_system(settings, ["wide"]), settings, tmp_path / "j.jsonl", read_output)
+    stage = CollectStage(open_system(settings, ["wide"]), settings, tmp_path / "j.jsonl")
     await stage.run(Sample(id=f"s{i}", question="q") for i in range(40))
-    assert {output.answer for (output,) in collected(tmp_path / "j.jsonl").values()} == {"met"}
+    assert {output.answer for (output,) in collected_outputs(tmp_path / "j.jsonl").values()} == {"met"}
 
 
 def test_a_callable_outside_the_listed_plugins_is_not_imported() -> None:
@@ -179,10 +179,10 @@ async def test_a_second_start_asks_only_for_what_is_missing(tmp_path: Path) -> N
         async def close(self) -> None: ...
 
     settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
-    stage = CollectStage(Counting(3), settings, tmp_path / "j.jsonl", read_output)
+    stage = CollectStage(Counting(3), settings, tmp_path / "j.jsonl")
     with pytest.raises(Interrupted):
         await stage.run(iter(SAMPLES))
-    stage = CollectStage(Counting(0), settings, tmp_path / "j.jsonl", read_output)
+    stage = CollectStage(Counting(0), settings, tmp_path / "j.jsonl")
     await stage.run(iter(SAMPLES))
     assert asked == [s.id for s in SAMPLES]
 
@@ -193,10 +193,10 @@ async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin: str, tm
     def full(done: int) -> None:
         raise OSError(28, "No space left on device")
 
-    stage = CollectStage(open_system(settings, ("myrag",)), settings, tmp_path / "j.jsonl", read_output, full)
+    stage = CollectStage(open_system(settings, ("myrag",)), settings, tmp_path / "j.jsonl", full)
     with pytest.raises(RagpipeError, match=r"sample 's0' could not be kept.*No space left"):
         await stage.run(iter(SAMPLES))
-    assert list(collected(tmp_path / "j.jsonl")) == ["s0"]
+    assert list(collected_outputs(tmp_path / "j.jsonl")) == ["s0"]
 
 
 async def test_a_cancelled_answer_is_asked_again(tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ async def test_a_cancelled_answer_is_asked_again(tmp_path: Path) -> None:
         async def close(self) -> None: ...
 
     settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
-    stage = CollectStage(Hanging(), settings, tmp_path / "j.jsonl", read_output)
+    stage = CollectStage(Hanging(), settings, tmp_path / "j.jsonl")
     with pytest.raises(Interrupted):
         await asyncio.wait_for(stage.run(iter(SAMPLES)), 5)
-    assert collected(tmp_path / "j.jsonl") == {}
+    assert collected_outputs(tmp_path / "j.jsonl") == {}
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end
         async def close(self) -> None: ...
 
     settings = PythonSystem(kind="python", callable="a:b", timeout_s=60)
-    assert await CollectStage(Raising(), settings, tmp_path / "j.jsonl", read_output).run(iter(SAMPLES)) == 6
-    errors = {name: output.error for name, (output,) in collected(tmp_path / "j.jsonl").items()}
+    assert await CollectStage(Raising(), settings, tmp_path / "j.jsonl").run(iter(SAMPLES)) == 6
+    errors = {name: output.error for name, (output,) in collected_outputs(tmp_path / "j.jsonl").items()}
     assert errors == {f"s{i}": error if i == 1 else None for i in range(6)}
 
 
@@ -326,12 +326,12 @@ class Flaky:
 
 async def test_what_failed_is_asked_again_by_the_next_collection(tmp_path: Path) -> None:
     settings, journal = PythonSystem(kind="python", callable="a:b", concurrency=1), tmp_path / "j.jsonl"
-    await CollectStage(Flaky({"s1", "s3"}), settings, journal, read_output).run(iter(SAMPLES))
+    await CollectStage(Flaky({"s1", "s3"}), settings, journal).run(iter(SAMPLES))
     assert has_failures(journal)
-    await CollectStage(second := Flaky(set()), settings, journal, read_output).run(iter(SAMPLES))
+    await CollectStage(second := Flaky(set()), settings, journal).run(iter(SAMPLES))
     assert second.asked == ["s1", "s3"]
     assert not has_failures(journal)
-    assert {k: v.answer for k, (v,) in collected(journal).items()} == {s.id: s.id for s in SAMPLES}
+    assert {k: v.answer for k, (v,) in collected_outputs(journal).items()} == {s.id: s.id for s in SAMPLES}
 
 
 async def test_a_system_that_is_down_ends_the_collection(tmp_path: Path) -> None:
@@ -339,8 +339,8 @@ async def test_a_system_that_is_down_ends_the_collection(tmp_path: Path) -> None
     settings = PythonSystem(kind="python", callable="a:b", concurrency=2)
     down = Flaky({s.id for s in samples[3:]})
     with pytest.raises(Incomplete, match=r"7 times in a row.*ConnectionError: down"):
-        await CollectStage(down, settings, tmp_path / "j.jsonl", read_output).run(iter(samples))
+        await CollectStage(down, settings, tmp_path / "j.jsonl").run(iter(samples))
     assert len(down.asked) <= 3 + 7 + 2
     up = Flaky(set())
-    await CollectStage(up, settings, tmp_path / "j.jsonl", read_output).run(iter(samples))
+    await CollectStage(up, settings, tmp_path / "j.jsonl").run(iter(samples))
     assert len(up.asked) == 47

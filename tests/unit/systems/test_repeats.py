@@ -13,9 +13,9 @@ import pytest
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.core.errors import DataError
-from ragpipe.engine.output_collection import read_output
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.stages.collect_outputs import CollectStage, collected
+from ragpipe.stages.collect_outputs import CollectStage
+from ragpipe.stages.collected_outputs import collected_outputs
 from ragpipe.systems.live_system import open_system
 from ragpipe.systems.settings import PythonSystem
 
@@ -45,8 +45,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 async def collect(settings: PythonSystem, journal: Path) -> dict[str, list[Output]]:
-    await CollectStage(open_system(settings, ("moody",)), settings, journal, read_output).run(iter(SAMPLES))
-    return collected(journal)
+    await CollectStage(open_system(settings, ("moody",)), settings, journal).run(iter(SAMPLES))
+    return collected_outputs(journal)
 
 
 async def test_every_question_is_asked_so_often_and_what_a_system_calls_its_repeat_counts_for_nothing(

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ragpipe.engine.frozen_inputs import remove_unborn
-from ragpipe.engine.manifest import previous
+from ragpipe.engine.frozen_inputs import remove_unstarted
+from ragpipe.engine.manifest import previous_manifest
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.run.run_folder import RunFolder
 
@@ -40,8 +40,8 @@ def latest(tmp_path: Path) -> Callable[[Any], RunFolder]:
 
 def test_the_run_before_is_the_newest_other_one(latest: Callable[[Any], RunFolder]) -> None:
     this = latest(manifest())
-    assert previous(this) == manifest()
-    assert previous(RunFolder(this.root.parent / NEWEST)) == {}, "a run is not before itself"
+    assert previous_manifest(this) == manifest()
+    assert previous_manifest(RunFolder(this.root.parent / NEWEST)) == {}, "a run is not before itself"
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_the_run_before_is_the_newest_other_one(latest: Callable[[Any], RunFolde
 )  # fmt: skip
 def test_a_manifest_that_names_another_run_is_not_followed(latest: Callable[[Any], RunFolder], run_id: object) -> None:
     """Its id is taken for a path beside this run, from which frozen cases are linked."""
-    assert previous(latest(manifest(run_id=run_id))) == {}
+    assert previous_manifest(latest(manifest(run_id=run_id))) == {}
 
 
 @pytest.mark.parametrize("lost", ["identity", "data", "iterations", "run_id", "format"])
 def test_half_a_manifest_is_no_run_before(latest: Callable[[Any], RunFolder], lost: str) -> None:
     whole = manifest()
     del whole[lost]
-    assert previous(latest(whole)) == {}
+    assert previous_manifest(latest(whole)) == {}
 
 
 def test_a_pointer_that_leads_out_is_not_followed(latest: Callable[[Any], RunFolder], tmp_path: Path) -> None:
@@ -66,16 +66,16 @@ def test_a_pointer_that_leads_out_is_not_followed(latest: Callable[[Any], RunFol
     (stranger / "manifest.json").write_text(json.dumps(manifest()))
     this.latest.unlink()
     os.symlink(f"../elsewhere/{NEWEST}", this.latest)
-    assert previous(this) == {}
+    assert previous_manifest(this) == {}
 
 
 def test_a_folder_that_never_became_a_run_goes_and_one_that_lost_its_manifest_stays(tmp_path: Path) -> None:
     unborn = RunFolder.at(tmp_path, "x", NEWEST).create()
     unborn.samples.write_bytes(b"frozen")
-    remove_unborn(unborn)
+    remove_unstarted(unborn)
     assert not unborn.root.exists()
     judged = RunFolder.at(tmp_path, "x", THIS).create()
     judged.iteration(1).create().journal.write_text("{}\n")
     judged.report.write_text("figures")
-    remove_unborn(judged)
+    remove_unstarted(judged)
     assert judged.report.read_text() == "figures"

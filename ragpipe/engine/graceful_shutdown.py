@@ -25,7 +25,7 @@ class Stoppable(Protocol):
         ...
 
 
-class Ending:
+class GracefulShutdown:
     """The end of one run, over all the loops that it works on one after another. `why` is set once it is to end.
 
     `owns_process` says that the process is the run's own: only such a one may be ended with it.
@@ -41,7 +41,7 @@ class Ending:
         self._timer: threading.Timer | None = None
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> Ending:
+    def of(cls, loop: asyncio.AbstractEventLoop) -> GracefulShutdown:
         """That of the work on this loop; one that nobody else knows for a loop that `run_async` did not make."""
         return _working.get(loop) or cls()
 
@@ -105,12 +105,12 @@ class Ending:
                 loop.call_soon_threadsafe(do)
 
 
-_working: dict[asyncio.AbstractEventLoop, Ending] = {}  # for `Signals`, which knows its loop alone
-_current: ContextVar[Ending | None] = ContextVar("ending", default=None)
-_stoppable: set[Ending] = set()
+_working: dict[asyncio.AbstractEventLoop, GracefulShutdown] = {}  # for `Signals`, which knows its loop alone
+_current: ContextVar[GracefulShutdown | None] = ContextVar("ending", default=None)
+_stoppable: set[GracefulShutdown] = set()
 
 
-def current_ending() -> Ending | None:
+def current_shutdown() -> GracefulShutdown | None:
     """That of the run that this code works for, None where it was not started by `ragpipe.run`."""
     return _current.get()
 
@@ -118,7 +118,7 @@ def current_ending() -> Ending | None:
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Inside, `stop_all` ends the run, in whichever thread it is."""
-    ending = Ending(owns_process=False)
+    ending = GracefulShutdown(owns_process=False)
     before = _current.set(ending)
     _stoppable.add(ending)
     try:

@@ -14,11 +14,11 @@ from typing import Any
 from ragpipe.core.errors import Incomplete
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.engine.finished_run import FinishedRun
+from ragpipe.engine.judge_access import open_judge, served_model, store_path
 from ragpipe.engine.manifest import check_formats, config_text, new_manifest, read_manifest, write_manifest
-from ragpipe.engine.open_judge import open_judge, served_of, store_path
-from ragpipe.engine.plan_summary import plan_line, refuse_too_many
+from ragpipe.engine.plan_summary import check_call_budget, plan_line
 from ragpipe.engine.run_identity import run_id
-from ragpipe.engine.run_list import write as write_runs
+from ragpipe.engine.run_list import write_run_list as write_runs
 from ragpipe.judging.cache_key import judge_parts, key_of, key_parts
 from ragpipe.reports.missing_replies import FIX, MISSING
 from ragpipe.reports.render.terminal import Console
@@ -40,7 +40,7 @@ def resend(finished: FinishedRun, console: Console) -> tuple[int, Path]:
     check_formats(target, store_path(finished.config))
     plan = _plan(finished, target.run_id)
     console.say(plan_line(plan, finished.config))
-    refuse_too_many(plan, finished.config)
+    check_call_budget(plan, finished.config)
     target.create()
     console.folder = target.root
     with FolderLock(target.root) as lock:
@@ -68,7 +68,7 @@ def resend(finished: FinishedRun, console: Console) -> tuple[int, Path]:
 def _plan(finished: FinishedRun, run: str) -> Plan:
     """The different questions, and how many of them the call store answers: each of the others is one call. A failure of
     this run is an answer, too, unless `retry_errors` asks again; a reply of another model is none where it is refused."""
-    retry, served = finished.config.retry_errors, served_of(finished.config.judge)
+    retry, served = finished.config.retry_errors, served_model(finished.config.judge)
     judge = judge_parts(finished.config.judge.identity_of_judge())
     questions = stored = characters = 0
     cases: set[tuple[str | int, ...]] = set()

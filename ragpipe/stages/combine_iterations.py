@@ -18,12 +18,12 @@ from ragpipe.store.run.run_folder import RunFolder
 
 
 def scored_iterations(folder: RunFolder) -> list[int]:
-    """The iterations that have been scored, in order: what `run_final` can put together."""
+    """The iterations that have been scored, in order: what `combine_iterations` can put together."""
     found = ((number, folder.iteration(number)) for number in folder.iterations())
     return [n for n, one in found if all(path.is_file() for path in (one.records, one.metrics, one.cost))]
 
 
-def is_final(folder: RunFolder, iterations: Sequence[int]) -> bool:
+def is_combined(folder: RunFolder, iterations: Sequence[int]) -> bool:
     """Whether `final/` was made of these iterations as they stand: a start that was killed may have scored one anew."""
     final, folders = folder.final, [folder.iteration(number) for number in iterations]
     made = ((final.metrics, [one.metrics for one in folders]), (final.cost, [one.cost for one in folders]))
@@ -32,7 +32,7 @@ def is_final(folder: RunFolder, iterations: Sequence[int]) -> bool:
     return all(path.is_file() and read_json(path).get("made_of") == _made_of(files) for path, files in made)
 
 
-def run_final(folder: RunFolder, iterations: Sequence[int], settings: ScoringSettings) -> dict[str, Any]:
+def combine_iterations(folder: RunFolder, iterations: Sequence[int], settings: ScoringSettings) -> dict[str, Any]:
     """Put these iterations of a run together and return what `final/metrics.json` holds.
 
     Reads `metrics.json`, `cost.json` and `records.parquet` of each, which the score stage has written. Files that would

@@ -35,7 +35,7 @@ def store_path(config: RunConfig) -> Path:
     return Path(config.store.path or Path(config.output_dir) / ".store") / "calls.sqlite"
 
 
-def judge_line(config: RunConfig) -> dict[str, Any]:
+def judge_description(config: RunConfig) -> dict[str, Any]:
     """What reports say of the judge: its label, and its calibration against human labels; `calibrated` null: none, which
     holds for every judge whatever its kind."""
     return {"label": config.judge.label, "calibrated": None}
@@ -49,7 +49,7 @@ def scoring_warnings(config: RunConfig) -> list[str]:
     return [*config.scoring.warnings(specs), *uncalibrated_gates(config.scoring, specs, asked)]
 
 
-def window(config: RunConfig) -> int:
+def case_window(config: RunConfig) -> int:
     """Cases open at once: twice the concurrency, so that a slot is taken as soon as it is free."""
     wide = 4 if isinstance(config.embedder, NoEmbedder) else TEXTS_TOGETHER
     return max(8, 2 * config.judge.concurrency) if isinstance(config.judge, JudgeSettings) else wide
@@ -93,7 +93,7 @@ async def open_judge(
 
 def checked_store(config: RunConfig, store: CallStore | StoredCalls) -> CallStore | StoredCalls | AcceptedReplies:
     """The store, of which replies of another model count as not there where the judge or the embedder refuses them."""
-    judge, embedder = served_of(config.judge), served_of(config.embedder)
+    judge, embedder = served_model(config.judge), served_model(config.embedder)
     if not any(one and one.refuses for one in (judge, embedder)):
         return store
 
@@ -104,7 +104,7 @@ def checked_store(config: RunConfig, store: CallStore | StoredCalls) -> CallStor
     return AcceptedReplies(store, refused)
 
 
-def served_of(settings: Any) -> ServedModel | None:
+def served_model(settings: Any) -> ServedModel | None:
     """What these settings say of the models that answer; None for what no provider answers."""
     return ServedModel(settings) if isinstance(settings, JudgeSettings) else None
 
@@ -150,7 +150,7 @@ def _live(
         retry_errors=config.retry_errors,
         store=replies,
         embedder=embedder,
-        served=served_of(judge),
+        served=served_model(judge),
     )
 
 
@@ -216,7 +216,7 @@ async def open_replay(config: RunConfig, replies: Opened, *, fix: str = "") -> A
         transport=StoredTransport(fix),
         store=replies,
         embedder=_embedder(config, replies, StoredTransport(fix)),
-        served=served_of(judge),
+        served=served_model(judge),
     )
     door.matching = partial(_matcher, replies, StoredTransport(fix))
     try:
