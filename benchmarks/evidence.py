@@ -22,7 +22,7 @@ import numpy as np
 from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answers import Claims, Groundedness, Verdicts, YesNo
 
 PASSED = 0.85  # the documents' threshold of faithfulness: an answer under it counts as flagged

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from ragpipe.judging.vector_replies import Floats, TokenMatch
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answers import Answer
 
 A = TypeVar("A", bound=Answer)

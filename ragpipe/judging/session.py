@@ -21,7 +21,7 @@ from ragpipe.judging.http_responses import replace_surrogates
 from ragpipe.judging.provider_state import ProviderState
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.vector_replies import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Message, Paid, Payload, Payment
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.judge_answers.answers import Answer, answer_schema

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragpipe.judging.judge_protocol import Judge
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answers import Answer
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, OutputPart, Sample

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from ragpipe.core.errors import ConfigError, Problem, PromptError
 from ragpipe.metrics.base import Computed, Metric
-from ragpipe.prompting.library import Prompt, PromptLibrary
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.prompting.prompt import Prompt
 
 WHERE = "metrics"
 

@@ -7,6 +7,7 @@ something in it declines and nothing in it is content. English only.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -174,6 +175,11 @@ def read_refusal(answer: str, patterns: RefusalPatterns) -> RefusalReading:
         tuple(n for n, some in patterns.reasons.items() if _any(some, text, f"reasons.{n}", search)) if refused else ()
     )
     return RefusalReading(refused, cutoff, tuple(clauses), reasons)
+
+
+async def read_refusal_async(answer: str, patterns: RefusalPatterns | str) -> RefusalReading:
+    """`read_refusal` in a thread: a user's pattern may take its whole second, and other cases must not wait for it."""
+    return await asyncio.to_thread(read_refusal, answer, named_refusals(patterns))
 
 
 def words_of(text: str) -> str:

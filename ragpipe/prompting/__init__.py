@@ -1,0 +1,5 @@
+"""Prompts: versioned Jinja templates, sandboxed and strict, in which every value is fenced.
+
+`template_language` is the allowed part of Jinja, `template_files` reads a file, `library` finds and compiles templates,
+`prompt` renders one, `fences` marks the values off from the instructions.
+"""

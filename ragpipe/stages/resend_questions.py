@@ -18,7 +18,7 @@ from pydantic import ConfigDict
 from ragpipe.core.errors import TRANSIENT, DataError, Problem, RagpipeError
 from ragpipe.judging.answer_parsing import read_answer
 from ragpipe.judging.session import JudgeSession
-from ragpipe.prompting.library import fenced_values
+from ragpipe.prompting.fences import fenced_values
 from ragpipe.schema.call import Call, Payload
 from ragpipe.schema.judge_answers import answers
 from ragpipe.schema.judge_answers.answers import Answer

@@ -23,7 +23,8 @@ from ragpipe.judging.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.vector_replies import TokenMatch
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
-from ragpipe.prompting.library import Prompt, PromptLibrary
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.answers import Answer, answer_schema
 from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample, Turn

@@ -17,7 +17,7 @@ from ragpipe.judging.heuristic.claim_splitting import claims_of, is_cited
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.useful_chunks import useful_chunks
 from ragpipe.judging.heuristic.verdict_rules import ClaimFinding, decide
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answers import (
     Answer,
     CheckedClaim,

@@ -8,8 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from ragpipe.metrics.base import Computed, Need
-from ragpipe.metrics.shared.citation_parsing import name_no_chunk
-from ragpipe.metrics.shared.cited_chunks import cited_chunks
+from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk
 from ragpipe.metrics.shared.relevance_labels import Unit, gold_of
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec

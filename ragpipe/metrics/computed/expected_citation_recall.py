@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ragpipe.metrics.base import Computed, Need
-from ragpipe.metrics.shared.citation_parsing import name_no_chunk
-from ragpipe.metrics.shared.cited_chunks import cited_chunks
+from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 

@@ -9,10 +9,10 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from ragpipe.metrics.base import Computed, Need
-from ragpipe.metrics.shared.part_weights import Weights
 from ragpipe.metrics.shared.rank_metrics import Floats, Ranking, from_ids, from_rows, rank_values
 from ragpipe.metrics.shared.ranked_list import Listing, first_places, listing_of
 from ragpipe.metrics.shared.relevance_labels import Gold, Unit, gold_groups, gold_of, gold_of_groups
+from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
@@ -123,10 +123,10 @@ class RetrievalMetric(Computed):
             return f"1 / {rank}, the rank of the first match" if rank else "no match"
         if score != f"{self.prefix}retrieval_score":
             return None
-        named = {part: part if part == "mrr" else f"{part}@{self.score_k}" for part in self.weights}
-        terms = [f"{weight:g} x {details[named[p]]:.4f} ({named[p]})" for p, weight in self.weights.items()]
-        total = sum(self.weights.values())
-        return " + ".join(terms) if abs(total - 1) < 1e-9 else f"({' + '.join(terms)}) / {total:g}"
+        names = {part: part if part == "mrr" else f"{part}@{self.score_k}" for part in self.weights}
+        return explain_weighted_mean(
+            (weight, f"{details[names[part]]:.4f}", names[part]) for part, weight in self.weights.items()
+        )
 
     def notes(self, case: Case) -> Sequence[str]:
         gold = self._matched(case)

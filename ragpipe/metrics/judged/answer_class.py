@@ -16,7 +16,7 @@ from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.patterns.dont_know import DontKnowPhrases, is_dont_know, named_phrases
 from ragpipe.patterns.pattern_files import pattern_hashes
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.gradings import AnswerClass as Class
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec

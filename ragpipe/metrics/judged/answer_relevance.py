@@ -13,7 +13,7 @@ from ragpipe.judging.vector_replies import cosine
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answers import AnswerRelevance as Grade
 from ragpipe.schema.judge_answers.answers import GeneratedQuestions
 from ragpipe.schema.sample import Case, OutputPart

@@ -12,7 +12,7 @@ from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.context_metric import NO_CLAIMS, NOTHING_RETRIEVED, ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import without_a_word
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answers import AxisGrade, TwoAxes
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades

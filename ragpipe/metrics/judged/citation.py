@@ -10,15 +10,15 @@ from pydantic import Field
 from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.async_refusals import reading_of
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.citation_parsing import Cited, citations_of, name_no_chunk
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_pair
-from ragpipe.metrics.shared.part_weights import Weights
+from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
-from ragpipe.prompting.library import Prompt
+from ragpipe.patterns.refusals import read_refusal_async
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.behaviour import CitationVerdict, CitationVerdicts, CitedClaim, CitedClaims
 from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
@@ -173,9 +173,9 @@ class CitationMetric(Citing):
         if score != self.name or "parts" not in details:
             return None
         parts = details["parts"]
-        terms = " + ".join(f"{w:g} x {parts[part]:.4f} ({part})" for part, w in self.weights.items() if part in parts)
-        total = sum(w for part, w in self.weights.items() if part in parts)
-        return terms if abs(total - 1) < 1e-9 else f"({terms}) / {total:g}"
+        return explain_weighted_mean(
+            (weight, f"{parts[part]:.4f}", part) for part, weight in self.weights.items() if part in parts
+        )
 
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         cited = citations_of(case, markers=self.markers) or []
@@ -196,7 +196,7 @@ class CitationMetric(Citing):
         """No citation: 0 in all, or skipped for an answer that only declines."""
         required = case.sample.expected.requires_citations if case.sample.expected else None
         names = [spec.name for spec in self.scores()]
-        if self.refusals == "skip" and not required and (await reading_of(case.answer, self.patterns)).refused:
+        if self.refusals == "skip" and not required and (await read_refusal_async(case.answer, self.patterns)).refused:
             return [Score(name=name, status="skipped", reason="refusal_without_citations") for name in names]
         return [Score(0.0, name, reason="no_citations_provided") for name in names]
 

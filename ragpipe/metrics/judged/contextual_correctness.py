@@ -9,7 +9,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answers import Grade05
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades

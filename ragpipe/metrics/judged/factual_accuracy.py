@@ -14,8 +14,8 @@ from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
-from ragpipe.metrics.shared.part_weights import Weights
-from ragpipe.prompting.library import Prompt
+from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.gradings import FactualAccuracy as Grades
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
@@ -83,11 +83,11 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if score != self.name or "criteria" not in details:
             return None
-        terms = " + ".join(
-            f"{w:g} x {details['criteria'][part]['score']:g} ({part})" for part, w in self.weights.items()
+        criteria = details["criteria"]
+        mean = explain_weighted_mean(
+            (weight, f"{criteria[part]['score']:g}", part) for part, weight in self.weights.items()
         )
-        total = math.fsum(self.weights.values())
-        return f"{terms if abs(total - 1) < 1e-9 else f'({terms}) / {total:g}'}; {details['grade']}"
+        return f"{mean}; {details['grade']}"
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:

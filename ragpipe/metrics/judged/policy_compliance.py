@@ -18,7 +18,7 @@ from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Policies
 from ragpipe.patterns.policies import Policy, named_policy, violations
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.behaviour import RuleVerdict, RuleVerdicts
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec

@@ -10,12 +10,11 @@ from pydantic import Field
 from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.citation_parsing import name_no_chunk
-from ragpipe.metrics.shared.cited_chunks import cited_chunks
+from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk
 from ragpipe.metrics.shared.heading_match import stands_at
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.behaviour import Acknowledgement
 from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec

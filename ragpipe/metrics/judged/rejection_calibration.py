@@ -9,13 +9,12 @@ from pydantic import Field
 
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.async_refusals import reading_of
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
-from ragpipe.patterns.refusals import RefusalReading, named_refusals
-from ragpipe.prompting.library import Prompt
+from ragpipe.patterns.refusals import RefusalReading, named_refusals, read_refusal_async
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.behaviour import Refusal
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
@@ -86,7 +85,7 @@ class RejectionCalibrationMetric(JudgeMetric):
         if why and not case.output.abstained:
             details: dict[str, Any] = {"expected": expected, "actual": "none", "failure_mode": None, "flags": [why]}
             return [Score(0.0, self.name, reason=why, details=details), self._reason(case, None)]
-        reading = await reading_of(case.answer, self.patterns)
+        reading = await read_refusal_async(case.answer, self.patterns)
         refused, excuse = reading.refused, reading.training_cutoff
         detector: str = self.detector
         if case.output.abstained:

@@ -64,6 +64,21 @@ def name_no_chunk(case: Case) -> str | None:
     return "citations_name_no_chunk" if citations and not any(map(names_of, citations)) else None
 
 
+def cited_chunks(case: Case) -> list[Chunk]:
+    """The retrieved chunks that the recorded citations name, in the order of the citations, each once.
+
+    An id that several retrieved chunks have names all of them; without an id, a marker `[n]` names the chunk of rank n. A
+    citation of something that was not retrieved names no chunk: such an id is made up, even if it happens to be a gold one.
+    """
+    by_name: dict[str | int, list[Chunk]] = {}
+    for chunk in case.contexts:
+        by_name.setdefault(chunk.id, []).append(chunk)
+        by_name.setdefault(chunk.rank, []).append(chunk)
+    names = dict.fromkeys(name for citation in case.output.citations or () for name in names_of(citation))
+    chunks = {(chunk.rank, chunk.id): chunk for name in names for chunk in by_name.get(name, ())}
+    return list(chunks.values())
+
+
 def _by_id(contexts: Sequence[Chunk]) -> dict[str, Chunk]:
     same: dict[str, list[Chunk]] = {}
     for chunk in contexts:

@@ -9,12 +9,11 @@ from pydantic import Field
 
 from ragpipe.core.errors import JudgeError
 from ragpipe.metrics.base import Need
-from ragpipe.metrics.shared.async_refusals import reading_of
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
-from ragpipe.patterns.refusals import named_refusals, read_refusal
+from ragpipe.patterns.refusals import named_refusals, read_refusal, read_refusal_async
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score
 
@@ -52,7 +51,7 @@ class ContextMetric(JudgeMetric):
 
     async def declines(self, case: Case) -> bool:
         """Whether the answer is nothing but a refusal. Raises JudgeError when a pattern takes too long."""
-        return (await reading_of(case.answer, self.patterns)).refused
+        return (await read_refusal_async(case.answer, self.patterns)).refused
 
     async def unsupported(self, case: Case) -> Score:
         """The score of an answer to which nothing was retrieved, without a call: 0, or skipped where it only declines."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import Field, model_validator
 
 from ragpipe.metrics.base import NO_ANSWER, Metric
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.sample import Case
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ class Fixed(Computed):
 JUDGED = """
 from typing import ClassVar
 from ragpipe.metrics.base import PlannedCall, Metric
-from ragpipe.prompting.library import Prompt
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.score import Score, ScoreSpec
 from mymetrics.answers import Mood
 

@@ -14,7 +14,8 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.core.errors import PromptError, TooLong
 from ragpipe.core.resources import prompts_dir
-from ragpipe.prompting.library import PromptLibrary, fence
+from ragpipe.prompting.fences import fence
+from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.template_language import FILTERS, MAX_RENDERED
 from ragpipe.schema.sample import Chunk
 from tests.support.checks import Bench

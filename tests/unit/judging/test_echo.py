@@ -17,7 +17,9 @@ from ragpipe.core.resources import prompts_dir
 from ragpipe.judging.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.session import CaseJudge, JudgeSession
-from ragpipe.prompting.library import Prompt, PromptLibrary, fence, fenced_values
+from ragpipe.prompting.fences import fence, fenced_values
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Paid
 from ragpipe.schema.judge_answers.answers import Claims, Grade15, YesNo
 from ragpipe.schema.sample import CaseKey, Chunk, Turn

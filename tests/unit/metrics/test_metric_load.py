@@ -56,7 +56,7 @@ SECTIONS = [
     ("no attribute", {"class": "ragpipe.metrics.judged.faithfulness.Nothing"}, {"class"}),
     ("through a module", {"class": "ragpipe.metrics.judged.faithfulness.math.ceil"}, {"class"}),
     ("a function", {"class": "ragpipe.metrics.from_config.load_metric"}, {"class"}),
-    ("another class", {"class": "ragpipe.prompting.library.Prompt"}, {"class"}),
+    ("another class", {"class": "ragpipe.prompting.prompt.Prompt"}, {"class"}),
     ("the base", {"class": "ragpipe.metrics.base.Metric"}, {"class"}),
     ("the computed base", {"class": "ragpipe.metrics.base.Computed"}, {"class"}),
     ("a base of some", {"class": "ragpipe.metrics.shared.judge_metric.JudgeMetric"}, {"class"}),

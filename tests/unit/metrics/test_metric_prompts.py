@@ -10,7 +10,8 @@ import pytest
 from ragpipe.core.errors import PromptError
 from ragpipe.core.resources import prompts_dir
 from ragpipe.metrics.from_config import load_metric
-from ragpipe.prompting.library import PromptLibrary, fence
+from ragpipe.prompting.fences import fence
+from ragpipe.prompting.library import PromptLibrary
 from ragpipe.schema.judge_answers.answers import (
     AnswerRelevance,
     CheckedClaims,

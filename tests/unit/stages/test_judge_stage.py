@@ -18,7 +18,8 @@ from ragpipe.core.errors import DataError, Incomplete, Interrupted, OutputError,
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, Need
-from ragpipe.prompting.library import Prompt, PromptLibrary
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Paid
 from ragpipe.schema.judge_answers.answers import Claims, YesNo
 from ragpipe.schema.sample import Case, Chunk, Output, Sample

@@ -1,0 +1,74 @@
+"""Fences: every value that a prompt shows is printed between tags named by the hash of that value.
+
+The tag is the first 12 hex digits of the sha256 of *that value alone*. To close its own fence, a text would have to hold
+the beginning of its own hash: 2^48 tries on average, hours on a graphics card, and no honest text ever does. The same
+value has the same fence wherever it appears, so steps about one case share their prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+from pydantic import BaseModel
+
+from ragpipe.core.digest import canonical_json, sha256
+from ragpipe.schema.call import Message
+from ragpipe.schema.reference_answers import AnyReference
+
+_OPENING_TAG = re.compile(r"<([0-9a-f]{12})>\n")
+
+
+def fence(value: str) -> str:
+    """The value between tags that it does not contain: no honest text holds the beginning of its own hash."""
+    return _cached_fence(value) if len(value) <= 100_000 else _make_fence(value)
+
+
+def _make_fence(value: str) -> str:
+    tag = sha256(value)[:12]
+    return f"<{tag}>\n{value}\n</{tag}>"
+
+
+_cached_fence = lru_cache(maxsize=512)(_make_fence)
+
+
+def fenced_values(messages: Iterable[Message]) -> list[str]:
+    """The fenced values of the messages, in order. Tags inside a value are part of that value."""
+    values = []
+    for message in messages:
+        content, start = message["content"], 0
+        while opening := _OPENING_TAG.search(content, start):
+            closing = f"\n</{opening[1]}>"
+            start, end = opening.end(), content.find(closing, opening.end())
+            if end >= 0:
+                values.append(content[start:end])
+                start = end + len(closing)
+    return values
+
+
+def printable_texts(value: Any) -> Iterator[str]:
+    """The texts that a template can print of a value: of a model or mapping those of its items."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, BaseModel | Mapping):
+        for item in value.values() if isinstance(value, Mapping) else vars(value).values():
+            yield from printable_texts(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from printable_texts(item)
+
+
+def print_value(value: Any) -> Any:
+    """What `{{ value }}` prints: numbers as they are, everything else fenced. Raises UndefinedError for None."""
+    if isinstance(value, bool | int | float | jinja2.Undefined):
+        return value
+    if isinstance(value, AnyReference):
+        return value.laid_out(fence)
+    if isinstance(value, str):
+        return fence(value)
+    if value is None:
+        raise jinja2.UndefinedError("a value is None: guard it with {% if %}")
+    return fence(canonical_json(value))

@@ -1,0 +1,119 @@
+"""One prompt: a loaded template, and the messages that it makes of a case's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from ragpipe.core.errors import Problem, PromptError, TooLong
+from ragpipe.prompting.fences import fenced_values, printable_texts
+from ragpipe.prompting.template_language import MAX_RENDERED, METER, Meter, TooMuch
+from ragpipe.schema.call import Message
+
+_INSTRUCTIONS = ("examples", "anchors")  # optional variables with the user's own texts, not the data's
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One template, loaded and checked.
+
+    `name` is `<folder>/<step>`. `sha256` is the hash of its text and of everything it includes, without comments. `blocks`
+    are its messages as (role, template); a block that shows no value is plain text.
+    """
+
+    name: str
+    version: str
+    path: Path
+    text: str
+    sha256: str
+    roles: Mapping[str, str]
+    optional: Mapping[str, Any]
+    blocks: tuple[tuple[str, jinja2.Template | str], ...] = field(repr=False)
+    variables: frozenset[str]
+    includes: Mapping[str, str] = field(repr=False)
+
+    @property
+    def step(self) -> str:
+        """The step's name, without the folder."""
+        return self.name.rsplit("/", 1)[1]
+
+    @cached_property
+    def signature(self) -> str:
+        """`faithfulness/verify.v1@1a2b3c4d`: recorded beside every number measured with this template."""
+        return f"{self.name}.{self.version}@{self.sha256[:8]}"
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The text of the template and of everything it includes, by path below a prompt folder."""
+        return {f"{self.name}.{self.version}.jinja": self.text, **self.includes}
+
+    def render(self, **values: Any) -> tuple[Message, ...]:
+        """The messages of the question.
+
+        Pass chunks and other models as they are; a template reads their attributes. Raises TooLong when the values exceed
+        `MAX_RENDERED` characters, PromptError when a variable is missing, unknown or None.
+        """
+        unknown = set(values) - self.variables - set(self.roles)
+        if unknown:
+            raise self._problem(f"a value for {sorted(unknown)}", f"only {sorted(self.variables)}")
+        messages: list[Message] = []
+        context = {**self.optional, **values, METER: Meter()}
+        for role, template in self.blocks:
+            if isinstance(template, str):
+                messages.append({"role": role, "content": template})
+                continue
+            try:
+                text = render_block(template, context)
+            except TooMuch as error:
+                raise TooLong(self._longest_value(values, str(error))) from error
+            except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+                raise self._problem(str(error), f"values for {sorted(self.variables)}") from error
+            except (RecursionError, MemoryError, AssertionError) as error:
+                raise self._problem(type(error).__name__, "a template that can be rendered") from error
+            messages.append({"role": role, "content": text})
+        return tuple(message for message in messages if message["content"])
+
+    def length(self, values: Mapping[str, Any]) -> int:
+        """The number of characters of all texts among the values."""
+        return sum(map(_text_length, values.values()))
+
+    def material(self, messages: Iterable[Message], values: Mapping[str, Any]) -> list[str]:
+        """The texts under test that the rendered messages show.
+
+        These are the fenced values without the user's own instructions: worked examples, anchors of a rubric, and
+        variables of the role `rules`.
+        """
+        rules = (name for name, role in self.roles.items() if role == "rules")
+        instructions = {text for name in (*_INSTRUCTIONS, *rules) for text in printable_texts(values.get(name))}
+        return [text for text in fenced_values(messages) if text not in instructions]
+
+    def _longest_value(self, values: Mapping[str, Any], reason: str) -> str:
+        """Which value makes a question too long: the variable with the most characters, and how many."""
+        lengths = {name: _text_length(value) for name, value in values.items()}
+        name = max(lengths, key=lambda name: lengths[name], default="-")
+        count = lengths.get(name, 0)
+        return f"{self.step}: the variable {name} has {count:,} characters ({reason}); a question may have {MAX_RENDERED:,}"
+
+    def _problem(self, found: str, expected: str) -> PromptError:
+        problem = Problem(str(self.path), f"{self.name}.{self.version}", found, expected)
+        return PromptError("a prompt cannot be rendered", [problem])
+
+
+def render_block(template: jinja2.Template, values: dict[str, Any]) -> str:
+    """The text of one block. Raises TooMuch as soon as it is too long."""
+    size, pieces = 0, []
+    for piece in template.generate(values):
+        size += len(piece)
+        if size > MAX_RENDERED:
+            raise TooMuch(f"more than {MAX_RENDERED:,} characters in the question")
+        pieces.append(piece)
+    return "".join(pieces).strip()
+
+
+def _text_length(value: Any) -> int:
+    return sum(map(len, printable_texts(value)))
