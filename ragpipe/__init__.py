@@ -1,49 +1,75 @@
 """Evaluate RAG systems from config files.
 
-import ragpipe
-run = ragpipe.run(["+experiment=quickstart"])     # what `python -m ragpipe +experiment=quickstart` does
-run = ragpipe.load("outputs/quickstart/latest")   # a run that is there already
+    import ragpipe
+    run = ragpipe.run({"experiment": "quickstart"})   # what `python -m ragpipe +experiment=quickstart` does
+    run = ragpipe.load("outputs/quickstart/latest")   # a run that is there already
+
+What a metric of your own needs is here too: `from ragpipe import Metric, Computed, Prompt, Answer, Score, ScoreSpec`.
+Helpers for its tests are in `ragpipe.testing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragpipe.core.version import __version__
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from ragpipe.api import Verification, load, plan, rejudge, rescore, run, stop, verify
+    from ragpipe.core import errors
+    from ragpipe.judging.judge_protocol import Judge
+    from ragpipe.metrics.base import Computed, Metric, PlannedCall
+    from ragpipe.prompting.library import Prompt
     from ragpipe.reports.run_data import Run
+    from ragpipe.schema.judge_answers.answers import Answer
+    from ragpipe.schema.sample import Case
+    from ragpipe.schema.score import Score, ScoreSpec
 
-__all__ = ["__version__", "load", "run", "stop"]
+__all__ = [
+    "Answer",
+    "Case",
+    "Computed",
+    "Judge",
+    "Metric",
+    "PlannedCall",
+    "Prompt",
+    "Run",
+    "Score",
+    "ScoreSpec",
+    "Verification",
+    "__version__",
+    "errors",
+    "load",
+    "plan",
+    "rejudge",
+    "rescore",
+    "run",
+    "stop",
+    "verify",
+]
+
+_HOME = {
+    **dict.fromkeys(["Verification", "load", "plan", "rejudge", "rescore", "run", "stop", "verify"], "ragpipe.api"),
+    **dict.fromkeys(["Computed", "Metric", "PlannedCall"], "ragpipe.metrics.base"),
+    **dict.fromkeys(["Score", "ScoreSpec"], "ragpipe.schema.score"),
+    "Answer": "ragpipe.schema.judge_answers.answers",
+    "Case": "ragpipe.schema.sample",
+    "Judge": "ragpipe.judging.judge_protocol",
+    "Prompt": "ragpipe.prompting.library",
+    "Run": "ragpipe.reports.run_data",
+}
+"""The module of each public name. They are imported when first used: `import ragpipe` itself takes no time."""
 
 
-def run(overrides: Sequence[str], *, config_dir: str | None = None) -> Run:
-    """Evaluate what the words of a command line describe (`["+experiment=x", "judge=llm"]`) and return its results.
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
 
-    Works where an event loop is running already (a notebook), and in any thread. Raises the errors of `ragpipe.core.errors`; a
-    failed gate is no error here, it stands in the results. An interrupt (Ctrl-C, a notebook's stop button) asks nothing
-    new, waits for the calls in flight, and raises KeyboardInterrupt; a second one gives them up. Running the same again
-    goes on where it stopped.
-    """
-    from ragpipe.cli import run_overrides
-
-    return load(run_overrides(overrides, config_dir=config_dir))
+    if name == "errors":
+        return import_module("ragpipe.core.errors")
+    if name not in _HOME:
+        raise AttributeError(f"module 'ragpipe' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
 
 
-def stop() -> int:
-    """Ask every `run` of this process to end early, from another thread: it asks nothing new, lets the calls in flight
-    land, and raises `ragpipe.core.errors.Interrupted`. Returns how many runs there are; does not wait for them.
-    """
-    from ragpipe.engine.graceful_shutdown import stop_all
-
-    return stop_all()
-
-
-def load(path: str | Path) -> Run:
-    """The results in a run folder: `.records`, `.scores`, `.judge_inputs` as pandas frames, `.metrics`, `.cost` as dicts."""
-    from ragpipe.reports.run_data import load as read
-
-    return read(path)
+def __dir__() -> list[str]:
+    return sorted(__all__)

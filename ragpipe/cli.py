@@ -124,39 +124,17 @@ def _main(argv: Sequence[str]) -> int:
 
 def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunConfig:
     """The checked configuration that the words of a command line describe; nothing is run. Raises ConfigError."""
+    return compose_task(overrides, config_dir=config_dir)[1]  # type: ignore[no-any-return]
+
+
+def compose_task(overrides: Sequence[str], *, config_dir: str | None = None) -> tuple[Any, Any]:
+    """The module of the task that the words of a command line ask for, and its checked configuration. Raises ConfigError."""
     from ragpipe.composition.composer import Composer
 
     with Composer(config_dir) as composer:
         words = composer.words(overrides, sweep=False)
         with composer.composed(words.overrides) as config:
-            _, checked = _checked(config, loader=composer.loader, texts=words.texts)
-    return checked  # type: ignore[no-any-return]
-
-
-def run_overrides(overrides: Sequence[str], *, config_dir: str | None = None) -> Path:
-    """One evaluation from Python, in this process; returns its folder. Raises whatever stopped it.
-
-    Judgements that failed stop nothing: they stand in the results, with the coverage beside every mean. An interrupt from
-    the keyboard is raised as what Python calls it, KeyboardInterrupt: code that catches errors must not catch it.
-    """
-    from ragpipe.config import RunConfig
-    from ragpipe.engine.event_loop import INTERRUPTED_CELL
-    from ragpipe.engine.graceful_shutdown import stoppable
-    from ragpipe.store.run.folder_lock import waiting
-    from ragpipe.tasks import evaluate
-
-    with stoppable():
-        config = compose(overrides, config_dir=config_dir)
-        if not isinstance(config, RunConfig) or config.task != "evaluate":
-            problem = Problem("the overrides", "task", "another task", "task=evaluate")
-            raise ConfigError("ragpipe.run evaluates", [problem])
-        try:
-            with waiting(config.lock_wait_s or 0):
-                return evaluate.evaluate(config, console())[1].resolve()
-        except Interrupted as interrupted:
-            if interrupted.signal_number == signal.SIGINT:
-                raise KeyboardInterrupt(INTERRUPTED_CELL) from interrupted
-            raise
+            return _checked(config, loader=composer.loader, texts=words.texts)
 
 
 def report(error: BaseException) -> TaskResult:

@@ -30,6 +30,12 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, iteration={self.iteration})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the scores of this iteration, and the gates of the run."""
+        from ragpipe.reports.notebook import notebook_html
+
+        return notebook_html(self.path, self.metrics, self.gates)
+
     @cached_property
     def records(self) -> pd.DataFrame:
         """One wide row a case."""

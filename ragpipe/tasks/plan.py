@@ -20,6 +20,7 @@ from ragpipe.scoring.pointer_checks import pointer_warnings
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.load_dataset import load_dataset
+from ragpipe.stages.plan_calls import Plan
 from ragpipe.store.run.format_check import check_store
 from ragpipe.systems.settings import RecordedSystem
 
@@ -28,6 +29,12 @@ SHOWN = 50  # characters of a mapped value
 
 def run(config: RunConfig, console: Console) -> int:
     """Print the plan. Returns 0. Raises OtherFormat for a call store that the run could not use."""
+    plan(config, console)
+    return 0
+
+
+def plan(config: RunConfig, console: Console) -> Plan | None:
+    """Print the plan and return it; None for a live system, whose outputs decide what is asked. Raises as `run`."""
     check_store(store_path(config))
     for warning in scoring_warnings(config):
         console.warn(warning)
@@ -44,12 +51,12 @@ def run(config: RunConfig, console: Console) -> int:
         times = "once" if config.system.repeats == 1 else f"{config.system.repeats:,} times"
         console.say(f"{found:,} samples; the {config.system.kind} system is asked {times} for each when the run starts")
         console.say("questions to the judge depend on its outputs: the run prints their number before the first one")
-        return 0
+        return None
     with tempfile.TemporaryDirectory() as scratch:
         samples, outputs = Path(scratch, "samples.parquet"), Path(scratch, "outputs.parquet")
         counts = load_dataset(mark_closed_book(dataset, config.system), samples=samples, outputs=outputs)
         reader = CaseReader(samples, outputs)
-        plan = plan_remaining(config, reader)
+        made = plan_remaining(config, reader)
         reader.close()
         pointers = pointer_warnings(samples, outputs)
     console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
@@ -61,22 +68,22 @@ def run(config: RunConfig, console: Console) -> int:
         ("metric", "cases", "skipped, and why"),
         [
             (m.name, f"{m.cases:,}", ", ".join(f"{n:,} {why}" for why, n in m.skipped.most_common()) or "-")
-            for m in plan.metrics
+            for m in made.metrics
         ],
         left=(0, 2),
     )
-    report_gaps(plan, console)
+    report_gaps(made, console)
     if line := missing_embedder_line(config):
         console.warn(line)
-    for line in reference_lines(plan):
+    for line in reference_lines(made):
         console.say(line)
-    if plan.steps:
+    if made.steps:
         steps = [
-            (s.metric, s.prompt.removeprefix(f"{s.metric}/"), f"{s.calls:,}", f"{s.tokens_in:,}") for s in plan.steps
+            (s.metric, s.prompt.removeprefix(f"{s.metric}/"), f"{s.calls:,}", f"{s.tokens_in:,}") for s in made.steps
         ]
         console.table(("metric", "step", "calls, at most", "prompt tokens"), steps, left=(0, 1))
-    console.say(plan_line(plan, config))
-    return 0
+    console.say(plan_line(made, config))
+    return made
 
 
 def _short(value: Any) -> str:

@@ -44,7 +44,7 @@ def answer_schema_of(body: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def reply_text(body: dict[str, Any]) -> str:
+def chat_reply(body: dict[str, Any]) -> str:
     """The reply to a chat completion request."""
     messages = body.get("messages") or []
     draw = random.Random(question_hash(messages))

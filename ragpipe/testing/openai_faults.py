@@ -63,7 +63,7 @@ class Hang:
 
 
 @dataclass
-class Fault:
+class ServerFault:
     name: str
     options: dict[str, str]
     seen: Counter[str] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class Fault:
     state: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, text: str) -> Fault:
+    def read(cls, text: str) -> ServerFault:
         """`429:rate=0.1,seed=3` -> a fault. Raises ValueError for an unknown name."""
         name, _, rest = text.partition(":")
         if name not in FAULTS:
@@ -111,7 +111,7 @@ def _error(status: int, message: str, code: str | None = None, kind: str = "erro
     return FakeResponse(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def _limited(fault: Fault) -> dict[str, str]:
+def _limited(fault: ServerFault) -> dict[str, str]:
     """The Retry-After header in the form the fault asks for: seconds (default), date, ms, none."""
     seconds, form = fault.number("retry_after", 1), fault.options.get("header", "seconds")
     if form == "none":
@@ -123,7 +123,7 @@ def _limited(fault: Fault) -> dict[str, str]:
     return {"retry-after": f"{seconds:g}"}
 
 
-def _rate_limit(fault: Fault, request: FaultyRequest) -> FakeResponse:
+def _rate_limit(fault: ServerFault, request: FaultyRequest) -> FakeResponse:
     return FakeResponse(429, {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}},
                     _limited(fault))  # fmt: skip
 
@@ -138,7 +138,7 @@ _GEMINI = (
 )
 
 
-def _gemini(fault: Fault, request: FaultyRequest) -> FakeResponse:
+def _gemini(fault: ServerFault, request: FaultyRequest) -> FakeResponse:
     """A per-minute limit as Gemini's OpenAI-compatible endpoint words it: in a list, without a Retry-After."""
     again = fault.options.get("again", "0.2s")
     error = {
@@ -148,7 +148,7 @@ def _gemini(fault: Fault, request: FaultyRequest) -> FakeResponse:
     return FakeResponse(429, [{"error": error}])
 
 
-def _bucket(fault: Fault, request: FaultyRequest) -> FakeResponse | None:
+def _bucket(fault: ServerFault, request: FaultyRequest) -> FakeResponse | None:
     """A real limit: `rps` requests a second, `burst` in reserve."""
     now, rps, burst = time.monotonic(), fault.number("rps", 20), fault.number("burst", 10)
     tokens = min(burst, fault.state.get("tokens", burst) + (now - fault.state.get("at", now)) * rps)
@@ -157,14 +157,14 @@ def _bucket(fault: Fault, request: FaultyRequest) -> FakeResponse | None:
     return None if tokens >= 1 else _rate_limit(fault, request)
 
 
-def _concurrency(fault: Fault, request: FaultyRequest) -> FakeResponse | None:
+def _concurrency(fault: ServerFault, request: FaultyRequest) -> FakeResponse | None:
     return _rate_limit(fault, request) if request.in_flight > fault.number("limit", 4) else None
 
 
 def _refuses(
     field_name: str, wants: Callable[[Any], bool], message: str
-) -> Callable[[Fault, FaultyRequest], FakeResponse | None]:
-    def fault(fault: Fault, request: FaultyRequest) -> FakeResponse | None:
+) -> Callable[[ServerFault, FaultyRequest], FakeResponse | None]:
+    def fault(fault: ServerFault, request: FaultyRequest) -> FakeResponse | None:
         if field_name in request.body and wants(request.body[field_name]):
             refusal = _error(400, message, "unsupported_parameter", "invalid_request_error")
             refusal.body["error"]["param"] = fault.options.get("param")
@@ -184,25 +184,27 @@ class FaultyRequest:
     reply: dict[str, Any]
 
 
-def _reply(change: Callable[[dict[str, Any], Fault], None]) -> Callable[[Fault, FaultyRequest], FakeResponse]:
+def _reply(
+    change: Callable[[dict[str, Any], ServerFault], None],
+) -> Callable[[ServerFault, FaultyRequest], FakeResponse]:
     """A 200 whose only choice was changed."""
 
-    def fault(fault: Fault, request: FaultyRequest) -> FakeResponse:
+    def fault(fault: ServerFault, request: FaultyRequest) -> FakeResponse:
         change(request.reply, fault)
         return FakeResponse(200, request.reply)
 
     return fault
 
 
-def _content(change: Callable[[str], Any]) -> Callable[[Fault, FaultyRequest], FakeResponse]:
-    def apply(reply: dict[str, Any], fault: Fault) -> None:
+def _content(change: Callable[[str], Any]) -> Callable[[ServerFault, FaultyRequest], FakeResponse]:
+    def apply(reply: dict[str, Any], fault: ServerFault) -> None:
         message = reply["choices"][0]["message"]
         message["content"] = change(message["content"])
 
     return _reply(apply)
 
 
-def _key(change: Callable[[dict[str, Any]], Any]) -> Callable[[Fault, FaultyRequest], FakeResponse]:
+def _key(change: Callable[[dict[str, Any]], Any]) -> Callable[[ServerFault, FaultyRequest], FakeResponse]:
     """A change of the JSON object in the reply; `change` works in place or returns the new value."""
 
     def apply(text: str) -> str:
@@ -241,8 +243,8 @@ def _first(value: Any) -> Callable[[dict[str, Any]], None]:
 
 def _finish(
     reason: str, content: Any = ..., refusal: str | None = None
-) -> Callable[[Fault, FaultyRequest], FakeResponse]:
-    def apply(reply: dict[str, Any], fault: Fault) -> None:
+) -> Callable[[ServerFault, FaultyRequest], FakeResponse]:
+    def apply(reply: dict[str, Any], fault: ServerFault) -> None:
         choice = reply["choices"][0]
         choice["finish_reason"] = reason
         if content is not ...:
@@ -253,8 +255,8 @@ def _finish(
     return _reply(apply)
 
 
-def _usage(value: Any) -> Callable[[Fault, FaultyRequest], FakeResponse]:
-    def apply(reply: dict[str, Any], fault: Fault) -> None:
+def _usage(value: Any) -> Callable[[ServerFault, FaultyRequest], FakeResponse]:
+    def apply(reply: dict[str, Any], fault: ServerFault) -> None:
         if value is None:
             del reply["usage"]
         else:
@@ -263,14 +265,14 @@ def _usage(value: Any) -> Callable[[Fault, FaultyRequest], FakeResponse]:
     return _reply(apply)
 
 
-def _named(name: str, text: str) -> Callable[[Fault, FaultyRequest], FakeResponse]:
+def _named(name: str, text: str) -> Callable[[ServerFault, FaultyRequest], FakeResponse]:
     """The whole reply text replaced."""
     return _content(lambda _: text)
 
 
 _TOO_LONG = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
 
-FAULTS: dict[str, Callable[[Fault, FaultyRequest], FakeResponse | Cut | Drip | Hang | None]] = {
+FAULTS: dict[str, Callable[[ServerFault, FaultyRequest], FakeResponse | Cut | Drip | Hang | None]] = {
     # statuses
     "429": _rate_limit,
     "429_no_header": lambda f, a: FakeResponse(429, {"error": {"message": "Rate limit reached", "code": None}}),
@@ -380,7 +382,7 @@ def draw_latency(latency_ms: float, jitter: float, seed: str) -> float:
     return latency_ms / 1000 * (1 + jitter * (2 * random.Random(seed).random() - 1))
 
 
-async def cut(transport: asyncio.Transport, fault: Cut) -> None:
+async def cut_connection(transport: asyncio.Transport, fault: Cut) -> None:
     """Break the connection as the fault says."""
     if fault.head:
         transport.write(

@@ -37,8 +37,18 @@ from typing import Any
 
 from aiohttp import web
 
-from ragpipe.testing.openai_answers import question_hash, reply_text
-from ragpipe.testing.openai_faults import FAULTS, Cut, Drip, FakeResponse, Fault, FaultyRequest, Hang, cut, draw_latency
+from ragpipe.testing.openai_answers import chat_reply, question_hash
+from ragpipe.testing.openai_faults import (
+    FAULTS,
+    Cut,
+    Drip,
+    FakeResponse,
+    FaultyRequest,
+    Hang,
+    ServerFault,
+    cut_connection,
+    draw_latency,
+)
 
 SERVER = (sys.executable, "-m", "ragpipe.testing.openai_server")
 """The command of the server in a process of its own, wherever ragpipe can be imported."""
@@ -56,7 +66,7 @@ class OpenAIServer:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.tls.load_cert_chain(*tls)
         self.latency_ms, self.jitter, self.model = latency_ms, jitter, model
-        self.faults = [Fault.read(text) for text in faults]
+        self.faults = [ServerFault.read(text) for text in faults]
         self.script = [dict(entry) for entry in script or []]
         self._lines: list[dict[str, Any]] = []
         self.bodies: dict[str, dict[str, Any]] = {}  # by body hash; only kept in process (keep_bodies)
@@ -112,7 +122,7 @@ class OpenAIServer:
             action = good
         if isinstance(action, Cut):
             assert request.transport is not None
-            await cut(request.transport, action)
+            await cut_connection(request.transport, action)
             return web.Response()
         if isinstance(action, Drip):
             return await self._drip(request, line, json.dumps(good.body).encode(), action.every_s)
@@ -156,7 +166,7 @@ class OpenAIServer:
         if "input" in body:
             return self._vectors(body)
         if text is None:
-            text = reply_text(body)
+            text = chat_reply(body)
         asked = sum(len(str(m.get("content") or "")) for m in body.get("messages") or []) // 4 + 3
         return {
             "id": f"chatcmpl-{question[:12]}", "object": "chat.completion", "created": 1_700_000_000,

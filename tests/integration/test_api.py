@@ -1,4 +1,4 @@
-"""The public API: `ragpipe.run`, `ragpipe.load`, also where an event loop is running already."""
+"""The public API: run, plan, rescore, rejudge, verify, load; also where an event loop is running already."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ WORDS = ["dataset=demo", "dataset.limit=4", "metrics=[faithfulness,retrieval]", 
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_all_is_what_is_there() -> None:
-    assert ragpipe.__all__ == ["__version__", "load", "run", "stop"]
-    assert all(hasattr(ragpipe, name) for name in ragpipe.__all__)
 
 
 def test_run_gives_what_load_reads_later(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +60,7 @@ def test_iterations_are_folders(here: Path) -> None:
 def test_what_is_wrong_is_raised(here: Path) -> None:
     with pytest.raises(ConfigError, match=r"metrics\.faithfulness\.bach"):
         ragpipe.run([*WORDS, "+metrics.faithfulness.bach=5"])
-    with pytest.raises(ConfigError, match="evaluates"):
+    with pytest.raises(ConfigError, match="task=plan"):
         ragpipe.run([*WORDS, "task=plan"])
     with pytest.raises(DataError, match="gone"):
         ragpipe.run(["dataset=jsonl", "dataset.path=gone.jsonl", "metrics=[faithfulness]"])
@@ -83,3 +78,72 @@ def test_a_script_of_five_lines(here: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^\d+ +[a-z]+-\d+ +(baseline|rerank)", done.stdout, re.M)) == 3, done.stdout
+
+
+CONFIG = {
+    "dataset": "demo",
+    "dataset.limit": 4,
+    "metrics": ["faithfulness", "retrieval"],
+    "metrics.retrieval": {"k": [5]},
+    "name": "api",
+}
+
+
+def test_a_mapping_and_words_say_the_same(here: Path) -> None:
+    by_words, by_mapping = ragpipe.run(WORDS, quiet=True), ragpipe.run(CONFIG, quiet=True)
+    mixed = ragpipe.run(["dataset=demo", {**CONFIG, "dataset.limit": 9}, "dataset.limit=4"], quiet=True)
+    assert by_words.path == by_mapping.path == mixed.path
+    quickstart = ragpipe.run({"experiment": "quickstart", "dataset": {"limit": 2}}, quiet=True)
+    assert quickstart.path.parent.name == "quickstart"
+
+
+def test_quiet_prints_nothing_and_still_raises(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ragpipe.run(CONFIG, quiet=True)
+    ragpipe.plan(CONFIG, quiet=True)
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(ConfigError):
+        ragpipe.run({**CONFIG, "iterations": 0}, quiet=True)
+    ragpipe.run(CONFIG)
+    assert "faithfulness" in capfd.readouterr().out
+
+
+def test_a_plan_asks_nothing_and_writes_nothing(here: Path) -> None:
+    made = ragpipe.plan(CONFIG, quiet=True)
+    assert made is not None
+    assert (made.iterations, [metric.name for metric in made.metrics]) == (1, ["faithfulness", "retrieval"])
+    assert made.calls == sum(step.calls for step in made.steps) > 0
+    assert not (here / "outputs").exists()
+    run = ragpipe.run(CONFIG, quiet=True)
+    assert made.cases == len(run.records)
+
+
+def test_a_run_is_scored_again_judged_again_and_verified(here: Path) -> None:
+    run = ragpipe.run(CONFIG, quiet=True)
+    stricter = ragpipe.rescore(run, {"scoring": {"thresholds": {"faithfulness": 1.0}}}, quiet=True)
+    assert stricter.path != run.path
+    assert list(stricter.records["faithfulness"]) == list(run.records["faithfulness"])
+    assert stricter.metrics["declared"]["faithfulness"]["threshold"] == 1.0
+    other = ragpipe.rejudge(run.path, {"judge.threshold": 0.9}, quiet=True)
+    assert other.manifest["made_from"] == run.manifest["run_id"]
+    assert ragpipe.verify(run, quiet=True)
+    with open(run.path / "report.md", "a") as report:
+        report.write("edited\n")
+    verification = ragpipe.verify(run, quiet=True)
+    assert not verification
+    assert "report.md" in verification.differences[0]
+    with pytest.raises(ConfigError, match="dataset"):
+        ragpipe.rescore(run, {"dataset.limit": 2}, quiet=True)
+
+
+def test_a_run_shows_itself_in_a_notebook(here: Path) -> None:
+    gate = {"scoring": {"gates": {"true": {"score": "faithfulness", "min": 0.0, "tier": "quality"}}}}
+    run = ragpipe.run([CONFIG, gate], quiet=True)
+    page = run._repr_html_()
+    methods = list(run.metrics["by"]["method"])
+    assert page.startswith("<div>")
+    assert "<script" not in page
+    assert all(f"<th>{method}</th>" in page for method in methods)
+    mean = run.metrics["by"]["method"][methods[0]]["scores"]["faithfulness"]["mean"]
+    assert f"<td>faithfulness</td><td>{mean:.2f} " in page
+    assert "gate true: passed" in page
+    assert str(run.path) in page

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pyarrow.parquet as pq
 
 from ragpipe.cli import main
-from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.harness import arguments, run_folder, write_cases
 
@@ -73,7 +73,7 @@ class Bench:
         self.data.write_text("\n".join(lines), encoding="utf-8")
 
     def fault(self, *faults: str) -> None:
-        self.server.faults = [Fault.read(text) for text in faults]
+        self.server.faults = [ServerFault.read(text) for text in faults]
 
     def args(self, *extra: str, metrics: str = "faithfulness", concurrency: int = 8) -> list[str]:
         """The words of a start."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import ragpipe.api
 import ragpipe.cli
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -30,7 +31,7 @@ _STARTS: list[tuple[Any, str, dict[str, str]]] = [
     (os, "system", _PROCESSES),
     (multiprocessing.process.BaseProcess, "start", _PROCESSES),
     (ragpipe.cli, "main", _RUNS),
-    (ragpipe.cli, "run_overrides", _RUNS),
+    (ragpipe.api, "_started", _RUNS),
 ]
 _current = {"room": ""}
 

@@ -31,6 +31,7 @@ PAGES = (
     "evidence.md",
     "iterations.md",
     "operations.md",
+    "python.md",
     "reports.md",
     "scoring.md",
     "sweeps.md",

@@ -17,7 +17,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.store.calls.store_stats import census
-from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, start, write_cases
 
@@ -101,7 +101,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Itera
 
 
 def test_empty_replies_are_paid_by_the_start_that_got_them_and_by_all_later_ones(place: Place) -> None:
-    place.server.faults = [Fault.read("empty_content")]
+    place.server.faults = [ServerFault.read("empty_content")]
     place.run(expected=4)
     first = place.billed()
     assert first["tries"] == 18, "three tries for each of six questions"
@@ -129,7 +129,7 @@ def test_empty_replies_are_paid_by_the_start_that_got_them_and_by_all_later_ones
     ("400:after=2",), ("content_filter_400:match=Case 3 says", "empty_content:first=1"),
 ])  # fmt: skip
 def test_the_bill_is_the_servers(place: Place, faults: tuple[str, ...]) -> None:
-    place.server.faults = [Fault.read(text) for text in faults]
+    place.server.faults = [ServerFault.read(text) for text in faults]
     place.run()
     assert paid(place.file) == place.billed()
     place.server.faults = []
@@ -225,7 +225,7 @@ def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(
 
 @pytest.mark.slow
 def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
-    place.server.faults = [Fault.read("empty_content:first=3"), Fault.read("429:retry_after=20")]
+    place.server.faults = [ServerFault.read("empty_content:first=3"), ServerFault.read("429:retry_after=20")]
     process = start(place.words, place.root)
     deadline = time.monotonic() + 60
     while len(place.server.log) < 5:

@@ -12,7 +12,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.engine import evaluation
-from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
 from tests.support.rejudged import KEY, content, write_data
@@ -29,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.environ[KEY] = "sk-sentinel-4242"
     try:
         with serving() as server:
-            server.faults = [Fault.read("500:match=Case 3 says")]
+            server.faults = [ServerFault.read("500:match=Case 3 says")]
             words = arguments(
                 write_data(here / "data.jsonl", 6), here / "out", server.url, "judge.retries=0", "report.formats=[markdown]",
                 "judge.prices={input: 1.0, output: 2.0}", metrics="faithfulness",

@@ -20,7 +20,7 @@ import ragpipe
 from ragpipe.core.errors import Abandoned, Interrupted, Locked
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.store.run.folder_lock import FolderLock
-from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
 
@@ -113,7 +113,7 @@ def test_a_loop_that_takes_the_interrupt_for_its_own_task_does_not_keep_it(
 
 
 def test_a_second_interrupt_gives_up_what_hangs(words: list[str], server: OpenAIServer, tmp_path: Path) -> None:
-    server.faults = [Fault.read("hang:after=6,seconds=60")]
+    server.faults = [ServerFault.read("hang:after=6,seconds=60")]
     begun = time.monotonic()
     found = cell(words, interrupts=[0.1, 0.3], when=lambda: server.arrivals >= 12)
     assert isinstance(found, KeyboardInterrupt)

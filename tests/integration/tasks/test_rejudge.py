@@ -14,7 +14,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.stages.resend_questions import RESENT
-from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.rejudged import CASES, CHUNKS, content, travelled
 
@@ -216,7 +216,7 @@ def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys)
     twice = table.set_column(place, table.schema.field(place), pa.array(twins))
     pq.write_table(pa.concat_tables([table, twice]), path)
     with serving() as server:
-        server.faults = [Fault.read(f"content_filter_400:match=Passage 0 of case {n} says") for n in (1, 3)]
+        server.faults = [ServerFault.read(f"content_filter_400:match=Passage 0 of case {n} says") for n in (1, 3)]
         planned, sent = [], []
         for extra in ((), (), ("retry_errors=true",)):
             before, _ = len(server.log), capsys.readouterr()

@@ -23,7 +23,7 @@ from ragpipe.store.calls.call_store import CallStore
 from ragpipe.store.calls.call_table import store
 from ragpipe.store.calls.nearest_key import nearest_call, stored_as
 from ragpipe.store.calls.prune import Choice, prune
-from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
 
@@ -308,7 +308,7 @@ def test_the_nearest_of_many_is_found_fast(tmp_path: Path) -> None:
 
 
 def test_retry_errors_asks_for_what_failed_and_nothing_is_paid_for_nothing(place: Place) -> None:
-    place.server.faults = [Fault.read(f"content_filter_400:match={n}") for n in ("Case 1 says", "Case 3 says")]
+    place.server.faults = [ServerFault.read(f"content_filter_400:match={n}") for n in ("Case 1 says", "Case 3 says")]
     place.run(expected=4)
     failing = [row["wire_hash"] for row in place.inputs() if row["status"] != "ok"]
     assert len(failing) == 2

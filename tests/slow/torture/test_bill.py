@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.checks import strict
 from tests.support.harness import arguments, asked_again, committed, finish, run_folder, start, write_cases
@@ -74,7 +74,7 @@ def _tortured(tmp_path: Path, server: OpenAIServer, *, kills: int, cases: int, s
     lost: Tokens = Counter()
     finished: list[tuple[float, frozenset[str]]] = []
     for number in range(kills):
-        server.faults = [Fault.read(text) for text in WEATHER[number % len(WEATHER)]]
+        server.faults = [ServerFault.read(text) for text in WEATHER[number % len(WEATHER)]]
         moment = _killed(args, tmp_path, server, picked.randint(1, 40))
         lines, ledger = list(server.log), _ledger(out)
         assert not ledger - _billed(lines), "the ledger holds what the provider did not bill"

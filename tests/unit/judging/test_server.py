@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from ragpipe.testing.openai_faults import Fault
+from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 from tests.support.asking import ask, question, settings
 
@@ -85,7 +85,7 @@ def _connected(port: int) -> bool:
 @pytest.mark.parametrize("text", ["no_such_fault", "429:rate"])
 def test_a_wrong_fault_is_refused(text):
     with pytest.raises(ValueError, match=r"unknown fault|sequence element"):
-        Fault.read(text)
+        ServerFault.read(text)
 
 
 @pytest.mark.slow

@@ -1,0 +1,188 @@
+"""The functions for Python programs: evaluate, plan, score again, judge again, verify, and read results.
+
+Each does what the command line does with the same words, and raises the errors of `ragpipe.errors` instead of ending the
+process. All of them work in a notebook, where an event loop is running already, and in any thread. An interrupt (Ctrl-C,
+the stop button of a notebook) asks nothing new, waits for the calls in flight, and raises KeyboardInterrupt; a second one
+gives those calls up. Running the same again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import io
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragpipe.core.errors import ConfigError, DataError, Interrupted, Problem
+
+if TYPE_CHECKING:
+    from ragpipe.composition.python_words import Config
+    from ragpipe.reports.render.terminal import Console
+    from ragpipe.reports.run_data import Run
+    from ragpipe.stages.plan_calls import Plan
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found. True in a condition when nothing differs.
+
+    Attributes:
+        differences: one sentence per difference, in the order in which a run is made: the first is the one to look at.
+        same: the files that were made again and came out equal.
+        sealed: the files that are not made of the run alone, and are as they were sealed.
+    """
+
+    differences: tuple[str, ...]
+    same: tuple[str, ...]
+    sealed: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+
+def run(config: Config = (), *, config_dir: str | None = None, quiet: bool = False) -> Run:
+    """Evaluate, and return the results.
+
+    A failed gate is not an error: it is in `.gates`. Judgements that failed are in the results, with the coverage beside
+    every mean.
+
+    Args:
+        config: the words of a command line (`["+experiment=x", "judge=llm"]`), a mapping of the same keys
+            (`{"experiment": "x", "judge": "llm", "dataset": {"limit": 10}}`), or a list of both, where the later wins.
+        config_dir: a folder with options of your own; `./conf` is used without being named.
+        quiet: print nothing; errors are still raised.
+
+    Raises ConfigError, DataError and the other errors of `ragpipe.errors`.
+    """
+    return _results("evaluate", config, config_dir, quiet)
+
+
+def plan(config: Config = (), *, config_dir: str | None = None, quiet: bool = False) -> Plan | None:
+    """What `run` with this configuration would ask and cost: cases, calls, tokens. Spends nothing, writes nothing.
+
+    Returns None where the number of calls depends on outputs that a live system has yet to give. Arguments as for `run`.
+    Raises ConfigError, DataError.
+    """
+    from ragpipe.tasks import plan as task
+
+    with _started("plan", config, config_dir, quiet) as start:
+        return task.plan(start.config, start.console)
+
+
+def rescore(path: str | Path | Run, config: Config = (), *, config_dir: str | None = None, quiet: bool = False) -> Run:
+    """Score a finished run again, with other weights, thresholds, gates or rules. Asks nobody.
+
+    Args:
+        path: the folder of the run, or the results of `run` or `load`.
+        config: what changes, for instance `{"scoring": {"thresholds": {"faithfulness": 0.9}}}`; forms as for `run`.
+        config_dir, quiet: as for `run`.
+
+    Returns the results of the run that this makes, in a folder beside the first. Raises ConfigError for a change that
+    would need a new call, DataError for a folder that is not a finished run.
+    """
+    return _results("rescore", config, config_dir, quiet, path)
+
+
+def rejudge(path: str | Path | Run, config: Config = (), *, config_dir: str | None = None, quiet: bool = False) -> Run:
+    """Put the frozen cases of a finished run before another judge: `{"judge": "llm", "judge.model": "openai/..."}`.
+
+    Returns the results of the run that this makes; its agreement with the first is in its folder. Arguments as for
+    `rescore`. Raises ConfigError, DataError, and what a judge can raise.
+    """
+    return _results("rejudge", config, config_dir, quiet, path)
+
+
+def verify(path: str | Path | Run, *, quiet: bool = False) -> Verification:
+    """Whether a run folder is what it was when the run ended, and its figures follow from its cases and replies.
+
+    Makes every derived file again in a scratch folder and compares. Asks nobody. Raises ConfigError, DataError.
+    """
+    from ragpipe.tasks import verify as task
+
+    with _started("verify", (), None, quiet, path) as start:
+        differences, same, sealed = task.verify(start.config)
+    return Verification(tuple(map(str, differences)), tuple(same), tuple(sealed))
+
+
+def stop() -> int:
+    """Ask every evaluation of this process to end early, from another thread.
+
+    Each asks nothing new, waits for the calls in flight, and raises `ragpipe.errors.Interrupted` where it was started.
+    Returns how many there are; does not wait for them.
+    """
+    from ragpipe.engine.graceful_shutdown import stop_all
+
+    return stop_all()
+
+
+def load(path: str | Path, *, iteration: int | None = None) -> Run:
+    """The results in a run folder, such as `outputs/<name>/latest`: `.records`, `.scores`, `.judge_inputs` as pandas frames,
+    `.metrics`, `.cost`, `.gates` and `.final` as dictionaries. By default those of the newest iteration.
+
+    Raises DataError for what is not a run folder, OtherFormat for one of another format.
+    """
+    from ragpipe.reports.run_data import load as read
+
+    return read(path, iteration=iteration)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """One task that is about to run: its module, its checked configuration, and where it prints."""
+
+    module: Any
+    config: Any
+    console: Console
+
+
+def _results(
+    task: str, config: Config, config_dir: str | None, quiet: bool, path: str | Path | Run | None = None
+) -> Run:
+    """Run a task that leaves a run folder, and read that folder."""
+    with _started(task, config, config_dir, quiet, path) as start:
+        start.module.run(start.config, start.console)
+    folder = start.console.folder
+    if folder is None:
+        raise DataError(f"task={task} left no run folder")
+    return load(folder.resolve())
+
+
+@contextmanager
+def _started(
+    task: str, config: Config, config_dir: str | None, quiet: bool, path: str | Path | Run | None = None
+) -> Iterator[_Start]:
+    """Compose and check a task. Inside, the run can be stopped, and an interrupt is a KeyboardInterrupt."""
+    from ragpipe.cli import compose_task, console
+    from ragpipe.composition.python_words import WHERE, override_words
+    from ragpipe.engine.event_loop import INTERRUPTED_CELL
+    from ragpipe.engine.graceful_shutdown import stoppable
+    from ragpipe.reports.render.terminal import Console
+    from ragpipe.store.run.folder_lock import waiting
+
+    words = [f"task={task}", *override_words(config)]
+    if path is not None:
+        words += override_words({"run": str(getattr(path, "path", path))})
+    with stoppable():
+        module, checked = compose_task(words, config_dir=config_dir)
+        if module.__name__ != f"ragpipe.tasks.{task}":
+            function = module.__name__.rpartition(".")[2]
+            found = f"task={function}"
+            fix = f"call ragpipe.{function}, or start it on the command line"
+            raise ConfigError("this function runs another task", [Problem(WHERE, "task", found, f"task={task}", fix)])
+        try:
+            with waiting(getattr(checked, "lock_wait_s", None) or 0):
+                yield _Start(module, checked, Console(out=Silence(), err=Silence()) if quiet else console())
+        except Interrupted as interrupted:
+            if interrupted.signal_number == signal.SIGINT:
+                raise KeyboardInterrupt(INTERRUPTED_CELL) from interrupted
+            raise
+
+
+class Silence(io.StringIO):
+    """A stream that drops what is written to it."""
+
+    def write(self, text: str) -> int:
+        return len(text)
