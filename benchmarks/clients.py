@@ -22,11 +22,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ragpipe.judging.cache_key import Question, key_of, key_parts
-from ragpipe.judging.output_modes import wire_schema
+from ragpipe.judging.cache_key import Question, key_parts, question_key
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import count_tokens
 from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.judging.transports.output_modes import strict_schema
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.answers import Grade15, answer_schema
 from ragpipe.testing.openai_server import read_log, serving_in_subprocess
@@ -36,7 +36,7 @@ _SENTENCE = "The treasury of the organisation held three and a half million doll
 _TEXT = _SENTENCE * 61
 FORM = {
     "type": "json_schema",
-    "json_schema": {"name": "answer", "strict": True, "schema": wire_schema(answer_schema(Grade15))},
+    "json_schema": {"name": "answer", "strict": True, "schema": strict_schema(answer_schema(Grade15))},
 }
 Ask = Callable[[int], Awaitable[None]]
 
@@ -51,7 +51,7 @@ def messages(number: int) -> tuple[dict[str, str], ...]:
 def question(number: int) -> Question:
     payload = Payload(messages(number), answer_schema(Grade15))
     parts = key_parts(payload, {"judge": MODEL}, 1, 1)
-    return Question(key_of(parts), payload, Grade15, MODEL, parts, "benchmark")
+    return Question(question_key(parts), payload, Grade15, MODEL, parts, "benchmark")
 
 
 async def run(ask: Ask, calls: int, width: int, start: int) -> tuple[float, float]:

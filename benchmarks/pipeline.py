@@ -144,16 +144,18 @@ async def whole(url: str, calls: int, width: int, clock: Callable[[], None], cli
         load_dataset(records, samples=folder.samples, outputs=folder.outputs)
         iteration = folder.iteration(1).create()
         store = CallStore(Path(name, "calls.sqlite"), run_id="bench")
-        door = JudgeSession(
+        session = JudgeSession(
             identity=settings.identity_of_judge(), label="bench", transport=LiveTransport(settings, run_id="bench"), store=store
         )  # fmt: skip
         reader = CaseReader(folder.samples, folder.outputs)
         view = ProgressView(iteration.progress, name="bench", iteration=1, total=calls)
-        stage = JudgeStage(cases=reader, metrics=[metric()], door=door, folder=iteration, window=2 * width, view=view)
+        stage = JudgeStage(
+            cases=reader, metrics=[metric()], session=session, folder=iteration, window=2 * width, view=view
+        )
         clock()
         state = await stage.run()
         clock()
-        await door.close()
+        await session.close()
         store.close()
         if state.errors:
             sys.exit(f"{state.errors} judgements failed")

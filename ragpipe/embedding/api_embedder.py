@@ -19,9 +19,9 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.judging.cache_key import Question
-from ragpipe.judging.clients.client import Fault, Reply, Request
+from ragpipe.judging.clients.client import ApiResponse, AttemptError, PreparedRequest
+from ragpipe.judging.clients.http_responses import billed
 from ragpipe.judging.clients.litellm_client import LitellmClient
-from ragpipe.judging.http_responses import billed
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.vector_replies import vector_text
 from ragpipe.schema.call import Call, Paid
@@ -36,22 +36,22 @@ class EmbeddingClient(LitellmClient):
         super().__init__(settings, key)
         self._own = settings
 
-    def prepare(self, body: dict[str, Any]) -> Request:
+    def prepare(self, body: dict[str, Any]) -> PreparedRequest:
         """The text stands in the only message of the body."""
         asked: dict[str, Any] = {"input": [body["messages"][0]["content"]], "encoding_format": "float"}
         if self._own.dimensions is not None:
             asked["dimensions"] = self._own.dimensions
         self._open()
-        return Request(asked, sha256({"model": self._own.model, **asked}))
+        return PreparedRequest(asked, sha256({"model": self._own.model, **asked}))
 
-    async def send(self, prepared: Request) -> Reply:
+    async def send(self, prepared: PreparedRequest) -> ApiResponse:
         fixed = {name: value for name, value in self._fixed.items() if name != "num_retries"}
         found = await self._sent("aembedding", **fixed, **prepared.content)
-        return found if isinstance(found, Reply) else _as_chat(found)
+        return found if isinstance(found, ApiResponse) else _as_chat(found)
 
 
-def _as_chat(response: Any) -> Reply:
-    """The response as an answer in chat form. Raises Fault for one that holds no vector."""
+def _as_chat(response: Any) -> ApiResponse:
+    """The response as an answer in chat form. Raises AttemptError for one that holds no vector."""
     data = getattr(response, "data", None)
     first = data[0] if isinstance(data, list) and len(data) == 1 else None
     given = first.get("embedding") if isinstance(first, dict) else getattr(first, "embedding", None)
@@ -60,7 +60,7 @@ def _as_chat(response: Any) -> Reply:
     tokens = getattr(usage, "prompt_tokens", None)
     asked = {"prompt_tokens": tokens, "completion_tokens": 0} if tokens is not None else None
     if vector is None:
-        raise Fault(
+        raise AttemptError(
             "not_an_api_answer", "an answer without one vector of finite numbers", reply=billed({"usage": asked})
         )
     content = {
@@ -68,7 +68,7 @@ def _as_chat(response: Any) -> Reply:
         "model": getattr(response, "model", None),
         "usage": asked,
     }
-    return Reply(200, {}, content, "")
+    return ApiResponse(200, {}, content, "")
 
 
 def _numbers(given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A local model behind a door: texts that wait are computed together, in a thread, and the event loop goes on."""
+"""A transport to a local model: waiting texts are computed in one batch, in a thread, while the event loop goes on."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class PairScores:
     def __call__(self, pairs: Sequence[Sequence[str]]) -> list[str]:
         """One reply a pair: JSON with precision, recall, f1 (0..1, not rescaled), tokens of both texts, and which was cut.
 
-        What a question says beside the two texts (the name of the corpus) is not read: this is the door to that corpus.
+        What a question says beside the two texts (the name of the corpus) is not read: this object belongs to that corpus.
         """
         encoder = self._encoder = self._encoder or make_encoder(self._settings)
         if self._corpus is not None and self._weight is None:

@@ -52,8 +52,8 @@ from ragpipe.engine.run_list import write_run_list as write_runs
 from ragpipe.engine.run_outcome import RunOutcome
 from ragpipe.engine.run_prices import Prices
 from ragpipe.engine.user_code import metric_sources
-from ragpipe.judging.provider_state import ProviderState
 from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.missing_replies import MISSING, passing
 from ragpipe.reports.render.terminal import Console
@@ -78,7 +78,7 @@ from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.wall_clock import WallClock
 from ragpipe.systems.settings import RecordedSystem
 
-OpenDoor = Callable[[], AbstractAsyncContextManager[JudgeSession]]
+OpenSession = Callable[[], AbstractAsyncContextManager[JudgeSession]]
 Asks = Literal["judge", "store", "nobody"]
 _SETTLED = (JUDGED, COMPLETE)
 
@@ -86,7 +86,7 @@ _SETTLED = (JUDGED, COMPLETE)
 class Evaluation:
     """One run.
 
-    `identity` names it: its digest is the run's id. `folder` is where it stands, by default under `output_dir`. `door` opens the judge,
+    `identity` names it: its digest is the run's id. `folder` is where it stands, by default under `output_dir`. `open_session` opens the judge,
     by default the configured one behind the call store. `made_from` is the manifest of the run whose frozen cases these
     are, None for a run of a data set: only such a run becomes `latest`. `plan` prints what is about to be spent, and
     refuses too much; `prices` are those of each iteration's replies, by default those of now; `known` are judge_inputs whose replies count as stored in it. `spent` says what an iteration has cost this run's own processes, by default from the call store.
@@ -102,7 +102,7 @@ class Evaluation:
         identity: dict[str, Any],
         *,
         folder: RunFolder | None = None,
-        door: OpenDoor | None = None,
+        open_session: OpenSession | None = None,
         made_from: Mapping[str, Any] | None = None,
         plan: bool = True,
         known: Sequence[Path] = (),
@@ -116,12 +116,12 @@ class Evaluation:
         self.run_id = run_id(identity)
         self.folder = folder or RunFolder.at(Path(config.output_dir), config.name, self.run_id)
         self._prices = Prices(config, self.folder, prices)
-        self._door, self._made_from, self._plan, self._spent = door, made_from, plan, spent
+        self._open_session, self._made_from, self._plan, self._spent = open_session, made_from, plan, spent
         self._known, self._asks = known, asks
         self._bill = CarriedSpend(self.folder, store_path(config), self.run_id)
         self.asked = 0
         self._made: list[int] = []  # iterations that this start judged or scored
-        self._start = ProviderState()  # questions asked against `max_calls`, and what was learnt of the judge
+        self._start = ProviderRegistry()  # questions asked against `max_calls`, and what was learnt of the judge
         self._collected = False
 
     def evaluate(self) -> int:
@@ -372,16 +372,18 @@ class Evaluation:
         folder = self.folder.iteration(iteration)
         view = ProgressView(folder.progress, name=self.inputs.name, iteration=iteration, total=reader.count)
         clock = WallClock(folder.wall)
-        opened = self._door() if self._door else open_judge(self.config, self.run_id, warn=self.console.warn)
+        opened = (
+            self._open_session() if self._open_session else open_judge(self.config, self.run_id, warn=self.console.warn)
+        )
         try:
-            async with opened as door:
-                door.go_on_from(self._start)
-                door.corpus = references_of(self.folder.samples)
+            async with opened as session:
+                session.share_provider_state(self._start)
+                session.corpus = references_of(self.folder.samples)
                 with self.console.progress(cases=reader.count) as shown:
 
                     def update(state: JudgingProgress) -> None:
                         clock.tick()
-                        spent = door.spent
+                        spent = session.usage
                         shown.update(
                             cases=state.done,
                             calls=spent.asked,
@@ -394,7 +396,7 @@ class Evaluation:
                     stage = JudgeStage(
                         cases=reader,
                         metrics=self.metrics,
-                        door=door,
+                        session=session,
                         folder=folder,
                         view=view,
                         window=case_window(self.config),
@@ -406,7 +408,7 @@ class Evaluation:
                     )
                     with SignalHandlers(stage, self.console.warn):
                         state = await stage.run()
-                self.asked += door.spent.asked
+                self.asked += session.usage.asked
                 return state
         finally:
             clock.write()

@@ -1,4 +1,4 @@
-"""From the configuration to the judge: its identity, its name, and the door that metrics ask through."""
+"""From the configuration to the judge: its identity, its name, and the session that metrics ask through."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, Sentence
 from ragpipe.embedding.token_encoder import EncoderSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.served_model import ServedModel
-from ragpipe.judging.session import JudgeSession, Transport
+from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.session_protocols import Transport
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.stored_transport import StoredTransport
 from ragpipe.schema.call import Call
@@ -64,7 +65,7 @@ async def open_judge(
     warn: Callable[[str], None] = lambda _: None,
     embeds: bool = True,
 ) -> AsyncIterator[JudgeSession]:
-    """The door of one run: to the judge, with the call store between. `known` replies of a finished run come first.
+    """The session of one run: to the judge, with the call store between. `known` replies of a finished run come first.
     Without `embeds` only vectors that are stored are given."""
     judge = config.judge
     refuse_other_addresses(config)
@@ -78,14 +79,14 @@ async def open_judge(
     replies = FallbackStore(known, checked) if known is not None else checked
     embedder = _embedder(config, replies, _to_embedder(config, run_id, warn) if embeds else StoredTransport())
     if isinstance(judge, HeuristicSettings):
-        door = _computing(judge, embedder)
+        session = _computing(judge, embedder)
     else:
-        door = _live(config, run_id, replies, embedder, warn)
-    door.matching = partial(_matcher, replies, None if embeds else StoredTransport())
+        session = _live(config, run_id, replies, embedder, warn)
+    session.encoder_factory = partial(_encoder_session, replies, None if embeds else StoredTransport())
     try:
-        yield door
+        yield session
     finally:
-        await door.close()
+        await session.close()
         if store.damaged:
             warn(f"{store.damaged:,} stored replies were damaged: they counted as not there, and were asked again")
         replies.close()
@@ -113,16 +114,16 @@ def refuse_other_addresses(config: RunConfig) -> None:
     """Raises ConfigError when an environment variable would lead the judge or the embedder elsewhere."""
     if config.transport.kind != "live":
         return
-    from ragpipe.judging.clients.base_urls import other_address
+    from ragpipe.judging.clients.base_urls import conflicting_base_url
 
     asked = {"judge": config.judge, "embedder": config.embedder}
-    found = [other_address(s, name) for name, s in asked.items() if isinstance(s, JudgeSettings)]
+    found = [conflicting_base_url(s, name) for name, s in asked.items() if isinstance(s, JudgeSettings)]
     if problems := [problem for problem in found if problem]:
         raise ConfigError("a model would be asked at an address that the configuration does not name", problems)
 
 
 def _computing(judge: HeuristicSettings, embedder: JudgeSession | None) -> JudgeSession:
-    """The door to the embedded judge: nothing that it says is stored."""
+    """The session to the embedded judge: nothing that it says is stored."""
     from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 
     return JudgeSession(
@@ -133,7 +134,7 @@ def _computing(judge: HeuristicSettings, embedder: JudgeSession | None) -> Judge
 def _live(
     config: RunConfig, run_id: str, replies: Opened, embedder: JudgeSession | None, warn: Callable[[str], None]
 ) -> JudgeSession:
-    """The door to a language model."""
+    """The session to a language model."""
     judge = config.judge
     assert isinstance(judge, JudgeSettings)
     transport: Transport
@@ -155,7 +156,7 @@ def _live(
 
 
 def _embedder(config: RunConfig, replies: Opened, transport: Transport) -> JudgeSession | None:
-    """The door to what makes vectors, over the same replies as the judge's; None without an embedder."""
+    """The session to what makes vectors, over the same replies as the judge's; None without an embedder."""
     settings = config.embedder
     if isinstance(settings, NoEmbedder):
         return None
@@ -174,10 +175,10 @@ def _keeps(config: RunConfig) -> bool:
     return not isinstance(config.embedder, NoEmbedder) or any(m.encoder_settings for m in config.metrics.values())
 
 
-def _matcher(
+def _encoder_session(
     replies: Opened, transport: Transport | None, settings: EncoderSettings, corpus: Corpus | None
 ) -> JudgeSession:
-    """The door to what compares the tokens of two texts; `transport` None: it is computed here."""
+    """The session to what compares the tokens of two texts; `transport` None: it is computed here."""
     if transport is None:
         from ragpipe.embedding.token_matching import PairScores
 
@@ -207,10 +208,10 @@ def _to_embedder(config: RunConfig, run_id: str, warn: Callable[[str], None]) ->
 
 @asynccontextmanager
 async def open_replay(config: RunConfig, replies: Opened, *, fix: str = "") -> AsyncIterator[JudgeSession]:
-    """A door behind which stands nobody: a question without a stored reply is answered with `missing_reply`, or ends
+    """A session behind which stands nobody: a question without a stored reply is answered with `missing_reply`, or ends
     the run with a DataError when `fix` says what to do about it."""
     judge = config.judge
-    door = JudgeSession(
+    session = JudgeSession(
         identity=judge.identity_of_judge(),
         label=judge.label,
         transport=StoredTransport(fix),
@@ -218,9 +219,9 @@ async def open_replay(config: RunConfig, replies: Opened, *, fix: str = "") -> A
         embedder=_embedder(config, replies, StoredTransport(fix)),
         served=served_model(judge),
     )
-    door.matching = partial(_matcher, replies, StoredTransport(fix))
+    session.encoder_factory = partial(_encoder_session, replies, StoredTransport(fix))
     try:
-        yield door
+        yield session
     finally:
-        await door.close()
+        await session.close()
         replies.close()

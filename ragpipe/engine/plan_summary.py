@@ -63,10 +63,10 @@ async def _remaining(
     checked = checked_store(config, stored)
     replies = FallbackStore(RecordedReplies(known, failures="permanent"), checked) if known else checked
     whole, metrics = Remaining(), list(config.metrics.values())
-    async with open_replay(config, replies) as door:
-        door.corpus = references_of(reader.samples)
+    async with open_replay(config, replies) as session:
+        session.corpus = references_of(reader.samples)
         for iteration in range(1, config.iterations + 1):
-            await count_remaining(reader.of(iteration), metrics, door, whole, done.get(iteration, {}))
+            await count_remaining(reader.of(iteration), metrics, session, whole, done.get(iteration, {}))
     return whole
 
 

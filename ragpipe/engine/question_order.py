@@ -9,6 +9,7 @@ from typing import Any
 from ragpipe.config import RunConfig
 from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.judge_access import open_replay
+from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.sample import Case
 from ragpipe.store.calls.recorded_replies import RecordedRowReplies
@@ -35,10 +36,10 @@ def in_call_order(config: RunConfig, case: Case, rows: Sequence[Row], corpus: Co
 async def _places(config: RunConfig, case: Case, rows: Sequence[Row], corpus: Corpus) -> dict[tuple[str, ...], int]:
     """When each question is asked for the first time, by its name."""
     found: dict[tuple[str, ...], int] = {}
-    async with open_replay(config, RecordedRowReplies(rows)) as door:
-        door.corpus = corpus
+    async with open_replay(config, RecordedRowReplies(rows)) as session:
+        session.corpus = corpus
         for name in {row["metric"] for row in rows}:
-            judge = door.for_case(case.key, name)
+            judge = CaseJudge(session, case.key, name)
             with suppress(Exception):  # whatever ended the metric here ended it in the run, and stands with its score
                 await config.metrics[name].measure(case, judge)
             for use in judge.uses:

@@ -19,7 +19,7 @@ from ragpipe.engine.manifest import check_formats, config_text, new_manifest, re
 from ragpipe.engine.plan_summary import check_call_budget, plan_line
 from ragpipe.engine.run_identity import run_id
 from ragpipe.engine.run_list import write_run_list as write_runs
-from ragpipe.judging.cache_key import judge_parts, key_of, key_parts
+from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
 from ragpipe.reports.missing_replies import FIX, MISSING
 from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.format_version import FORMAT
@@ -73,7 +73,7 @@ def _plan(finished: FinishedRun, run: str) -> Plan:
     questions = stored = characters = 0
     cases: set[tuple[str | int, ...]] = set()
     for block in stored_questions(finished.judge_inputs()):
-        keys = [key_of(key_parts(one.payload, judge, one.row["iteration"], 1)) for one in block]
+        keys = [question_key(key_parts(one.payload, judge, one.row["iteration"], 1)) for one in block]
         found = read_calls(store_path(finished.config), keys, run_id=run).values()
         stored += sum((call.status == "ok" or not retry) and not (served and served.refuse(call)) for call in found)
         questions += len(block)
@@ -102,11 +102,11 @@ def _describe(finished: FinishedRun, target: RunFolder, identity: Mapping[str, A
 
 
 async def _resent(finished: FinishedRun, target: RunFolder, console: Console, questions: int) -> ResendStage:
-    async with open_judge(finished.config, target.run_id, warn=console.warn) as door:
+    async with open_judge(finished.config, target.run_id, warn=console.warn) as session:
         with console.progress(cases=questions, label="resending", noun="questions") as shown:
 
             def update(done: int) -> None:
-                spent = door.spent
+                spent = session.usage
                 shown.update(
                     cases=done,
                     calls=spent.asked,
@@ -115,7 +115,7 @@ async def _resent(finished: FinishedRun, target: RunFolder, console: Console, qu
                     errors=spent.failed,
                 )
 
-            stage = ResendStage(finished.judge_inputs(), door, target.root / "resend.parquet", update)
+            stage = ResendStage(finished.judge_inputs(), session, target.root / "resend.parquet", update)
             with SignalHandlers(stage, console.warn):
                 await stage.run()
     return stage

@@ -10,7 +10,7 @@ from ragpipe.config import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.version import __version__
 from ragpipe.engine.user_code import metric_sources
-from ragpipe.judging.answer_parsing import PARSER
+from ragpipe.judging.replies.answer_parsing import PARSER
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.settings import Settings

@@ -57,6 +57,6 @@ def _number(value: int) -> str:
     return sha256(value)
 
 
-def key_of(parts: Mapping[str, str]) -> str:
+def question_key(parts: Mapping[str, str]) -> str:
     """The name of a question in the call store: the sha256 over the hashes of its parts."""
     return sha256(dict(parts))

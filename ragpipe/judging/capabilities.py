@@ -1,7 +1,7 @@
 """What providers take: sampling parameters and the first output mode worth trying.
 
 Seen with litellm 1.106.2's own table. What a provider refuses in spite of this table is learnt from its answer to the
-first call (`judging/ladder.py`).
+first call (`transports/output_modes.py`).
 """
 
 from __future__ import annotations

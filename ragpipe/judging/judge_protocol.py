@@ -27,7 +27,7 @@ class Judge(Protocol):
         none and JudgeError when a vector cannot be had. Only for metrics with `needs_embedder`."""
         ...
 
-    def was_cut(self, text: str, /) -> bool:
+    def was_truncated(self, text: str, /) -> bool:
         """Whether the embedder said that it read only the beginning of this text: known once its vector is there, False
         where the embedder does not know."""
         ...

@@ -26,7 +26,8 @@ from ragpipe.core.errors import (
     RagpipeError,
     Skipped,
 )
-from ragpipe.judging.session import CaseJudge, JudgeSession
+from ragpipe.judging.case_judge import CaseJudge
+from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score
@@ -116,7 +117,7 @@ class JudgeStage:
         *,
         cases: CaseReader,
         metrics: Sequence[Metric],
-        door: JudgeSession,
+        session: JudgeSession,
         folder: IterationFolder,
         window: int,
         store_inputs: bool = True,
@@ -126,7 +127,7 @@ class JudgeStage:
         on_change: Callable[[JudgingProgress], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
     ):
-        self._cases, self._metrics, self._door, self._folder = cases, tuple(metrics), door, folder
+        self._cases, self._metrics, self._session, self._folder = cases, tuple(metrics), session, folder
         self._asking = tuple(m for m in metrics if not isinstance(m, Computed))
         self._computes = len(self._asking) < len(self._metrics)
         self._window = asyncio.Semaphore(window)
@@ -144,14 +145,14 @@ class JudgeStage:
     def stop(self, why: RagpipeError) -> None:
         """Take no new case and send no new call; what is in flight lands and is kept."""
         self._stopped = self._stopped or why
-        self._door.stop(why)
+        self._session.stop(why)
         self._open.release()  # whoever waits for a block to be finished: none will be
 
     def cancel(self) -> None:
         """Give up waiting for what is in flight."""
         for task in tuple(self._tasks):
             task.cancel()
-        self._door.cancel()
+        self._session.cancel()
 
     async def run(self) -> JudgingProgress:
         """Judge all cases and write `scores.parquet` and `judge_inputs.parquet`. Raises what stopped it early."""
@@ -220,7 +221,7 @@ class JudgeStage:
     async def _settle(self) -> None:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
-        await self._door.settle()
+        await self._session.drain()
 
     async def _case(self, block: _Block, place: int, case: Case) -> None:
         try:
@@ -244,10 +245,10 @@ class JudgeStage:
 
     async def _measure(self, metric: Metric, case: Case) -> Measurement:
         """One metric on one case; a judgement that failed is a result, a bug is not."""
-        reason = run_skip_reason(metric, case, embedder=self._door.embedder is not None)
+        reason = run_skip_reason(metric, case, embedder=self._session.embedder is not None)
         if reason:
             return failed_measurement(metric, Skipped(reason), [])
-        judge = self._door.for_case(case.key, metric.name)
+        judge = CaseJudge(self._session, case.key, metric.name)
         try:
             return Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), judge.uses)
         except asyncio.CancelledError:

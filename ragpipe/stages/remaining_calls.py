@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ragpipe.core.errors import JudgeError, Skipped
+from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
@@ -25,11 +26,11 @@ class Remaining:
 async def count_remaining(
     cases: Iterable[Case],
     metrics: Sequence[Metric],
-    door: JudgeSession,
+    session: JudgeSession,
     found: Remaining,
     done: Mapping[CaseKey, CaseMark],
 ) -> None:
-    """Replay every case through every metric that asks, and add up what was found. `door` has the `stored` transport. `done`
+    """Replay every case through every metric that asks, and add up what was found. `session` has the `stored` transport. `done`
     are the cases that a journal calls finished.
 
     Where a reply is missing, what the metric declares to ask beyond the stored ones counts as missing.
@@ -39,10 +40,10 @@ async def count_remaining(
         missing = 0
         measured: list[Measurement | None] = []
         for metric in asking:
-            if reason := run_skip_reason(metric, case, embedder=door.embedder is not None):
+            if reason := run_skip_reason(metric, case, embedder=session.embedder is not None):
                 measured.append(failed_measurement(metric, Skipped(reason), []))
                 continue
-            one, stored, lacking = await _replay(metric, case, door)
+            one, stored, lacking = await _replay(metric, case, session)
             measured.append(one)
             found.stored += stored
             missing += lacking
@@ -53,9 +54,9 @@ async def count_remaining(
             found.resumed.hold(case.key, before, result, missing)
 
 
-async def _replay(metric: Metric, case: Case, door: JudgeSession) -> tuple[Measurement | None, int, int]:
+async def _replay(metric: Metric, case: Case, session: JudgeSession) -> tuple[Measurement | None, int, int]:
     """What the metric gives over stored replies (None: not known), how many of its questions have one, and how many not."""
-    judge = door.for_case(case.key, metric.name)
+    judge = CaseJudge(session, case.key, metric.name)
     whole, measured = True, None
     try:
         measured = Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), [])

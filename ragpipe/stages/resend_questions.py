@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import ConfigDict
 
 from ragpipe.core.errors import TRANSIENT, DataError, Problem, RagpipeError
-from ragpipe.judging.answer_parsing import read_answer
+from ragpipe.judging.replies.answer_parsing import read_answer
 from ragpipe.judging.session import JudgeSession
 from ragpipe.prompting.fences import fenced_values
 from ragpipe.schema.call import Call, Payload
@@ -250,9 +250,13 @@ class ResendStage:
     """Sends every question once and writes `resend.parquet`. `on_change(done)` is called after each block."""
 
     def __init__(
-        self, files: Sequence[Path], door: JudgeSession, target: Path, on_change: Callable[[int], None] = lambda _: None
+        self,
+        files: Sequence[Path],
+        session: JudgeSession,
+        target: Path,
+        on_change: Callable[[int], None] = lambda _: None,
     ):
-        self._files, self._door, self._target, self._on_change = files, door, target, on_change
+        self._files, self._session, self._target, self._on_change = files, session, target, on_change
         self._stopped: RagpipeError | None = None
         self.whole = ResendTally()
         self.steps: dict[tuple[str, str], ResendTally] = defaultdict(ResendTally)
@@ -260,11 +264,11 @@ class ResendStage:
     def stop(self, why: RagpipeError) -> None:
         """Send nothing more; what is in flight lands in the call store."""
         self._stopped = self._stopped or why
-        self._door.stop(why)
+        self._session.stop(why)
 
     def cancel(self) -> None:
         """Give up waiting for what is in flight."""
-        self._door.cancel()
+        self._session.cancel()
 
     async def run(self) -> None:
         """Raises what stopped it early; then no table is written, and the next start finds the replies in the store."""
@@ -283,8 +287,8 @@ class ResendStage:
                 self._on_change(self.whole.questions)
 
     async def _ask(self, stored: StoredQuestion) -> Call:
-        question = self._door.question(stored.payload, stored.answer, stored.row["iteration"], stored.asker)
-        return await self._door.reply(question)
+        question = self._session.question(stored.payload, stored.answer, stored.row["iteration"], stored.asker)
+        return await self._session.reply(question)
 
 
 def resend_row(stored: StoredQuestion, call: Call) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ragpipe.core.digest import canonical_json
 from ragpipe.core.errors import TRANSIENT, JudgeError, RagpipeError, Skipped
-from ragpipe.judging.session import JudgeCallUse
+from ragpipe.judging.case_judge import JudgeCallUse
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score

@@ -146,7 +146,7 @@ def replay(rejudge: Rejudge, console: Console) -> tuple[int, Path]:
         RunSource(finished.folder, finished.manifest),
         identity,
         folder=target,
-        door=lambda: _door(rejudge, run_id(identity), console),
+        open_session=lambda: _session(rejudge, run_id(identity), console),
         made_from=finished.manifest,
         plan=not stored,
         known=finished.judge_inputs(),
@@ -157,7 +157,7 @@ def replay(rejudge: Rejudge, console: Console) -> tuple[int, Path]:
     return code, target.root
 
 
-def _door(rejudge: Rejudge, run: str, console: Console) -> AbstractAsyncContextManager[JudgeSession]:
+def _session(rejudge: Rejudge, run: str, console: Console) -> AbstractAsyncContextManager[JudgeSession]:
     """Behind the run's own replies the configured judge, or (`stored`) the replies of the call store."""
     finished, config = rejudge.finished, rejudge.finished.config
     if rejudge.settings.mode == "stored" and isinstance(config.judge, JudgeSettings):

@@ -51,7 +51,7 @@ def rescore(finished: FinishedRun, console: Console) -> tuple[int, Path]:
         RunSource(finished.folder, finished.manifest, scores=same_questions and in_order),
         identity,
         folder=target,
-        door=lambda: open_replay(finished.config, finished.replies(), fix=FIX),
+        open_session=lambda: open_replay(finished.config, finished.replies(), fix=FIX),
         made_from=finished.manifest,
         plan=False,
         asks="nobody",

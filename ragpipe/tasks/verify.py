@@ -198,7 +198,7 @@ def _again(finished: FinishedRun, seal: Mapping[str, Any], made: RunFolder) -> N
         RunSource(finished.folder, finished.manifest),
         dict(finished.manifest["identity"]),
         folder=made,
-        door=lambda: open_replay(config, finished.replies(), fix=FIX),
+        open_session=lambda: open_replay(config, finished.replies(), fix=FIX),
         plan=False,
         asks="nobody",
         made_from=finished.manifest,

@@ -19,7 +19,7 @@ import yaml
 
 from ragpipe.core.errors import JudgeError, Skipped
 from ragpipe.core.resources import conf_dir, prompts_dir
-from ragpipe.judging.answer_parsing import Unparsable, read_answer
+from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.vector_replies import TokenMatch
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
@@ -96,7 +96,7 @@ class ScriptedJudge:
             raise Skipped("no_embedder")
         return [np.array(self.vectors[text], dtype=np.float32) for text in texts]
 
-    def was_cut(self, text: str, /) -> bool:
+    def was_truncated(self, text: str, /) -> bool:
         return text in self.cut
 
     async def match(self, encoder: Any, candidate: str, reference: str, /, *, idf: bool = False) -> TokenMatch:

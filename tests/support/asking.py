@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ragpipe.core.digest import sha256
-from ragpipe.judging.cache_key import Question, key_of, key_parts
-from ragpipe.judging.provider_state import ProviderState
+from ragpipe.judging.cache_key import Question, key_parts, question_key
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.schema.call import Call, Paid, Payload, Payment
 from ragpipe.schema.judge_answers.answers import Answer, Grade15, answer_schema
 
@@ -41,7 +41,7 @@ def question(
     )
     payload = Payload(messages, answer_schema(answer))
     parts = key_parts(payload, {"judge": judge}, 1, 1)
-    return Question(key_of(parts), payload, answer, judge, parts, "case-1/default / grade / rate")
+    return Question(question_key(parts), payload, answer, judge, parts, "case-1/default / grade / rate")
 
 
 def nobody(payment: Payment) -> None:
@@ -50,12 +50,12 @@ def nobody(payment: Payment) -> None:
 
 async def ask(
     found: JudgeSettings, *questions: Question, paid: Paid = nobody, tell: Callable[[str], None] = lambda _: None,
-    start: ProviderState | None = None,
+    start: ProviderRegistry | None = None,
 ) -> list[Call]:  # fmt: skip
     """Ask all at once through one transport, each holding its slot, and close it."""
     live = LiveTransport(found, run_id="test-run", tell=tell)
     if start is not None:
-        live.go_on_from(start)
+        live.share_provider_state(start)
 
     async def one(asked: Question) -> Call:
         async with live.slot():

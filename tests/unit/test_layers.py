@@ -130,6 +130,23 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert _circles() == []
 
 
+@pytest.mark.parametrize("room", ["judging", "metrics", "reports", "store"])
+def test_the_parts_of_a_room_import_each_other_in_no_circle(room: str) -> None:
+    """A part is a file or a folder directly in the room."""
+
+    def part(module: str) -> str:
+        return ".".join(module.split(".")[:3])
+
+    modules = [m for m in MODULES if m.startswith(f"ragpipe.{room}.")]
+    below: dict[str, set[str]] = {part(m): set() for m in modules}
+    for module in modules:
+        below[part(module)] |= {part(n) for n in imports(module) & set(modules)} - {part(module)}
+    while leaves := [name for name, uses in below.items() if not uses & below.keys()]:
+        for name in leaves:
+            del below[name]
+    assert not below, f"in a circle, or above one: {below}"
+
+
 def test_metrics_know_no_store_and_no_transport() -> None:
     for module in INNER:
         if _part(module) == "metrics":

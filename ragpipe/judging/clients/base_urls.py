@@ -42,7 +42,9 @@ def followed(provider: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"{head}_API_BASE", f"{head}_BASE_URL", *_BESIDE.get(provider, ()))))
 
 
-def other_address(settings: JudgeSettings, section: str, environ: Mapping[str, str] | None = None) -> Problem | None:
+def conflicting_base_url(
+    settings: JudgeSettings, section: str, environ: Mapping[str, str] | None = None
+) -> Problem | None:
     """What is wrong when a variable names another server than the settings do; None when none does.
 
     The replies of that server would be stored, and found again, as those of the public model; or texts and key would go

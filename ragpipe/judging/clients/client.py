@@ -12,7 +12,7 @@ CONNECT_S = 8.0  # to establish a connection; a dead address must show within 10
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PreparedRequest:
     """A request that is built once and may be sent several times. `wire_hash` is the sha256 of its body."""
 
     content: Any
@@ -20,7 +20,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ApiResponse:
     """An HTTP answer. `data` is its JSON (None when it is not JSON), `text` its beginning; header names are lower case."""
 
     status: int
@@ -29,7 +29,7 @@ class Reply:
     text: str = ""
 
 
-class Fault(Exception):
+class AttemptError(Exception):
     """One try failed. `kind` as in `ragpipe.core.errors`; `retry_after` is what the provider asked to wait, in seconds.
 
     `connect`: no connection could be made at all. `final`: another try would bring the same. `refuses`: the parameter of the request that the provider refuses, as
@@ -78,12 +78,12 @@ class Completion:
 class Client(Protocol):
     """One way to a provider. Used within one event loop, and closed in it."""
 
-    def prepare(self, body: dict[str, Any]) -> Request:
+    def prepare(self, body: dict[str, Any]) -> PreparedRequest:
         """Build the request from the body without its model."""
         ...
 
-    async def send(self, prepared: Request) -> Reply:
-        """Send it once. Raises Fault when no HTTP answer came."""
+    async def send(self, prepared: PreparedRequest) -> ApiResponse:
+        """Send it once. Raises AttemptError when no HTTP answer came."""
         ...
 
     async def close(self) -> None: ...

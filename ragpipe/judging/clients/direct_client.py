@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from ragpipe.judging.clients.client import Reply, Request
+from ragpipe.judging.clients.client import ApiResponse, PreparedRequest
 from ragpipe.judging.clients.http_layer import Http
 from ragpipe.judging.settings import JudgeSettings
 
@@ -22,11 +22,11 @@ class DirectClient:
             self._headers["Authorization"] = f"Bearer {key}"
         self._http = Http(settings.concurrency + 1)
 
-    def prepare(self, body: dict[str, Any]) -> Request:
+    def prepare(self, body: dict[str, Any]) -> PreparedRequest:
         raw = json.dumps({"model": self._model, **body}).encode("ascii")
-        return Request(raw, hashlib.sha256(raw).hexdigest())
+        return PreparedRequest(raw, hashlib.sha256(raw).hexdigest())
 
-    async def send(self, prepared: Request) -> Reply:
+    async def send(self, prepared: PreparedRequest) -> ApiResponse:
         answer = await self._http.send("POST", self._url, headers=self._headers, body=prepared.content)
         try:
             data = json.loads(answer.body)
@@ -34,7 +34,7 @@ class DirectClient:
             data = None
         whole = answer.status == 200 and isinstance(data, dict)
         text = "" if whole else answer.body[:4000].decode("utf-8", "replace")
-        return Reply(answer.status, {k.lower(): v for k, v in answer.headers.items()}, data, text)
+        return ApiResponse(answer.status, {k.lower(): v for k, v in answer.headers.items()}, data, text)
 
     async def close(self) -> None:
         await self._http.close()

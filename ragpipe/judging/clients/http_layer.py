@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from ragpipe.judging.clients.client import CONNECT_S, Fault
+from ragpipe.judging.clients.client import CONNECT_S, AttemptError
 from ragpipe.judging.clients.proxies import Proxy, proxy_for
 
 MAX_BODY = 32 << 20  # bytes; an answer of a judge is some kilobytes
@@ -37,29 +37,29 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], body: bytes) -> HttpResponse:
-        """Send a request. Raises Fault when no whole answer came: `connect` where there was no connection at all."""
+        """Send a request. Raises AttemptError when no whole answer came: `connect` where there was no connection at all."""
         proxy = proxy_for(url)
         if proxy is not None and not proxy.spoken:
-            raise Fault(
+            raise AttemptError(
                 "unreachable",
                 f"the proxy {proxy} is no HTTP proxy: it must begin with http:// or https://",
                 connect=True,
             )
         asked = {**headers, "Accept-Encoding": "gzip, deflate"}
-        fault: Fault
+        fault: AttemptError
         try:
             async with self._open().request(
                 method, url, data=body, headers=asked, allow_redirects=False, proxy=proxy.url if proxy else None
             ) as response:
                 found = HttpResponse(response.status, response.headers, await _body(response))
-        except Fault as known:
+        except AttemptError as known:
             fault = known
         except Exception as error:  # no library's exception leaves here: it may hold headers, and so the key
             fault = _fault(error, url, proxy)
         else:
             if found.status != _PROXY_REFUSED:
                 return found
-            fault = Fault(
+            fault = AttemptError(
                 "unreachable", f"the proxy {proxy or 'on the way'} wants another user or password (status 407)"
             )
         raise fault from None
@@ -99,12 +99,12 @@ class _Decoder:
                 found, piece = self._inflated(piece)
             self._size += len(found)
             if self._size > MAX_BODY:
-                raise Fault("not_an_api_answer", f"an answer of more than {MAX_BODY:,} bytes", final=True)
+                raise AttemptError("not_an_api_answer", f"an answer of more than {MAX_BODY:,} bytes", final=True)
             self._pieces.append(found)
 
     def whole(self) -> bytes:
         if self._inflate is not None and self._pieces and not self._inflate.eof:
-            raise Fault("network", f"the connection broke: the answer's {self._encoding} stream was cut")
+            raise AttemptError("network", f"the connection broke: the answer's {self._encoding} stream was cut")
         return b"".join(self._pieces)
 
     def _new(self, *, first: bool = False):  # type: ignore[no-untyped-def]
@@ -114,7 +114,7 @@ class _Decoder:
             return zlib.decompressobj(31)
         if self._encoding == "deflate":
             return zlib.decompressobj(15 if first else -15)
-        raise Fault(
+        raise AttemptError(
             "not_an_api_answer",
             f"an answer in the encoding {self._encoding[:40]!r}: gzip or deflate was asked for "
             "(Accept-Encoding), or none",
@@ -133,41 +133,41 @@ class _Decoder:
                 self._pieces.append(b"")
                 self._inflate = self._new()
                 return b"", piece
-            raise Fault("not_an_api_answer", f"an answer that is no {self._encoding} stream: {error}") from None
+            raise AttemptError("not_an_api_answer", f"an answer that is no {self._encoding} stream: {error}") from None
         return found, self._inflate.unused_data or self._inflate.unconsumed_tail
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
     if (response.content_length or 0) > MAX_BODY:
-        raise Fault("not_an_api_answer", f"an answer of {response.content_length:,} bytes", final=True)
+        raise AttemptError("not_an_api_answer", f"an answer of {response.content_length:,} bytes", final=True)
     decoder = _Decoder(response.headers.get("Content-Encoding", "").strip().lower())
     async for piece in response.content.iter_any():
         decoder.feed(piece)
     return decoder.whole()
 
 
-def _fault(error: Exception, url: str, proxy: Proxy | None) -> Fault:
+def _fault(error: Exception, url: str, proxy: Proxy | None) -> AttemptError:
     """What an exception of the library means. `aiohttp`'s own texts hold host and port only."""
     way = f" through the proxy {proxy}" if proxy else ""
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return Fault(
+        return AttemptError(
             "unreachable",
             f"the proxy {proxy} does not let this through: status {error.status} {_cause(error)}",
             connect=True,
         )
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return Fault("network", f"no connection to the proxy {proxy}: {_cause(error)}", connect=True)
+        return AttemptError("network", f"no connection to the proxy {proxy}: {_cause(error)}", connect=True)
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return Fault("unreachable", f"TLS{way}: {_cause(error)}{_tls_hint(error)}", connect=True)
+        return AttemptError("unreachable", f"TLS{way}: {_cause(error)}{_tls_hint(error)}", connect=True)
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return Fault("network", f"no connection{way}: {_cause(error)}", connect=True)
+        return AttemptError("network", f"no connection{way}: {_cause(error)}", connect=True)
     if isinstance(error, aiohttp.ClientResponseError) and url.startswith("http:") and _is_alert(error):
-        return Fault("unreachable", "a TLS server: its address begins with https://", connect=True)
+        return AttemptError("unreachable", "a TLS server: its address begins with https://", connect=True)
     if isinstance(error, aiohttp.InvalidURL):
-        return Fault("unreachable", f"no URL that can be asked: {_cause(error)}", connect=True)
+        return AttemptError("unreachable", f"no URL that can be asked: {_cause(error)}", connect=True)
     if isinstance(error, aiohttp.ClientError | OSError):
-        return Fault("network", f"the connection broke{way}: {_cause(error)}")
-    return Fault("network", f"the connection broke{way}: {type(error).__name__}")
+        return AttemptError("network", f"the connection broke{way}: {_cause(error)}")
+    return AttemptError("network", f"the connection broke{way}: {type(error).__name__}")
 
 
 def _tls_hint(error: Exception) -> str:

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ragpipe.core.digest import sha256
-from ragpipe.judging.clients.client import Fault, Reply, Request
-from ragpipe.judging.http_responses import billed
+from ragpipe.judging.clients.client import ApiResponse, AttemptError, PreparedRequest
+from ragpipe.judging.clients.http_responses import billed
 from ragpipe.judging.settings import JudgeSettings
 
 _IMPORTED_WITH = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
@@ -41,26 +41,26 @@ class LitellmClient:
             self._fixed["api_key"] = key or _NO_KEY
         self._litellm: Any = None
 
-    def prepare(self, body: dict[str, Any]) -> Request:
+    def prepare(self, body: dict[str, Any]) -> PreparedRequest:
         self._open()  # here and not in `send`: importing litellm takes seconds, and a deadline runs there
-        return Request(body, sha256({"model": self._settings.model, **body}))
+        return PreparedRequest(body, sha256({"model": self._settings.model, **body}))
 
-    async def send(self, prepared: Request) -> Reply:
+    async def send(self, prepared: PreparedRequest) -> ApiResponse:
         found = await self._sent("acompletion", **self._fixed, **prepared.content)
-        return found if isinstance(found, Reply) else Reply(200, {}, _plain(found), "")
+        return found if isinstance(found, ApiResponse) else ApiResponse(200, {}, _plain(found), "")
 
     async def _sent(self, verb: str, **asked: Any) -> Any:
-        """litellm's response, or the Reply that its exception really was. Raises Fault when no HTTP answer came."""
+        """litellm's response, or the ApiResponse that its exception really was. Raises AttemptError when no HTTP answer came."""
         from ragpipe.judging.clients.litellm_http import answered, met
 
-        litellm, faults, bodies = self._open(), list[Fault](), list[bytes]()
+        litellm, faults, bodies = self._open(), list[AttemptError](), list[bytes]()
         met.set(faults)
         answered.set(bodies)
         try:
             return await getattr(litellm, verb)(**asked)
         except Exception as error:  # litellm blurs what happened: everything is looked at in its chain of causes
-            found = faults[0] if faults else translated_error(error)
-        if isinstance(found, Fault):
+            found = faults[0] if faults else translate_exception(error)
+        if isinstance(found, AttemptError):
             found.reply = found.reply or _bill_of(bodies)
             raise found  # outside of the except block: the library's exception may hold the key
         return found
@@ -176,7 +176,7 @@ _LATE = frozenset({"Timeout", "APITimeoutError", "TimeoutException"})
 _WRAPPING = re.compile(r"\A(litellm\.\w+: )?(\w+Error: )?(\w+Exception - )?")
 
 
-def translated_error(error: Exception) -> Reply | Fault:
+def translate_exception(error: Exception) -> ApiResponse | AttemptError:
     """What litellm's exception really was: an HTTP answer, or a fault without one.
 
     litellm gives every broken connection and every unreadable answer a made-up 500; only an exception of the libraries
@@ -189,21 +189,21 @@ def translated_error(error: Exception) -> Reply | Fault:
     status = real or _status(chain)
     if not real:
         if any("SSL" in name or "Certificate" in name for name in names):
-            return Fault("unreachable", f"TLS: {text[:300]}", connect=True)
+            return AttemptError("unreachable", f"TLS: {text[:300]}", connect=True)
         if names & _BROKEN:
-            return Fault("network", f"the connection broke: {_last(chain)}")
+            return AttemptError("network", f"the connection broke: {_last(chain)}")
         if names & _UNCONNECTED:
-            return Fault("network", f"no connection: {_last(chain)}", connect=True)
+            return AttemptError("network", f"no connection: {_last(chain)}", connect=True)
         if names & _LATE:
-            return Fault("deadline", "no whole answer in time")
+            return AttemptError("deadline", "no whole answer in time")
     if not status or (not real and status >= 500):
-        return Fault("not_an_api_answer", f"not an API answer (a proxy?): {text[:200]}")
+        return AttemptError("not_an_api_answer", f"not an API answer (a proxy?): {text[:200]}")
     headers = getattr(error, "litellm_response_headers", None) or {}
     found = {str(k).lower(): str(v) for k, v in dict(headers).items()}
     if 300 <= status < 400:
         found |= {"location": next((str(v) for v in map(_location, chain) if v), "")}
     body = {"error": {"message": text, "code": _code(chain), "param": _param(chain)}}
-    return Reply(status, found, body, text[:4000])
+    return ApiResponse(status, found, body, text[:4000])
 
 
 def _told(error: Exception) -> str:

@@ -14,13 +14,13 @@ from typing import Any
 
 import httpx
 
-from ragpipe.judging.clients.client import Fault
+from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.clients.http_layer import Http
 
 _HOPS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 _DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
-met: ContextVar[list[Fault]] = ContextVar("met")
+met: ContextVar[list[AttemptError]] = ContextVar("met")
 """The faults that a request met on its way, for whoever sent it: litellm blurs what happened."""
 answered: ContextVar[list[bytes]] = ContextVar("answered")
 """The answers with status 200 that a request had: litellm gives nothing on of one that it cannot read."""
@@ -48,7 +48,7 @@ class _Transport(httpx.AsyncBaseTransport):
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOPS}
         try:
             answer = await http.send(request.method, str(request.url), headers=headers, body=await request.aread())
-        except Fault as fault:
+        except AttemptError as fault:
             met.get([]).append(fault)
             raise
         if answer.status == 200:

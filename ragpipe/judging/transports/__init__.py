@@ -1,0 +1,1 @@
+"""How a question gets its reply: live from a provider, or from stored replies alone."""

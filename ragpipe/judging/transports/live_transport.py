@@ -15,20 +15,20 @@ from functools import partial
 
 from ragpipe.core.errors import FATAL, Incomplete, ProviderUnusable, RagpipeError
 from ragpipe.core.secret_detection import looks_random
-from ragpipe.judging.attempt_tally import AttemptTally
 from ragpipe.judging.cache_key import Question
-from ragpipe.judging.clients.client import Client, Completion, Fault, Request
+from ragpipe.judging.clients.client import AttemptError, Client, Completion, PreparedRequest
 from ragpipe.judging.clients.factory import make_client
-from ragpipe.judging.http_responses import parse_response
-from ragpipe.judging.outage import SILENT, Outage
-from ragpipe.judging.output_modes import RequestForm
+from ragpipe.judging.clients.http_responses import parse_response
+from ragpipe.judging.limits.outage import SILENT, Outage
+from ragpipe.judging.limits.rate_limit import ConcurrencyLimit
+from ragpipe.judging.limits.retries import RETRYABLE, RetryLoop
 from ragpipe.judging.pricing import rates_for
-from ragpipe.judging.provider_state import ProviderKnowledge, ProviderState
-from ragpipe.judging.rate_limit import ConcurrencyLimit
 from ragpipe.judging.redaction import Redactor, provider_secrets
-from ragpipe.judging.retries import RETRYABLE, RetryLoop
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.transports.attempt_tally import AttemptTally
+from ragpipe.judging.transports.output_modes import RequestForm
+from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState
 from ragpipe.schema.call import Call, Paid, Payment
 from ragpipe.schema.price_rates import Rates
 
@@ -43,7 +43,7 @@ class LiveTransport:
 
     `ask` gives a Call whose status is `ok` or a failure kind; it raises ProviderUnusable when the provider as a whole is
     unusable (every later `ask` raises the same) and Incomplete when `max_calls` is used up. `tell` gets what a user should
-    know while it goes on. What it learns is in `known`, which all transports of a start share (`go_on_from`).
+    know while it goes on. What it learns is in `known`, which all transports of a start share (`share_provider_state`).
     """
 
     section = "judge"
@@ -52,7 +52,7 @@ class LiveTransport:
     def __init__(self, settings: JudgeSettings, *, run_id: str, tell: Callable[[str], None] = lambda _: None):
         self.settings = settings
         self.run_id = run_id
-        self.known: ProviderKnowledge = ProviderState().of(settings)
+        self.known: ProviderState = ProviderRegistry().of(settings)
         self._slots = ConcurrencyLimit(settings.concurrency)
         self._wires = asyncio.Semaphore(settings.concurrency)
         self._served = ServedModel(settings)
@@ -70,7 +70,7 @@ class LiveTransport:
         self._alone = asyncio.Lock()
         self._dead: ProviderUnusable | None = None
 
-    def go_on_from(self, start: ProviderState) -> None:
+    def share_provider_state(self, start: ProviderRegistry) -> None:
         """Begin with what this start has learnt of the provider, and add to it."""
         self.known = start.of(self.settings)
 
@@ -138,7 +138,7 @@ class LiveTransport:
             tally.wire_hash = prepared.wire_hash
             try:
                 content = await self._content(client, prepared, question, tally)
-            except Fault as fault:
+            except AttemptError as fault:
                 failed = fault
             else:
                 self.known.breaker.passed(question.step)
@@ -148,7 +148,7 @@ class LiveTransport:
                 return self._failed(question, shape, tally, failed)
             self._say_of_form(question, shape, failed)
 
-    def _say_of_form(self, question: Question, refused: RequestForm, fault: Fault) -> None:
+    def _say_of_form(self, question: Question, refused: RequestForm, fault: AttemptError) -> None:
         """Say once for each answer type that it is asked for in another form from here on."""
         named = (question.payload.schema_json, refused.mode)
         if fault.refuses == "response_format" and named not in self.known.said:
@@ -158,13 +158,15 @@ class LiveTransport:
                 f"{refused.mode} was refused for {question.step}: it is asked as {lower} from here on ({fault.message})"
             )
 
-    async def _content(self, client: Client, prepared: Request, question: Question, tally: AttemptTally) -> Completion:
-        """One request, as often as it takes. Raises its last Fault."""
+    async def _content(
+        self, client: Client, prepared: PreparedRequest, question: Question, tally: AttemptTally
+    ) -> Completion:
+        """One request, as often as it takes. Raises its last AttemptError."""
         tries = RetryLoop(self.settings)
         return await tries(partial(self._counted_try, client, prepared, question, tally, tries), self._sleep)
 
     async def _counted_try(
-        self, client: Client, prepared: Request, question: Question, tally: AttemptTally, tries: RetryLoop
+        self, client: Client, prepared: PreparedRequest, question: Question, tally: AttemptTally, tries: RetryLoop
     ) -> Completion:
         """A try that the call's own tries are counted by. Those of an outage come on top."""
         while True:
@@ -172,7 +174,7 @@ class LiveTransport:
             tally.attempts += 1
             try:
                 content = await self._try(client, prepared, tally, self.settings.timeout_s if probe else tries.limit)
-            except Fault as fault:
+            except AttemptError as fault:
                 tally.fault = fault.message
                 if fault.kind not in _NO_ANSWER:
                     self._heard_of(fault)
@@ -204,13 +206,13 @@ class LiveTransport:
             if probe or not self._outage.on:
                 return probe
 
-    def _heard_of(self, fault: Fault) -> None:
+    def _heard_of(self, fault: AttemptError) -> None:
         """A refusal is an answer too: the provider lives."""
         self._outage.answered()
         if fault.kind not in FATAL and fault.kind != "rate_limit":
             self.known.answered = True
 
-    def _end_of_patience(self, fault: Fault) -> None:
+    def _end_of_patience(self, fault: AttemptError) -> None:
         if self._outage.too_long:
             raise self._unusable(
                 "unreachable",
@@ -218,7 +220,7 @@ class LiveTransport:
                 f"{fault.message}. What was answered is kept: the same command goes on from here",
             )
 
-    async def _try(self, client: Client, prepared: Request, tally: AttemptTally, limit: float) -> Completion:
+    async def _try(self, client: Client, prepared: PreparedRequest, tally: AttemptTally, limit: float) -> Completion:
         """One HTTP try, with a total deadline."""
         async with self._wires:
             start = time.monotonic()
@@ -227,8 +229,8 @@ class LiveTransport:
                     reply = await client.send(prepared)
             except TimeoutError:
                 given = f"judge.timeout_s={limit:g} s" if limit >= self.settings.timeout_s else f"{limit:.3g} s"
-                raise Fault("deadline", f"no whole answer within {given}") from None
-            except Fault as fault:
+                raise AttemptError("deadline", f"no whole answer within {given}") from None
+            except AttemptError as fault:
                 if fault.connect and not self.known.heard:
                     raise self._unusable("unreachable", fault.message) from None
                 self._pay_for(fault, tally)
@@ -238,7 +240,7 @@ class LiveTransport:
         self.known.heard = True
         try:
             content = parse_response(reply)
-        except Fault as fault:
+        except AttemptError as fault:
             self._pay_for(fault, tally)
             if fault.kind == "rate_limit":
                 self.known.pace.limited(start)
@@ -249,7 +251,7 @@ class LiveTransport:
         self._pay(tally, content)
         return content
 
-    def _pay_for(self, fault: Fault, tally: AttemptTally) -> None:
+    def _pay_for(self, fault: AttemptError, tally: AttemptTally) -> None:
         """An empty, a cut or an unreadable reply that names a usage is paid like any other."""
         if fault.reply:
             self._pay(tally, Completion(**{"text": None, **fault.reply}))
@@ -282,7 +284,7 @@ class LiveTransport:
                 f"{told}: such replies are kept and flagged (other_model); {names}, judge.served_model=refuse ends the run"
             )
 
-    def _honour(self, seconds: float, fault: Fault) -> None:
+    def _honour(self, seconds: float, fault: AttemptError) -> None:
         """Close the gate for all workers for as long as the provider asked, or stop when that is too long."""
         cap = self.settings.retry_after_cap_s
         if seconds > cap:
@@ -294,7 +296,7 @@ class LiveTransport:
             )
         self.known.pace.wait(seconds)
 
-    def _failed(self, question: Question, shape: RequestForm, tally: AttemptTally, fault: Fault) -> Call:
+    def _failed(self, question: Question, shape: RequestForm, tally: AttemptTally, fault: AttemptError) -> Call:
         """The record of a call that failed; raises ProviderUnusable when the fault is the provider's as a whole."""
         fix = self.known.ladder.fix(fault, question, shape) if fault.refuses else None
         if fix:

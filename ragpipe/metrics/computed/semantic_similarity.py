@@ -51,5 +51,5 @@ class SemanticSimilarityMetric(ReferenceMetric):
         answer, reference = await judge.embed(list(texts.values()))
         found = cosine(answer, reference)
         reason = None if answer.any() and reference.any() else "zero_vector"
-        flags = [f"{name}_cut" for name, text in texts.items() if judge.was_cut(text)]
+        flags = [f"{name}_cut" for name, text in texts.items() if judge.was_truncated(text)]
         return Score(round(100 * max(0.0, found), 2), reason=reason, details={"cosine": found, "flags": flags})

@@ -12,8 +12,8 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.embedding.settings import ApiEmbedder
-from ragpipe.judging.clients.base_urls import followed, other_address
-from ragpipe.judging.clients.client import Fault
+from ragpipe.judging.clients.base_urls import conflicting_base_url, followed
+from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.clients.factory import client_name
 from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.settings import JudgeSettings
@@ -32,7 +32,9 @@ FOLLOWED = [
 
 @pytest.mark.parametrize(("model", "client", "variable"), FOLLOWED)
 def test_a_variable_that_litellm_follows_is_refused(model, client, variable):
-    found = other_address(JudgeSettings(model=model, client=client), "judge", {variable: "http://127.0.0.1:1/v1"})
+    found = conflicting_base_url(
+        JudgeSettings(model=model, client=client), "judge", {variable: "http://127.0.0.1:1/v1"}
+    )
     assert found.key == variable
     assert found.fix == f"unset {variable}, or set judge.api_base to that server"
 
@@ -44,21 +46,21 @@ def test_a_variable_that_litellm_follows_is_refused(model, client, variable):
     ("groq/m-2024-07-18", {}, {"GROQ_API_KEY": "k"}),
 ])  # fmt: skip
 def test_nothing_else_is(model, keys, environ):
-    assert other_address(JudgeSettings(model=model, **keys), "judge", environ) is None
+    assert conflicting_base_url(JudgeSettings(model=model, **keys), "judge", environ) is None
 
 
 @pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
 def test_a_gateway_is_not_passed_over_by_the_direct_client(variable):
     settings = JudgeSettings(model="openai/gpt-4o-2024-08-06")
     assert client_name(settings) == "direct"
-    found = other_address(settings, "judge", {variable: "http://gateway/v1"})
+    found = conflicting_base_url(settings, "judge", {variable: "http://gateway/v1"})
     assert (found.key, found.fix) == (variable, f"unset {variable}, or set judge.api_base to that server")
     assert "the direct client would pass it over and ask the public openai" in found.found
 
 
 def test_an_embedder_always_goes_through_litellm():
     settings = ApiEmbedder(model="openai/text-embedding-3-small", allow_unpinned=True)
-    found = other_address(settings, "embedder", {"OPENAI_BASE_URL": "http://x"})
+    found = conflicting_base_url(settings, "embedder", {"OPENAI_BASE_URL": "http://x"})
     assert found.fix == "unset OPENAI_BASE_URL, or set embedder.api_base to that server"
 
 
@@ -70,7 +72,7 @@ async def test_litellm_does_follow_it(serve, monkeypatch, model, client, variabl
     monkeypatch.setenv(variable, server.url)
     assert variable in followed(model.partition("/")[0])
     asking = LitellmClient(JudgeSettings(model=model, client=client), "a-test-key-of-no-worth")
-    with suppress(Fault):  # for some providers it wants more in an answer than the test server gives
+    with suppress(AttemptError):  # for some providers it wants more in an answer than the test server gives
         await asking.send(asking.prepare({"messages": [{"role": "user", "content": "How good?"}]}))
     await asking.close()
     assert server.tries == 1

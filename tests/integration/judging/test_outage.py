@@ -11,10 +11,10 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.core.errors import Interrupted, ProviderUnusable
-from ragpipe.judging.clients.client import Fault
-from ragpipe.judging.outage import Outage
-from ragpipe.judging.provider_state import ProviderState
+from ragpipe.judging.clients.client import AttemptError
+from ragpipe.judging.limits.outage import Outage
 from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.schema.judge_answers.answers import Claims, Grade15, YesNo
 from tests.support.asking import ask, nobody, question, settings
 from tests.support.harness import arguments, write_cases
@@ -23,13 +23,13 @@ from tests.support.harness import arguments, write_cases
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
-    monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt, **_: 0.02 * attempt)
+    monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt, **_: 0.02 * attempt)
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Probes after 0.05, 0.1, 0.2 ... s."""
-    monkeypatch.setattr("ragpipe.judging.outage._FIRST", 0.05)
+    monkeypatch.setattr("ragpipe.judging.limits.outage._FIRST", 0.05)
 
 
 def answered_once(server):
@@ -191,7 +191,7 @@ async def test_stopping_ends_a_pause_at_once(serve):
 async def test_a_cancelled_probe_leaves_the_turn_to_another(quick):
     outage = Outage(600, 5, lambda _: None, lambda _: None)
     for i in range(5):
-        outage.failed(Fault("server_error", "ill"), f"q{i}", probe=False, armed=True)
+        outage.failed(AttemptError("server_error", "ill"), f"q{i}", probe=False, armed=True)
     first, second = (asyncio.create_task(outage.turn(who)) for who in ("q1", "q2"))
     assert await first is True  # and before it says how its try went, it is cancelled
     assert not second.done()
@@ -217,7 +217,7 @@ async def test_refusals_of_one_step_in_the_same_words_end_the_run(serve):
 
 
 async def test_what_a_start_has_learnt_is_not_paid_for_again(serve):
-    server, start = serve("no_json_schema", "no_max_tokens", latency_ms=20), ProviderState()
+    server, start = serve("no_json_schema", "no_max_tokens", latency_ms=20), ProviderRegistry()
     found = settings(server.url, concurrency=4)
     first = await ask(found, *(question(f"a {i}", t) for t in (Grade15, YesNo) for i in range(4)), start=start)
     assert {c.status for c in first} == {"ok"}

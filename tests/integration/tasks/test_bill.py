@@ -93,7 +93,7 @@ def balances(found: dict[str, Any]) -> None:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Place]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
-    monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt: 0.01)
+    monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt: 0.01)
     data = write_cases(tmp_path / "data.jsonl", 6)
     with serving() as server:
         words = arguments(data, tmp_path / "out", server.url, PRICES, metrics="correctness", concurrency=2)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.judging.answer_parsing import PARSER
+from ragpipe.judging.replies.answer_parsing import PARSER
 from ragpipe.schema.judge_answers.answers import YesNo
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.testing.openai_server import serving
@@ -71,7 +71,7 @@ def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here:
     with serving() as server:
         with monkeypatch.context() as older:
             older.setattr(
-                "ragpipe.judging.session.read_answer", lambda text, answer, _: (YesNo(verdict="NO", text=text), ())
+                "ragpipe.judging.case_judge.read_answer", lambda text, answer, _: (YesNo(verdict="NO", text=text), ())
             )
             before, no = run_with(server.url, PARSER - 1)
         asked = len(server.log)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.judging.answer_parsing import PARSER
+from ragpipe.judging.replies.answer_parsing import PARSER
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments

@@ -239,7 +239,7 @@ def test_every_request_of_a_flaky_server_is_answered_in_the_end(bench: Make) -> 
 
 
 def test_a_dead_provider_ends_the_run_and_the_rest_is_asked_later(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragpipe.judging.outage._FIRST", 0.05)
+    monkeypatch.setattr("ragpipe.judging.limits.outage._FIRST", 0.05)
     b = bench(cases=40)
     b.fault("500:after=15")
     ran = b.run("judge.retries=1", "judge.outage_s=1", concurrency=4)

@@ -14,9 +14,10 @@ import pytest
 
 from ragpipe.core.errors import JudgeError, RagpipeError
 from ragpipe.core.resources import prompts_dir
-from ragpipe.judging.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.cache_key import Question
-from ragpipe.judging.session import CaseJudge, JudgeSession
+from ragpipe.judging.case_judge import CaseJudge
+from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
+from ragpipe.judging.session import JudgeSession
 from ragpipe.prompting.fences import fence, fenced_values
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
@@ -152,8 +153,8 @@ def judge(tmp_path: Path) -> Any:
     def opened(*replies: str) -> tuple[CaseJudge, Scripted]:
         stores.append(CallStore(tmp_path / f"{len(stores)}.sqlite", run_id="r"))
         transport = Scripted(replies)
-        door = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=stores[-1])
-        return door.for_case(CaseKey("q1", "default", 1), "graded"), transport
+        session = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=stores[-1])
+        return CaseJudge(session, CaseKey("q1", "default", 1), "graded"), transport
 
     yield opened
     for store in stores:

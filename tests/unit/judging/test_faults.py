@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from ragpipe.core.errors import ProviderUnusable
-from ragpipe.judging.answer_parsing import Unparsable, read_answer
+from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.schema.judge_answers.answers import Grade15, YesNo
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 
@@ -15,7 +15,7 @@ from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setenv(VARIABLE, SENTINEL)
-    monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt, **_: 0.01 * attempt)
+    monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt, **_: 0.01 * attempt)
 
 
 # fault, tries seen by the server (retries = 2), status of the call, a piece of its message

@@ -33,7 +33,7 @@ CLIENTS = ["direct", pytest.param("litellm", marks=pytest.mark.slow)]  # its imp
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setenv(VARIABLE, SENTINEL)
-    monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt, **_: 0.01)
+    monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt, **_: 0.01)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.cache_key import judge_parts, key_of, key_parts
+from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers import answers
@@ -27,7 +27,7 @@ def key(
     answer: type[Answer] = Claims, iteration: int = 1, repeat: int = 1, messages: Any = MESSAGES, **judge: Any
 ) -> str:
     settings = JudgeSettings(**{"model": "openai/gpt-4o-mini-2024-07-18", **judge})
-    return key_of(
+    return question_key(
         key_parts(
             Payload(messages, answer_schema(answer)), judge_parts(settings.identity_of_judge()), iteration, repeat
         )

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from ragpipe.core.errors import Incomplete, ProviderUnusable
-from ragpipe.judging.http_responses import asked_to_wait, retry_after
-from ragpipe.judging.provider_state import ProviderState
-from ragpipe.judging.rate_limit import RateLimiter, backoff
+from ragpipe.judging.clients.http_responses import asked_to_wait, retry_after
+from ragpipe.judging.limits.rate_limit import RateLimiter, backoff
 from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.schema.judge_answers.answers import YesNo
 from tests.support.asking import ask, nobody, question, settings
 
@@ -19,7 +19,7 @@ from tests.support.asking import ask, nobody, question, settings
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
-    monkeypatch.setattr("ragpipe.judging.retries.backoff", lambda attempt, **_: 0.03 * attempt)
+    monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt, **_: 0.03 * attempt)
 
 
 @pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])
@@ -127,10 +127,10 @@ async def test_max_calls(serve):
 
 
 async def test_transports_of_one_start_share_max_calls(serve):
-    server, start = serve(), ProviderState()
+    server, start = serve(), ProviderRegistry()
     for first, asked in ((0, 2), (2, 1)):
         live = LiveTransport(settings(server.url, max_calls=3), run_id="r")
-        live.go_on_from(start)
+        live.share_provider_state(start)
         for i in range(first, first + asked):
             await live.ask(question(f"a {i}"), nobody)
         if first:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ragpipe.judging.answer_parsing import Unparsable, read_answer
+from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.schema.judge_answers.answers import (
     Answer,
     CheckedClaim,

@@ -10,9 +10,9 @@ import pytest
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.embedding.api_embedder import ApiTransport
 from ragpipe.embedding.settings import ApiEmbedder
-from ragpipe.judging.cache_key import Question, key_of, key_parts
-from ragpipe.judging.clients.client import Reply
-from ragpipe.judging.http_responses import parse_response
+from ragpipe.judging.cache_key import Question, key_parts, question_key
+from ragpipe.judging.clients.client import ApiResponse
+from ragpipe.judging.clients.http_responses import parse_response
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.vector_replies import Vector, text_payload
 from ragpipe.schema.call import Payment
@@ -130,7 +130,7 @@ async def test_the_fingerprint_is_the_providers(serve, client):
 
 def answer(**beside):
     message = {"finish_reason": "stop", "message": {"content": "4"}}
-    return Reply(200, {}, {"choices": [message], **beside})
+    return ApiResponse(200, {}, {"choices": [message], **beside})
 
 
 @pytest.mark.parametrize(("details", "expected"), [
@@ -165,7 +165,7 @@ async def test_an_answer_without_a_readable_vector_is_paid(serve, monkeypatch):
     transport = ApiTransport(found, run_id="test-run")
     payload = text_payload("A text for a vector.")
     parts = key_parts(payload, {"judge": "test"}, 1, 1)
-    asked = Question(key_of(parts), payload, Vector, "test", parts, "case-1/default / similarity / embed")
+    asked = Question(question_key(parts), payload, Vector, "test", parts, "case-1/default / similarity / embed")
     try:
         async with transport.slot():
             call = await transport.ask(asked, payments.append)

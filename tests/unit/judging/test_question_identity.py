@@ -15,7 +15,7 @@ from pydantic import Field
 import ragpipe
 from ragpipe.core.digest import canonical_json
 from ragpipe.core.errors import ConfigError
-from ragpipe.judging.output_modes import wire_schema
+from ragpipe.judging.transports.output_modes import strict_schema
 from ragpipe.schema.call import Payload
 from ragpipe.schema.field_order import KNOWN
 from ragpipe.schema.judge_answers.answers import Answer, Flag, Number, Quote, Verdict, answer_schema
@@ -94,7 +94,7 @@ def digest(text: str) -> str:
 def found_of(answer: type[Answer]) -> list[str]:
     schema = answer_schema(answer)
     payload = Payload(({"role": "user", "content": "?"},), schema)
-    wire = json.dumps(wire_schema(schema), ensure_ascii=False, separators=(",", ":"))
+    wire = json.dumps(strict_schema(schema), ensure_ascii=False, separators=(",", ":"))
     return [payload.parts["schema"][:16], digest(payload.schema_json), digest(wire)]
 
 

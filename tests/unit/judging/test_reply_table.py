@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.answer_parsing import Unparsable, read_answer
+from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.schema.judge_answers.answers import Answer, CheckedClaim, Claims, Grade05, Grade15, Verdicts, YesNo
 
 

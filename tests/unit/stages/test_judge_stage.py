@@ -135,10 +135,10 @@ async def judge(
 ) -> JudgeStage:
     reader = CaseReader(bench.folder.samples, bench.folder.outputs, iteration)
     calls = CallStore(bench.path / store, run_id="r")
-    door = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=calls)
+    session = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=calls)
     folder = bench.folder.iteration(iteration)
     folder.create()
-    stage = JudgeStage(cases=reader, metrics=bench.metrics, door=door, folder=folder, window=6, **options)
+    stage = JudgeStage(cases=reader, metrics=bench.metrics, session=session, folder=folder, window=6, **options)
     try:
         await stage.run()
     finally:

@@ -1,6 +1,6 @@
 """What ends a run although the provider answers: calls in a row that come to nothing.
 
-Silence is no matter of the breaker: that is an outage, which is waited for (`judging/outage.py`).
+Silence is no matter of the breaker: that is an outage, which is waited for (`limits/outage.py`).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ragpipe.judging.clients.client import Fault
-from ragpipe.judging.retries import RETRYABLE
+from ragpipe.judging.clients.client import AttemptError
+from ragpipe.judging.limits.retries import RETRYABLE
 
 _NUMBER = re.compile(r"\d+")
 
@@ -27,7 +27,7 @@ class CircuitBreaker:
         self.failures = 0
         self.refusals.pop(step, None)
 
-    def failed(self, step: str, fault: Fault, limit: int) -> tuple[str, str] | None:
+    def failed(self, step: str, fault: AttemptError, limit: int) -> tuple[str, str] | None:
         """A call of this step failed after all its tries. The kind and the text of what ends the run; None: it goes on."""
         passing = fault.kind in RETRYABLE and fault.kind != "empty_reply"
         self.failures = self.failures + 1 if passing else 0

@@ -7,8 +7,8 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.core.errors import ProviderUnusable
-from ragpipe.judging.answer_parsing import read_answer
-from ragpipe.judging.output_modes import wire_schema
+from ragpipe.judging.replies.answer_parsing import read_answer
+from ragpipe.judging.transports.output_modes import strict_schema
 from ragpipe.schema.judge_answers.answers import (
     Answer,
     Claims,
@@ -173,7 +173,7 @@ async def test_a_text_answer_asks_for_no_form(serve):
 
 
 def test_strict_schemas_require_every_key_and_allow_no_other():
-    found = wire_schema(answer_schema(Verdicts))
+    found = strict_schema(answer_schema(Verdicts))
     items = found["properties"]["verdicts"]["items"]
     assert found["additionalProperties"] is items["additionalProperties"] is False
     assert items["required"] == list(items["properties"])

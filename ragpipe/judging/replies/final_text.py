@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ragpipe.judging.reply_json import MAX_GROUPS, Unparsable, object_end
+from ragpipe.judging.replies.reply_json import MAX_GROUPS, Unparsable, object_end
 
 _NAMES = r"(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|analysis)"
 _OPENED, _CLOSED = rf"<{_NAMES}>|\[THINK\]", rf"</{_NAMES}>|\[/THINK\]"

@@ -1,7 +1,7 @@
 """The tries of one call that count: how many, how long in all, and how long to wait between two of them.
 
 At most 1 + `judge.retries` tries, for every kind of fault, and no try after the call's deadline. Tries of an outage
-(`judging/outage.py`) are not among them, and the deadline stands still while a gate is closed.
+(`limits/outage.py`) are not among them, and the deadline stands still while a gate is closed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception
 
-from ragpipe.judging.clients.client import Fault
-from ragpipe.judging.rate_limit import Sleep, backoff
+from ragpipe.judging.clients.client import AttemptError
+from ragpipe.judging.limits.rate_limit import Sleep, backoff
 from ragpipe.judging.settings import JudgeSettings
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class RetryLoop:
         """Try until `attempt` succeeds or was the last. It tells `failed` of its fault. Raises that of the last one."""
         try:
             return await attempt()
-        except Fault as fault:
+        except AttemptError as fault:
             if self.wait is None:
                 raise
             first = [fault]
@@ -59,15 +59,15 @@ class RetryLoop:
                 raise first.pop()
             return await attempt()
 
-        again = retry_if_exception(lambda error: isinstance(error, Fault) and self.wait is not None)
+        again = retry_if_exception(lambda error: isinstance(error, AttemptError) and self.wait is not None)
         return await AsyncRetrying(retry=again, wait=lambda _: self.wait or 0.0, sleep=sleep, reraise=True)(attempts)
 
-    def failed(self, fault: Fault, seconds: float, outages: int) -> None:
+    def failed(self, fault: AttemptError, seconds: float, outages: int) -> None:
         """A try ended in `fault` after so many seconds. `outages` is how many there were so far: what failed before one is
         laid to it, and the call has all its tries again."""
         self.wait = self._next_wait(fault, seconds, outages)
 
-    def _next_wait(self, fault: Fault, seconds: float, outages: int) -> float | None:
+    def _next_wait(self, fault: AttemptError, seconds: float, outages: int) -> float | None:
         if outages > self._outage:
             self._tries, self._empty, self._outage = 0, 0, outages
         self._tries += 1

@@ -13,7 +13,7 @@ from typing import Any
 
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.capabilities import capabilities
-from ragpipe.judging.clients.client import Fault
+from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.settings import JudgeSettings, OutputMode
 from ragpipe.schema.call import Message
 
@@ -73,7 +73,7 @@ class OutputModeFallback:
         name = question.payload.schema_json
         form = self._forms.get(name)
         if form is None:
-            named = {"name": "answer", "strict": True, "schema": wire_schema(question.payload.schema)}
+            named = {"name": "answer", "strict": True, "schema": strict_schema(question.payload.schema)}
             form = {"response_format": {"type": "json_schema", "json_schema": named}}
             self._forms[name] = form
         return form
@@ -84,7 +84,7 @@ class OutputModeFallback:
         if question.answer.form == "json":
             self._taken.add((question.payload.schema_json, shape.mode))
 
-    def _blames_a_question(self, fault: Fault, question: Question, shape: RequestForm) -> bool:
+    def _blames_a_question(self, fault: AttemptError, question: Question, shape: RequestForm) -> bool:
         """Whether a refusal of what others were answered with can only be about this one request: its text may repeat
         words of the case."""
         if fault.named:
@@ -93,7 +93,7 @@ class OutputModeFallback:
             return (question.payload.schema_json, shape.mode) in self._taken
         return (shape.limit if fault.refuses == "max_tokens" else fault.refuses) in self._names
 
-    def learn(self, fault: Fault, question: Question, shape: RequestForm) -> bool:
+    def learn(self, fault: AttemptError, question: Question, shape: RequestForm) -> bool:
         """Whether the question should go again at once, in another shape, because this one was refused."""
         if self._blames_a_question(fault, question, shape):
             return False
@@ -117,7 +117,7 @@ class OutputModeFallback:
         if again and not any(mode == refused for _, mode in self._taken):
             self._first = lower
 
-    def fix(self, fault: Fault, question: Question, shape: RequestForm) -> str | None:
+    def fix(self, fault: AttemptError, question: Question, shape: RequestForm) -> str | None:
         """What the user must set when a parameter is refused for good; None when no parameter of ours was."""
         name = fault.refuses
         if name is None or self._blames_a_question(fault, question, shape):
@@ -129,14 +129,16 @@ class OutputModeFallback:
         return None
 
 
-def wire_schema(node: Any) -> Any:
+def strict_schema(node: Any) -> Any:
     """An answer's schema as strict modes want it: every key required, no others allowed, no defaults."""
     if isinstance(node, list):
-        return [wire_schema(item) for item in node]
+        return [strict_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
     found = {
-        key: {name: wire_schema(item) for name, item in value.items()} if key == "properties" else wire_schema(value)
+        key: {name: strict_schema(item) for name, item in value.items()}
+        if key == "properties"
+        else strict_schema(value)
         for key, value in node.items()
         if key != "default"
     }

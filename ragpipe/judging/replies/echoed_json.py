@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from ragpipe.judging.reply_json import ReplyObject, objects_in
+from ragpipe.judging.replies.reply_json import ReplyObject, objects_in
 
 _QUOTES = re.compile("['`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f]")
 _TRAILING_COMMA = re.compile(r",(?=[}\]])")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ragpipe.judging.clients.client import Fault
+from ragpipe.judging.clients.client import AttemptError
 
 SILENT = frozenset({"network", "server_error", "deadline"})
 """Kinds of fault that begin an outage: no answer at all, or that of a provider that is ill. A rate limit is none."""
@@ -88,7 +88,7 @@ class Outage:
         self._row, self._began = 0, None
         self._who.clear()
 
-    def failed(self, fault: Fault, who: str, *, probe: bool, armed: bool) -> bool:
+    def failed(self, fault: AttemptError, who: str, *, probe: bool, armed: bool) -> bool:
         """A try for `who` brought no answer. Whether it is laid to an outage, and not to its call. `armed`: the provider
         has answered before."""
         if not probe and (fault.kind not in SILENT or not armed):
@@ -121,7 +121,7 @@ class Outage:
         if self.on:
             self._end()
 
-    def _begin(self, fault: Fault, now: float) -> None:
+    def _begin(self, fault: AttemptError, now: float) -> None:
         self.on, self._wait, self._last_probe = True, _FIRST, ""
         self._proven, self._probes_alone = False, 0
         self._next = now + min(self._wait, self._left(now))

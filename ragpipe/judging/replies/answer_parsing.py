@@ -1,9 +1,9 @@
 """From the text of a reply to a typed answer, strictly.
 
 The reply is one JSON object, perhaps in a code fence or between prose, or the answer's documented plain-text form. Only
-its final part is read (`ragpipe.judging.final_text`), and nothing in it is guessed: NaN, infinities, duplicate keys, two
+its final part is read (`ragpipe.judging.replies.final_text`), and nothing in it is guessed: NaN, infinities, duplicate keys, two
 different objects or scores, a missing key or a number out of range make the reply unparsable, and so does JSON that is
-copied from the texts under test (`ragpipe.judging.echoed_json`). A malformed object is fixed by json-repair last, and flagged.
+copied from the texts under test (`ragpipe.judging.replies.echoed_json`). A malformed object is fixed by json-repair last, and flagged.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ragpipe.judging.echoed_json import is_echo
-from ragpipe.judging.final_text import final_part
-from ragpipe.judging.reply_json import MAX_CHARACTERS, ReplyObject, Unparsable, find_object
+from ragpipe.judging.replies.echoed_json import is_echo
+from ragpipe.judging.replies.final_text import final_part
+from ragpipe.judging.replies.reply_json import MAX_CHARACTERS, ReplyObject, Unparsable, find_object
 from ragpipe.schema.judge_answers.answers import Answer
 from ragpipe.schema.text_forms import other_grades
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from ragpipe.judging.clients.client import Completion, Fault, Reply
+from ragpipe.judging.clients.client import ApiResponse, AttemptError, Completion
 
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "quota_exceeded"})
 _RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "rate_limit_reached", "too_many_requests"})
@@ -38,22 +38,22 @@ _MOST = (1 << 40) - 1  # tokens of one reply
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def parse_response(reply: Reply) -> Completion:
-    """The content of an answer. Raises Fault when it has none that may be read as the judge's answer."""
+def parse_response(reply: ApiResponse) -> Completion:
+    """The content of an answer. Raises AttemptError when it has none that may be read as the judge's answer."""
     if reply.status != 200:
         raise _refusal(reply)
     data = reply.data
     if not isinstance(data, dict):
-        raise Fault("not_an_api_answer", f"not an API answer (a proxy?): {_shown(reply.text or data)}")
+        raise AttemptError("not_an_api_answer", f"not an API answer (a proxy?): {_shown(reply.text or data)}")
     choices = data.get("choices")
     if data.get("error") and not choices:
         told = f"an error in an answer with status 200: {_shown(_error(data)[0])}"
-        raise Fault("not_an_api_answer", told, reply=billed(data))
+        raise AttemptError("not_an_api_answer", told, reply=billed(data))
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         told = f"not an API answer (a proxy?), no message in it: {_shown(data)}"
-        raise Fault("not_an_api_answer", told, reply=billed(data))
+        raise AttemptError("not_an_api_answer", told, reply=billed(data))
     return _checked(choice, message, data)
 
 
@@ -68,48 +68,54 @@ def _checked(choice: dict[str, Any], message: dict[str, Any], data: dict[str, An
     }
     if len(text) > MAX_TEXT:
         told = f"the reply has {len(text):,} characters: more than {MAX_TEXT:,} are not read"
-        raise Fault("unparsable", told, reply=beside)
+        raise AttemptError("unparsable", told, reply=beside)
     kept = {**beside, "text": text or None}
     if finish in ("length", "max_tokens"):
-        raise Fault("cut_short", "the reply was cut off by judge.max_tokens: raise it", reply=kept)
+        raise AttemptError("cut_short", "the reply was cut off by judge.max_tokens: raise it", reply=kept)
     if finish == "content_filter":
-        raise Fault("refused", "the provider's content filter held the reply back", reply=kept)
+        raise AttemptError("refused", "the provider's content filter held the reply back", reply=kept)
     refusal = message.get("refusal")
     if refusal:
-        raise Fault("refused", f"the model refused: {_shown(refusal)}", reply={**kept, "text": text or str(refusal)})
+        raise AttemptError(
+            "refused", f"the model refused: {_shown(refusal)}", reply={**kept, "text": text or str(refusal)}
+        )
     if not text.strip():
-        raise Fault("empty_reply", "the reply has no text", reply=kept)
+        raise AttemptError("empty_reply", "the reply has no text", reply=kept)
     return Completion(text, notes=notes, **beside)
 
 
-def _refusal(reply: Reply) -> Fault:
+def _refusal(reply: ApiResponse) -> AttemptError:
     """The fault behind a status other than 200."""
     status, (text, codes) = reply.status, _error(reply.data)
     whole = " ".join((*codes, text))
     told = f"status {status}" + (f": {_shown(text)}" if text else "" if _is_html(reply) else f": {_shown(reply.text)}")
     if status == 400 and _TO_TLS.search(reply.text):
-        return Fault("unreachable", "a TLS server: its address begins with https://", connect=True)
+        return AttemptError("unreachable", "a TLS server: its address begins with https://", connect=True)
     if 300 <= status < 400:
         place = without_query(reply.headers.get("location", "an unnamed place"))
-        return Fault("unreachable", f"status {status}, a redirect to {place}; redirects are not followed")
+        return AttemptError("unreachable", f"status {status}, a redirect to {place}; redirects are not followed")
     if status in (401, 403):
-        return Fault("auth", told)
+        return AttemptError("auth", told)
     if status == 402:
-        return Fault("quota", told)
+        return AttemptError("quota", told)
     if status == 404:
-        return Fault("model_not_found", told)
+        return AttemptError("model_not_found", told)
     wait = retry_after(reply.headers)
     if status == 429:
         wait = asked_to_wait(text) if wait is None else wait
-        return Fault("quota", told) if _used_up(codes, text, wait) else Fault("rate_limit", told, retry_after=wait)
+        return (
+            AttemptError("quota", told)
+            if _used_up(codes, text, wait)
+            else AttemptError("rate_limit", told, retry_after=wait)
+        )
     if status in (408, 409, 425) or status >= 500:
-        return Fault("server_error", told, retry_after=wait)
+        return AttemptError("server_error", told, retry_after=wait)
     if _FILTERED.search(whole):
-        return Fault("refused", told)
+        return AttemptError("refused", told)
     if status == 413 or _TOO_LONG.search(whole):
-        return Fault("too_long", told)
+        return AttemptError("too_long", told)
     refuses, named = _parameter(whole, _named(reply.data))
-    return Fault("bad_request", told, refuses=refuses, named=named)
+    return AttemptError("bad_request", told, refuses=refuses, named=named)
 
 
 def _used_up(codes: tuple[str, ...], text: str, wait: float | None) -> bool:
@@ -229,7 +235,7 @@ def _error(data: Any) -> tuple[str, tuple[str, ...]]:
     return (error, ()) if isinstance(error, str) else ("", ())
 
 
-def _is_html(reply: Reply) -> bool:
+def _is_html(reply: ApiResponse) -> bool:
     return "html" in reply.headers.get("content-type", "") or reply.text.lstrip()[:1] == "<"
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ragpipe.judging.circuit_breaker import CircuitBreaker
-from ragpipe.judging.output_modes import OutputModeFallback
-from ragpipe.judging.rate_limit import RateLimiter
+from ragpipe.judging.limits.circuit_breaker import CircuitBreaker
+from ragpipe.judging.limits.rate_limit import RateLimiter
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.transports.output_modes import OutputModeFallback
 
 
 @dataclass(slots=True)
-class ProviderKnowledge:
+class ProviderState:
     """Of one provider under one set of settings. It belongs to no event loop.
 
     `asked` counts questions. `settled` are the answer forms (json, text) of which a call came back: until then one goes
@@ -29,15 +29,15 @@ class ProviderKnowledge:
     said: set[tuple[str, str]] = field(default_factory=set)
 
 
-class ProviderState:
+class ProviderRegistry:
     """One start of a run: what it knows of each provider that it asks."""
 
     def __init__(self) -> None:
-        self._known: dict[str, ProviderKnowledge] = {}
+        self._known: dict[str, ProviderState] = {}
 
-    def of(self, settings: JudgeSettings) -> ProviderKnowledge:
+    def of(self, settings: JudgeSettings) -> ProviderState:
         """What is known under these settings, whoever learnt it."""
         name = f"{settings.section} {settings.model_dump_json()}"
         if name not in self._known:
-            self._known[name] = ProviderKnowledge(RateLimiter(settings.rpm), OutputModeFallback(settings))
+            self._known[name] = ProviderState(RateLimiter(settings.rpm), OutputModeFallback(settings))
         return self._known[name]

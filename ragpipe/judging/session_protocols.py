@@ -1,0 +1,51 @@
+"""What a judge session is built on: a transport, a store of replies, and judges that compute their answers here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.judging.cache_key import Question
+from ragpipe.judging.transports.provider_state import ProviderRegistry
+from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.call import Call, Paid, Payment
+from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.store.calls.call_store import Fresh
+
+A = TypeVar("A", bound=Answer)
+
+
+class Transport(Protocol):
+    """How a question reaches a model. `slot` limits the questions in flight; hold it until the reply is committed."""
+
+    def slot(self) -> AbstractAsyncContextManager[None]: ...
+    async def ask(self, question: Question, paid: Paid) -> Call: ...
+    def stop(self, why: RagpipeError) -> None: ...
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class SharesProviderState(Protocol):
+    """A transport that shares what is learned about a provider with the other transports of the process."""
+
+    def share_provider_state(self, providers: ProviderRegistry) -> None: ...
+
+
+class ReplyStore(Protocol):
+    """Where replies are looked up and stored by key. `ragpipe.store.calls.call_store.CallStore` documents each method."""
+
+    async def take(self, key: str, *, fresh: Fresh = False) -> Call | None: ...
+    async def put(self, call: Call) -> Call: ...
+    def pay(self, key: str, iteration: int, payment: Payment) -> None: ...
+    async def release(self, key: str) -> None: ...
+    def give_up(self, why: RagpipeError) -> None: ...
+
+
+class InProcessJudge(Protocol):
+    """A judge that computes its answers in this process. They are not stored."""
+
+    version: str
+
+    def answer(self, prompt: Prompt, answer: type[A], values: Mapping[str, Any], /) -> A: ...
