@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ragpipe.core import errors
     from ragpipe.judging.judge_protocol import Judge
     from ragpipe.metrics.base import Computed, Metric, PlannedCall
-    from ragpipe.prompting.library import Prompt
+    from ragpipe.prompting.prompt import Prompt
     from ragpipe.reports.run_data import Run
     from ragpipe.schema.judge_answers.answers import Answer
     from ragpipe.schema.sample import Case
