@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.embedding.gelu import gelu
 from ragpipe.embedding.model_files import Floats, read_model_json, read_tensors
 
 _TABLES = ("word", "position", "token_type")
@@ -107,7 +108,7 @@ class Bert:
         mixed = (weights @ value).transpose(0, 2, 1, 3).reshape(hidden.shape)
         mixed = self._linear(f"{name}.attention.output.dense", mixed)
         hidden = self._norm(f"{name}.attention.output.LayerNorm", hidden + mixed)
-        inner = _gelu(self._linear(f"{name}.intermediate.dense", hidden))
+        inner = gelu(self._linear(f"{name}.intermediate.dense", hidden))
         return self._norm(f"{name}.output.LayerNorm", hidden + self._linear(f"{name}.output.dense", inner))
 
     def _linear(self, name: str, inputs: Floats) -> Floats:
@@ -128,12 +129,4 @@ def open_tokenizer(folder: Path) -> Any:
     found = Tokenizer.from_file(str(folder / "tokenizer.json"))
     found.no_truncation()  # both are set in the file, for a batch of somebody's
     found.no_padding()
-    return found
-
-
-def _gelu(inputs: Floats) -> Floats:
-    """x * Phi(x), exactly: the tanh form differs in the fourth digit."""
-    from scipy.special import erf
-
-    found: Floats = inputs * np.float32(0.5) * (1 + erf(inputs * np.float32(1 / np.sqrt(2))))
     return found

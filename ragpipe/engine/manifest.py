@@ -21,7 +21,7 @@ from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_
 from ragpipe.store.run.format_check import check_store, manifest_of
 from ragpipe.store.run.run_folder import RunFolder, make_folder
 
-_PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic", "scipy")
+_PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic")
 
 
 def read_manifest(folder: RunFolder) -> dict[str, Any]:
