@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
+from tests.support.rows import first_rows
 
 NAMES = {"P": "precision", "ndcg_cut": "ndcg", "recall": "recall", "success": "hit", "recall_all": "recall_all"}
 WHOLE = {"recip_rank": "mrr", "map": "map@1000", "ndcg": "ndcg@1000"}
@@ -21,9 +22,6 @@ RUNS = [
     ("mtrag", "mtrag_un", "run.tfidf.trec", "shared mtrag_un run.tfidf", "qrels.txt"),
     ("trec", "trec_eval", "results.test", "trec_eval results.test", "qrels.test"),
 ]
-
-
-ALIKE = {("clapnq_dev", "run.tfidf.trec"), ("mtrag_un", "run.bm25.trec"), ("mtrag_un", "run.tfidf.trec")}
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Path:
@@ -39,7 +37,7 @@ def ours(measure: str) -> str | None:
 
 @pytest.mark.parametrize(
     ("experiment", "folder", "file", "expected", "qrels"),
-    [pytest.param(*r, id=r[3], marks=[pytest.mark.slow] if (r[1], r[2]) in ALIKE else []) for r in RUNS],
+    first_rows((pytest.param(*row, id=row[3]) for row in RUNS), {"trec_eval results.test"}),
 )
 def test_retrieval_equals_trec_eval(
     experiment: str, folder: str, file: str, expected: str, qrels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

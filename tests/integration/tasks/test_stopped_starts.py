@@ -13,6 +13,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.engine import evaluation
+from tests.support.rows import first_rows
 
 WORDS = ("dataset=demo", "dataset.limit=1", "metrics=[retrieval]", "name=x", "report.formats=[markdown]")
 
@@ -23,9 +24,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs of one finished run, its call store among them."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        assert main([*WORDS]) == 0
+    return folder / "outputs"
+
+
 @pytest.fixture
-def run(here: Path) -> Path:
-    assert main([*WORDS]) == 0
+def run(finished: Path, here: Path) -> Path:
+    shutil.copytree(finished, here / "outputs", symlinks=True)
     return (here / "outputs/x/latest").resolve()
 
 
@@ -56,10 +67,7 @@ def states(run: Path) -> dict[str, str]:
     return json.loads((run / "manifest.json").read_text())["iterations"]
 
 
-_SLOW = [pytest.param(stage, marks=pytest.mark.slow) for stage in ("run_score", "run_final", "run_report")]
-
-
-@pytest.mark.parametrize("stage", ["run_seal", *_SLOW])
+@pytest.mark.parametrize("stage", ["run_seal", "run_score", "run_final", "run_report"])
 @pytest.mark.slow
 def test_the_first_start_and_one_more_iteration(
     stage: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -136,10 +144,19 @@ def test_tables_are_sealed_row_by_row_wherever_the_run_stands(here: Path) -> Non
     assert set(tables) == {"samples.parquet", "outputs.parquet", "iteration-1/judge_inputs.parquet"}
 
 
-@pytest.mark.parametrize("name", ["scores.parquet", "judge_inputs.parquet"])
-@pytest.mark.parametrize(
-    "damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:20])], ids=["gone", "cut"]
-)
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:20])
+
+
+LOST = [
+    pytest.param("scores.parquet", Path.unlink, id="scores gone"),
+    pytest.param("judge_inputs.parquet", cut, id="replies cut"),
+    pytest.param("scores.parquet", cut, id="scores cut"),
+    pytest.param("judge_inputs.parquet", Path.unlink, id="replies gone"),
+]
+
+
+@pytest.mark.parametrize(("name", "damage"), first_rows(LOST, keep=2))
 def test_a_lost_table_of_a_finished_run_is_made_again(
     run: Path, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], object]
 ) -> None:
@@ -167,7 +184,7 @@ def test_a_changed_seal_is_not_replaced_without_a_word(run: Path, capsys: pytest
     assert verified(run, capsys).startswith("verify: identical")
 
 
-@pytest.mark.parametrize("name", ["iteration-1/metrics.json", "iteration-1/records.parquet"])
+@pytest.mark.parametrize("name", first_rows(["iteration-1/records.parquet", "iteration-1/metrics.json"]))
 def test_a_cut_file_is_named_with_what_makes_it_again(run: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     whole = (run / name).read_bytes()
     (run / name).write_bytes(whole[:20])

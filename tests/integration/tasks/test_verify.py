@@ -18,6 +18,7 @@ from ragpipe.judging.replies.answer_parsing import PARSER
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
+from tests.support.rows import first_rows
 
 METRICS = "retrieval,faithfulness,chunk_faithfulness"
 PRICES = "{input: 1.0, output: 2.0}"
@@ -163,30 +164,7 @@ FLIPS = {
 }  # fmt: skip
 
 
-ALIKE = {
-    "a context",
-    "a weight in the configuration",
-    "the data's digest",
-    "a comment in a prompt",
-    "a label",
-    "a word of the report",
-    "the price of a call",
-    "a setting that no figure rests on",
-    "the other price of the model",
-    "both prices of the model",
-    "the prices",
-    "a threshold",
-    "a reply of iteration 2",
-    "a category",
-    "a record",
-    "a sum",
-}
-"""Of each of these another one of the same kind is tried with every start of the tests."""
-
-
-@pytest.mark.parametrize(
-    "what", [pytest.param(what, marks=pytest.mark.slow) if what in ALIKE else what for what in FLIPS]
-)
+@pytest.mark.parametrize("what", first_rows(FLIPS, {"a reply", "the price of the model", "a score"}))
 def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
     change, named = FLIPS[what]
     change(run)
@@ -199,11 +177,7 @@ def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.Ca
 
 @pytest.mark.parametrize(
     "file",
-    [
-        pytest.param("outputs.parquet", marks=pytest.mark.slow),
-        pytest.param("iteration-1/judge_inputs.parquet", marks=pytest.mark.slow),
-        "iteration-1/scores.parquet",
-    ],
+    first_rows(["iteration-1/scores.parquet", "outputs.parquet", "iteration-1/judge_inputs.parquet"]),
 )
 def test_a_flipped_bit_of_a_file_is_found_wherever_it_falls(
     run: Path, file: str, capsys: pytest.CaptureFixture[str]
@@ -216,7 +190,7 @@ def test_a_flipped_bit_of_a_file_is_found_wherever_it_falls(
     assert f"differs  {file}: " in said
 
 
-@pytest.mark.parametrize("file", ["outputs.parquet", "prompts/faithfulness/verify.v1.jinja", "seal.json"])
+@pytest.mark.parametrize("file", first_rows(["prompts/faithfulness/verify.v1.jinja", "outputs.parquet", "seal.json"]))
 def test_what_cannot_be_made_again_must_be_there(run: Path, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     (run / file).unlink()
     code, said = verified(run, capsys)

@@ -33,6 +33,7 @@ import ragpipe
 from ragpipe.cli import compose, main
 from ragpipe.core.errors import ConfigError
 from tests.support.harness import environment
+from tests.support.rows import first_rows
 
 RUN = ["dataset=jsonl", "dataset.path=mine.jsonl", "metrics=[retrieval]"]
 WRONG = [
@@ -91,7 +92,7 @@ def test_a_run_leaves_the_process_as_it_was(settled: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [pytest.param(w, id=w[-1], marks=[pytest.mark.slow] if i > 2 else []) for i, w in enumerate(WRONG)]
+    "words", first_rows((pytest.param(words, id=words[-1]) for words in WRONG), {"name=${nowhere}", "hydra.run.dir=x"})
 )
 def test_so_does_one_that_is_refused(words: list[str], settled: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
@@ -147,7 +148,7 @@ def test_four_threads_at_once(here: Path, settled: dict[str, Any]) -> None:
     def resolve() -> None:
         gate.wait()
         wrong = 0
-        while not stop.is_set():
+        while not stop.wait(0.001):
             wrong += OmegaConf.create({"a": "${mine:}", "b": "${oc.env:A_KEY}"}) != {"a": "mine", "b": "not-said"}
         found["wrong"] = wrong
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.checks import Bench, Ran
 from tests.support.harness import start
+from tests.support.rows import first_rows
 
 Make = Callable[..., Bench]
 
@@ -107,7 +108,7 @@ def test_too_many_open_files(bench: Make, files: int) -> None:
     _goes_on(b, lost=64)
 
 
-@pytest.mark.parametrize("where", ["output_dir", "store.path"])
+@pytest.mark.parametrize("where", first_rows(["store.path", "output_dir"]))
 def test_a_folder_that_is_a_file(bench: Make, where: str) -> None:
     b = bench()
     taken = b.folder / "taken"

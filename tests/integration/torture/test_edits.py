@@ -15,6 +15,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import ROOT, arguments, environment, write_cases
+from tests.support.rows import first_rows
 
 CASES = 12
 METRICS = "faithfulness,chunk_faithfulness"
@@ -93,23 +94,13 @@ NOTHING = [
 ]
 
 
-ALIKE = {
-    "a weight",
-    "a slice",
-    "a report option",
-    "retries and timeout",
-    "max_tokens, as no reply was cut",
-    "the run's name",
-    "a limit on the data",
-    "a prompt that nobody uses",
-    "the metrics' order",
-}
-"""Of each of these another one of the same kind is tried with every start of the tests."""
+EVERY_START = {"nothing at all", "a threshold", "a renamed metric class", "concurrency"}
+"""Of each kind of edit one is tried with every start of the tests."""
 
 
 @pytest.mark.parametrize(
     ("edit", "overrides"),
-    [pytest.param(*row, id=row[0], marks=[pytest.mark.slow] if row[0] in ALIKE else []) for row in NOTHING],
+    first_rows((pytest.param(*row, id=row[0]) for row in NOTHING), EVERY_START),
 )
 def test_costs_no_call(bench: Bench, edit: str, overrides: list[str]) -> None:
     assert bench.new_calls(*overrides) == 0

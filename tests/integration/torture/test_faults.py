@@ -34,7 +34,7 @@ def _status(ran: Ran, **wanted: int) -> None:
         ("401", ["RAGPIPE_TEST_KEY", "401"]),
         _slow("403", ["RAGPIPE_TEST_KEY", "403"]),
         _slow("404", ["test-model-2026-01-01", "http://127.0.0.1:", "judge.model"]),
-        ("quota", ["quota"]),
+        _slow("quota", ["quota"]),
         _slow("redirect:to=http://127.0.0.2:9/v1", ["redirect", "127.0.0.2"]),
         _slow("redirect_loop", ["redirect"]),
         ("429:retry_after=86400", ["86,400", "come back after"]),
@@ -129,7 +129,7 @@ def test_too_many_bad_requests_are_incomplete(bench: Make) -> None:
 
 
 PERMANENT = [
-    ("context_length", "too_long", "maximum context length is 8192"),
+    _slow("context_length", "too_long", "maximum context length is 8192"),
     ("refusal", "refused", "I cannot help with that"),
     _slow("content_filter", "refused", "content filter"),
     _slow("content_filter_400", "refused", "content management policy"),

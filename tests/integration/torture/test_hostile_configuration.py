@@ -16,6 +16,7 @@ from ragpipe.cli import main
 from ragpipe.core.secret_detection import is_secret_name, looks_secret, secrets_of_environment
 from tests.support.checks import places_of
 from tests.support.harness import ROOT
+from tests.support.rows import first_rows
 
 RUN = ("dataset=mine", "metrics=[retrieval]")
 X = ("task=plan", "+experiment=x")
@@ -50,13 +51,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def some(rows: Sequence[Any], names: Sequence[str] | None = None, fast: int = 4) -> list[Any]:
-    """The first rows with every test, the others with the slow ones: each composes anew, 0.3 s of processor time."""
-    made = []
-    for place, row in enumerate(rows):
-        values = row if isinstance(row, tuple) else (row,)
-        named = f"{place} {names[place] if names else str(values[0])[:40]!r}"
-        made.append(pytest.param(*values, id=named, marks=[pytest.mark.slow] if place >= fast else []))
-    return made
+    """`first_rows` under ids that a terminal can show."""
+    values = [row if isinstance(row, tuple) else (row,) for row in rows]
+    titles = names or [str(row[0])[:40] for row in values]
+    ids = (f"{place} {title!r}" for place, title in enumerate(titles))
+    return first_rows((pytest.param(*row, id=name) for row, name in zip(values, ids, strict=True)), keep=fast)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -131,7 +130,7 @@ PACKAGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "line", "text"), some(PACKAGES, fast=7))
+@pytest.mark.parametrize(("key", "line", "text"), some(PACKAGES))
 def test_packages_and_defaults_lead_nowhere_else(
     key: str, line: int, text: str, here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,7 +230,7 @@ WAYS = [(text, "MY_PASSWORD") for text, _ in ENV] + [(ENV[0][0], name) for name 
 
 
 @pytest.mark.parametrize(
-    ("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 6)
+    ("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 3)
 )
 def test_the_value_of_a_secret_variable_goes_nowhere(
     text: str, variable: str, here: Path, capfd: pytest.CaptureFixture[str]
@@ -298,7 +297,7 @@ def test_resolvers_of_the_programme_are_not_a_configurations(here: Path, capfd: 
         OmegaConf.clear_resolver("eval")
 
 
-@pytest.mark.parametrize("kind", ["texts", "trees"])
+@pytest.mark.parametrize("kind", first_rows(["trees", "texts"]))
 def test_interpolations_that_unfold_without_end(kind: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     forms = {"texts": "'${a%d}${a%d}'", "trees": "{x: '${a%d}', y: '${a%d}'}"}
     lines = [f"a{i}: {forms[kind] % (i + 1, i + 1)}" for i in range(40)] + ["a40: laugh"]
@@ -393,7 +392,7 @@ def test_honest_texts_are_none(text: str) -> None:
 UP = ["v1/../../../outside", "../v1", "/tmp/v1", "v1\0", "", "v", "V1", "v1/x", "..", "v1.jinja"]
 
 
-@pytest.mark.parametrize("version", some(UP, fast=2))
+@pytest.mark.parametrize("version", some(UP, fast=1))
 def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A folder `direct.v1` would make `direct.v1/../../../outside.jinja` a file outside."""
     (here / "prompts/answer_relevance/direct.v1").mkdir(parents=True)
@@ -409,7 +408,7 @@ def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFix
 @pytest.mark.parametrize("words", some([
     ("name=a/b/c",), ("name=..",), ("name='../up'",), ("name=.hidden",), ('name="a\\0b"',), ("output_dir='a\0b'",),
     ("+metrics={'../up': {class: ragpipe.metrics.computed.retrieval.RetrievalMetric}}",), ("metrics.retrieval.prompts={'../../up': v1}",),
-], fast=2))  # fmt: skip
+], fast=1))  # fmt: skip
 def test_names_are_no_paths(words: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refuse(here, ("task=plan", *RUN, words), ("found:",), capfd)
 
