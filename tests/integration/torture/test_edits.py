@@ -51,7 +51,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     data, prompts, plugins = write_cases(folder / "cases.jsonl", CASES), folder / "prompts", folder / "mymetrics"
     plugins.mkdir()
     (plugins / "__init__.py").write_text(
-        "from ragpipe.metrics.judged.faithfulness import FaithfulnessMetric\n\n\nclass Renamed(Faithfulness):\n    folder = 'faithfulness'\n"
+        "from ragpipe.metrics.judged.faithfulness import FaithfulnessMetric\n\n\nclass Renamed(FaithfulnessMetric):\n    folder = 'faithfulness'\n"
     )
     shutil.copytree(ROOT / "prompts" / "faithfulness", prompts / "faithfulness")
     with pytest.MonkeyPatch.context() as monkey, serving() as server:
