@@ -61,6 +61,7 @@ from ragpipe.reports.run_data import read_json
 from ragpipe.reports.signature import signature
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.schema.usage import Usage
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
@@ -106,7 +107,7 @@ class Evaluation:
         made_from: Mapping[str, Any] | None = None,
         plan: bool = True,
         known: Sequence[Path] = (),
-        spent: Callable[[int], Mapping[str, Any]] | None = None,
+        spent: Callable[[int], Usage] | None = None,
         asks: Asks = "judge",
         prices: Mapping[int, Mapping[str, Rates]] | None = None,
     ):
@@ -118,7 +119,7 @@ class Evaluation:
         self._prices = Prices(config, self.folder, prices)
         self._open_session, self._made_from, self._plan, self._spent = open_session, made_from, plan, spent
         self._known, self._asks = known, asks
-        self._bill = CarriedSpend(self.folder, store_path(config), self.run_id)
+        self._carried_spend = CarriedSpend(self.folder, store_path(config), self.run_id)
         self.asked = 0
         self._made: list[int] = []  # iterations that this start judged or scored
         self._start = ProviderRegistry()  # questions asked against `max_calls`, and what was learnt of the judge
@@ -209,7 +210,7 @@ class Evaluation:
             self._say_complete(manifest)
         states.update({number: COMPLETE for number in map(str, self._made) if states[number] == JUDGED})
         write_manifest(self.folder, manifest)
-        self._bill.end()
+        self._carried_spend.end()
         write_runs(self.folder.root.parent)
         return self._ending(states)
 
@@ -307,7 +308,7 @@ class Evaluation:
                 write_manifest(self.folder, manifest)
             unseal(self.folder, f"iteration-{name}/")
             if self._over_itself:
-                self._bill.begin(iteration)
+                self._carried_spend.begin(iteration)
             state = run_async(self._judge(iteration))
             self.inputs.check_unchanged()
             if state.changed:
@@ -334,11 +335,11 @@ class Evaluation:
             system_price=self.config.system.prices.usd if self.config.system.prices else None,
         )
 
-    def _paid(self, iteration: int) -> Mapping[str, Any]:
+    def _paid(self, iteration: int) -> Usage:
         if self._spent:
             return self._spent(iteration)
         if self._over_itself:
-            return self._bill.of(iteration)
+            return self._carried_spend.of(iteration)
         return paid_by(store_path(self.config), self.run_id, iteration)
 
     def _report(self, newest: int) -> list[Path]:
@@ -383,12 +384,12 @@ class Evaluation:
 
                     def update(state: JudgingProgress) -> None:
                         clock.tick()
-                        spent = session.usage
+                        usage = session.usage
                         shown.update(
                             cases=state.done,
-                            calls=spent.asked,
-                            tokens=spent.tokens_in + spent.tokens_out,
-                            cost_usd=None if spent.unpriced else spent.usd,
+                            calls=usage.asked,
+                            tokens=usage.spend.tokens,
+                            cost_usd=usage.spend.usd,
                             errors=state.errors,
                             resumed=state.resumed,
                         )

@@ -106,13 +106,13 @@ async def _resent(finished: FinishedRun, target: RunFolder, console: Console, qu
         with console.progress(cases=questions, label="resending", noun="questions") as shown:
 
             def update(done: int) -> None:
-                spent = session.usage
+                usage = session.usage
                 shown.update(
                     cases=done,
-                    calls=spent.asked,
-                    tokens=spent.tokens_in + spent.tokens_out,
-                    cost_usd=None if spent.unpriced else spent.usd,
-                    errors=spent.failed,
+                    calls=usage.asked,
+                    tokens=usage.spend.tokens,
+                    cost_usd=usage.spend.usd,
+                    errors=usage.failed,
                 )
 
             stage = ResendStage(finished.judge_inputs(), session, target.root / "resend.parquet", update)

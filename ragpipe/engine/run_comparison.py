@@ -7,11 +7,10 @@ from typing import Any
 
 from ragpipe.reports.run_data import read_json
 from ragpipe.schema.format_version import FORMAT
+from ragpipe.schema.usage import Usage
 from ragpipe.scoring.run_agreement import agreement, questions, verdict_changes
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.run.run_folder import RunFolder
-
-_BILL = ("calls", "calls_computed", "calls_failed", "tokens_in", "tokens_out", "usd", "usd_known")
 
 
 def compare_runs(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
@@ -31,7 +30,7 @@ def compare_runs(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
         "iterations": shared,
         **agreement(_records(old, shared), _records(new, shared), old_scores=_scores(old), new_scores=_scores(new)),
         "questions": questions(*inputs),
-        "cost": {"old": _bill(old), "new": _bill(new)},
+        "cost": {"old": _usage(old), "new": _usage(new)},
     }
 
 
@@ -85,7 +84,8 @@ def _run_id(folder: RunFolder) -> str:
     return str(read_json(folder.manifest)["run_id"])
 
 
-def _bill(folder: RunFolder) -> dict[str, Any]:
-    """What the replies cost that the run rests on, over all its iterations."""
+def _usage(folder: RunFolder) -> dict[str, Any]:
+    """The usage behind the results of all iterations of a run."""
     used = read_json(folder.final.cost)["total"]["used"]
-    return {key: used[key] for key in _BILL}
+    counts = {name: used[name] for name in ("calls_computed", "calls_failed")}
+    return {**counts, **Usage.from_json(used).as_json()}

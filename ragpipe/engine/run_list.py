@@ -11,9 +11,10 @@ from ragpipe.core.errors import DataError, OtherFormat, RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
 from ragpipe.engine.manifest import read_manifest
 from ragpipe.engine.run_identity import identity_differences
-from ragpipe.reports.number_format import paid, share_below_one, whole
+from ragpipe.reports.number_format import price, share_below_one, whole
 from ragpipe.reports.run_data import read_json
 from ragpipe.reports.runs_page import RunLine, runs_markdown
+from ragpipe.schema.usage import Usage
 from ragpipe.scoring.coverage import LOST, coverage
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.write_if_changed import write_unless_same
@@ -167,10 +168,9 @@ def _gates(folder: RunFolder) -> str:
 
 def _cost(costs: list[dict[str, Any]]) -> str:
     used = [cost["used"] for cost in costs]
-    if all(one["calls"] == one["calls_computed"] for one in used):
+    if all(usage["calls"] == usage["calls_computed"] for usage in used):
         return "no call"
-    unpriced = sum(sum(one["usd_unknown"].values()) for one in used)
-    return paid(sum(one["usd_known"] for one in used), unpriced)
+    return price(Usage.sum(Usage.from_json(usage) for usage in used))
 
 
 def _why(error: Exception) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Payload, Payment
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.usage import Usage
 
 A = TypeVar("A", bound=Answer)
 
@@ -31,29 +32,23 @@ A = TypeVar("A", bound=Answer)
 class SessionUsage:
     """What the session of this process asked and paid.
 
-    `asked` counts the questions that the transport returned a call for, `attempts` their HTTP attempts. Tokens and money
-    are those of every attempt that was answered; `unpriced` counts the answered attempts without a known price.
+    `uses` counts the questions of metrics, `asked` those that the transport returned a call for, `failed` the failed calls
+    among them. `spend` is the sum over all answered attempts.
     """
 
     uses: int = 0
     asked: int = 0
-    attempts: int = 0
     failed: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    usd: float = 0.0
-    unpriced: int = 0
+    spend: Usage = field(default_factory=Usage)
 
     def add(self, call: Call) -> None:
+        """Count a call."""
         self.asked += 1
-        self.attempts += call.attempts
         self.failed += call.status != "ok"
 
     def pay(self, payment: Payment) -> None:
-        self.tokens_in += payment.tokens_in or 0
-        self.tokens_out += payment.tokens_out or 0
-        self.usd += payment.usd or 0.0
-        self.unpriced += payment.usd is None
+        """Add the payment of an answered attempt."""
+        self.spend += Usage.of_payment(payment)
 
 
 class JudgeSession:

@@ -32,7 +32,7 @@ def asked_lines(found: Mapping[str, Any]) -> list[str]:
         f"questions: {whole(asked['new'])} ({whole(asked['old'])} in {found['old']['run_id']}), "
         f"{whole(asked['new'] - asked['new_payloads'])} the same as there, {whole(asked['new_payloads'])} new",
         f"replies: {whole(asked['calls'])}, {whole(asked['same_calls'])} taken from {found['old']['run_id']}, "
-        f"{whole(new_calls)} of this judge's own; cost {_bill(new)} (was {_bill(old)})",
+        f"{whole(new_calls)} of this judge's own; cost {_cost(new)} (was {_cost(old)})",
     ]
 
 
@@ -58,7 +58,7 @@ def agreement_markdown(found: Mapping[str, Any]) -> str:
     """The page: both runs, a table of all scores, and for each with flips the cases that moved most."""
     heads = ["run", "judge", "cases", "replies' cost"]
     runs = [
-        [f"{side}: {code(one['run_id'])}", code(one["judge"]), whole(one["n_cases"]), _bill(found["cost"][side])]
+        [f"{side}: {code(one['run_id'])}", code(one["judge"]), whole(one["n_cases"]), _cost(found["cost"][side])]
         for side, one in (("old", found["old"]), ("new", found["new"]))
     ]
     scores = [[code(row[0]), *row[1:]] for row in agreement_rows(found)]
@@ -169,7 +169,7 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def _bill(used: Mapping[str, Any]) -> str:
+def _cost(used: Mapping[str, Any]) -> str:
     if used["calls"] == used["calls_computed"]:
         return f"{whole(used['calls'] - used['calls_failed'])} computed, no call"
     return f"{whole(used['calls'])} calls, {money(used['usd'])}"

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.reports.job_comparison import Job, job_labels
-from ragpipe.reports.number_format import bracketed, paid, share_below_one, whole
+from ragpipe.reports.number_format import bracketed, price, share_below_one, whole
 from ragpipe.reports.text_escape import code, on_one_line, table
+from ragpipe.schema.usage import Usage
 
 _WORD = 40  # characters of one word of a job on the terminal
 _STANDINGS = {"best": "best", "not_separable": "not separable", "behind": "behind", "equal": "equal"}
@@ -165,7 +166,7 @@ def _cost(job: Job) -> str:
     used, spent = job.cost["total"]["used"], job.cost["total"]["spent"]
     lines = ["no call"]  # the embedded judge answers by itself, and some metrics ask nobody
     if used["calls"] > used["calls_computed"]:
-        lines = [f"{whole(used['calls'])} calls", paid(used["usd_known"], sum(used["usd_unknown"].values()))]
+        lines = [f"{whole(used['calls'])} calls", price(Usage.from_json(used))]
         lines += [f"{whole(spent['calls'])} paid by the run"] if spent.get("calls") is not None else []
     return "\n".join(lines if job.code == 0 else [*lines, job.state])
 
@@ -189,5 +190,5 @@ def _prices(job: Job) -> tuple[str, str]:
     used, spent = job.cost["total"]["used"], job.cost["total"]["spent"]
     here = f"{whole(spent.get('calls') or 0)} calls"
     if spent.get("calls"):
-        here += f", {paid(spent['usd_known'], spent['tries_without_price'])}"
-    return paid(used["usd_known"], sum(used["usd_unknown"].values())), here
+        here += f", {price(Usage.from_json(spent))}"
+    return price(Usage.from_json(used)), here

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragpipe.schema.usage import Usage
+
 
 class Grey(str):
     """A text of a table that is shown grey: it rests on too little."""
@@ -195,8 +197,9 @@ def money(usd: float | None) -> str:
     return f"${usd:.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
 
 
-def paid(known: float | None, unpriced: int) -> str:
-    """`$0.0123`, or `at least $0.0123 (4 calls without a price)`; `price unknown` when nothing is known to be paid."""
+def price(usage: Usage) -> str:
+    """`$0.0123`, or `at least $0.0123 (4 calls without a price)`; `price unknown` when no price is known."""
+    known, unpriced = usage.usd_known, usage.unpriced
     if not unpriced:
         return money(known)
     if not known:

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,13 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import TRANSIENT
 from ragpipe.schema.price_rates import NO_USAGE, Rates
+from ragpipe.schema.usage import TOKENS, Usage, UsageSum
 from ragpipe.scoring.operations import judge_rates, latency_of
 from ragpipe.scoring.served_models import served
 
-_TOKENS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
-_NUMBERS = (*_TOKENS, "paid_usd", "latency_ms", "attempts")
+_NUMBERS = (*TOKENS, "paid_usd", "latency_ms", "attempts")
 _TEXTS = ("metric", "judge", "status", "paid_by")
-_PER_CASE = ("calls", "attempts", *_TOKENS, "usd")
+_PER_CASE = ("calls", "attempts", *TOKENS, "usd")
 _TINY = 1e-9  # dollars: what sums of floats may be apart
 
 Floats = NDArray[np.float64]
@@ -63,70 +62,69 @@ class _Calls:
         for code in codes[np.argsort(firsts)].tolist():
             yield self.names[name][code] or "", self.where(self.texts[name] == code)
 
-    def stand(self) -> NDArray[np.bool_]:
-        """Those with a reply of a provider on which a result rests: what failed for a passing reason is asked again."""
+    def with_reply(self) -> NDArray[np.bool_]:
+        """Those with a reply of a provider that results use: what failed for a passing reason is asked again."""
         return ~self.any_of("paid_by", {None}) & ~self.any_of("status", TRANSIENT)
+
+    def usage(self, usd: Floats) -> Usage:
+        """Their counts, each call with one reply; `usd` are their prices, NaN where unknown. `usd_known` stays 0."""
+        tokens = {name: int(np.nansum(self.numbers[name])) for name in TOKENS}
+        no_tokens = np.isnan(self.numbers["tokens_in"]) | np.isnan(self.numbers["tokens_out"])
+        unpriced, without_usage = np.count_nonzero(np.isnan(usd)), np.count_nonzero(no_tokens)
+        return Usage(len(self), len(self), **tokens, unpriced=int(unpriced), without_usage=int(without_usage))
 
     def any_of(self, name: str, values: Collection[str | None]) -> NDArray[np.bool_]:
         """Where a text is one of these."""
-        wanted = [code for code, value in enumerate(self.names[name]) if value in values]
-        return np.isin(self.texts[name], wanted)
+        codes = [code for code, value in enumerate(self.names[name]) if value in values]
+        return np.isin(self.texts[name], codes)
 
 
-@dataclass
-class Bill:
-    """Sums over calls. `failures` are counted by kind, `retries` are the HTTP tries after a call's first. `answered` are the
-    calls with a reply of a provider on which results rest: tokens and money are theirs. Money is null as soon as one price
-    is unknown; what is known stands beside it."""
+class CallTotals:
+    """Adds up calls: how they went, and the usage of those with a reply of a provider that results use.
 
-    calls: int = 0
-    computed: int = 0  # answered by the embedded judge, never sent
-    answered: int = 0
-    failed: int = 0
-    attempts: int = 0
-    retries: int = 0
-    failures: dict[str, int] = field(default_factory=dict)
-    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_TOKENS, 0))
-    without_usage: int = 0
-    usd: array[float] = field(default_factory=lambda: array("d"))
-    unpriced: dict[str, int] = field(default_factory=dict)
-    latency_ms: array[float] = field(default_factory=lambda: array("d"))
+    `failures` are counted by kind, `retries` are the HTTP attempts after a call's first, `computed` the calls that the
+    embedded judge answered. `unpriced_reasons` says why a price is unknown, and for how many replies.
+    """
+
+    def __init__(self) -> None:
+        self.calls = self.computed = self.failed = self.attempts = self.retries = 0
+        self.failures: dict[str, int] = {}
+        self.unpriced_reasons: dict[str, int] = {}
+        self.latency_ms = array("d")
+        self._usage = UsageSum()
 
     def add(self, calls: _Calls, rates: Mapping[str, Rates]) -> None:
+        """Add a batch of calls; `rates` are the prices by the judge's printable name."""
         numbers = calls.numbers
         self.calls += len(calls)
         self.computed += int(np.count_nonzero(numbers["attempts"] == 0))
-        broken = calls.where(~calls.any_of("status", {"ok"}))
-        self.failed += len(broken)
-        for kind, some in broken.by("status"):
-            self.failures[kind] = self.failures.get(kind, 0) + len(some)
+        failed = calls.where(~calls.any_of("status", {"ok"}))
+        self.failed += len(failed)
+        for kind, calls_of_kind in failed.by("status"):
+            self.failures[kind] = self.failures.get(kind, 0) + len(calls_of_kind)
         self.retries += int(np.nansum(np.maximum(numbers["attempts"] - 1, 0)))
         self.attempts += int(np.nansum(numbers["attempts"]))
         self.latency_ms.frombytes(numbers["latency_ms"][~np.isnan(numbers["latency_ms"])].tobytes())
-        self._pay(calls.where(calls.stand()), rates)
+        for judge, calls_of_judge in calls.where(calls.with_reply()).by("judge"):
+            self._price(calls_of_judge, rates.get(judge, Rates(judge, "", reason=f"no price is known for {judge}")))
 
-    def _pay(self, calls: _Calls, rates: Mapping[str, Rates]) -> None:
-        self.answered += len(calls)
-        for name in _TOKENS:
-            self.tokens[name] += int(np.nansum(calls.numbers[name]))
-        for judge, some in calls.by("judge"):
-            tokens = [some.numbers[name] for name in _TOKENS]
-            no_usage = np.isnan(tokens[0]) | np.isnan(tokens[1])
-            self.without_usage += (unused := int(np.count_nonzero(no_usage)))
-            found = rates.get(judge, Rates(judge, "", reason=f"no price is known for {judge}"))
-            usd = found.usd_of(*tokens)
-            self.usd.frombytes(usd[~np.isnan(usd)].tobytes())
-            for reason, count in ((NO_USAGE, unused), (found.reason, 0 if found.tiers else len(some) - unused)):
-                if count:
-                    self.unpriced[reason] = self.unpriced.get(reason, 0) + count
+    def _price(self, calls: _Calls, rates: Rates) -> None:
+        """Add the usage of calls to one judge, with their price."""
+        usd = rates.usd_of(*(calls.numbers[name] for name in TOKENS))
+        usage = calls.usage(usd)
+        self._usage.add_batch(usage, usd[~np.isnan(usd)].tolist())
+        without_price = 0 if rates.tiers else len(calls) - usage.without_usage
+        for reason, count in ((NO_USAGE, usage.without_usage), (rates.reason, without_price)):
+            if count:
+                self.unpriced_reasons[reason] = self.unpriced_reasons.get(reason, 0) + count
 
-    def paid(self) -> dict[str, Any]:
-        """Calls that were answered, their tokens and their price."""
-        known = math.fsum(self.usd)
-        return {"calls": self.answered, **self.tokens, "usd": None if self.unpriced else known, "usd_known": known}
+    @property
+    def usage(self) -> Usage:
+        """The usage of the calls with a reply that results use."""
+        return self._usage.total()
 
     def total(self) -> dict[str, Any]:
-        known = math.fsum(self.usd)
+        """As it is written to `cost.json`. `calls` are all calls, `replies` those with a reply of a provider."""
         counts: dict[str, Any] = {
             "calls": self.calls,
             "calls_computed": self.computed,
@@ -136,31 +134,12 @@ class Bill:
         return {
             **counts,
             **judge_rates(counts),
-            "calls_answered": self.answered,
             "attempts": self.attempts,
             "retries": self.retries,
-            **self.tokens,
-            "calls_without_usage": self.without_usage,
-            "usd": None if self.unpriced else known,
-            "usd_known": known,
-            "usd_unknown": _by_count(self.unpriced),
+            **{name: value for name, value in self.usage.as_json().items() if name != "calls"},
+            "unpriced_reasons": _by_count(self.unpriced_reasons),
             "latency_ms": latency_of(self.latency_ms),
         }
-
-
-@dataclass
-class Own:
-    """The used replies that a run and iteration paid for itself, and what they cost on that day."""
-
-    bill: Bill = field(default_factory=Bill)
-    usd: array[float] = field(default_factory=lambda: array("d"))
-    unpriced: int = 0
-
-    def add(self, calls: _Calls, rates: Mapping[str, Rates]) -> None:
-        self.bill.add(calls, rates)
-        paid = calls.numbers["paid_usd"]
-        self.usd.frombytes(paid[~np.isnan(paid)].tobytes())
-        self.unpriced += int(np.count_nonzero(np.isnan(paid)))
 
 
 def cost(
@@ -169,7 +148,7 @@ def cost(
     *,
     case_times: array[float],
     payer: str,
-    spent: Mapping[str, Any],
+    spent: Usage,
     rates: Mapping[str, Rates],
 ) -> dict[str, Any]:
     """The whole of `cost.json`.
@@ -183,51 +162,65 @@ def cost(
     what others paid of `used`; `wasted` what `payer` paid for tries and calls on which nothing rests, null where the ledger
     lacks some of what it paid; `repriced` by how much its own used replies cost more now than on the day they were paid.
     """
-    total, by_metric, by_judge = Bill(), dict[str, Bill](), dict[str, Bill]()
-    saved, own = Bill(), Own()
-    first, read, uses = _first_uses(judge_inputs), 0, 0
+    totals = _Totals(payer)
+    first, n_read = _first_uses(judge_inputs), 0
     for batch in _batches(judge_inputs):
-        answered = ~batch.any_of("status", ("skipped",))  # what an embedded judge cannot answer is no call of anybody's
-        calls = batch.where(first[read : read + len(batch)] & answered)
-        read, uses = read + len(batch), uses + int(np.count_nonzero(answered))
-        total.add(calls, rates)
-        stand, mine = calls.stand(), calls.any_of("paid_by", {payer})
-        saved.add(calls.where(stand & ~mine), rates)
-        own.add(calls.where(stand & mine), rates)
-        for name, bills in (("metric", by_metric), ("judge", by_judge)):
-            for value, some in calls.by(name):
-                bills.setdefault(value, Bill()).add(some, rates)
-    found = total.total()
-    used = {
-        **found,
-        "uses": uses,
-        "served": served(judge_inputs, first),
-        "by_metric": {name: bill.total() for name, bill in by_metric.items()},
-        "by_judge": {name: bill.total() for name, bill in by_judge.items()},
-        "case_latency_ms": latency_of(case_times),
-        "per_case": {name: _share(found[name], n_cases) for name in _PER_CASE},
-    }
-    wasted, repriced = _wasted(spent, own)
+        totals.add(batch, first[n_read : n_read + len(batch)], rates)
+        n_read += len(batch)
+    used = totals.used.total()
+    own_now, own_then = totals.own_now.usage, totals.own_then.total()
+    price_change = None if own_now.usd is None or own_then.usd is None else _money(own_now.usd - own_then.usd)
     return {
-        "used": used,
-        "spent": dict(spent),
-        "saved": saved.paid(),
-        "wasted": wasted,
-        "repriced": repriced,
-        "prices": {name: one.document() for name, one in rates.items()},
+        "used": {
+            **used,
+            "uses": totals.uses,
+            "served_models": served(judge_inputs, first),
+            "by_metric": {name: calls.total() for name, calls in totals.by["metric"].items()},
+            "by_judge": {name: calls.total() for name, calls in totals.by["judge"].items()},
+            "case_latency_ms": latency_of(case_times),
+            "per_case": {name: _share(used[name], n_cases) for name in _PER_CASE},
+        },
+        "spent": spent.as_json(),
+        "saved": totals.saved.usage.as_json(),
+        "wasted": _wasted(spent, own_then),
+        "repriced": {"usd": price_change},
+        "prices": {name: price.document() for name, price in rates.items()},
     }
 
 
-def _wasted(spent: Mapping[str, Any], own: Own) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was paid for nothing, and what the own replies cost more now."""
-    now, then = own.bill.paid(), math.fsum(own.usd)
-    repriced = None if now["usd"] is None or own.unpriced else _money(now["usd"] - then)
-    names = ("calls", "tries", *_TOKENS)
-    left = {name: spent[name] - now["calls" if name == "tries" else name] for name in names}
-    if min(left.values()) < 0:  # another store held the rest: there is no knowing
-        return {**dict.fromkeys(names), "usd": None}, {"usd": repriced}
-    unknown = spent["tries_without_price"] - own.unpriced
-    return {**left, "usd": None if unknown else _money(spent["usd_known"] - then)}, {"usd": repriced}
+class _Totals:
+    """The sums behind `cost.json`. `own_now` and `own_then` are the used replies that `payer` paid for itself, at the prices
+    of now and at those of the day they were paid."""
+
+    def __init__(self, payer: str):
+        self._payer = payer
+        self.uses = 0
+        self.used, self.saved, self.own_now, self.own_then = CallTotals(), CallTotals(), CallTotals(), UsageSum()
+        self.by: dict[str, dict[str, CallTotals]] = {"metric": {}, "judge": {}}
+
+    def add(self, batch: _Calls, first: NDArray[np.bool_], rates: Mapping[str, Rates]) -> None:
+        """Add a batch of uses; `first` marks those that use a reply for the first time."""
+        answered = ~batch.any_of("status", ("skipped",))  # what an embedded judge cannot answer is no call
+        self.uses += int(np.count_nonzero(answered))
+        calls = batch.where(first & answered)
+        self.used.add(calls, rates)
+        with_reply, own = calls.with_reply(), calls.any_of("paid_by", {self._payer})
+        self.saved.add(calls.where(with_reply & ~own), rates)
+        own_calls = calls.where(with_reply & own)
+        self.own_now.add(own_calls, rates)
+        paid = own_calls.numbers["paid_usd"]
+        self.own_then.add_batch(own_calls.usage(paid), paid[~np.isnan(paid)].tolist())
+        for name, totals in self.by.items():
+            for value, calls_of_value in calls.by(name):
+                totals.setdefault(value, CallTotals()).add(calls_of_value, rates)
+
+
+def _wasted(spent: Usage, own: Usage) -> dict[str, Any]:
+    """What was paid and not used, of `own` the used replies. All null where the ledger lacks some of what was paid."""
+    wasted = replace(spent - own, damaged=0)
+    if min(wasted.calls, wasted.replies, *wasted.token_counts().values()) < 0:  # another store has the rest
+        return dict.fromkeys(Usage().as_json())
+    return replace(wasted, usd_known=_money(wasted.usd_known)).as_json()
 
 
 def _money(usd: float) -> float:

@@ -17,7 +17,7 @@ _BATCH = 16_384
 
 
 def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
-    """Replies of a provider by who gave them: `asked` the model that was asked (or a declared name of it), `dated` a dated
+    """Replies of a provider by who gave them: `requested` the model that was asked (or a declared name of it), `dated` a dated
     version of it, `other` by name, `unknown` where the reply named none; and `fingerprints` with their counts, the 20 most
     frequent. `first` are the rows that use a reply for the first time."""
     found, others, fingerprints = Counter[str](), Counter[str](), Counter[str]()
@@ -33,11 +33,13 @@ def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
                 if "other_model" in flags:
                     others[row["model"]] += 1
                 else:
-                    found["unknown" if row["model"] is None else "dated" if "dated_model" in flags else "asked"] += 1
+                    found[
+                        "unknown" if row["model"] is None else "dated" if "dated_model" in flags else "requested"
+                    ] += 1
                 if row["fingerprint"]:
                     fingerprints[row["fingerprint"]] += 1
     return {
-        "asked": found["asked"],
+        "requested": found["requested"],
         "dated": found["dated"],
         "other": dict(others.most_common(_SHOWN)),
         "unknown": found["unknown"],
@@ -48,7 +50,7 @@ def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
 def served_line(found: Mapping[str, Any]) -> str | None:
     """What to say where replies are another model's, or name none; None where there is nothing to say."""
     other, unknown = sum(found["other"].values()), found["unknown"]
-    whole = other + unknown + found["asked"] + found["dated"]
+    whole = other + unknown + found["requested"] + found["dated"]
     said = [f"{other:,} of {whole:,} replies are of another model ({', '.join(found['other'])})"] if other else []
     if unknown:
         said.append(f"{unknown:,} of {whole:,} replies name no model")

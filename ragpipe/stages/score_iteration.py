@@ -13,6 +13,7 @@ from ragpipe.core.errors import ConfigError
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.schema.usage import Usage
 from ragpipe.scoring.accumulators import Accumulators
 from ragpipe.scoring.aggregate import aggregate
 from ragpipe.scoring.case_blocks import BLOCK, CaseBlock, case_blocks
@@ -46,7 +47,7 @@ def score_iteration(
     signature: str,
     judge: Mapping[str, Any],
     run_id: str,
-    spent: Mapping[str, Any],
+    spent: Usage,
     rates: Mapping[str, Rates],
     system_price: Price | None = None,
     block: int = BLOCK,
@@ -76,8 +77,8 @@ def score_iteration(
     gates = gate_results(ledger, found, everything, settings, _untrusted(settings, everything, judge, iteration_folder))
     found["warnings"] += pointers.warnings()
     lows, findings, n = low.document(ledger), ledger.findings.document(), ledger.n
-    del ledger, low  # the bill needs room of its own: a mark for every reply
-    bill = cost(
+    del ledger, low  # cost needs room of its own: a mark for every reply
+    costs = cost(
         iteration_folder / "judge_inputs.parquet",
         n,
         case_times=times.measured,
@@ -85,8 +86,8 @@ def score_iteration(
         spent=spent,
         rates=rates,
     )
-    signature = signed(signature, bill["used"]["served"])
-    found["warnings"] += filter(None, [served_line(bill["used"]["served"])])
+    signature = signed(signature, costs["used"]["served_models"])
+    found["warnings"] += filter(None, [served_line(costs["used"]["served_models"])])
     metrics = {
         "format": FORMAT,
         "signature": signature,
@@ -100,7 +101,7 @@ def score_iteration(
     low_scores = {"format": FORMAT, "signature": signature, "iteration": iteration, "scores": lows}
     json_unless_same(iteration_folder / "metrics.json", metrics)
     json_unless_same(iteration_folder / "low_scores.json", low_scores)
-    json_unless_same(iteration_folder / "cost.json", {"format": FORMAT, "signature": signature, **bill})
+    json_unless_same(iteration_folder / "cost.json", {"format": FORMAT, "signature": signature, **costs})
     return metrics
 
 

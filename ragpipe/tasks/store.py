@@ -15,9 +15,10 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.cache_miss import explain_cache_miss
 from ragpipe.engine.referenced_calls import referenced_keys
 from ragpipe.engine.run_list import all_runs, readable_runs
-from ragpipe.reports.number_format import paid, whole
+from ragpipe.reports.number_format import price, whole
 from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.settings import Settings
+from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.prune import Choice, prunable, prune
 from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
@@ -144,15 +145,15 @@ def _stats(task: StoreTask, console: Console) -> None:
         ("run", name + ("" if bill["folder"] else " (no folder)"), bill) for name, bill in found["paid_by_run"].items()
     ]
     console.table(
-        ("of", "name", "calls", "tries", "tokens", "paid"),
+        ("of", "name", "calls", "replies", "tokens", "paid"),
         [
             (
                 of,
                 name,
                 whole(bill["calls"]),
-                whole(bill["tries"]),
+                whole(bill["replies"]),
                 whole(bill["tokens_in"] + bill["tokens_out"]),
-                money_of(bill),
+                price(Usage.from_json(bill)),
             )
             for of, name, bill in bills
         ],
@@ -170,11 +171,6 @@ def _stats(task: StoreTask, console: Console) -> None:
         console.say(f"written: {task.settings.to}")
 
 
-def money_of(bill: Mapping[str, Any]) -> str:
-    """Money of a bill with what is not in it."""
-    return paid(bill["usd_known"], bill["tries_without_price"])
-
-
 def _prune(task: StoreTask, console: Console) -> None:
     settings = task.settings
     choice = Choice(
@@ -185,8 +181,8 @@ def _prune(task: StoreTask, console: Console) -> None:
         referenced_keys(Path(settings.output_dir)) if settings.unused else None,
     )
     found = prunable(task.path, choice) if settings.dry_run else prune(task.path, choice)
-    bill = found["paid"]
-    text = f"{whole(found['calls'])} calls, {whole(bill['tokens_in'] + bill['tokens_out'])} tokens, {money_of(bill)}"
+    paid = Usage.from_json(found["paid"])
+    text = f"{whole(found['calls'])} calls, {whole(paid.tokens)} tokens, {price(paid)}"
     if settings.dry_run:
         console.say(
             f"would go: {text} (to ask them again costs about as much; the ledger keeps what was paid). Nothing was "

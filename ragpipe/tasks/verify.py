@@ -22,6 +22,7 @@ from ragpipe.engine.run_identity import identity_differences, run_id
 from ragpipe.engine.run_prices import changed_prices, made_with
 from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.run_data import read_json
+from ragpipe.schema.usage import Usage
 from ragpipe.stages.seal_run import derived_and_frozen
 from ragpipe.store.run.file_difference import first_difference
 from ragpipe.store.run.run_folder import RunFolder
@@ -187,9 +188,9 @@ def _again(finished: FinishedRun, seal: Mapping[str, Any], made: RunFolder) -> N
     """The run anew, in a scratch folder. A metric that failed on a case failed in the run, too: that is recorded there."""
     config = finished.config.model_copy(update={"on_metric_error": "record"})
 
-    def spent(number: int) -> Mapping[str, Any]:
+    def spent(number: int) -> Usage:
         sealed: Mapping[str, Any] | None = seal["spent"].get(str(number))
-        return sealed or dict(read_json(finished.folder.iteration(number).cost)["spent"])
+        return Usage.from_json(sealed or read_json(finished.folder.iteration(number).cost)["spent"])
 
     quiet = Console(out=io.StringIO(), err=io.StringIO())
     Evaluation(

@@ -15,9 +15,9 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import Chunk, Citation, Output, Sample
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
+from ragpipe.schema.usage import Usage
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.score_iteration import score_iteration
-from ragpipe.store.calls.spend import TOKENS
 
 Result = float | tuple[str, str]  # a value, or (`skipped` or `error`, reason)
 
@@ -73,12 +73,9 @@ def _score(row: Row, name: str, result: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def spent(calls: int = 0, tries: int = 0, usd: float = 0.0, **more: Any) -> dict[str, Any]:
+def spent(calls: int = 0, replies: int = 0, usd: float = 0.0, **more: Any) -> Usage:
     """What a run has paid, as the ledger says it."""
-    return {
-        "calls": calls, "tries": tries or calls, **dict.fromkeys(TOKENS, 0), "usd": usd, "usd_known": usd,
-        "tries_without_price": 0, "tries_without_usage": 0, **more,
-    }  # fmt: skip
+    return Usage(**{"calls": calls, "replies": replies or calls, "usd_known": usd, **more})
 
 
 def score(

@@ -23,7 +23,7 @@ from ragpipe.reports.number_format import (
     iterations_text,
     judged_times,
     method_names,
-    paid,
+    price,
     whole,
 )
 from ragpipe.reports.sections.index import index_table
@@ -46,6 +46,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.text_escape import printable
 from ragpipe.schema.index_coverage import IndexCoverage
 from ragpipe.schema.sample import CaseKey
+from ragpipe.schema.usage import Usage
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -130,9 +131,13 @@ def _tiles(metrics: Mapping[str, Any], cost: Mapping[str, Any], settings: Report
     )
     used = cost["used"]
     asked = used["calls"] - used["calls_computed"]
-    price = paid(used["usd_known"], sum(used["usd_unknown"].values())) if asked else "no call"
+    judge_cost = price(Usage.from_json(used)) if asked else "no call"
     found.append(
-        {"head": "judge", "value": price, "note": f"{whole(used['calls'])} questions, {whole(asked)} to a provider"}
+        {
+            "head": "judge",
+            "value": judge_cost,
+            "note": f"{whole(used['calls'])} questions, {whole(asked)} to a provider",
+        }
     )
     return found
 

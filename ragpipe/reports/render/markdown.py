@@ -14,8 +14,8 @@ from ragpipe.reports.number_format import (
     iterations_text,
     judged_times,
     method_names,
-    paid,
     parts_note,
+    price,
     reasons_of,
     shared_lines,
     shared_title,
@@ -32,6 +32,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.text_escape import case_name, code, code_block
 from ragpipe.reports.text_escape import table as _table
 from ragpipe.schema.index_coverage import IndexCoverage
+from ragpipe.schema.usage import Usage
 
 _SLICES_SHOWN = 20  # groups of one field; the rest stands in metrics.json
 
@@ -190,15 +191,12 @@ def _cost(cost: Mapping[str, Any]) -> list[str]:
     if not used["uses"]:
         return ["## Cost", "", "No judge was asked."]
     bills = [*used["by_metric"].items(), ("all", used)]
-    lines = [
-        [code(name), *(whole(bill[key]) for key in _BILL), paid(bill["usd_known"], sum(bill["usd_unknown"].values()))]
-        for name, bill in bills
-    ]
+    lines = [[code(name), *(whole(bill[key]) for key in _BILL), price(Usage.from_json(bill))] for name, bill in bills]
     heads = ["metric", "calls", "failed", "tokens in", "tokens out", "cached", "price"]
     found = ["## Cost", "", *_table(heads, lines), "", *spent_lines(cost)]
     found += ["", asked_line(used, code), "", case_line(used)]
-    if used["usd_unknown"]:
-        unknown = ", ".join(f"{code(reason)} {whole(n)}" for reason, n in used["usd_unknown"].items())
+    if used["unpriced_reasons"]:
+        unknown = ", ".join(f"{code(reason)} {whole(n)}" for reason, n in used["unpriced_reasons"].items())
         found += ["", f"Calls without a known price: {unknown}."]
     return [*found, "", prices_line(cost, code)] if cost["prices"] else found
 

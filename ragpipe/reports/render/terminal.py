@@ -19,8 +19,8 @@ from ragpipe.reports.number_format import (
     judged_times,
     method_names,
     money,
-    paid,
     parts_note,
+    price,
     shared_lines,
     shared_title,
     whole,
@@ -32,6 +32,7 @@ from ragpipe.reports.sections.iterations import HEADS as FINAL_HEADS
 from ragpipe.reports.sections.iterations import final_lines, final_notes, final_title
 from ragpipe.reports.sections.usage import usage_line
 from ragpipe.reports.text_escape import on_one_line, printable
+from ragpipe.schema.usage import Usage
 
 _HEAD_FOLD = 12
 _HEAD_MAX = 60  # characters of a column's head
@@ -289,13 +290,13 @@ def cost_line(cost: Mapping[str, Any]) -> str:
         who = printable(" and ".join(names)) if models else "the embedded judge"
         return f"cost: {whole(used['calls'])} questions answered by {who}, no call to a provider"
     tokens = used["tokens_in"] + used["tokens_out"]
-    text = f"cost: {whole(used['calls'])} calls, {whole(tokens)} tokens, {paid(used['usd_known'], sum(used['usd_unknown'].values()))}"
-    text += f"; asked here: {whole(spent['calls'])} calls, {paid(spent['usd_known'], spent['tries_without_price'])}"
+    text = f"cost: {whole(used['calls'])} calls, {whole(tokens)} tokens, {price(Usage.from_json(used))}"
+    text += f"; asked here: {whole(spent['calls'])} calls, {price(Usage.from_json(spent))}"
     if saved["calls"]:
         text += f"; saved: {whole(saved['calls'])} calls"
-    if wasted["tries"]:
-        text += f"; wasted: {whole(wasted['tries'])} answers, {money(wasted['usd'])}"
+    if wasted["replies"]:
+        text += f"; wasted: {whole(wasted['replies'])} answers, {money(wasted['usd'])}"
     if used["usd"] is None:
-        reasons = ", ".join(f"{on_one_line(reason, 80)} ({whole(n)})" for reason, n in used["usd_unknown"].items())
+        reasons = ", ".join(f"{on_one_line(reason, 80)} ({whole(n)})" for reason, n in used["unpriced_reasons"].items())
         text += f". Price unknown: {reasons}"
     return text

@@ -18,8 +18,8 @@ from ragpipe.reports.number_format import (
     method_names,
     mode_shares,
     money,
-    paid,
     parts_note,
+    price,
     reasons_of,
     shared_lines,
     shared_title,
@@ -29,6 +29,7 @@ from ragpipe.reports.sections.distribution_tables import distribution_tables
 from ragpipe.reports.sections.usage import TITLE, USAGE, usage_lines, usage_notes
 from ragpipe.reports.text_escape import case_name
 from ragpipe.schema.sample import CaseKey
+from ragpipe.schema.usage import Usage
 from ragpipe.scoring.gates.gate_rules import limit, number
 
 GROUPS_SHOWN = 40  # groups of one breakdown; the rest stands in metrics.json
@@ -250,14 +251,11 @@ def cost_table(cost: Mapping[str, Any]) -> Table:
     """What the results rest on (`used`); what this folder's own processes paid is volatile and stands in cost.json."""
     used = cost["used"]
     bills = [*used["by_metric"].items(), ("all", used)]
-    prices = [paid(bill["usd_known"], sum(bill["usd_unknown"].values())) for _, bill in bills]
-    lines = [
-        [name, *(whole(bill[key]) for key in _BILL), price] for (name, bill), price in zip(bills, prices, strict=True)
-    ]
+    lines = [[name, *(whole(bill[key]) for key in _BILL), price(Usage.from_json(bill))] for name, bill in bills]
     notes = ["A reply that several metrics share stands with the first of them."]
-    if used["usd_unknown"]:
+    if used["unpriced_reasons"]:
         notes.append(
-            "Without a known price: " + ", ".join(f"{why} {whole(n)}" for why, n in used["usd_unknown"].items())
+            "Without a known price: " + ", ".join(f"{why} {whole(n)}" for why, n in used["unpriced_reasons"].items())
         )
     notes += [asked_line(used), case_line(used)]
     notes += [prices_line(cost)] if cost["prices"] else []
@@ -274,11 +272,11 @@ def prices_line(cost: Mapping[str, Any], shown: Callable[[str], str] = str) -> s
 def spent_lines(cost: Mapping[str, Any]) -> list[str]:
     """What this folder's own processes paid, by the ledger; what of it was for nothing, and what others paid."""
     spent, saved, wasted = cost["spent"], cost["saved"], cost["wasted"]
-    own = f"{whole(spent['calls'])} calls, {paid(spent['usd_known'], spent['tries_without_price'])}"
+    own = f"{whole(spent['calls'])} calls, {price(Usage.from_json(spent))}"
     found = [f"Paid by this folder's own processes: {own}."]
-    if wasted["tries"]:
+    if wasted["replies"]:
         found.append(
-            f"Of it {whole(wasted['tries'])} answers were of no use (tried again, failed): {money(wasted['usd'])}."
+            f"Of it {whole(wasted['replies'])} answers were of no use (tried again, failed): {money(wasted['usd'])}."
         )
     if saved["calls"]:
         found.append(f"Paid by others before: {whole(saved['calls'])} calls, {money(saved['usd'])}.")

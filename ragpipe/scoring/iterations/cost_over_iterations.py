@@ -1,4 +1,4 @@
-"""`final/cost.json`: what all iterations of a run cost, each and together."""
+"""`final/cost.json`: the usage of all iterations of a run, each and together."""
 
 from __future__ import annotations
 
@@ -9,41 +9,43 @@ from typing import Any
 from ragpipe.scoring.operations import judge_rates
 
 _PARTS = ("used", "spent", "saved", "wasted", "repriced")
+_LATENCIES = ("latency_ms", "case_latency_ms")
 
 
 def final_cost(per_iteration: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    """`iterations` (each one's `used`, `spent`, `saved`, `wasted`, `repriced`) and `total`, from the iterations' `cost.json` by number.
+    """`iterations` (`used`, `spent`, `saved`, `wasted`, `repriced` of each) and their `total`, from each one's `cost.json`.
 
-    Every iteration asks under keys of its own, so no reply is counted twice. A sum is null as soon as one part of it is
-    (an unknown price); what is known stands in `usd_known`. `per_case` of the total is the price of a case in all
-    iterations together.
+    Every iteration asks under keys of its own, so no reply is counted twice. A sum is null when one of its parts is (an
+    unknown price); `usd_known` sums what is known. `per_case` of the total is the cost of a case in all iterations together.
     """
-    bills = list(per_iteration.values())
+    costs = list(per_iteration.values())
     return {
-        "iterations": {str(number): {part: bill[part] for part in _PARTS} for number, bill in per_iteration.items()},
-        "total": {part: _sum([bill[part] for bill in bills]) for part in _PARTS},
-        "prices": bills[-1]["prices"],
+        "iterations": {str(number): {part: cost[part] for part in _PARTS} for number, cost in per_iteration.items()},
+        "total": {part: _sum([cost[part] for cost in costs]) for part in _PARTS},
+        "prices": costs[-1]["prices"],
     }
 
 
 def _sum(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Sums key by key, in the order of the keys' first appearance; a key that a part lacks is 0 there."""
-    found: dict[str, Any] = {}
-    for key in dict.fromkeys(key for part in parts for key in part):
-        values = [part[key] for part in parts if key in part]
-        if key in ("latency_ms", "case_latency_ms"):
-            found[key] = _latency([value for value in values if value])
-        elif key.endswith("_rate"):
-            found[key] = None  # of the sums, below
-        elif any(isinstance(value, Mapping) for value in values):
-            found[key] = _sum([value for value in values if value])
-        elif any(value is None for value in values):
-            found[key] = None
-        else:
-            found[key] = sum(values) if all(isinstance(v, int) for v in values) else math.fsum(values)
-    return {**found, **judge_rates(found)} if "error_rate" in found else found
+    keys = dict.fromkeys(key for part in parts for key in part)
+    sums = {key: _sum_of(key, [part[key] for part in parts if key in part]) for key in keys}
+    return {**sums, **judge_rates(sums)} if "error_rate" in sums else sums
 
 
-def _latency(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Number and sum; the percentiles of several iterations cannot be had from theirs."""
-    return {"n": sum(one["n"] for one in found), "sum": math.fsum(one["sum"] for one in found)} if found else None
+def _sum_of(key: str, values: Sequence[Any]) -> Any:
+    """The sum of one key's values. Rates are left null: they follow from the sums."""
+    if key in _LATENCIES:
+        return _latency([value for value in values if value])
+    if any(isinstance(value, Mapping) for value in values):
+        return _sum([value for value in values if value])
+    if key.endswith("_rate") or any(value is None for value in values):
+        return None
+    return sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)
+
+
+def _latency(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Of all iterations together: what can be added up. Percentiles cannot."""
+    if not parts:
+        return None
+    return {"n": sum(part["n"] for part in parts), "sum": math.fsum(part["sum"] for part in parts)}

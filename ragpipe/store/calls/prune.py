@@ -54,7 +54,7 @@ class Choice:
 def prunable(path: Path, choice: Choice, *, now: datetime | None = None) -> dict[str, Any]:
     """What would go: `calls`, and `paid`, what they have cost: about what it would cost to ask again."""
     with reading(path) as db:
-        return _bill(db, *choice.where(db, now or datetime.now(UTC)))
+        return _size(db, *choice.where(db, now or datetime.now(UTC)))
 
 
 def prune(path: Path, choice: Choice, *, now: datetime | None = None, silent_after_s: float = 30.0) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def prune(path: Path, choice: Choice, *, now: datetime | None = None, silent_aft
     """
     with changing(path, silent_after_s=silent_after_s) as db:
         where, values = choice.where(db, now or datetime.now(UTC))
-        found = _bill(db, where, values)
+        found = _size(db, where, values)
         while True:
             with transaction(path, db):
                 refuse_if_in_use(path, db, silent_after_s=0.0)
@@ -78,7 +78,7 @@ def prune(path: Path, choice: Choice, *, now: datetime | None = None, silent_aft
         return found
 
 
-def _bill(db: sqlite3.Connection, where: str, values: list[Any]) -> dict[str, Any]:
+def _size(db: sqlite3.Connection, where: str, values: list[Any]) -> dict[str, Any]:
     keys = [row[0] for row in db.execute(f"SELECT key FROM calls WHERE {where}", values)]
     marks = {spend.payment_mark(key) for key in keys if type(key) is bytes}
-    return {"calls": len(keys), "paid": spend.paid_for(db, SharedValues(db), marks).total()}
+    return {"calls": len(keys), "paid": spend.paid_for(db, SharedValues(db), marks).as_json()}

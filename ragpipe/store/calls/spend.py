@@ -12,11 +12,12 @@ import sqlite3
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ragpipe.schema.call import Payment
+from ragpipe.schema.usage import TOKENS, Usage, UsageSum
 from ragpipe.store.calls.call_rows import (
     Damaged,
     SharedValues,
@@ -30,7 +31,6 @@ from ragpipe.store.calls.call_rows import (
 from ragpipe.store.calls.read_only import open_to_read
 from ragpipe.store.calls.sqlite_errors import sqlite_errors
 
-TOKENS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
 _CELLS = ("mark", "iteration", "at", *TOKENS, "usd")
 _COLUMNS = ("run", "model", *_CELLS, "sum")
 _ADD = f"INSERT INTO payments ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -107,67 +107,47 @@ def payment_entries(
             yield None
 
 
-@dataclass
-class PaymentSums:
-    """What some payments come to. `calls` are the different questions, `tries` the answered tries; `damaged` rows are in no
-    sum."""
+class SpendSum:
+    """Adds up ledger entries. A damaged row is counted and is in no other number."""
 
-    tries: int = 0
-    damaged: int = 0
-    without_usage: int = 0
-    marks: set[int] = field(default_factory=set)
-    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
-    usd: list[float] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._usage = UsageSum()
+        self._marks: set[int] = set()
 
-    def add(self, one: PaymentEntry | None) -> None:
-        if one is None:
-            self.damaged += 1
+    def add(self, entry: PaymentEntry | None) -> None:
+        """Add one row of the ledger; None is a damaged one."""
+        if entry is None:
+            self._usage.add(Usage(damaged=1))
             return
-        paid = one.payment
-        self.tries += 1
-        self.marks.add(one.mark)
-        self.without_usage += paid.tokens_in is None
-        for name in TOKENS:
-            self.tokens[name] += getattr(paid, name) or 0
-        if paid.usd is not None:
-            self.usd.append(paid.usd)
+        self._marks.add(entry.mark)
+        self._usage.add(Usage.of_payment(entry.payment))
 
-    def total(self) -> dict[str, Any]:
-        """As plain numbers. `usd` is None as soon as one price is unknown; what is known stands in `usd_known`."""
-        known, unpriced = math.fsum(self.usd), self.tries - len(self.usd)
-        found = {
-            "calls": len(self.marks),
-            "tries": self.tries,
-            **self.tokens,
-            "usd": None if unpriced else known,
-            "usd_known": known,
-            "tries_without_price": unpriced,
-            "tries_without_usage": self.without_usage,
-        }
-        return {**found, "damaged": self.damaged} if self.damaged else found
+    def total(self) -> Usage:
+        """The sum; its `calls` are the different questions."""
+        return replace(self._usage.total(), calls=len(self._marks))
 
 
-def paid_by(path: Path, run_id: str, iteration: int) -> dict[str, Any]:
-    """What one iteration of a run has paid over all its processes: different questions (`calls`), answered tries, tokens, money.
+def paid_by(path: Path, run_id: str, iteration: int) -> Usage:
+    """What one iteration of a run has paid, over all its processes.
 
-    A missing store has no ledger: nothing. Raises OutputError and DataError as `CallStore`.
+    Nothing when there is no store. Raises OutputError and DataError as `CallStore`.
     """
-    sums, path = PaymentSums(), Path(path).absolute()
+    spend, path = SpendSum(), Path(path).absolute()
     if path.exists():
         with closing(open_to_read(path)) as db, sqlite_errors(path):
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'payments'").fetchone():
-                for one in payment_entries(db, SharedValues(db), run_id=run_id, iteration=iteration):
-                    sums.add(one)
-    return sums.total()
+                for entry in payment_entries(db, SharedValues(db), run_id=run_id, iteration=iteration):
+                    spend.add(entry)
+    return spend.total()
 
 
-def paid_for(db: sqlite3.Connection, shared: SharedValues, marks: Collection[int]) -> PaymentSums:
+def paid_for(db: sqlite3.Connection, shared: SharedValues, marks: Collection[int]) -> Usage:
     """What all runs have paid for some questions."""
-    sums = PaymentSums()
-    for one in payment_entries(db, shared):
-        if one is not None and one.mark in marks:
-            sums.add(one)
-    return sums
+    spend = SpendSum()
+    for entry in payment_entries(db, shared):
+        if entry is not None and entry.mark in marks:
+            spend.add(entry)
+    return spend.total()
 
 
 def _entry(row: tuple[Any, ...], shared: SharedValues) -> PaymentEntry:

@@ -98,12 +98,12 @@ def run(tmp_path, server, *words, metrics="correctness"):
 def test_a_run_says_whose_replies_it_rests_on(serve, tmp_path, capfd):
     code, folder = run(tmp_path, serve("other_model:nth=2"), metrics="correctness,faithfulness")
     assert code == 0
-    served = json.loads((folder / "cost.json").read_text())["used"]["served"]
+    served = json.loads((folder / "cost.json").read_text())["used"]["served_models"]
     rows = pq.read_table(folder / "judge_inputs.parquet").to_pylist()
     calls = {row["key"]: row for row in rows if row["attempts"]}
     assert Counter(row["model"] for row in calls.values())["another-model-2020-01-01"] == 1
     assert served["other"] == {"another-model-2020-01-01": 1}
-    assert (served["asked"], served["dated"], served["unknown"]) == (len(calls) - 1, 0, 0)
+    assert (served["requested"], served["dated"], served["unknown"]) == (len(calls) - 1, 0, 0)
     flagged = [row["flags"] for row in rows if row["model"] == "another-model-2020-01-01"]
     assert flagged == [["other_model"]] * len(flagged)
     line = f"1 of {len(calls)} replies are of another model (another-model-2020-01-01)"
@@ -135,7 +135,7 @@ def test_a_stored_reply_of_another_model_is_asked_again_where_it_is_refused(serv
     assert server.tries == 5
     code, folder = run(tmp_path, server, "name=third")
     assert (code, server.tries) == (0, 5)
-    assert json.loads((folder / "cost.json").read_text())["used"]["served"]["other"] == {}
+    assert json.loads((folder / "cost.json").read_text())["used"]["served_models"]["other"] == {}
     capfd.readouterr()
 
 

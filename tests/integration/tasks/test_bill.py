@@ -67,7 +67,7 @@ def billed(server: OpenAIServer) -> dict[str, int]:
     """The server's own bill: the answers that named a usage, and their tokens."""
     usages = [line["usage"] for line in server.log if line["usage"]]
     return {
-        "tries": len(usages), "tokens_in": sum(u["prompt_tokens"] for u in usages),
+        "replies": len(usages), "tokens_in": sum(u["prompt_tokens"] for u in usages),
         "tokens_out": sum(u["completion_tokens"] for u in usages),
     }  # fmt: skip
 
@@ -75,7 +75,7 @@ def billed(server: OpenAIServer) -> dict[str, int]:
 def paid(file: Path) -> dict[str, int]:
     """The whole ledger of a store."""
     found = census(file, ())["paid"]
-    return {name: found[name] for name in ("tries", "tokens_in", "tokens_out")}
+    return {name: found[name] for name in ("replies", "tokens_in", "tokens_out")}
 
 
 def dollars(bill: dict[str, int]) -> float:
@@ -84,7 +84,7 @@ def dollars(bill: dict[str, int]) -> float:
 
 def balances(found: dict[str, Any]) -> None:
     used, saved, wasted, spent = (found[part] for part in ("used", "saved", "wasted", "spent"))
-    assert used["calls_answered"] - saved["calls"] + wasted["tries"] == spent["tries"]
+    assert used["replies"] - saved["calls"] + wasted["replies"] == spent["replies"]
     for name in ("tokens_in", "tokens_out"):
         assert used[name] - saved[name] + wasted[name] == spent[name]
     assert used["usd"] - saved["usd"] + wasted["usd"] - found["repriced"]["usd"] == pytest.approx(spent["usd"])
@@ -105,7 +105,7 @@ def test_empty_replies_are_paid_by_the_start_that_got_them_and_by_all_later_ones
     place.server.faults = [ServerFault.read("empty_content")]
     place.run(expected=4)
     first = place.billed()
-    assert first["tries"] == 18, "three tries for each of six questions"
+    assert first["replies"] == 18, "three tries for each of six questions"
     found = place.cost()
     assert {name: found["spent"][name] for name in first} == first
     assert found["spent"]["usd"] == pytest.approx(dollars(first))
@@ -120,7 +120,7 @@ def test_empty_replies_are_paid_by_the_start_that_got_them_and_by_all_later_ones
     found = place.cost()
     assert {name: found["spent"][name] for name in whole} == whole
     assert found["used"]["usd"] == pytest.approx(dollars(whole) - dollars(first))
-    assert found["wasted"]["tries"] == 18
+    assert found["wasted"]["replies"] == 18
     balances(found)
 
 
@@ -149,7 +149,7 @@ def test_another_run_saves_what_this_one_paid(place: Place) -> None:
     whole = place.billed()
     assert place.run("scoring.thresholds.correctness=2.5", expected=0)[0] == 0
     found = place.cost()
-    assert (found["spent"]["tries"], found["saved"]["calls"]) == (0, 6)
+    assert (found["spent"]["replies"], found["saved"]["calls"]) == (0, 6)
     assert found["saved"]["usd"] == pytest.approx(dollars(whole))
     balances(found)
 
@@ -161,7 +161,7 @@ def test_the_ledger_survives_a_prune(place: Place) -> None:
     assert paid(place.file) == before
     shutil.rmtree(place.folder)
     place.run(expected=0)
-    assert place.cost()["spent"]["tries"] == 12, "asked again, and both times paid"
+    assert place.cost()["spent"]["replies"] == 12, "asked again, and both times paid"
 
 
 def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:
@@ -238,7 +238,7 @@ def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
-    assert place.billed()["tries"] == 3
+    assert place.billed()["replies"] == 3
     assert paid(place.file) == place.billed()
 
 
@@ -256,7 +256,7 @@ def test_a_vector_is_paid_by_the_iteration_that_asked_for_it(place: Place) -> No
     for found in bills:
         balances(found)
     usages = [line["usage"] for line in place.server.log if line["usage"]]
-    assert sum(found["spent"]["tries"] for found in bills) == len(usages)
+    assert sum(found["spent"]["replies"] for found in bills) == len(usages)
     assert sum(found["spent"]["tokens_in"] for found in bills) == sum(u["prompt_tokens"] for u in usages)
     assert bills[0]["saved"]["calls"] == 0
     assert bills[1]["saved"]["calls"] >= 6, "the vectors of the six questions"

@@ -85,7 +85,7 @@ def test_stats_count_what_the_log_counts(place: Place) -> None:
     assert (found["replies"]["calls"], found["failures"]["calls"]) == (CASES, 0)
     assert found["replies"]["tokens_in"] == used["tokens_in"] > 0
     paid = found["paid"]
-    assert (paid["tries"], paid["tokens_in"], paid["usd"], paid["tries_without_price"]) == (
+    assert (paid["replies"], paid["tokens_in"], paid["usd"], paid["unpriced"]) == (
         CASES, sum(line["usage"]["prompt_tokens"] for line in place.server.log), None, CASES,
     )  # fmt: skip
     assert found["damaged"] == 0
@@ -322,6 +322,6 @@ def test_retry_errors_asks_for_what_failed_and_nothing_is_paid_for_nothing(place
     assert Counter(asked) == Counter(failing)
     after = place.json("iteration-1/cost.json")
     assert after["spent"]["calls"] == CASES
-    assert after["saved"]["calls"] == after["wasted"]["calls"] == after["wasted"]["tries"] == 0
-    assert all(after["spent"][name] > before[name] for name in ("tries", "tokens_in", "tokens_out"))
+    assert after["saved"]["calls"] == after["wasted"]["calls"] == after["wasted"]["replies"] == 0
+    assert all(after["spent"][name] > before[name] for name in ("replies", "tokens_in", "tokens_out"))
     assert place.run("retry_errors=true") == 0

@@ -48,8 +48,8 @@ def job(number: int, *words: str, methods: dict[str, Any] | None = None, **score
         "overall": group(scores),
         "by": by,
     }
-    bill = {"calls": 30, "calls_computed": 0, "usd": 0.5, "usd_known": 0.5, "usd_unknown": {}}
-    cost = {"total": {"used": bill, "spent": {"calls": 12, "usd": 0.2, "usd_known": 0.2, "tries_without_price": 0}}}
+    bill = {"calls": 30, "calls_computed": 0, "usd": 0.5, "usd_known": 0.5}
+    cost = {"total": {"used": bill, "spent": {"calls": 12, "usd": 0.2, "usd_known": 0.2}}}
     return Job(number, words, 0, "complete", folder=Path(f"out/x/{number:012x}"), metrics=metrics, cost=cost)
 
 

@@ -256,6 +256,6 @@ def test_a_metric_that_fails_on_a_case_is_one_failed_judgement(tmp_path: Path) -
     pq.write_table(table.set_column(place, table.schema.field(place), [owners]), folder / "scores.parquet")
     metrics = score(tmp_path, specs)
     assert metrics["n_failed_judgements"] == 4
-    bill = {"used": {"calls": 0, "calls_computed": 0, "usd_known": 0.0, "usd_unknown": {}}}
+    bill = {"used": {"calls": 0, "calls_computed": 0, "usd_known": 0.0}}
     tile = next(one for one in _tiles(metrics, bill, ReportSettings()) if one["head"] == "judgements failed")
     assert tile["value"] == "4"

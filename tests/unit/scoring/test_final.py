@@ -251,13 +251,13 @@ def test_files_that_would_not_change_are_left_alone(tmp_path: Path) -> None:
 
 def _bill(calls: int, usd: float | None, known: float, **unknown: int) -> dict[str, Any]:
     used = {
-        "calls": calls, "usd": usd, "usd_known": known, "usd_unknown": unknown,
+        "calls": calls, "usd": usd, "usd_known": known, "unpriced_reasons": unknown,
         "latency_ms": {"n": calls, "p50": 1.0, "p95": 2.0, "sum": 10.0 * calls},
         "by_metric": {"faithfulness": {"calls": calls, "usd": usd}},
     }  # fmt: skip
     return {
         "used": used, "spent": {"calls": calls - 1, "usd": 0.5}, "saved": {"calls": 1, "usd": None},
-        "wasted": {"tries": 1, "usd": 0.25}, "repriced": {"usd": 0.0}, "prices": {"m": calls},
+        "wasted": {"replies": 1, "usd": 0.25}, "repriced": {"usd": 0.0}, "prices": {"m": calls},
     }  # fmt: skip
 
 
@@ -265,12 +265,12 @@ def test_cost_over_iterations() -> None:
     found = final_cost({1: _bill(3, 0.25, 0.25), 2: _bill(4, None, 0.5, no_price=2)})
     assert found["iterations"]["2"]["used"]["calls"] == 4
     used = found["total"]["used"]
-    assert (used["calls"], used["usd"], used["usd_known"], used["usd_unknown"]) == (7, None, 0.75, {"no_price": 2})
+    assert (used["calls"], used["usd"], used["usd_known"], used["unpriced_reasons"]) == (7, None, 0.75, {"no_price": 2})
     assert used["latency_ms"] == {"n": 7, "sum": 70.0}
     assert used["by_metric"] == {"faithfulness": {"calls": 7, "usd": None}}
     assert found["total"]["spent"] == {"calls": 5, "usd": 1.0}
     assert found["total"]["saved"] == {"calls": 2, "usd": None}
-    assert found["total"]["wasted"] == {"tries": 2, "usd": 0.5}
+    assert found["total"]["wasted"] == {"replies": 2, "usd": 0.5}
     assert found["prices"] == {"m": 4}, "those of the newest iteration"
 
 

@@ -10,6 +10,7 @@ from ragpipe.judging.pricing import own_rates
 from ragpipe.judging.settings import Price
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.schema.usage import Usage
 from ragpipe.scoring.score_declarations import unit_value
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
@@ -325,24 +326,22 @@ def test_cost_charges_a_shared_reply_once(tmp_path: Path) -> None:
     score(tmp_path, [CORRECT], spent=paid, rates=RATES)
     found = stored(tmp_path, "cost.json")
     used = found["used"]
-    names = ("uses", "calls", "calls_answered", "calls_failed", "attempts", "tokens_in", "tokens_out", "tokens_cached")
+    names = ("uses", "calls", "replies", "calls_failed", "attempts", "tokens_in", "tokens_out", "tokens_cached")
     assert {name: used[name] for name in names} == {
-        "uses": 4, "calls": 3, "calls_answered": 2, "calls_failed": 1, "attempts": 5, "tokens_in": 200, "tokens_out": 20,
+        "uses": 4, "calls": 3, "replies": 2, "calls_failed": 1, "attempts": 5, "tokens_in": 200, "tokens_out": 20,
         "tokens_cached": 60,
     }  # fmt: skip
     # what a provider refused without an answer costs nothing: 0.25 + 0.25 - 60 * 0.0015
-    assert (used["calls_without_usage"], used["usd"], used["latency_ms"]["p50"]) == (0, pytest.approx(0.41), 100.0)
+    assert (used["without_usage"], used["usd"], used["latency_ms"]["p50"]) == (0, pytest.approx(0.41), 100.0)
     assert {name: bill["calls"] for name, bill in used["by_metric"].items()} == {"faithfulness": 2, "correctness": 1}
     assert {name: bill["calls"] for name, bill in used["by_judge"].items()} == {"m": 2, "n": 1}
     assert used["per_case"]["usd"] == pytest.approx(0.41 / 7)
     assert found["saved"] == {
-        "calls": 1, "tokens_in": 100, "tokens_out": 10, "tokens_cached": 60, "tokens_reasoning": 0,
-        "usd": pytest.approx(0.16), "usd_known": pytest.approx(0.16),
+        "calls": 1, "replies": 1, "tokens_in": 100, "tokens_out": 10, "tokens_cached": 60, "tokens_reasoning": 0,
+        "usd": pytest.approx(0.16), "usd_known": pytest.approx(0.16), "unpriced": 0, "without_usage": 0,
     }  # fmt: skip
-    assert found["wasted"] == {
-        "calls": 0, "tries": 0, "tokens_in": 0, "tokens_out": 0, "tokens_cached": 0, "tokens_reasoning": 0, "usd": 0.0,
-    }  # fmt: skip
-    assert (found["spent"], found["repriced"]) == (paid, {"usd": 0.0})
+    assert found["wasted"] == Usage().as_json()
+    assert (found["spent"], found["repriced"]) == (paid.as_json(), {"usd": 0.0})
     tier = {"above": 0, "input": 2000.0, "output": 5000.0, "cached_input": 500.0, "reasoning": 5000.0}
     assert found["prices"] == {"m": {"model": "m", "source": "judge.prices", "usd_per_million": [tier]}}
 
@@ -357,15 +356,15 @@ def test_what_was_paid_for_nothing_is_wasted_and_never_saved(tmp_path: Path) -> 
     assert (found["used"]["usd"], found["used"]["calls_failed"]) == (0.25, 1)
     assert (found["saved"]["calls"], found["saved"]["usd"]) == (0, 0.0)
     wasted = found["wasted"]
-    assert (wasted["calls"], wasted["tries"], wasted["tokens_in"], wasted["usd"]) == (2, 4, 400, 1.0)
+    assert (wasted["calls"], wasted["replies"], wasted["tokens_in"], wasted["usd"]) == (2, 4, 400, 1.0)
     balances(found)
 
 
 def balances(found: dict[str, Any]) -> None:
     """used - saved + wasted = spent, but for what prices have changed."""
     used, saved, wasted, paid = (found[part] for part in ("used", "saved", "wasted", "spent"))
-    assert used["calls_answered"] - saved["calls"] + wasted["calls"] == paid["calls"]
-    assert used["calls_answered"] - saved["calls"] + wasted["tries"] == paid["tries"]
+    assert used["replies"] - saved["calls"] + wasted["calls"] == paid["calls"]
+    assert used["replies"] - saved["calls"] + wasted["replies"] == paid["replies"]
     for name in ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning"):
         assert used[name] - saved[name] + wasted[name] == paid[name]
     money = used["usd"] - found["repriced"]["usd"] - saved["usd"] + wasted["usd"]
@@ -395,13 +394,14 @@ def test_an_unknown_price_is_null_not_zero(tmp_path: Path) -> None:
     no_usage = {**CALL, "key": "k3", "tokens_in": None, "tokens_out": None, "paid_usd": None}
     write_run(tmp_path, ROWS, [{**CALL, "key": "k1"}, unknown, no_usage])
     rates = {**RATES, "n": Rates("n", "litellm 0", reason="no price for n")}
-    paid = spent(3, usd_known=0.25, tries_without_price=2, tries_without_usage=1, tokens_in=200, tokens_out=20) | {
-        "usd": None
-    }
+    paid = spent(3, usd=0.25, unpriced=2, without_usage=1, tokens_in=200, tokens_out=20)
     score(tmp_path, [CORRECT], spent=paid, rates=rates)
     found = stored(tmp_path, "cost.json")
     assert (found["used"]["usd"], found["used"]["usd_known"]) == (None, 0.25)
-    assert found["used"]["usd_unknown"] == {"no price for n": 1, "the reply names no usage that can be believed": 1}
+    assert found["used"]["unpriced_reasons"] == {
+        "no price for n": 1,
+        "the reply names no usage that can be believed": 1,
+    }
     assert (found["saved"]["usd"], found["saved"]["calls"], found["wasted"]["usd"]) == (0.0, 0, 0.0)
 
 

@@ -213,7 +213,7 @@ def test_a_call_takes_no_more_than_it_should(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     count = 5000
     fill(path, [call(number) for number in range(count)])
-    assert paid_by(path, "0123456789ab", 1)["tries"] == count
+    assert paid_by(path, "0123456789ab", 1).replies == count
     assert path.stat().st_size / count <= 550
 
 
@@ -250,7 +250,7 @@ def test_a_file_that_is_gone_is_said_and_what_went_into_it_is_kept(
     (kept,) = (tmp_path / "tmp").iterdir()
     import_calls(path, kept)
     assert set(read_calls(path, KEYS)) == {*KEYS[5:11]}
-    assert paid_by(path, "0123456789ab", 1)["tries"] == 5
+    assert paid_by(path, "0123456789ab", 1).replies == 5
 
 
 def test_a_full_disk_keeps_what_was_in_flight_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_full_disk_keeps_what_was_in_flight_elsewhere(tmp_path: Path, monkeypa
     (kept,) = (tmp_path / "tmp").iterdir()
     monkeypatch.undo()
     assert import_calls(path, kept) == (4, 0)
-    assert paid_by(path, "0123456789ab", 1)["usd"] == 1.0
+    assert paid_by(path, "0123456789ab", 1).usd == 1.0
 
 
 def test_a_store_that_breaks_under_a_run_keeps_the_replies_it_cannot_take_elsewhere(

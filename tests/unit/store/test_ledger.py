@@ -44,21 +44,21 @@ def test_every_answered_try_is_on_the_bill(tmp_path: Path) -> None:
         path, "one", (call("a", "refused"), [payment()]), (call("b", "empty_reply"), [payment(), payment(None)]),
         (call("c"), [payment(None, None), payment()]), (call("d", "rate_limit"), []),
     )  # fmt: skip
-    assert paid_by(path, "one", 1) == {
-        "calls": 3, "tries": 5, "tokens_in": 40, "tokens_out": 40, "tokens_cached": 4, "tokens_reasoning": 0, "usd": None,
-        "usd_known": 1.5, "tries_without_price": 2, "tries_without_usage": 1,
+    assert paid_by(path, "one", 1).as_json() == {
+        "calls": 3, "replies": 5, "tokens_in": 40, "tokens_out": 40, "tokens_cached": 4, "tokens_reasoning": 0, "usd": None,
+        "usd_known": 1.5, "unpriced": 2, "without_usage": 1,
     }  # fmt: skip
     ask(path, "one", (call("a"), [payment(0.25)]), (call("b"), [payment(0.25)]), fresh=True)  # they were failures
     after = paid_by(path, "one", 1)
-    assert (after["calls"], after["tries"], after["usd_known"]) == (3, 7, 2.0)
-    assert paid_by(path, "two", 1)["tries"] == paid_by(path, "one", 2)["tries"] == 0
-    assert paid_by(tmp_path / "missing", "one", 1)["usd"] == 0
+    assert (after.calls, after.replies, after.usd_known) == (3, 7, 2.0)
+    assert paid_by(path, "two", 1).replies == paid_by(path, "one", 2).replies == 0
+    assert paid_by(tmp_path / "missing", "one", 1).usd == 0
 
 
 def test_money_is_added_exactly(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     ask(path, "one", *((call(str(n)), [payment(0.1)]) for n in range(10)))
-    assert paid_by(path, "one", 1)["usd"] == 1.0  # the sum of ten floats one by one is 0.9999999999999999
+    assert paid_by(path, "one", 1).usd == 1.0  # the sum of ten floats one by one is 0.9999999999999999
 
 
 def test_a_reply_that_comes_too_late_is_paid(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_reply_that_comes_too_late_is_paid(tmp_path: Path) -> None:
 
     with CallStore(path, run_id="slow") as slow, CallStore(path, run_id="fast") as fast:
         asyncio.run(work(slow, fast))
-    assert paid_by(path, "fast", 1)["usd"] == 4.0
-    assert paid_by(path, "slow", 1)["usd"] == 1.0
+    assert paid_by(path, "fast", 1).usd == 4.0
+    assert paid_by(path, "slow", 1).usd == 1.0
 
 
 def test_what_was_paid_for_a_call_that_never_came_back_is_kept(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_was_paid_for_a_call_that_never_came_back_is_kept(tmp_path: Path) -
     path = tmp_path / "calls.sqlite"
     with CallStore(path, run_id="one") as store:
         store.pay(sha256("a"), 3, payment())
-    assert paid_by(path, "one", 3)["usd"] == 0.5
+    assert paid_by(path, "one", 3).usd == 0.5
 
 
 def test_prune_leaves_the_ledger_alone(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_prune_leaves_the_ledger_alone(tmp_path: Path) -> None:
     ask(path, "one", (call("a"), [payment(), payment()]), (call("b", "refused"), [payment()]))
     before = paid_by(path, "one", 1)
     found = prune(path, Choice(run_id="one"))
-    assert (found["calls"], found["paid"]["tries"], found["paid"]["usd"]) == (2, 3, 1.5)
+    assert (found["calls"], found["paid"]["replies"], found["paid"]["usd"]) == (2, 3, 1.5)
     assert read_calls(path, [sha256("a"), sha256("b")], run_id="one") == {}
     assert paid_by(path, "one", 1) == before
 
@@ -103,8 +103,8 @@ def test_a_damaged_payment_is_in_no_sum_and_counted(tmp_path: Path, column: str,
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute(f"UPDATE payments SET {column} = {value} WHERE rowid = 1")
     found = paid_by(path, "one", 1)
-    assert (found["tries"], found["usd"]) == (1, 0.5)
-    assert found.get("damaged", 0) == (column != "run")  # whose it was is not known
+    assert (found.replies, found.usd) == (1, 0.5)
+    assert found.damaged == (column != "run")  # whose it was is not known
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -125,4 +125,4 @@ def test_a_payment_after_the_store_was_closed_is_kept_beside(
     assert file.stat().st_mode & 0o777 == 0o600
     for _ in range(2):  # once is enough
         assert import_calls(path, file) == (0, 0)
-        assert paid_by(path, "one", 1)["usd"] == 0.5
+        assert paid_by(path, "one", 1).usd == 0.5
