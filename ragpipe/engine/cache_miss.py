@@ -13,7 +13,7 @@ from ragpipe.reports.text_escape import case_name, on_one_line
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.calls.nearest_key import NearestCall, StoredKey, nearest_call, stored_as
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.table_query import query_rows
+from ragpipe.store.run.run_tables import query_rows
 
 SHOWN = 12  # lines of a difference between two texts
 QUESTIONS = 20  # of a case that are explained at once

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ragpipe.reports.run_data import read_json
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import read_json
 from ragpipe.store.run.seals import open_seal
 
 NOTE = ".paid.json"

@@ -15,7 +15,7 @@ from ragpipe.datasets.index_manifest import IndexManifest
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.engine.frozen_inputs import table_damage
 from ragpipe.engine.integrity import check_unmodified
-from ragpipe.engine.iteration_states import COMPLETE, JUDGED
+from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.manifest import previous_manifest
 from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.sample import Output
@@ -24,8 +24,10 @@ from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs, has_failures
 from ragpipe.stages.load_dataset import load_dataset, load_outputs, load_samples, read_samples
 from ragpipe.store.files.atomic import atomic_write, link_or_copy
+from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import check_regular_file
 from ragpipe.systems.live_system import open_system
 from ragpipe.systems.settings import PythonSystem, RecordedSystem
 
@@ -253,7 +255,7 @@ class RunSource:
         adopted = {}
         for number, state in self._states.items():
             source, target = self._source.iteration(int(number)), folder.iteration(int(number))
-            if state == COMPLETE and _is_own_file(source.scores) and _is_own_file(source.judge_inputs):
+            if state == "complete" and is_regular_file(source.scores) and is_regular_file(source.judge_inputs):
                 target.create()
                 link_or_copy(source.scores, target.scores)
                 link_or_copy(source.judge_inputs, target.judge_inputs)
@@ -287,13 +289,8 @@ def open_index(config: RunConfig) -> IndexManifest | None:
 
 def check_frozen_tables(source: RunFolder) -> None:
     """Raises DataError when a run has lost its frozen cases, or one of the tables is a link."""
-    fix = (
-        "start the run's own command again: it freezes the cases anew from the same data; or copy the whole run folder"
-    )
     for path in (source.samples, source.outputs):
-        if not _is_own_file(path):
-            problem = Problem(str(path), "file", "no such file", "the run's frozen cases", fix)
-            raise DataError("a run folder is incomplete", [problem])
+        check_regular_file(path)
 
 
 def cannot_restore(folder: RunFolder, fault: str) -> DataError:
@@ -312,11 +309,7 @@ def link_tables(source: RunFolder, target: RunFolder) -> None:
     check_frozen_tables(source)
     link_or_copy(source.samples, target.samples)
     link_or_copy(source.outputs, target.outputs)
-    if _is_own_file(source.index):
+    if is_regular_file(source.index):
         link_or_copy(source.index, target.index)
     if source.outputs_journal.is_file():  # copied, not linked: it is appended to when failures are asked again
         atomic_write(target.outputs_journal, source.outputs_journal.read_bytes())
-
-
-def _is_own_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()

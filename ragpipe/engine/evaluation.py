@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ragpipe.config import RunConfig
-from ragpipe.core.errors import RagpipeError
 from ragpipe.core.version import __version__
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.engine.case_sources import CaseSource
@@ -57,7 +56,6 @@ from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.missing_replies import MISSING, passing
 from ragpipe.reports.render.terminal import Console
-from ragpipe.reports.run_data import read_json
 from ragpipe.reports.signature import signature
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
@@ -66,7 +64,7 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
-from ragpipe.stages.load_dataset import block_limits, references_of, row_count
+from ragpipe.stages.load_dataset import block_limits, references_of
 from ragpipe.stages.resume import settled_cases
 from ragpipe.stages.score_iteration import score_iteration
 from ragpipe.stages.seal_run import damaged_seal_warning, seal_run, unseal
@@ -76,6 +74,7 @@ from ragpipe.store.files.atomic import sweep_below
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import count_rows, read_json
 from ragpipe.store.run.wall_clock import WallClock
 from ragpipe.systems.settings import RecordedSystem
 
@@ -150,10 +149,8 @@ class Evaluation:
             try:
                 return self._run()
             except Exception as error:
-                if not (isinstance(error, RagpipeError) and error.exit_code != 1) and (
-                    found := inputs_error(self.folder, error)
-                ):
-                    raise found from error
+                if cause := inputs_error(self.folder, error):
+                    raise cause from error
                 raise
             finally:
                 remove_unstarted(self.folder)  # under the lock: without it, the folder may be another process's
@@ -363,7 +360,7 @@ class Evaluation:
             calibrated=judge["calibrated"],
             metrics=metric_signatures(self.config),
             scoring=self.config.scoring.identity(),
-            n=row_count(self.folder.outputs),
+            n=count_rows(self.folder.outputs),
             iteration=iteration,
             versions=system_versions(self.identity, output_versions(self.folder.outputs)),
         )

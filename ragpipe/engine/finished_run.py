@@ -24,6 +24,7 @@ from ragpipe.engine.run_identity import run_identity, with_source
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.store.calls.recorded_replies import RecordedReplies
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import check_regular_file, run_file_error
 
 OURS = frozenset(
     {
@@ -185,51 +186,21 @@ def read_config(folder: RunFolder) -> dict[str, Any]:
     import yaml
 
     path = folder.config
-    problem = "a symbolic link" if path.is_symlink() else "no such file" if not path.is_file() else ""
-    if problem:
-        raise DataError(
-            "a run folder is incomplete",
-            [
-                Problem(
-                    str(path),
-                    "config.yaml",
-                    problem,
-                    "the run's configuration",
-                    "copy the whole run folder",
-                )
-            ],
-        )
+    check_regular_file(path)
     if problems := check_yaml(path, key_path(path)):
         raise DataError("a run's configuration cannot be read", problems)
     found = yaml.load(path.read_text(encoding="utf-8"), Loader=FastLoader)
     try:
         json.dumps(found, default=str)
     except (ValueError, RecursionError):  # an alias to what it stands in
-        raise DataError(
-            "a run's configuration cannot be read",
-            [
-                Problem(
-                    str(path),
-                    "config.yaml",
-                    "a value that holds itself",
-                    "plain values",
-                    "copy the whole run folder",
-                )
-            ],
-        ) from None
+        raise run_file_error(path, "a value that contains itself", "plain values") from None
     return found if isinstance(found, dict) else {}
 
 
 def _prompts(folder: RunFolder, dirs: Sequence[str]) -> PromptLibrary:
-    linked = [path for path in (folder.prompts, *folder.prompts.rglob("*")) if path.is_symlink()]
-    if linked:  # what a template holds is sent to a judge: it must not be a file of this machine
-        raise DataError(
-            "a run folder is incomplete",
-            [
-                Problem(str(path), "prompts", "a symbolic link", "the template itself", "copy the whole run folder")
-                for path in linked[:5]
-            ],
-        )
+    for path in (folder.prompts, *sorted(folder.prompts.rglob("*"))):
+        if path.is_symlink():  # what a template holds is sent to a judge: it must not be a file of this machine
+            raise run_file_error(path, "a symbolic link", "the template itself")
     return PromptLibrary([folder.prompts.absolute(), *(Path(d).absolute() for d in dirs), prompts_dir()])
 
 

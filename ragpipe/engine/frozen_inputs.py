@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
+from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import open_table, read_json
 
 _FIX = (
     "remove this file and start the run's command again: it is made again from the frozen cases and the stored replies; or copy "
@@ -37,11 +35,7 @@ def table_damage(folder: RunFolder, known: Any, *, quick: bool = False) -> str |
     """What is wrong with the frozen cases, the first thing, in words; None where both tables are what was frozen. `known`
     are the digests of the manifest. `quick` asks only whether both can be opened."""
     for path in (folder.samples, folder.outputs):
-        if path.is_symlink():
-            return f"{path.name} is a symbolic link"
-        if not path.is_file():
-            return f"{path.name} is missing"
-        if fault := _unreadable(path):
+        if fault := _table_fault(path):
             return f"{path.name}: {fault}"
         if not quick and (not isinstance(known, Mapping) or known.get(path.name) != sha256_file(path)):
             return f"{path.name} is not what was frozen"
@@ -73,9 +67,14 @@ def remove_unstarted(folder: RunFolder) -> None:
 
 
 def inputs_error(folder: RunFolder, error: Exception) -> RagpipeError | None:
-    """The error that names what of a run folder is gone or cannot be read, where that is why `error` was raised: it came
-    from a library that knows no run. None where the folder is whole."""
-    if not folder.root.is_dir():
+    """The error that names the file of a run folder that is gone or unreadable, where that is why `error` was raised.
+
+    None where the folder is complete, and where `error` itself says what is wrong.
+    """
+    is_gone = not folder.root.is_dir()
+    if isinstance(error, RagpipeError) and error.exit_code != 1 and not (is_gone and isinstance(error, DataError)):
+        return None
+    if is_gone:
         return OutputError(
             f"the run folder {folder.root} was removed while the run was going on. To fix: start the same command again; what was "
             "answered is in the call store"
@@ -92,37 +91,37 @@ def inputs_error(folder: RunFolder, error: Exception) -> RagpipeError | None:
 
 def is_readable_table(path: Path) -> bool:
     """Whether a table is there and can be opened."""
-    return path.is_file() and not path.is_symlink() and _unreadable(path) is None
+    return _table_fault(path) is None
 
 
 def _faults(root: Path) -> Iterator[tuple[Path, str]]:
+    """The files of a folder that cannot be read, each with what is wrong; links and hidden files are passed over."""
     for path in sorted(root.rglob("*")):
-        if path.is_symlink() or not path.is_file() or path.name.startswith("."):
+        if not is_regular_file(path) or path.name.startswith("."):
             continue
         fault = None
         if path.suffix == ".parquet":
-            fault = _unreadable(path, whole=True)
+            fault = _table_fault(path, rows=True)
         elif path.suffix == ".json":
-            fault = _no_json(path)
+            fault = _json_fault(path)
         if fault:
             yield path, fault
 
 
-def _unreadable(path: Path, *, whole: bool = False) -> str | None:
+def _table_fault(path: Path, *, rows: bool = False) -> str | None:
+    """Why a table cannot be opened, or with `rows` why one of its rows cannot be read; None when it can."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for group in range(file.num_row_groups if whole else 0):
+        with open_table(path, page_checksum_verification=True) as file:
+            for group in range(file.num_row_groups if rows else 0):
                 file.read_row_group(group)
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        return " ".join(str(error).split())[:200] or type(error).__name__
+    except DataError as error:
+        return error.problems[0].found
     return None
 
 
-def _no_json(path: Path) -> str | None:
+def _json_fault(path: Path) -> str | None:
     try:
-        json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        return str(error)[:200]
+        read_json(path)
+    except DataError as error:
+        return error.problems[0].found
     return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.engine.iteration_states import JUDGED
+from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.file_difference import named_row
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.seals import changed_cells, open_seal, seal_file
@@ -52,7 +53,7 @@ def _problems(source: RunFolder, seal: Mapping[str, Any], states: Mapping[str, s
         name = path.relative_to(source.root).as_posix()
         table = seal["tables"].get(name)
         digest = table["sha256"] if table else seal["files"].get(name)
-        if digest is None or path.is_symlink() or not path.is_file() or seal_file(path) == digest:
+        if digest is None or not is_regular_file(path) or seal_file(path) == digest:
             continue  # a file that is missing is told by who needs it
         what = describe_changes(path, table) if table else "its bytes are not what they were"
         yield Problem(str(path), name, what, "what seal.json says", _FIX)

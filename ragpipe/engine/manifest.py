@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.config import RunConfig
-from ragpipe.core.errors import DataError, OtherFormat, Problem, RagpipeError
+from ragpipe.core.errors import OtherFormat, RagpipeError
 from ragpipe.core.resources import code_digest
 from ragpipe.core.version import __version__
 from ragpipe.core.yaml_lines import FastDumper
@@ -20,6 +20,7 @@ from ragpipe.stages.seal_run import unseal
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
 from ragpipe.store.run.format_check import check_store, manifest_of
 from ragpipe.store.run.run_folder import RunFolder, make_folder
+from ragpipe.store.run.run_tables import run_file_error
 
 _PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic")
 
@@ -52,11 +53,8 @@ def checked_manifest(folder: RunFolder, run_id: str | None = None) -> dict[str, 
     if not faults and run_id is not None and run_id != manifest["run_id"]:
         faults["run_id"] = f"{manifest['run_id']}, and not {run_id}"
     if faults:
-        fix = "copy the whole run folder; or remove this file and start the run's command again: what was answered is kept"
-        raise DataError(
-            "a run folder cannot be read",
-            [Problem(str(folder.manifest), key, found, "what ragpipe wrote", fix) for key, found in faults.items()],
-        )
+        key, fault = next(iter(faults.items()))
+        raise run_file_error(folder.manifest, fault, "what ragpipe wrote", key=key)
     return manifest
 
 

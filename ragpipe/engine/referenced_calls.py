@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ragpipe.core.errors import DataError, OtherFormat, Problem, RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE
 from ragpipe.engine.manifest import read_manifest
 from ragpipe.engine.run_list import all_runs
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import batches
 
 RESENT_TABLE = "resend.parquet"
+_BATCH = 65_536  # rows read at once
 
 
 def referenced_keys(root: Path) -> Iterator[str]:
@@ -51,12 +50,5 @@ def _is_resent(folder: RunFolder) -> bool:
 def _keys(folder: RunFolder) -> Iterator[str]:
     tables = [(folder.iteration(number).judge_inputs, "key") for number in folder.iterations()]
     for path, column in [(folder.root / RESENT_TABLE, "key_new")] if _is_resent(folder) else tables:
-        try:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(columns=[column]):
-                    yield from batch.column(0).to_pylist()
-        except (OSError, pa.ArrowException) as error:
-            raise DataError(
-                "what is unused cannot be known",
-                [Problem(str(path), "file", str(error), "the table that ragpipe wrote", "copy the whole run folder")],
-            ) from error
+        for batch in batches(path, [column], size=_BATCH):
+            yield from batch.column(0).to_pylist()

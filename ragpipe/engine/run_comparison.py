@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ragpipe.reports.run_data import read_json
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.run_agreement import agreement, questions, verdict_changes
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import read_json
 
 
 def compare_runs(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:

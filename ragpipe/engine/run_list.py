@@ -12,13 +12,13 @@ from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
 from ragpipe.engine.manifest import read_manifest
 from ragpipe.engine.run_identity import identity_differences
 from ragpipe.reports.number_format import price, share_below_one, whole
-from ragpipe.reports.run_data import read_json
 from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.coverage import LOST, coverage
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import RUNS, SWEEPS, RunFolder
+from ragpipe.store.run.run_tables import read_json
 
 LISTED = 200  # runs of a name; every one of them is read at the end of each evaluation
 DEPTH = 4  # levels of folders below output_dir in which names are looked for

@@ -11,10 +11,10 @@ from ragpipe.engine.iteration_states import INCOMPLETE
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.missing_replies import FIX, MISSING, kinds_of_errors, passing
 from ragpipe.reports.render.terminal import Console
-from ragpipe.reports.run_data import read_json
 from ragpipe.scoring.gates.gate_rules import exit_code
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import read_json
 
 UNASKED = (
     "this task asks nobody; the command of the evaluation asks for them (or, over its folder, task=rejudge with its judge named: "

@@ -9,9 +9,9 @@ from ragpipe.config import RunConfig
 from ragpipe.core.errors import DataError
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.reports.run_data import read_json
 from ragpipe.schema.price_rates import KINDS, Rates
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import read_json
 
 
 class Prices:

@@ -15,13 +15,13 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.reports.comparison_page import chosen_scores, comparison_lines, comparison_markdown, comparison_notes
 from ragpipe.reports.job_comparison import SCHEMA, Job, comparison
 from ragpipe.reports.render.terminal import Console
-from ragpipe.reports.run_data import read_json
 from ragpipe.reports.shared_questions import shared_between
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.atomic import sweep_temporaries
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same, write_unless_same
 from ragpipe.store.run.run_folder import SWEEPS, RunFolder, make_folder
+from ragpipe.store.run.run_tables import read_json
 
 _STATES = {
     0: "complete",

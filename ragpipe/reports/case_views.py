@@ -9,13 +9,12 @@ from typing import Any
 
 from ragpipe.reports.highlight import Part, highlight
 from ragpipe.reports.lowest_cases import shown_cases
-from ragpipe.reports.run_tables import rows_at, rows_of
 from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
 from ragpipe.reports.text_escape import reply_text
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
-from ragpipe.store.run.table_query import unreadable_table
+from ragpipe.store.run.run_tables import rows_at, rows_of_cases, run_file_error
 
 TEXT_MAX = 8000  # characters of one text; the whole stands in the tables
 QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
@@ -70,10 +69,10 @@ def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str],
     records = rows_at(iteration.records, [*worst, *drawn])
     outputs = rows_at(run.outputs, records)
     if missing := records.keys() - outputs.keys():
-        raise unreadable_table(run.outputs, f"no row {min(missing)}", "a row for each of records.parquet")
+        raise run_file_error(run.outputs, f"no row {min(missing)}", "a row for each of records.parquet")
     samples = rows_at(run.samples, {row["sample_row"] for row in outputs.values()})
     cases = [CaseKey.of(row) for row in records.values()]
-    scores, calls = rows_of(iteration.scores, cases), rows_of(iteration.judge_inputs, cases)
+    scores, calls = rows_of_cases(iteration.scores, cases), rows_of_cases(iteration.judge_inputs, cases)
     found = []
     for row in (*worst, *drawn):
         record, output = records[row], outputs[row]

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ragpipe.core.digest import sha256
-from ragpipe.reports.run_tables import open_table, rows_at
 from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.store.run.run_tables import open_table, rows_at
 
 _NO_SCORE = 2.0  # sorts after every overall score
 

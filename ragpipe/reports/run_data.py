@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from ragpipe.reports.run_tables import check_plain, open_table
 from ragpipe.store.run.format_check import manifest_of
 from ragpipe.store.run.run_folder import LATEST, RunFolder
-from ragpipe.store.run.table_query import unreadable_table
+from ragpipe.store.run.run_tables import open_table, read_json, run_file_error
 
 if TYPE_CHECKING:
     import pandas as pd
-
-JSON_LIMIT = 256 << 20  # bytes
 
 
 class Run:
@@ -89,22 +85,8 @@ def load(path: str | Path, *, iteration: int | None = None) -> Run:
     found = Run(root, iteration or max(RunFolder(root).iterations(), default=1))
     if found.folder.is_symlink() or not found.folder.is_dir():
         expected = "a run folder with iteration-<n>/ in it, such as outputs/<name>/latest"
-        raise unreadable_table(found.folder, "no such folder", expected)
+        raise run_file_error(found.folder, "no such folder", expected)
     manifest_of(root / "manifest.json")
-    return found
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object of a run folder. Raises DataError."""
-    check_plain(path)
-    if path.stat().st_size > JSON_LIMIT:
-        raise unreadable_table(path, f"{path.stat().st_size:,} bytes", f"at most {JSON_LIMIT:,}")
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise unreadable_table(path, f"no readable JSON ({error})", "the JSON object that ragpipe wrote") from None
-    if not isinstance(found, dict):
-        raise unreadable_table(path, f"a JSON {type(found).__name__}", "a JSON object")
     return found
 
 
@@ -114,7 +96,3 @@ def _frame(path: Path) -> pd.DataFrame:
     # the metadata of whoever wrote the file decides nothing: neither index nor types come from there
     found: pd.DataFrame = table.replace_schema_metadata(None).to_pandas(ignore_metadata=True)
     return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
+from ragpipe.store.run.row_group_cache import RowGroupCache
+from ragpipe.store.run.run_tables import open_parquet_file, open_table, reading_table
 
 SAMPLE_COLUMNS = (
     "id",
@@ -54,7 +55,6 @@ SCORE_COLUMNS = (*OUTPUT_KEY, "iteration", "metric", "score_name", "value", "sta
 BLOCK = 2048  # cases; with ten 1 kB chunks each that is 20 MB of text held at once
 BLOCK_BYTES = 4 << 20  # of their outputs: scoring makes several copies of a block
 _BATCH = 32768  # rows of scores read at once
-_GROUPS_KEPT = 2  # row groups of samples held
 
 Whole = NDArray[np.int64]
 Key = tuple[str, str, int]
@@ -89,7 +89,7 @@ def case_blocks(
 
 def aligned(samples: Path, outputs: Path, size: int = BLOCK) -> Iterator[tuple[pa.Table, pa.Table]]:
     """All cases: rows of the outputs with the rows of the samples that they belong to, in the same order."""
-    with pq.ParquetFile(samples) as sample_file, pq.ParquetFile(outputs) as output_file:
+    with open_table(samples, SAMPLE_COLUMNS) as sample_file, open_table(outputs, OUTPUT_COLUMNS) as output_file:
         reader = _SampleRows(sample_file)
         for group in range(output_file.num_row_groups):
             found = output_file.metadata.row_group(group)
@@ -106,7 +106,7 @@ class ScoreRows:
 
     def __init__(self, path: Path, columns: Sequence[str] = SCORE_COLUMNS):
         self._path = path
-        self._file = pq.ParquetFile(path)
+        self._file = open_parquet_file(path, columns)
         self._batches = self._file.iter_batches(batch_size=_BATCH, columns=list(columns))
         self._schema = pa.schema([self._file.schema_arrow.field(name) for name in columns])
         self._carried: pa.Table = self._schema.empty_table()
@@ -153,7 +153,8 @@ class ScoreRows:
         """Read on until a whole case is there; the last one waits for the next batch, it may go on there."""
         self._group = 0
         while True:
-            batch = next(self._batches, None)
+            with reading_table(self._path):
+                batch = next(self._batches, None)
             if batch is None:
                 table, self._carried = self._carried, self._schema.empty_table()
             else:
@@ -192,7 +193,7 @@ class _SampleRows:
         self._file = file
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._kept: OrderedDict[int, pa.Table] = OrderedDict()
+        self._groups = RowGroupCache([file], _samples_of_group, max_groups=2)
 
     def take(self, rows: Whole) -> pa.Table:
         if len(rows) and (rows.min() < 0 or rows.max() >= self._starts[-1]):
@@ -203,16 +204,13 @@ class _SampleRows:
         pieces, order = [], []
         for group in np.unique(groups):
             places = np.flatnonzero(groups == group)
-            pieces.append(self._group(int(group)).take(pa.array(rows[places] - self._starts[group])))
+            pieces.append(self._groups.group(int(group)).take(pa.array(rows[places] - self._starts[group])))
             order.append(places)
         if not pieces:
             return self._file.schema_arrow.empty_table().select(list(SAMPLE_COLUMNS))
         back = np.argsort(np.concatenate(order), kind="stable")
         return pa.concat_tables(pieces).take(pa.array(back)).combine_chunks()
 
-    def _group(self, group: int) -> pa.Table:
-        if group not in self._kept:
-            if len(self._kept) == _GROUPS_KEPT:
-                self._kept.popitem(last=False)
-            self._kept[group] = self._file.read_row_group(group, columns=list(SAMPLE_COLUMNS))
-        return self._kept[group]
+
+def _samples_of_group(file: pq.ParquetFile, group: int) -> pa.Table:
+    return file.read_row_group(group, columns=list(SAMPLE_COLUMNS))

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.core.errors import TRANSIENT
@@ -22,6 +21,7 @@ from ragpipe.schema.price_rates import NO_USAGE, Rates
 from ragpipe.schema.usage import TOKENS, Usage, UsageSum
 from ragpipe.scoring.operations import judge_rates, latency_of
 from ragpipe.scoring.served_models import served
+from ragpipe.store.run.run_tables import batches, open_table
 
 _NUMBERS = (*TOKENS, "paid_usd", "latency_ms", "attempts")
 _TEXTS = ("metric", "judge", "status", "paid_by")
@@ -164,7 +164,7 @@ def cost(
     """
     totals = _Totals(payer)
     first, n_read = _first_uses(judge_inputs), 0
-    for batch in _batches(judge_inputs):
+    for batch in _numbered_calls(judge_inputs):
         totals.add(batch, first[n_read : n_read + len(batch)], rates)
         n_read += len(batch)
     used = totals.used.total()
@@ -227,8 +227,8 @@ def _money(usd: float) -> float:
     return 0.0 if abs(usd) < _TINY else usd
 
 
-def _batches(path: Path) -> Iterator[_Calls]:
-    with pq.ParquetFile(path, read_dictionary=list(_TEXTS)) as file:
+def _numbered_calls(path: Path) -> Iterator[_Calls]:
+    with open_table(path, [*_TEXTS, *_NUMBERS], read_dictionary=list(_TEXTS)) as file:
         for batch in file.iter_batches(batch_size=_BATCH, columns=[*_TEXTS, *_NUMBERS]):
             # null is a value like the others: `paid_by` has it wherever nobody was paid
             texts = {name: batch[name].cast(pa.string()).dictionary_encode("encode") for name in _TEXTS}
@@ -242,8 +242,7 @@ def _batches(path: Path) -> Iterator[_Calls]:
 def _first_uses(path: Path) -> NDArray[np.bool_]:
     """Which rows use a reply for the first time: 16 bytes a row while it is found out, one after that."""
     halves = [np.empty((0, 2), dtype=np.uint64)]
-    with pq.ParquetFile(path) as file:
-        halves += [_marks(batch.column(0)) for batch in file.iter_batches(batch_size=_BATCH, columns=["key"])]
+    halves += [_marks(batch.column(0)) for batch in batches(path, ["key"], size=_BATCH)]
     marks = np.concatenate(halves)
     order = np.lexsort((marks[:, 1], marks[:, 0]))  # stable: equal marks stay in the order of their rows
     ordered = marks[order]

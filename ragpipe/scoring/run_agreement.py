@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
@@ -24,12 +23,14 @@ from ragpipe.stats.agreement_coefficients import (
     spearman,
 )
 from ragpipe.stats.intervals import estimate_mean
+from ragpipe.store.run.run_tables import batches
 
 EXAMPLES = 5
 """Cases named for each direction of a flip."""
 GRADES = 2.0
 """A scale at least so wide is one of grades (0-5, 1-5); a narrower one is a share."""
 
+_BATCH = 32_768  # rows read at once
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
@@ -209,7 +210,7 @@ def _asked(paths: Sequence[Path]) -> tuple[set[bytes], set[bytes]]:
     """The different payloads and keys, 16 bytes of each hash: enough to tell 2^64 apart."""
     payloads, keys = set[bytes](), set[bytes]()
     for path in paths:
-        for batch in _batches(path, ["payload_id", "key", "status", "template"]):
+        for batch in batches(path, ["payload_id", "key", "status", "template"], size=_BATCH):
             columns = (batch.column(name).to_pylist() for name in ("payload_id", "key", "status", "template"))
             for payload, key, status, template in zip(*columns, strict=True):
                 if status != "missing_reply" and template is not None:  # without one it is a text for an embedder
@@ -220,7 +221,7 @@ def _asked(paths: Sequence[Path]) -> tuple[set[bytes], set[bytes]]:
 
 def _identities(tables: Mapping[int, Path]) -> Iterator[CaseKey]:
     for iteration, path in tables.items():
-        for batch in _batches(path, list(OUTPUT_KEY)):
+        for batch in batches(path, OUTPUT_KEY, size=_BATCH):
             yield from (CaseKey(*key, iteration) for key in keys_of(batch))
 
 
@@ -229,14 +230,9 @@ def _numbers(tables: Mapping[int, Path], column: str) -> Floats:
     parts = [
         batch.column(0).cast(pa.float64()).to_numpy(zero_copy_only=False)
         for path in tables.values()
-        for batch in _batches(path, [column])
+        for batch in batches(path, [column], size=_BATCH)
     ]
     return np.concatenate([np.empty(0), *parts])
-
-
-def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(batch_size=32768, columns=columns)
 
 
 def _is_graded(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from ragpipe.store.run.run_tables import batches
 
 _SHOWN = 20
 _COLUMNS = ("status", "attempts", "flags", "model", "fingerprint")
@@ -22,22 +23,19 @@ def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
     frequent. `first` are the rows that use a reply for the first time."""
     found, others, fingerprints = Counter[str](), Counter[str](), Counter[str]()
     read = 0
-    with pq.ParquetFile(judge_inputs) as file:
-        for batch in file.iter_batches(batch_size=_BATCH, columns=list(_COLUMNS)):
-            mask = first[read : read + len(batch)]
-            read += len(batch)
-            for row in batch.filter(mask).to_pylist():
-                if row["status"] != "ok" or not row["attempts"]:
-                    continue
-                flags = row["flags"] or ()
-                if "other_model" in flags:
-                    others[row["model"]] += 1
-                else:
-                    found[
-                        "unknown" if row["model"] is None else "dated" if "dated_model" in flags else "requested"
-                    ] += 1
-                if row["fingerprint"]:
-                    fingerprints[row["fingerprint"]] += 1
+    for batch in batches(judge_inputs, _COLUMNS, size=_BATCH):
+        mask = first[read : read + len(batch)]
+        read += len(batch)
+        for row in batch.filter(mask).to_pylist():
+            if row["status"] != "ok" or not row["attempts"]:
+                continue
+            flags = row["flags"] or ()
+            if "other_model" in flags:
+                others[row["model"]] += 1
+            else:
+                found["unknown" if row["model"] is None else "dated" if "dated_model" in flags else "requested"] += 1
+            if row["fingerprint"]:
+                fingerprints[row["fingerprint"]] += 1
     return {
         "requested": found["requested"],
         "dated": found["dated"],

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey, Sample
 from ragpipe.schema.table_schemas import outputs_from, samples_from
+from ragpipe.store.run.row_group_cache import RowGroupCache
+from ragpipe.store.run.run_tables import open_parquet_file, reading_table
 
 _KEPT_BYTES = 32 << 20
-"""Bytes of row groups of samples that are held, uncompressed; two of them anyway. Data in method order touches each sample
-again only much later."""
+"""Uncompressed bytes of row groups of samples that are kept, but at least two groups. Data in method order needs each
+sample again only much later."""
+_INVALID = (ValueError, KeyError, TypeError)  # what the decoding of a malformed row raises
 
 
 class CaseReader:
@@ -29,15 +28,12 @@ class CaseReader:
 
     def __init__(self, samples: Path, outputs: Path, iteration: int = 1):
         self.samples, self._path = samples, outputs
-        with reading_frozen_tables(samples):
-            self._samples = pq.ParquetFile(samples)
-        with reading_frozen_tables(outputs):
-            self._outputs = pq.ParquetFile(outputs)
+        self._samples = open_parquet_file(samples)
+        self._outputs = open_parquet_file(outputs)
         self.iteration = iteration
-        self._groups: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()
-        sizes = [self._samples.metadata.row_group(group) for group in range(self._samples.metadata.num_row_groups)]
-        self._starts = [0, *accumulate(group.num_rows for group in sizes)]
-        self._bytes = [group.total_byte_size for group in sizes]
+        self._groups = RowGroupCache([self._samples], _rows_of_group, max_groups=2, max_bytes=_KEPT_BYTES)
+        metadata = self._samples.metadata
+        self._starts = [0, *accumulate(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))]
 
     @property
     def blocks(self) -> int:
@@ -52,19 +48,25 @@ class CaseReader:
 
     def block(self, index: int) -> Iterator[Case]:
         """The cases of one block, decoded one by one as they are asked for."""
-        with reading_frozen_tables(self._path):
+        with reading_table(self._path, *_INVALID):
             rows = self._outputs.read_row_group(index).to_pylist()
         rows.reverse()
         while rows:
-            row = rows.pop()  # what was decoded is held no longer
-            place = row.pop("sample_row")
-            with reading_frozen_tables(self._path):
-                output = next(outputs_from([row]))
-            yield Case(self._sample(place), output, self.iteration)
+            yield self._decode(rows.pop())  # what was decoded is kept no longer
+
+    def case_at(self, row: int) -> Case:
+        """The case of one row of the outputs, counted from 0. Only its block is read."""
+        for index in range(self.blocks):
+            if row < self.size(index):
+                with reading_table(self._path, *_INVALID):
+                    cells = self._outputs.read_row_group(index).slice(row, 1).to_pylist()[0]
+                return self._decode(cells)
+            row -= self.size(index)
+        raise IndexError(f"row {row} after the end of the outputs")
 
     def keys(self, index: int) -> list[CaseKey]:
         """What names the cases of one block, without reading more of them."""
-        with reading_frozen_tables(self._path):
+        with reading_table(self._path, *_INVALID):
             rows = self._outputs.read_row_group(index, columns=list(OUTPUT_KEY)).to_pylist()
             return [CaseKey.of({**row, "iteration": self.iteration}) for row in rows]
 
@@ -80,39 +82,20 @@ class CaseReader:
         self._samples.close()
         self._outputs.close()
 
+    def _decode(self, row: dict[str, Any]) -> Case:
+        with reading_table(self._path, *_INVALID):
+            place = row.pop("sample_row")
+            output = next(outputs_from([row]))
+        return Case(self._sample(place), output, self.iteration)
+
     def _sample(self, row: int) -> Sample:
-        with reading_frozen_tables(self.samples):
+        with reading_table(self.samples, *_INVALID):
             group = bisect_right(self._starts, row) - 1
-            if not 0 <= group < len(self._bytes):
+            if not 0 <= group < len(self._starts) - 1:
                 raise ValueError(f"no row {row}, which outputs.parquet names")
-            if group not in self._groups:
-                self._make_room(self._bytes[group])
-                self._groups[group] = self._samples.read_row_group(group).to_pylist()
-            self._groups.move_to_end(group)
-            return next(samples_from([self._groups[group][row - self._starts[group]]]))
-
-    def _make_room(self, size: int) -> None:
-        while len(self._groups) > 1 and size + sum(self._bytes[held] for held in self._groups) > _KEPT_BYTES:
-            self._groups.popitem(last=False)
+            return next(samples_from([self._groups.group(group)[row - self._starts[group]]]))
 
 
-@contextmanager
-def reading_frozen_tables(path: Path) -> Iterator[None]:
-    """Inside, what cannot be read of a table of frozen cases is a DataError that names it."""
-    try:
-        yield
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            "the frozen cases of a run cannot be read",
-            [
-                Problem(
-                    str(path),
-                    "file",
-                    " ".join(str(error).split())[:200] or type(error).__name__,
-                    "the table that ragpipe wrote",
-                    "start the run's command again: it freezes the cases anew from the same data; or copy the whole run folder",
-                )
-            ],
-        ) from error
+def _rows_of_group(file: pq.ParquetFile, group: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = file.read_row_group(group).to_pylist()
+    return rows

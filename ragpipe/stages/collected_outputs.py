@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import Output
 from ragpipe.store.run.journal import Journal
+from ragpipe.store.run.run_tables import batches, read_columns
+
+_BATCH = 65_536  # rows read at once
 
 JOURNAL_FIELDS = {"sample_id": str, "repeat": int, "failed": bool, "output": str}
 """The fields of every line of the outputs' journal; `output` is an Output as JSON."""
@@ -66,7 +68,7 @@ class SystemFailures(NamedTuple):
 
 def system_failures(outputs: Path) -> SystemFailures:
     """The failures of the system in a run's `outputs.parquet`."""
-    table = pq.read_table(outputs, columns=["sample_id", "error"])
+    table = read_columns(outputs, ["sample_id", "error"])
     failures = table.filter(pc.is_valid(table["error"]))
     first = failures.slice(0, 1).to_pylist()
     text = " ".join(f"{first[0]['sample_id']}: {first[0]['error']}".split())[:200] if first else ""
@@ -76,10 +78,9 @@ def system_failures(outputs: Path) -> SystemFailures:
 def output_versions(outputs: Path) -> dict[str, list[str]]:
     """The versions that a run's frozen outputs name, by method, each in the order of their first appearance."""
     versions: dict[str, dict[str, None]] = {}
-    with pq.ParquetFile(outputs) as file:
-        for batch in file.iter_batches(columns=["method", "version"]):
-            pairs = pa.Table.from_batches([batch]).group_by(["method", "version"], use_threads=False).aggregate([])
-            for row in pairs.to_pylist():
-                if row["version"] is not None:
-                    versions.setdefault(row["method"], {})[row["version"]] = None
+    for batch in batches(outputs, ["method", "version"], size=_BATCH):
+        pairs = pa.Table.from_batches([batch]).group_by(["method", "version"], use_threads=False).aggregate([])
+        for row in pairs.to_pylist():
+            if row["version"] is not None:
+                versions.setdefault(row["method"], {})[row["version"]] = None
     return {method: list(names) for method, names in versions.items()}

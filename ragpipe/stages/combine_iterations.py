@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.digest import sha256_file
-from ragpipe.reports.run_data import read_json
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.scoring.iterations.cost_over_iterations import final_cost
@@ -15,6 +14,7 @@ from ragpipe.scoring.iterations.over_iterations import final_metrics
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import read_json
 
 
 def scored_iterations(folder: RunFolder) -> list[int]:

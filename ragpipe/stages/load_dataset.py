@@ -18,6 +18,7 @@ from ragpipe.schema.sample import Output, Sample
 from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_row, samples_from, table_of
 from ragpipe.store.files.atomic import atomic_open
 from ragpipe.store.files.parquet_writer import parquet_writer
+from ragpipe.store.run.run_tables import batches
 
 BLOCK = 1000
 """Cases in a row group of `outputs.parquet`, at most: the unit that a resume skips and that metrics compute over."""
@@ -152,23 +153,16 @@ def load_outputs(found: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: P
 
 def read_samples(samples: Path) -> Iterator[Sample]:
     """The samples of a run folder, in order, block by block."""
-    with pq.ParquetFile(samples) as file:
-        for batch in file.iter_batches(BLOCK):
-            yield from samples_from(batch.to_pylist())
+    for batch in batches(samples, size=BLOCK):
+        yield from samples_from(batch.to_pylist())
 
 
 def references_of(samples: Path) -> Corpus:
     """The references of a run's data set: of all its samples, whichever cases are measured now."""
 
     def texts() -> Iterator[str]:
-        with pq.ParquetFile(samples) as file:
-            for batch in file.iter_batches(BLOCK, columns=["references"]):
-                for references in batch["references"].to_pylist():
-                    yield from distinct_references(references or ())
+        for batch in batches(samples, ["references"], size=BLOCK):
+            for references in batch["references"].to_pylist():
+                yield from distinct_references(references or ())
 
     return Corpus(texts)
-
-
-def row_count(table: Path) -> int:
-    """Rows of a Parquet file, from its footer."""
-    return int(pq.read_metadata(table).num_rows)

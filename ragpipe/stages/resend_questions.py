@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import ConfigDict
 
 from ragpipe.core.errors import TRANSIENT, DataError, Problem, RagpipeError
@@ -26,6 +25,7 @@ from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.table_schemas import FLAG, REAL, TEXT, WHOLE, table_of
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import open_unless_same
+from ragpipe.store.run.run_tables import batches
 
 BLOCK = 512  # questions asked and written together
 _PROSE = frozenset({"reason", "evidence", "text"})
@@ -133,7 +133,7 @@ def stored_questions(files: Sequence[Path]) -> Iterator[list[StoredQuestion]]:
     seen: set[bytes] = set()
     block: list[StoredQuestion] = []
     for path in files:
-        for row in _rows(path):
+        for row in _stored_rows(path):
             name = bytes.fromhex(row["payload_id"])
             if name not in seen and row["template"] is not None:  # without one it is a text for an embedder
                 seen.add(name)
@@ -145,28 +145,9 @@ def stored_questions(files: Sequence[Path]) -> Iterator[list[StoredQuestion]]:
         yield block
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        if path.is_symlink():
-            raise OSError("a symbolic link")
-        with pq.ParquetFile(path) as file:
-            if missing := set(_COLUMNS) - set(file.schema_arrow.names):
-                raise OSError(f"no column {', '.join(sorted(missing))}")
-            for batch in file.iter_batches(batch_size=BLOCK, columns=list(_COLUMNS)):
-                yield from batch.to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            "a run's questions cannot be read",
-            [
-                Problem(
-                    str(path),
-                    "file",
-                    str(error)[:200],
-                    "the judge_inputs.parquet that ragpipe wrote",
-                    "copy the whole run folder",
-                )
-            ],
-        ) from error
+def _stored_rows(path: Path) -> Iterator[dict[str, Any]]:
+    for batch in batches(path, _COLUMNS, size=BLOCK):
+        yield from batch.to_pylist()
 
 
 def _stored(row: dict[str, Any], path: Path) -> StoredQuestion:

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from ragpipe.core.errors import ConfigError
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.price_rates import Rates
@@ -35,6 +33,7 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import Price
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same
+from ragpipe.store.run.run_tables import open_table
 
 
 def score_iteration(
@@ -152,13 +151,13 @@ def _untrusted(
 def _judged(folder: Path) -> set[str]:
     """The scores of the metrics that asked the judge in this iteration, as its tables say. A text for an embedder is no
     question: it has no template."""
-    with pq.ParquetFile(folder / "judge_inputs.parquet", read_dictionary=["metric"]) as file:
+    with open_table(folder / "judge_inputs.parquet", ["metric", "template"], read_dictionary=["metric"]) as file:
         asked = {
             name
             for batch in file.iter_batches(columns=["metric", "template"])
             for name in batch["metric"].filter(batch["template"].is_valid()).unique().to_pylist()
         }
-    with pq.ParquetFile(folder / "scores.parquet") as file:
+    with open_table(folder / "scores.parquet") as file:
         if not file.num_row_groups:
             return set()
         rows = file.read_row_group(0, columns=["metric", "score_name"])  # a case has a row for every score

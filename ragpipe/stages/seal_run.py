@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.seals import closed_seal, open_seal, seal_file, seal_table
@@ -93,7 +94,7 @@ def _write(folder: RunFolder, before: Mapping[str, Any], **parts: Any) -> None:
 def derived_and_frozen(root: Path) -> Iterator[Path]:
     """Every file of a run folder but the volatile ones, in a fixed order. Links are passed over."""
     for path in sorted(root.rglob("*")):
-        if path.is_file() and not path.is_symlink() and path.name not in VOLATILE and not path.name.startswith("."):
+        if is_regular_file(path) and path.name not in VOLATILE and not path.name.startswith("."):
             yield path
 
 

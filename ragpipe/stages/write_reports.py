@@ -13,7 +13,6 @@ from ragpipe.reports.lowest_cases import worst_cases
 from ragpipe.reports.render.html import html
 from ragpipe.reports.render.markdown import markdown
 from ragpipe.reports.render.terminal import Console
-from ragpipe.reports.run_data import read_json
 from ragpipe.reports.sections.index import index_warnings, read_index
 from ragpipe.reports.sections.iterations import results_of
 from ragpipe.reports.settings import ReportSettings
@@ -21,6 +20,7 @@ from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
+from ragpipe.store.run.run_tables import read_json
 from ragpipe.store.run.wall_clock import judged_seconds
 
 

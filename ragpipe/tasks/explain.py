@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,13 @@ from ragpipe.reports.explanation import CaseExplanation, explanation_lines
 from ragpipe.reports.question_table import question_table
 from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.text_escape import on_one_line
-from ragpipe.schema.sample import OUTPUT_KEY, Case
+from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.store.run.table_query import query_rows
+from ragpipe.store.run.run_tables import query_rows
 
 KEYS = ("case", "method", "repeat", "metric", "iteration", "messages")
 
@@ -138,16 +138,20 @@ def _case(wanted: Wanted) -> Case:
     folder, settings = wanted.finished.folder, wanted.settings
     reader = CaseReader(folder.samples, folder.outputs, settings.iteration)
     try:
-        ids: dict[str, None] = {}
-        methods: dict[str, dict[int, Case]] = {}
-        for case in reader:
-            ids[case.sample.id] = None
-            if case.sample.id == settings.case:
-                methods.setdefault(case.output.method, {})[case.output.repeat] = case
+        keys = [key for block in range(reader.blocks) for key in reader.keys(block)]
+        return reader.case_at(_row_of(settings, keys))
     finally:
         reader.close()
-    if settings.case not in ids:
-        raise _absent("case", settings.case, list(ids))
+
+
+def _row_of(settings: ExplainSettings, keys: Sequence[CaseKey]) -> int:
+    """Which of a run's cases is explained. Raises DataError for one that the run does not have."""
+    methods: dict[str, dict[int, int]] = {}
+    for row, key in enumerate(keys):
+        if key.sample_id == settings.case:
+            methods.setdefault(key.method, {})[key.repeat] = row
+    if not methods:
+        raise _absent("case", settings.case, list(dict.fromkeys(key.sample_id for key in keys)))
     method = settings.method or (next(iter(methods)) if len(methods) == 1 else "none")
     if method not in methods:
         raise _absent("method", method, list(methods))

@@ -21,11 +21,12 @@ from ragpipe.engine.judge_access import open_replay
 from ragpipe.engine.run_identity import identity_differences, run_id
 from ragpipe.engine.run_prices import changed_prices, made_with
 from ragpipe.reports.render.terminal import Console
-from ragpipe.reports.run_data import read_json
 from ragpipe.schema.usage import Usage
 from ragpipe.stages.seal_run import derived_and_frozen
+from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.file_difference import first_difference
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import read_json
 from ragpipe.store.run.seals import open_seal, seal_file
 
 DIFFERENT = 3
@@ -145,7 +146,7 @@ def _held(
     found, same = [], []
     for name, digest in seal["files"].items():
         path = folder.root / name
-        if name in made or name.startswith(_INPUTS) or not path.is_file() or path.is_symlink():
+        if name in made or name.startswith(_INPUTS) or not is_regular_file(path):
             continue
         if seal_file(path) == digest:
             same.append(name)
@@ -241,7 +242,7 @@ def _one(name: str, there: Path, made: Path, sealed: str | None) -> JournalConfl
     writes a table otherwise.
     """
     comes_out = seal_file(made)
-    if not there.is_file() or there.is_symlink():
+    if not is_regular_file(there):
         if sealed in (None, comes_out):
             return None
         return JournalConflict(

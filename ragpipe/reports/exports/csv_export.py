@@ -23,9 +23,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.reports.run_tables import batches, schema_of
 from ragpipe.reports.text_escape import UNSAFE
 from ragpipe.store.files.write_if_changed import open_unless_same
+from ragpipe.store.run.run_tables import batches, schema_of
 
 BOM = b"\xef\xbb\xbf"
 # blanks of every kind, marks without a width and control characters may stand before; the wide forms compute too

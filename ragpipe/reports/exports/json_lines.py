@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from ragpipe.core.strict_json import BadJson, strict_loads
-from ragpipe.reports.run_tables import batches, is_json, schema_of
 from ragpipe.store.files.atomic import json_bytes
 from ragpipe.store.files.write_if_changed import open_unless_same
+from ragpipe.store.run.run_tables import batches, is_json, schema_of
 
 
 def write_json_lines(table: Path, target: Path) -> None:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ragpipe.core.errors import DataError, Problem
 from ragpipe.reports.number_format import whole
-from ragpipe.reports.run_data import read_json
 from ragpipe.reports.sections.tables import Table
 from ragpipe.reports.text_escape import code
 from ragpipe.reports.text_escape import table as _table
 from ragpipe.schema.index_coverage import Coverage, IndexCoverage
+from ragpipe.store.run.run_tables import read_json, run_file_error
 
 _NAMED = 5  # documents named in a note; the rest stands in index.json
 _TYPES = 40  # types of documents with a row of their own
@@ -29,10 +28,7 @@ def read_index(run: Path) -> IndexCoverage | None:
         return IndexCoverage.model_validate(read_json(path))
     except ValidationError as error:
         found = str(error.errors(include_url=False, include_context=False)[0]["msg"])
-        raise DataError(
-            "a run folder cannot be read",
-            [Problem(str(path), "index", found, "what ragpipe wrote there", "copy the whole run folder again")],
-        ) from error
+        raise run_file_error(path, found, "what ragpipe wrote there") from error
 
 
 def index_table(index: IndexCoverage) -> Table:

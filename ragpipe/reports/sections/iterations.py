@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.reports.number_format import columns, heading, judged_times, method_names, whole
-from ragpipe.reports.run_data import read_json
+from ragpipe.store.run.run_tables import read_json
 
 HEADS = ("mean", "least - most", "sd", "noise", "passed", "flips")
 

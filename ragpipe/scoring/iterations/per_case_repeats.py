@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.core.errors import DataError, Problem
@@ -17,6 +16,7 @@ from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.aggregate import by_label, crossed
 from ragpipe.scoring.dimensions import LISTS, META, Fields
 from ragpipe.scoring.settings import OVERALL
+from ragpipe.store.run.run_tables import open_table, read_columns
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -116,14 +116,14 @@ def members(records: Path, by: Mapping[str, Mapping[str, Any]]) -> dict[str, dic
 def _columns(records: Path, parts: Collection[str]) -> dict[str, pa.Array]:
     """The columns that these fields are made of, as far as the table has them."""
     wanted = {"sample_id", *("meta" if part.startswith(META) else LISTS.get(part, part) for part in parts)}
-    with pq.ParquetFile(records) as file:
+    with open_table(records) as file:
         table = file.read(columns=sorted(wanted & set(file.schema_arrow.names)))
     return {name: table[name].combine_chunks() for name in table.column_names}
 
 
 def _column(path: Path, name: str) -> Iterator[Floats]:
     """A column of numbers or flags, batch by batch; NaN stands for null."""
-    with pq.ParquetFile(path) as file:
+    with open_table(path) as file:
         if name not in file.schema_arrow.names:
             raise _other_cases(path, f"no column {name}", "the scores that its metrics.json names")
         for batch in file.iter_batches(batch_size=_BATCH, columns=[name]):
@@ -131,8 +131,7 @@ def _column(path: Path, name: str) -> Iterator[Floats]:
 
 
 def _identities(path: Path) -> pa.Table:
-    with pq.ParquetFile(path) as file:
-        return file.read(columns=list(OUTPUT_KEY)).combine_chunks()
+    return read_columns(path, OUTPUT_KEY).combine_chunks()
 
 
 def _other_cases(path: Path, found: str, expected: str) -> DataError:

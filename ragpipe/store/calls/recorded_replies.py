@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from ragpipe.core.errors import TRANSIENT, DataError, Problem, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.accepted_replies import AcceptedReplies
 from ragpipe.store.calls.call_store import CallStore, Fresh, StoredCalls
+from ragpipe.store.run.row_group_cache import RowGroupCache
+from ragpipe.store.run.run_tables import open_parquet_file, reading_table, run_file_error
 
 _KEPT = 6  # row groups held: the blocks that are open at once, and their neighbours
 _COLUMNS = (
@@ -52,13 +53,14 @@ class RecordedReplies:
 
     def __init__(self, files: Sequence[Path], *, failures: str = "all"):
         self._failures = failures
-        self._files = [_open(path) for path in files]
-        self._groups: OrderedDict[tuple[int, int], pa.Table] = OrderedDict()
+        self._files = [open_parquet_file(path, _COLUMNS) for path in files]
+        self._groups = RowGroupCache(self._files, _replies_of_group, max_groups=_KEPT)
         marks, places = [], []
         for number, file in enumerate(self._files):
             for group in range(file.metadata.num_row_groups):
-                keys = file.read_row_group(group, columns=["key"])["key"].combine_chunks()
-                marks.append(_marks(keys))
+                with reading_table(files[number]):
+                    keys = file.read_row_group(group, columns=["key"])["key"].combine_chunks()
+                marks.append(_key_prefixes(files[number], keys))
                 places.append(_places(number, group, len(keys)))
         found = np.concatenate([np.empty(0, np.uint64), *marks])
         order = np.argsort(found, kind="stable")
@@ -74,7 +76,7 @@ class RecordedReplies:
         place = int(np.searchsorted(self._marks, mark, side="left"))
         while place < len(self._marks) and self._marks[place] == mark:
             file, group, row = self._places[place].tolist()
-            cells = self._group(file, group).slice(row, 1).to_pylist()[0]
+            cells = self._groups.group(group, file).slice(row, 1).to_pylist()[0]
             if cells["key"] == key:
                 return self._call(cells)
             place += 1
@@ -133,14 +135,6 @@ class RecordedReplies:
             **{k: v for k, v in cells.items() if v is not None or k != "attempts"},
         )
 
-    def _group(self, file: int, group: int) -> pa.Table:
-        if (file, group) not in self._groups:
-            if len(self._groups) == _KEPT:
-                self._groups.popitem(last=False)
-            self._groups[file, group] = self._files[file].read_row_group(group, columns=list(_COLUMNS))
-        self._groups.move_to_end((file, group))
-        return self._groups[file, group]
-
 
 class RecordedRowReplies(RecordedReplies):
     """Calls by key from rows of `judge_inputs` that were read already: those of one case, say."""
@@ -185,47 +179,16 @@ class FallbackStore:
         self._then.close()
 
 
-def _open(path: Path) -> pq.ParquetFile:
-    problem = "a symbolic link" if path.is_symlink() else "no such file" if not path.is_file() else ""
-    if not problem:
-        try:
-            file = pq.ParquetFile(path)
-            if set(_COLUMNS) <= set(file.schema_arrow.names):
-                return file
-            problem = "a table of another form"
-        except (pa.ArrowException, OSError) as error:
-            problem = f"no readable Parquet file ({error})"
-    raise DataError(
-        "a run's replies cannot be read",
-        [
-            Problem(
-                str(path),
-                "file",
-                problem,
-                "the judge_inputs.parquet that ragpipe wrote",
-                "copy the whole run folder",
-            )
-        ],
-    )
+def _replies_of_group(file: pq.ParquetFile, group: int) -> pa.Table:
+    return file.read_row_group(group, columns=list(_COLUMNS))
 
 
-def _marks(keys: pa.Array) -> Any:
+def _key_prefixes(path: Path, keys: pa.Array) -> Any:
     """The first 16 hex digits of each key as a number. Raises DataError for what is no key."""
     try:
         return np.array([int(key[:16], 16) for key in keys.to_pylist()], dtype=np.uint64)
     except (TypeError, ValueError) as error:
-        raise DataError(
-            "a run's replies cannot be read",
-            [
-                Problem(
-                    "judge_inputs.parquet",
-                    "key",
-                    str(error),
-                    "the hash of a question in every row",
-                    "copy the whole run folder",
-                )
-            ],
-        ) from None
+        raise run_file_error(path, str(error), "the hash of a question in every row", key="key") from None
 
 
 def _places(file: int, group: int, rows: int) -> Any:

@@ -1,4 +1,4 @@
-"""What kind of file system a folder stands on."""
+"""What a path is: a regular file, a folder that several hosts share."""
 
 from __future__ import annotations
 
@@ -34,3 +34,8 @@ def _kind(folder: Path, mounts: Path) -> str:
         if (folder == point or point in folder.parents) and len(point.parts) >= best:
             best, kind = len(point.parts), right.split(" ")[0]
     return kind
+
+
+def is_regular_file(path: Path) -> bool:
+    """Whether the path is a file and no symbolic link."""
+    return path.is_file() and not path.is_symlink()

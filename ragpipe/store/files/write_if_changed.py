@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from ragpipe.core.digest import sha256_file
 from ragpipe.store.files.atomic import atomic_open, atomic_write, json_lines
+from ragpipe.store.files.filesystem import is_regular_file
 
 
 class _Unchanged(Exception):
@@ -45,7 +46,7 @@ def open_unless_same(path: Path) -> Iterator[BinaryIO]:
         with atomic_open(path) as file:
             hashing = Hashing(file)
             yield cast(BinaryIO, hashing)
-            if _is_plain(path) and sha256_file(path) == hashing.found.hexdigest():
+            if is_regular_file(path) and sha256_file(path) == hashing.found.hexdigest():
                 raise _Unchanged
     except _Unchanged:
         pass
@@ -54,7 +55,7 @@ def open_unless_same(path: Path) -> Iterator[BinaryIO]:
 def write_unless_same(path: Path, data: bytes | str) -> bool:
     """Write a whole file; True when it had to be written. Raises OutputError."""
     wanted = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
-    if _is_plain(path) and path.stat().st_size == len(wanted) and path.read_bytes() == wanted:
+    if is_regular_file(path) and path.stat().st_size == len(wanted) and path.read_bytes() == wanted:
         return False
     atomic_write(path, wanted)
     return True
@@ -63,7 +64,3 @@ def write_unless_same(path: Path, data: bytes | str) -> bool:
 def json_unless_same(path: Path, value: Any) -> bool:
     """Write plain JSON as `json_lines` says; True when it had to be written. Raises ValueError for NaN, OutputError."""
     return write_unless_same(path, json_lines(value) + b"\n")
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()

@@ -1,15 +1,14 @@
-"""Which format a run folder and a call store have, found out without leaving a trace in either."""
+"""Which format a run folder and a call store have, manifest out without leaving a trace in either."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.format_version import FORMAT, other_format
+from ragpipe.store.run.run_tables import read_json
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100  # bytes; https://www.sqlite.org/fileformat2.html section 1.3
@@ -18,28 +17,19 @@ _USER_VERSION = slice(60, 64)
 
 def manifest_of(path: Path) -> dict[str, Any]:
     """The content of a `manifest.json`. Raises OtherFormat for a run of another format, DataError for a broken file."""
-    try:
-        if not path.is_file():
-            raise ValueError("no such file")
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError(f"a JSON {type(found).__name__}")
-    except (OSError, ValueError, RecursionError) as error:
-        fix = "copy the whole run folder, or remove it: its replies stay in the call store"
-        raise DataError(
-            "a run folder cannot be read",
-            [Problem(str(path), "manifest", str(error), "the JSON object that ragpipe wrote", fix)],
-        ) from error
-    if type(found.get("format")) is not int or found["format"] != FORMAT:
-        made_by = " ".join(f"{name}{found[key]}" for key, name in (("ragpipe", ""), ("code", "code ")) if key in found)
+    manifest = read_json(path)
+    if type(manifest.get("format")) is not int or manifest["format"] != FORMAT:
+        made_by = " ".join(
+            f"{name}{manifest[key]}" for key, name in (("ragpipe", ""), ("code", "code ")) if key in manifest
+        )
         raise other_format(
             "a run folder of another format is not read, continued or changed",
             path,
-            found.get("format"),
+            manifest.get("format"),
             made_by,
             "start the run's command again (it gets a folder of its own), or use the ragpipe that made this one",
         )
-    return found
+    return manifest
 
 
 def check_store(path: Path) -> None:

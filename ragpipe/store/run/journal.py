@@ -20,6 +20,7 @@ from ragpipe.core.strict_json import check_json
 from ragpipe.core.version import __version__
 from ragpipe.schema.format_version import FORMAT, other_format
 from ragpipe.store.files.atomic import atomic_write, json_bytes, output_error, sync
+from ragpipe.store.files.filesystem import is_regular_file
 
 HEADER = json_bytes({"format": FORMAT, "ragpipe": __version__}) + b"\n"
 SYNC_S = 1.0
@@ -147,7 +148,7 @@ def read_entries(
     """The entries of a journal as `Journal.open` finds them, without changing anything; none where there is no file. A torn
     last line is passed over. Raises DataError, OtherFormat, OutputError as `Journal.open`."""
     try:
-        return _read(path, keep, form)[0] if path.is_file() and not path.is_symlink() else []
+        return _read(path, keep, form)[0] if is_regular_file(path) else []
     except OSError as error:
         raise output_error(path, error, "read") from error
 

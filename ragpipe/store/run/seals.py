@@ -20,7 +20,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.core.errors import DataError
 from ragpipe.schema.format_version import FORMAT
+from ragpipe.store.files.filesystem import is_regular_file
+from ragpipe.store.run.run_tables import read_json
 
 Hashes = NDArray[np.uint64]
 _BATCH = 4096
@@ -67,19 +70,25 @@ def closed_seal(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def open_seal(path: Path) -> dict[str, Any] | None:
     """The content of a seal file; None when there is none. Raises ValueError when the seal itself was changed."""
-    if path.is_symlink() or not path.is_file():
+    if not is_regular_file(path):
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise ValueError("too many brackets") from error
-    if not isinstance(found, dict) or found.pop("digest", None) != sha256(found):
+        seal = read_json(path)
+    except DataError as error:
+        raise ValueError(error.problems[0].found) from error
+    if seal.pop("digest", None) != sha256(seal):
         raise ValueError("its own digest does not fit")
     for part in ("files", "tables"):
-        for name in found[part] if isinstance(found.get(part), dict) else [".."]:
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
-                raise ValueError(f"`{part}` names more than files of this folder")
-    return found
+        names = seal[part] if isinstance(seal.get(part), dict) else None
+        if names is None or not all(map(_is_inside, names)):
+            raise ValueError(f"`{part}` names more than files of this folder")
+    return seal
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a relative path stays in its folder."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
 def _digests(path: Path) -> tuple[NDArray[np.uint32], dict[str, str]]:

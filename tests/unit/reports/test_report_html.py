@@ -15,7 +15,6 @@ from ragpipe.reports.case_views import read_cases
 from ragpipe.reports.highlight import highlight
 from ragpipe.reports.lowest_cases import shown_cases
 from ragpipe.reports.render.terminal import Console
-from ragpipe.reports.run_tables import rows_at, rows_of
 from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.text_escape import printable
@@ -26,6 +25,7 @@ from ragpipe.schema.table_schemas import SCORES
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import rows_at, rows_of_cases
 from tests.support.run_tables import Chunk, Row, score, spent, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
@@ -206,7 +206,7 @@ def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:
         3: ("q1", "b"),
         9: ("q4", "b"),
     }
-    found = rows_of(
+    found = rows_of_cases(
         tmp_path / "iteration-1" / "scores.parquet", [CaseKey("q1", "b"), CaseKey("q4", "a"), CaseKey("q9", "a")]
     )
     assert {case[:2]: len(rows) for case, rows in found.items()} == {("q1", "b"): 1, ("q4", "a"): 1, ("q9", "a"): 0}

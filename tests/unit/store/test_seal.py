@@ -55,5 +55,5 @@ def test_names_that_only_look_like_going_up_are_files_of_the_folder(tmp_path: Pa
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 200_000, '{"files": {}, "tables": {}, "digest": "0"}'])
 def test_a_damaged_seal_is_a_value_error(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ValueError, match=r"digest|brackets|Expecting value"):
+    with pytest.raises(ValueError, match=r"digest|no readable JSON|a JSON list"):
         open_seal(written(tmp_path, text))

@@ -1,0 +1,179 @@
+"""The reader of run folders: Parquet tables and JSON files, whoever made the folder.
+
+Links are not followed. A file that is missing, a link, too large or broken is one DataError with its path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.schema.sample import CaseKey
+from ragpipe.store.outside_causes import outside_cause
+
+BATCH = 256  # rows in memory at once; a row of judge_inputs.parquet may be tens of kilobytes
+JSON_LIMIT = 256 << 20  # bytes
+_TABLE = "the table that ragpipe wrote"
+_FIX = "remove it and start the run's own command again (stored replies are used), or copy the whole run folder"
+
+
+def run_file_error(path: Path, found: str, expected: str, *, key: str = "file") -> DataError:
+    """The DataError for a file of a run folder that cannot be used. `key` is the column or field at fault."""
+    return DataError("cannot read this run", [Problem(str(path), key, found, expected, _FIX)])
+
+
+def check_regular_file(path: Path) -> None:
+    """Raises DataError unless the path is a file and no link."""
+    if path.is_symlink():
+        raise run_file_error(path, "a symbolic link", "the file itself: links in a run folder are not followed")
+    if not path.is_file():
+        raise run_file_error(path, "no such file", "a file of a finished run")
+
+
+@contextmanager
+def reading_table(path: Path, *invalid: type[Exception]) -> Iterator[None]:
+    """Inside, an error of pyarrow or of the system is a DataError about this table; so are errors of the types `invalid`.
+
+    What the machine lacks (memory, open files) says nothing about the file, and is passed on as it is.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError, *invalid) as error:
+        if isinstance(error, MemoryError) or outside_cause(error):
+            raise
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise run_file_error(path, f"no readable Parquet file ({reason})", _TABLE) from error
+
+
+def open_parquet_file(path: Path, columns: Sequence[str] = (), **options: Any) -> pq.ParquetFile:
+    """A table of a run folder, to be closed by the caller. `options` are those of `pq.ParquetFile`.
+
+    Raises DataError for one that is missing, a link, unreadable, or without one of `columns`.
+    """
+    check_regular_file(path)
+    with reading_table(path):
+        file = pq.ParquetFile(path, **options)
+    if missing := [name for name in columns if name not in file.schema_arrow.names]:
+        file.close()
+        raise run_file_error(path, f"no column {', '.join(missing)}", _TABLE)
+    return file
+
+
+@contextmanager
+def open_table(path: Path, columns: Sequence[str] = (), **options: Any) -> Iterator[pq.ParquetFile]:
+    """As `open_parquet_file`, closed at the end of the block.
+
+    Do nothing but read this file inside: any OSError there is reported as an error of this table.
+    """
+    with open_parquet_file(path, columns, **options) as file, reading_table(path):
+        yield file
+
+
+def schema_of(path: Path) -> pa.Schema:
+    """The columns of a table with their descriptions. Raises DataError."""
+    with open_table(path) as file:
+        return file.schema_arrow
+
+
+def read_columns(path: Path, columns: Sequence[str]) -> pa.Table:
+    """These columns of all rows, in memory at once. Raises DataError."""
+    with open_table(path, columns) as file:
+        return file.read(columns=list(columns))
+
+
+def count_rows(path: Path) -> int:
+    """The number of rows of a table, from its footer. Raises DataError."""
+    with open_table(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def batches(path: Path, columns: Sequence[str] | None = None, *, size: int = BATCH) -> Iterator[pa.RecordBatch]:
+    """The rows of a table in their order, at most `size` at once; all columns, or those named. Raises DataError."""
+    with open_table(path, columns or ()) as file:  # errors of the caller's loop are not raised in here
+        yield from file.iter_batches(batch_size=size, columns=None if columns is None else list(columns))
+
+
+def query_rows(path: Path, **cells: Any) -> list[dict[str, Any]]:
+    """The rows whose columns hold exactly these values, in the table's order. Raises DataError."""
+    rows: list[dict[str, Any]] = []
+    with open_table(path, list(cells)) as file:
+        for group in range(file.num_row_groups):
+            candidates = file.read_row_group(group, columns=list(cells)).to_pylist()
+            matches = [row for row, values in enumerate(candidates) if values == cells]
+            if matches:
+                rows += file.read_row_group(group).take(pa.array(matches)).to_pylist()
+    return rows
+
+
+def rows_at(path: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
+    """The rows at these places (from 0), reading only the row groups that contain them. Raises DataError."""
+    rows: dict[int, dict[str, Any]] = {}
+    with open_table(path) as file:
+        start = 0
+        for group in range(file.num_row_groups):
+            size = file.metadata.row_group(group).num_rows
+            in_group = [place for place in places if start <= place < start + size]
+            for first, batch in _numbered_batches(file, group) if in_group else ():
+                for place in in_group:
+                    if 0 <= place - start - first < batch.num_rows:
+                        rows[place] = batch.slice(place - start - first, 1).to_pylist()[0]
+            start += size
+    return rows
+
+
+def rows_of_cases(path: Path, cases: Collection[CaseKey]) -> dict[CaseKey, list[dict[str, Any]]]:
+    """The rows of these cases in their order. Only row groups with one of their samples are read whole. Raises DataError."""
+    rows: dict[CaseKey, list[dict[str, Any]]] = {case: [] for case in cases}
+    ids = pa.array(sorted({case.sample_id for case in cases}), type=pa.string())
+    with open_table(path, ["sample_id"]) as file:
+        for group in range(file.num_row_groups):
+            names = file.read_row_group(group, columns=["sample_id"])["sample_id"]
+            if pc.any(pc.is_in(names, value_set=ids)).as_py():
+                for _, batch in _numbered_batches(file, group):
+                    for row in batch.filter(pc.is_in(batch.column("sample_id"), value_set=ids)).to_pylist():
+                        if (case := CaseKey.of(row)) in rows:
+                            rows[case].append(row)
+    return rows
+
+
+def _numbered_batches(file: pq.ParquetFile, group: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batches of a row group, each with the place of its first row within the group."""
+    first = 0
+    for batch in file.iter_batches(batch_size=BATCH, row_groups=[group]):
+        yield first, batch
+        first += batch.num_rows
+
+
+def is_json(field: pa.Field) -> bool:
+    """Whether a text column contains JSON: its description starts with `JSON `."""
+    return bytes((field.metadata or {}).get(b"description", b"")).startswith(b"JSON ")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a run folder, at most JSON_LIMIT bytes. Raises DataError."""
+    check_regular_file(path)
+    if path.stat().st_size > JSON_LIMIT:
+        raise run_file_error(path, f"{path.stat().st_size:,} bytes", f"at most {JSON_LIMIT:,}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except OSError as error:
+        if outside_cause(error):
+            raise
+        raise run_file_error(path, str(error), "a readable file") from error
+    except (ValueError, RecursionError) as error:
+        raise run_file_error(path, f"no readable JSON ({error})", "the JSON object that ragpipe wrote") from error
+    if not isinstance(content, dict):
+        raise run_file_error(path, f"a JSON {type(content).__name__}", "a JSON object")
+    return content
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
