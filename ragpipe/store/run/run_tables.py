@@ -22,12 +22,13 @@ from ragpipe.store.outside_causes import outside_cause
 BATCH = 256  # rows in memory at once; a row of judge_inputs.parquet may be tens of kilobytes
 JSON_LIMIT = 256 << 20  # bytes
 _TABLE = "the table that ragpipe wrote"
-_FIX = "remove it and start the run's own command again (stored replies are used), or copy the whole run folder"
+_FIX = "start the run's own command again (stored replies are used), or copy the whole run folder"
 
 
 def run_file_error(path: Path, found: str, expected: str, *, key: str = "file") -> DataError:
     """The DataError for a file of a run folder that cannot be used. `key` is the column or field at fault."""
-    return DataError("cannot read this run", [Problem(str(path), key, found, expected, _FIX)])
+    fix = f"remove it and {_FIX}" if path.exists() else _FIX
+    return DataError("cannot read this run", [Problem(str(path), key, found, expected, fix)])
 
 
 def check_regular_file(path: Path) -> None:

@@ -173,7 +173,9 @@ def test_a_run_that_lost_its_cases_is_refused_in_words(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
     assert main(["task=rescore", f"run={folder.root}"]) == 2
-    assert "the run's frozen cases" in capsys.readouterr().err
+    text = capsys.readouterr().err
+    assert f"{folder.samples}: file\n    found:    no such file" in text
+    assert "start the run's own command again" in text
 
 
 def test_a_linked_prompt_is_not_followed(tmp_path: Path, monkeypatch, capsys) -> None:
