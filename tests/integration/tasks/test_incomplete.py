@@ -141,7 +141,7 @@ def test_what_a_killed_start_paid_is_not_lost(copied: Path, monkeypatch: pytest.
 
     with serving() as server:
         with monkeypatch.context() as patched:
-            patched.setattr(evaluation, "run_score", ends)
+            patched.setattr(evaluation, "score_iteration", ends)
             assert main(rejudge(copied, server.url)) == 137
         assert main(rejudge(copied, server.url)) == 0
         assert spent(copied)["calls"] == before["calls"] + server.tries

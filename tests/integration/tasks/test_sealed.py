@@ -174,7 +174,7 @@ def test_recorded_errors_of_a_metric_verify(
     assert (code, "identical" in said) == (0, True), said
 
 
-@pytest.mark.parametrize("stage", [pytest.param("run_async", marks=pytest.mark.slow), "run_seal"])
+@pytest.mark.parametrize("stage", [pytest.param("run_async", marks=pytest.mark.slow), "seal_run"])
 @pytest.mark.slow
 def test_a_start_that_was_killed_while_it_added_an_iteration_is_no_false_alarm(
     demo: Path, stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

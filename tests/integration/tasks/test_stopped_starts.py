@@ -67,12 +67,12 @@ def states(run: Path) -> dict[str, str]:
     return json.loads((run / "manifest.json").read_text())["iterations"]
 
 
-@pytest.mark.parametrize("stage", ["run_seal", "run_score", "run_final", "run_report"])
+@pytest.mark.parametrize("stage", ["seal_run", "score_iteration", "combine_iterations", "write_reports"])
 @pytest.mark.slow
 def test_the_first_start_and_one_more_iteration(
     stage: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    killed(monkeypatch, stage, "iterations=2", calls=int(stage == "run_score"))
+    killed(monkeypatch, stage, "iterations=2", calls=int(stage == "score_iteration"))
     assert main([*WORDS, "iterations=2"]) == 0
     run = (here / "outputs/x/latest").resolve()
     assert verified(run, capsys).startswith("verify: identical")
@@ -87,7 +87,7 @@ def test_judged_again_is_scored_again(run: Path, monkeypatch: pytest.MonkeyPatch
     """Figures of an earlier judging stand beside new tables when the start that judged again was killed."""
     metrics = run / "iteration-1/metrics.json"
     good = metrics.read_bytes()
-    killed(monkeypatch, "run_score", "retry_errors=true")
+    killed(monkeypatch, "score_iteration", "retry_errors=true")
     assert states(run) == {"1": "judged"}
     metrics.write_bytes(good.replace(b'"n_cases": 3', b'"n_cases": 2'))
     assert main([*WORDS]) == 0
