@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import FrameType
 
@@ -110,10 +109,8 @@ def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest
 def test_help_needs_nothing_heavy() -> None:
     code = ("import sys; from ragpipe.cli import main; main(['--help']); "
             "print([m for m in ('hydra', 'pydantic', 'pandas', 'pyarrow', 'litellm', 'rich', 'yaml') if m in sys.modules])")  # fmt: skip
-    start = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("[]")
-    assert time.monotonic() - start < 5  # 0.2 s on an idle machine; the bound leaves room for a busy one
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ def test_a_second_interrupt_gives_up_what_hangs(words: list[str], server: OpenAI
     begun = time.monotonic()
     found = cell(words, interrupts=[0.1, 0.3], when=lambda: server.arrivals >= 12)
     assert isinstance(found, KeyboardInterrupt)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 50, "what hangs for 60 s was given up"
     assert working() == []
     assert list(tmp_path.rglob(".lock")) == []
 

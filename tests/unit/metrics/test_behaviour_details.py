@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +14,7 @@ from ragpipe.metrics.shared.citation_parsing import citations_of
 from ragpipe.metrics.shared.verbatim import literal_in
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from tests.support.growth import assert_linear
 
 NO, FIVE = "I cannot answer this question.", "I found five: sales, costs, debt, staff, margins. I don't have ten."
 EXCUSE = "I can't answer, my training data ends Oct 2023."
@@ -234,13 +233,19 @@ def test_attribution_is_asked_of_quotes_alone():
         assert "unattributed_quote" not in row["flags"]
 
 
-@pytest.mark.parametrize("answer", ['"ab cd" ' * 8000, " ".join(f'"ab w{i}" ab cd' for i in range(8000))])
-def test_quotations_are_looked_up_in_time_that_grows_with_the_answer(answer):
-    case = make_case(answer, chunks=[{"text": "ab cd nothing here at all " * 500, "policy": "no_use"}])
-    started = time.process_time()
-    (found,) = shipped_metric("source_policy").found(case)
-    assert time.process_time() - started < 4  # about 0.2; with every word looked at for each quotation half a minute
-    assert bool(found.literal.stretches) == answer.startswith('"ab cd"')
+@pytest.mark.parametrize(
+    ("quotation", "is_in_the_chunk"), [(lambda _: '"ab cd"', True), (lambda place: f'"ab w{place}" ab cd', False)]
+)
+def test_quotations_are_looked_up_in_time_that_grows_with_the_answer(quotation, is_in_the_chunk):
+    metric = shipped_metric("source_policy")
+
+    def look_up(size):
+        answer = " ".join(map(quotation, range(size)))
+        chunks = [{"text": "ab cd nothing here at all " * (size // 16), "policy": "no_use"}]
+        (chunk,) = metric.found(make_case(answer, chunks=chunks))
+        assert bool(chunk.literal.stretches) == is_in_the_chunk
+
+    assert_linear(look_up, 8000)
 
 
 def test_policy_violations_name_rule_severity_evidence_and_who_found_it():
