@@ -34,7 +34,7 @@ from ragpipe.schema.reference_answers import AnyReference
 
 A = TypeVar("A", bound=Answer)
 
-_BESIDE = frozenset(("question", "history"))  # roles that may be there and change no look at strings
+IGNORED_ROLES = frozenset(("question", "history"))  # roles that may be there and change no look at strings
 _UNRELATED = 0.2  # share of content words under which a claim has nothing to do with the sources
 
 
@@ -55,7 +55,7 @@ class HeuristicJudge:
         (rubric questions, generation), `no_factual_claims` when the text asserts nothing that could be looked for.
         """
         roles = _by_role(prompt, values)
-        handler = _HANDLERS.get((answer, frozenset(roles) - _BESIDE))
+        handler = HANDLERS.get((answer, frozenset(roles) - IGNORED_ROLES))
         if handler is None:
             raise Skipped("evidence_cannot_answer")
         return cast(A, handler(roles, self.settings))
@@ -68,7 +68,7 @@ def _by_role(prompt: Prompt, values: Mapping[str, Any]) -> dict[str, Any]:
     for name, role in prompt.roles.items():
         if given.get(name) is None:
             continue
-        if role in roles and role not in _BESIDE:
+        if role in roles and role not in IGNORED_ROLES:
             raise Skipped("evidence_cannot_answer")
         roles[role] = given[name]
     return roles
@@ -196,7 +196,7 @@ def _texts(roles: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 _Handler = Callable[[Mapping[str, Any], HeuristicSettings], Answer]
-_HANDLERS: dict[tuple[type[Answer], frozenset[str]], _Handler] = {
+HANDLERS: dict[tuple[type[Answer], frozenset[str]], _Handler] = {
     (Claims, frozenset(("text",))): _extract,
     (Claims, frozenset(("reference",))): _extract,
     (Verdicts, frozenset(("claims", "sources"))): _verify,

@@ -1,0 +1,86 @@
+"""`prompts/versions.lock`: the hash of every published prompt template, comments stripped, includes among them.
+
+A changed template asks every stored question again and cuts off every earlier number, so a published version never
+changes: write the next version. `python -m tests.support.prompt_lock` adds new versions. It refuses a change of a locked
+one, unless `--unreleased NAME` says that no release has it (NAME as in the lock: `faithfulness/verify.v1`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ragpipe.core.resources import prompts_dir
+from ragpipe.prompting.library import PromptLibrary
+
+LOCK = Path("prompts", "versions.lock")
+COMMAND = "python -m tests.support.prompt_lock"
+_HEAD = f"# sha256 of every published prompt template. Written by `{COMMAND}`; a locked line never changes.\n"
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def template_paths() -> list[Path]:
+    """The shipped templates; what they include is part of their own hashes."""
+    return sorted(path for path in prompts_dir().glob("*/*.jinja") if path.parent.name != "shared")
+
+
+def current_hashes() -> dict[str, str]:
+    """The hash of each shipped template by `<folder>/<step>.<version>`."""
+    library = PromptLibrary([prompts_dir()])
+    hashes = {}
+    for path in template_paths():
+        step, version, _ = path.name.split(".")
+        hashes[f"{path.parent.name}/{step}.{version}"] = library.load(path.parent.name, step, version).sha256
+    return hashes
+
+
+def locked_hashes() -> dict[str, str]:
+    """The hashes of the lock file by name; empty without a file."""
+    path = _ROOT / LOCK
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = [line.split() for line in lines if line and not line.startswith("#")]
+    return {name: digest for name, digest in rows}
+
+
+def problems(locked: dict[str, str], current: dict[str, str]) -> list[str]:
+    """What is wrong, each with the fix; empty when lock and templates agree."""
+    lines = []
+    for name, digest in current.items():
+        if name not in locked:
+            lines.append(f"{name} is not in {LOCK}: run `{COMMAND}`")
+        elif locked[name] != digest:
+            lines.append(
+                f"{name} is published and was changed: restore it and write the next version; "
+                f"if no release has it, run `{COMMAND} --unreleased {name}`"
+            )
+    for name in locked.keys() - current.keys():
+        lines.append(
+            f"{name} is published and was removed: restore it; if no release has it, run `{COMMAND} --unreleased {name}`"
+        )
+    return sorted(lines)
+
+
+def update(unreleased: frozenset[str] = frozenset()) -> list[str]:
+    """Add new versions to the lock and take over changes of the unreleased ones. Returns what it refused."""
+    locked, current = locked_hashes(), current_hashes()
+    kept = {name: digest for name, digest in locked.items() if name not in unreleased}
+    missing = {name: digest for name, digest in current.items() if name not in kept}
+    lock = dict(sorted({**kept, **missing}.items()))
+    (_ROOT / LOCK).write_text(_HEAD + "".join(f"{name} {digest}\n" for name, digest in lock.items()), encoding="utf-8")
+    return problems(lock, current)
+
+
+def main(arguments: list[str]) -> int:
+    """Returns 1 when something was refused."""
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Update prompts/versions.lock.")
+    parser.add_argument(
+        "--unreleased", action="append", default=[], metavar="NAME", help="accept a change of this version"
+    )
+    refused = update(frozenset(parser.parse_args(arguments).unreleased))
+    print("\n".join(refused) or f"{LOCK} is up to date")
+    return int(bool(refused))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
