@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, get_origin
 from pydantic import BaseModel, ValidationError
 
 from ragpipe.core.errors import Problem
+from ragpipe.core.safe_text import shorten
 
 M = TypeVar("M", bound=BaseModel)
 _SHOWN = 80  # characters of a found value
@@ -146,7 +147,7 @@ def show_value(value: Any) -> str:
     if value is None:
         return "null"
     text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} ({names.get(type(value), type(value).__name__)})"
+    return f"{shorten(text, _SHOWN)} ({names.get(type(value), type(value).__name__)})"
 
 
 def _model_of(annotation: Any) -> Any:

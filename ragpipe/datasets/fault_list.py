@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.safe_text import escape_unprintable, shorten
 
 _GIVE_UP = 1000
 _WIDTH = 70
@@ -25,7 +26,7 @@ class Faults:
         return bool(self.problems)
 
     def add(self, where: str, key: str, found: str, expected: str, fix: str = "") -> None:
-        self.problems.append(Problem(*(printable(text) for text in (where, key, found, expected, fix))))
+        self.problems.append(Problem(*(escape_unprintable(text) for text in (where, key, found, expected, fix))))
         if len(self.problems) >= _GIVE_UP:
             self.raise_all()
 
@@ -47,9 +48,4 @@ def shown_value(value: Any) -> str:
         return "null"
     kind = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
     text = repr(value)
-    return f"{kind.get(type(value), type(value).__name__)}: {text[:_WIDTH]}{'...' if len(text) > _WIDTH else ''}"
-
-
-def printable(text: str) -> str:
-    """The text with control, direction and other invisible characters as escapes: data must not steer a terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return f"{kind.get(type(value), type(value).__name__)}: {shorten(text, _WIDTH)}"

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.reports.text_escape import case_name, on_one_line
+from ragpipe.core.safe_text import on_one_line
+from ragpipe.reports.text_escape import case_name
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.calls.nearest_key import NearestCall, StoredKey, nearest_call, stored_as
 from ragpipe.store.run.run_folder import RunFolder

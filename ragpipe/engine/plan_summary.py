@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from ragpipe.config import RunConfig
 from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.safe_text import on_one_line
 from ragpipe.embedding.settings import INSTALL, NoEmbedder
 from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.judge_access import checked_store, open_replay, store_path
@@ -15,7 +16,6 @@ from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import count_tokens
 from ragpipe.reports.render.terminal import Console
-from ragpipe.reports.text_escape import on_one_line
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import CaseKey
 from ragpipe.stages.case_reader import CaseReader

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.number_format import money, whole
-from ragpipe.reports.text_escape import code, on_one_line, table
+from ragpipe.reports.text_escape import code, table
 
 HEADS = ("score", "cases", "old", "new", "difference", "equal", "verdicts equal", "kappa", "flips", "coverage")
 NOTE = (

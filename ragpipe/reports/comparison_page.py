@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.job_comparison import Job, job_labels
 from ragpipe.reports.number_format import bracketed, price, share_below_one, whole
-from ragpipe.reports.text_escape import code, on_one_line, table
+from ragpipe.reports.text_escape import code, table
 from ragpipe.schema.usage import Usage
 
 _WORD = 40  # characters of one word of a job on the terminal

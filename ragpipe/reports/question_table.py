@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragpipe.reports.text_escape import on_one_line
+from ragpipe.core.safe_text import on_one_line
 
 _ANSWER_CHARS = 160
 _REASON_CHARS = 60

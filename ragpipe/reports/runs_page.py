@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ragpipe.reports.text_escape import code, on_one_line, table
+from ragpipe.core.safe_text import on_one_line
+from ragpipe.reports.text_escape import code, table
 
 SCORES_SHOWN = 4
 DIFFERENCES_SHOWN = 3

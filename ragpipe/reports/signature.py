@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.core.digest import sha256
-from ragpipe.reports.text_escape import on_one_line
+from ragpipe.core.safe_text import on_one_line
 
 
 def signature(

@@ -6,22 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
-"""C0 and C1 controls, DEL, line and paragraph separators, marks that reorder text (CVE-2021-42574), lone surrogates."""
-_UNSAFE = re.compile(UNSAFE)
-_SPACE = re.compile(r"\s+")
+from ragpipe.core.safe_text import on_one_line, printable
+
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>#+!|~&]|://")
-
-
-def printable(text: str) -> str:
-    """The text with every control character shown (`\\x1b`, `\\u202e`); newlines and tabs stay."""
-    return _UNSAFE.sub(_shown, text)
-
-
-def on_one_line(text: str, limit: int = 200) -> str:
-    """The text on one line, at most `limit` characters long, the cut marked."""
-    line = _SPACE.sub(" ", printable(text)).strip()
-    return line if len(line) <= limit else line[: max(0, limit - 4)].rstrip() + " ..."
 
 
 def code(text: str, limit: int = 200) -> str:
@@ -79,8 +66,3 @@ def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 def _longest_ticks(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
-
-
-def _shown(found: re.Match[str]) -> str:
-    number = ord(found[0])
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

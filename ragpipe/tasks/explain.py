@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.finished_run import FinishedRun, open_run
 from ragpipe.engine.question_order import in_call_order
@@ -18,7 +19,6 @@ from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.reports.explanation import CaseExplanation, explanation_lines
 from ragpipe.reports.question_table import question_table
 from ragpipe.reports.render.terminal import Console
-from ragpipe.reports.text_escape import on_one_line
 from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL

@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.reports.text_escape import UNSAFE
+from ragpipe.core.safe_text import UNSAFE
 from ragpipe.store.files.write_if_changed import open_unless_same
 from ragpipe.store.run.run_tables import batches, schema_of
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as Xml
 
+from ragpipe.core.safe_text import on_one_line, printable
 from ragpipe.reports.number_format import whole
-from ragpipe.reports.text_escape import on_one_line, printable
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # https://www.w3.org/TR/xml/#charsets
 

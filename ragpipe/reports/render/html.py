@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragpipe.core.safe_text import printable
 from ragpipe.reports.case_views import ShownCase
 from ragpipe.reports.number_format import (
     cell,
@@ -43,7 +44,6 @@ from ragpipe.reports.sections.tables import (
 )
 from ragpipe.reports.sections.usage import has_usage
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.text_escape import printable
 from ragpipe.schema.index_coverage import IndexCoverage
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.usage import Usage

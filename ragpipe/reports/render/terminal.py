@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from ragpipe.core.safe_text import on_one_line, printable
 from ragpipe.reports.live_progress import Progress, duration
 from ragpipe.reports.number_format import (
     SHARED_NOTE,
@@ -31,7 +32,6 @@ from ragpipe.reports.sections.gates import HEADS, gate_notes, gate_rows
 from ragpipe.reports.sections.iterations import HEADS as FINAL_HEADS
 from ragpipe.reports.sections.iterations import final_lines, final_notes, final_title
 from ragpipe.reports.sections.usage import usage_line
-from ragpipe.reports.text_escape import on_one_line, printable
 from ragpipe.schema.usage import Usage
 
 _HEAD_FOLD = 12

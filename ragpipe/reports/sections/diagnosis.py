@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.missing_replies import advice_for
 from ragpipe.reports.number_format import each_iteration, items_of, mode_shares, share_of_cases, whole
-from ragpipe.reports.text_escape import case_name, code, escaped, on_one_line, table
+from ragpipe.reports.text_escape import case_name, code, escaped, table
 
 TOLD = 5  # diagnoses on the terminal
 

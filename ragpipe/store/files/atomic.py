@@ -102,18 +102,6 @@ def atomic_write(path: Path, data: bytes | str, *, durable: bool = True) -> None
         file.write(data.encode("utf-8") if isinstance(data, str) else data)
 
 
-def atomic_json(path: Path, value: Any, *, indent: int | None = 2, durable: bool = True) -> None:
-    """Write plain JSON, keys in the order given, a newline at the end.
-
-    Raises ValueError for NaN and infinities (JSON has none), TypeError for what is not JSON, OutputError.
-    """
-    try:
-        data = json_bytes(value, indent=indent)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{path}: {error}") from error
-    atomic_write(path, data + b"\n", durable=durable)
-
-
 def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
     """JSON as UTF-8 on one line (without `indent`); lone surrogates, which UTF-8 cannot hold, stay as \\u escapes."""
     try:

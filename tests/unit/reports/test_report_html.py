@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ragpipe.core.safe_text import printable
 from ragpipe.reports.case_views import read_cases
 from ragpipe.reports.highlight import highlight
 from ragpipe.reports.lowest_cases import shown_cases
 from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.text_escape import printable
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ragpipe.reports.text_escape import code, code_block, on_one_line, printable
+from ragpipe.core.safe_text import on_one_line, printable
+from ragpipe.reports.text_escape import code, code_block
 
 
 @pytest.mark.parametrize(

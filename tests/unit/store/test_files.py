@@ -12,13 +12,13 @@ import pytest
 from ragpipe.core.errors import OutputError
 from ragpipe.store.files import atomic
 from ragpipe.store.files.atomic import (
-    atomic_json,
     atomic_open,
     atomic_write,
     json_lines,
     link_or_copy,
     sweep_temporaries,
 )
+from ragpipe.store.files.write_if_changed import json_unless_same
 
 
 def names(folder: Path) -> list[str]:
@@ -55,7 +55,7 @@ def test_a_planted_link_is_replaced_not_followed(tmp_path: Path) -> None:
     outside.write_text("precious")
     folder.mkdir()
     (folder / "a.json").symlink_to(outside)
-    atomic_json(folder / "a.json", {"a": 1})
+    json_unless_same(folder / "a.json", {"a": 1})
     assert outside.read_text() == "precious"
     assert not (folder / "a.json").is_symlink()
     assert json.loads((folder / "a.json").read_text()) == {"a": 1}
@@ -63,13 +63,13 @@ def test_a_planted_link_is_replaced_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": [1, -float("inf")]}])
 def test_json_refuses_what_json_has_not(tmp_path: Path, value: object) -> None:
-    with pytest.raises(ValueError, match=r"a\.json"):
-        atomic_json(tmp_path / "a.json", value)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        json_unless_same(tmp_path / "a.json", value)
     assert names(tmp_path) == []
 
 
 def test_json_keeps_lone_surrogates_as_escapes(tmp_path: Path) -> None:
-    atomic_json(tmp_path / "a.json", {"text": "bad \ud800 é"})
+    json_unless_same(tmp_path / "a.json", {"text": "bad \ud800 é"})
     assert json.loads((tmp_path / "a.json").read_bytes()) == {"text": "bad \ud800 é"}
 
 
