@@ -1,6 +1,6 @@
-"""Composes a configuration with Hydra: search path, checked YAML files, the user's words, and Hydra's errors in our form.
+"""Composes a configuration with Hydra: search path, checked YAML files, the user's overrides, and Hydra's errors as ours.
 
-Every file that Hydra opens is checked first (`yaml_check`), every word of the command line too, so that nothing
+Every file that Hydra opens is checked first (`core/yaml_check.py`), and so is every word of the command line: nothing
 dangerous or secret reaches a file that Hydra writes.
 """
 
@@ -47,7 +47,8 @@ _HYDRAS = ("now", "hydra", "python_version")  # the resolvers that Hydra registe
 
 @dataclass(frozen=True)
 class ParsedWords:
-    """The overrides of one start: as Hydra takes them, and what was typed after `=` for those without a sweep."""
+    """The overrides of one start: in Hydra's form, and as typed after `=` for those that are not swept. `jobs` is the number of
+    combinations."""
 
     overrides: list[str]
     texts: dict[str, str]
@@ -55,10 +56,10 @@ class ParsedWords:
 
 
 class Composer:
-    """A Hydra of our own: `with Composer(config_dir) as composer`. One at a time in a process; other threads wait.
+    """A private Hydra: `with Composer(config_dir) as composer`. One at a time per process; other threads wait.
 
-    Hydra and OmegaConf keep state for the whole process. All that is touched of it is put back at the end: resolvers,
-    Hydra's version base, the name and the configuration of its running job. A Hydra that somebody has initialised is left alone.
+    Hydra and OmegaConf keep state for the whole process. Whatever this changes is restored at the end: resolvers, Hydra's
+    version base, the name and the configuration of its running job. A Hydra that the program has initialised is not touched.
     """
 
     def __init__(self, config_dir: str | None = None):
@@ -68,7 +69,7 @@ class Composer:
     def __enter__(self) -> Composer:
         with ExitStack() as undo:
             undo.enter_context(_LOCK)
-            undo.enter_context(_state_kept())
+            undo.enter_context(_hydra_state_restored())
             setbase("1.3")
             Plugins.instance()  # finds the launchers and sweepers that are installed
             self.loader = Loader(self._search_path())
@@ -88,18 +89,18 @@ class Composer:
             config.hydra.mode = RunMode.RUN
             config.hydra.runtime.output_dir = os.getcwd()
         HydraConfig.instance().set_config(config)
-        own = copy.deepcopy(config)
-        with read_write(own), open_dict(own):
-            del own["hydra"]
-        yield own
+        without_hydra = copy.deepcopy(config)
+        with read_write(without_hydra), open_dict(without_hydra):
+            del without_hydra["hydra"]
+        yield without_hydra
 
     @contextmanager
     def refusals(self) -> Iterator[None]:
-        """Raises what Hydra and OmegaConf find wrong with a composition as a ConfigError."""
+        """Turns errors of Hydra and OmegaConf about the composition into a ConfigError."""
         try:
             yield
         except Exception as error:
-            if not isinstance(error, RagpipeError) and is_refusal(error):
+            if not isinstance(error, RagpipeError) and is_composition_error(error):
                 raise self.problems(error) from error
             raise
 
@@ -116,16 +117,16 @@ class Composer:
                         Problem(
                             COMMAND_LINE,
                             "--config-dir",
-                            f"{self._config_dir!r}, which is no folder",
+                            f"{self._config_dir!r}, which is not a folder",
                             "a folder with options",
                             "see task=init for a layout that works",
                         )
                     ],
                 )
             path.append("command-line", f"file://{folder}")
-        own = Path.cwd() / "conf"
-        if own.is_dir() and own.resolve() != conf_dir().resolve():
-            path.append("working-directory", f"file://{own}")
+        local = Path.cwd() / "conf"
+        if local.is_dir() and local.resolve() != conf_dir().resolve():
+            path.append("working-directory", f"file://{local}")
         path.append("schema", "structured://")
         return path
 
@@ -137,40 +138,27 @@ class Composer:
         parser = OverridesParser.create(config_loader=self.hydra.config_loader)
         over_a_run = any(word.startswith("run=") for word in overrides)
         taken, texts, jobs = [], {}, 1
-        for given in overrides:
-            word = given
-            try:
-                try:
-                    override = parser.parse_override(word)
-                except HydraException:
-                    word = _in_quotes(given)
-                    override = parser.parse_override(word)
-            except HydraException as error:
-                problems.append(_grammar(given, error))
-                continue
-            except RecursionError:
-                problems.append(Problem(COMMAND_LINE, given[:60], "too many brackets", "key=value"))
-                continue
-            faults = word_faults(override) or self._misused(override)
-            if faults:
+        for typed in overrides:
+            override, word, faults = _parsed(parser, typed)
+            if override is None or (faults := word_faults(override) or self._misused(override)):
                 problems += faults
                 continue
             if over_a_run and override.is_delete() and override.key_or_group.startswith("metrics."):
-                taken.append(f"++{override.key_or_group}=null")  # the run has it, this composition does not
+                taken.append(f"++{override.key_or_group}=null")  # the run has this metric, this composition does not
                 continue
-            taken.append(self._as_hydra_takes_it(override, word))
+            taken.append(self._for_hydra(override, word))
             if override.is_add() and override.key_or_group in OVERLAYS:
                 self._overlays.append(f"{override.key_or_group}/{override.value()}")
             if not override.is_sweep_override():
-                texts[override.key_or_group] = given.partition("=")[2]
+                texts[override.key_or_group] = typed.partition("=")[2]
             elif sweep and override.is_discrete_sweep():
                 jobs *= _width(override, word)
         if problems:
             raise ConfigError(TITLE, problems)
         return ParsedWords(taken, texts, jobs)
 
-    def _as_hydra_takes_it(self, override: Override, word: str) -> str:
-        """`key=value` becomes `++key=value`: Hydra only knows the keys some YAML lists, pydantic knows all of them."""
+    def _for_hydra(self, override: Override, word: str) -> str:
+        """`key=value` becomes `++key=value`: Hydra knows only the keys that some YAML file lists, pydantic knows all."""
         key = override.key_or_group
         plain = not (override.is_add() or override.is_force_add() or override.is_delete())
         group = override.package is not None or self.is_group(key)
@@ -178,27 +166,26 @@ class Composer:
 
     @contextmanager
     def sweep_folder(self, overrides: list[str]) -> Iterator[None]:
-        """Takes away what Hydra's sweeper leaves on disk; what a launcher writes there (submitit's logs) stays.
+        """Removes what Hydra's sweeper leaves on disk; what a launcher writes there (submitit's logs) stays.
 
-        Raises ConfigError where Hydra's `multirun.yaml` would take the place of a file of somebody else's.
+        Raises ConfigError where Hydra's `multirun.yaml` would replace a file of the user's.
         """
         with self.refusals():
             config = self.loader.load_configuration(PRIMARY, overrides, RunMode.MULTIRUN)
         folder = Path(config.hydra.sweep.dir).absolute()
-        own = folder == Path(str(config.output_dir)).absolute() / ".sweep"
-        if folder.is_symlink() or (not own and (folder / "multirun.yaml").exists()):
-            found = (
-                "a symbolic link" if folder.is_symlink() else "a folder with a multirun.yaml, which Hydra would replace"
-            )
+        is_default = folder == Path(str(config.output_dir)).absolute() / ".sweep"
+        if folder.is_symlink() or (not is_default and (folder / "multirun.yaml").exists()):
+            multirun = "a folder with a multirun.yaml, which Hydra would replace"
+            kind = "a symbolic link" if folder.is_symlink() else multirun
             raise ConfigError(
                 TITLE,
                 [
                     Problem(
                         "the sweep",
                         "hydra.sweep.dir",
-                        f"{config.hydra.sweep.dir!r}, {found}",
+                        f"{config.hydra.sweep.dir!r}, {kind}",
                         "a folder of its own",
-                        "name another folder, or remove what stands there",
+                        "name another folder, or remove what is there",
                     )
                 ],
             )
@@ -212,19 +199,19 @@ class Composer:
                     made.rmdir()
 
     def is_group(self, key: str) -> bool:
-        """Whether a key names a group of options, on the whole search path."""
+        """Whether a key names a group of options anywhere on the search path."""
         loader: Any = self.hydra.config_loader
         return bool(loader.repository.group_exists(key))
 
     def groups(self) -> list[str]:
-        """The groups there are: `dataset`, `judge`, ... without Hydra's own."""
+        """All groups: `dataset`, `judge`, ... without Hydra's own."""
         loader = self.hydra.config_loader
         return [g for g in loader.list_groups("") if not g.startswith("hydra")]
 
     def options(self, group: str) -> list[str]:
         """The options of a group, over the whole search path."""
-        found: list[str] = self.hydra.config_loader.get_group_options(group)
-        return found
+        options: list[str] = self.hydra.config_loader.get_group_options(group)
+        return options
 
     def _misused(self, override: Override) -> list[Problem]:
         """A word that Hydra can parse but not use, in a way its own message would not explain."""
@@ -248,32 +235,24 @@ class Composer:
         cause = error.__cause__ or error.__context__
         if isinstance(cause, ConfigError):
             return cause
+        return ConfigError(TITLE, [self._problem(error, cause)])
+
+    def _problem(self, error: Exception, cause: BaseException | None) -> Problem:
+        """An error whose only content is Hydra's message: what its first line names, and the rest as a hint."""
         text = (str(error) or str(cause or type(error).__name__)).replace("++", "")
         first, _, rest = text.strip().partition("\n")
         key = (_quoted(first) or "the composition").partition("=")[0]
         if key in OVERLAYS and "Could not override" in first:
-            fix = f"write +{key}=NAME"
-            return ConfigError(TITLE, [Problem(COMMAND_LINE, key, "an overlay without +", f"+{key}=NAME", fix)])
+            return Problem(COMMAND_LINE, key, "an overlay without +", f"+{key}=NAME", f"write +{key}=NAME")
         if "--multirun" in text:
-            found, expected = f"{_quoted(first)}", "one value, or a sweep with -m"
-            return ConfigError(
-                TITLE,
-                [
-                    Problem(
-                        COMMAND_LINE,
-                        key,
-                        found,
-                        expected,
-                        f"add -m for a sweep, or write a list as {key}=[a,b]",
-                    )
-                ],
-            )
+            fix = f"add -m for a sweep, or write a list as {key}=[a,b]"
+            return Problem(COMMAND_LINE, key, f"{_quoted(first)}", "one value, or a sweep with -m", fix)
         if isinstance(cause, OmegaConfBaseException) and str(cause).split("\n")[0] not in text:
             first = f"{first.rstrip('.')}: {str(cause).splitlines()[0]}"
         file = re.match(r"In '([^']+)'", first)
         where = f"{file[1]}.yaml" if file else COMMAND_LINE
         fix = (did_you_mean(key, self.groups()) if "." not in key else "") or " ".join(rest.split())[:300]
-        return ConfigError(TITLE, [Problem(where, key, first, "words and files that Hydra can compose", fix)])
+        return Problem(where, key, first, "words and files that Hydra can compose", fix)
 
     def _overlay_line(self, group: str, name: str) -> str | None:
         """File and line of `override /<group>: <name>` in an experiment or a mode that was put on top."""
@@ -281,13 +260,13 @@ class Composer:
         for source in self.hydra.config_loader.get_sources():
             for overlay in self._overlays:
                 file = Path(source.path) / f"{overlay}.yaml"
-                found = line.search(file.read_text(encoding="utf-8-sig")) if file.is_file() else None
-                if found:
-                    return f"{key_path(file)}:{found.string.count(chr(10), 0, found.start()) + 1}"
+                match = line.search(file.read_text(encoding="utf-8-sig")) if file.is_file() else None
+                if match:
+                    return f"{key_path(file)}:{match.string.count(chr(10), 0, match.start()) + 1}"
         return None
 
     def _missing(self, error: MissingConfigException) -> Problem:
-        """An option or an overlay that does not exist: the nearest names and the list."""
+        """For an option or an overlay that does not exist: the nearest name and the list of options."""
         path = error.missing_cfg_file or ""
         group, _, name = path.rpartition("/")
         options = self.options(group) if group else []
@@ -305,8 +284,8 @@ class Composer:
 
 
 @contextmanager
-def _state_kept() -> Iterator[None]:
-    """Hydra's and OmegaConf's state of the process is afterwards what it was before."""
+def _hydra_state_restored() -> Iterator[None]:
+    """Afterwards the process-wide state of Hydra and OmegaConf is what it was before."""
     resolvers, runtime, version, running = (
         BaseContainer._resolvers,
         JobRuntime.instance(),
@@ -345,7 +324,7 @@ def typed_value(overrides: Sequence[str]) -> str:
 
 
 def typed_words(overrides: Sequence[str]) -> list[str]:
-    """A job's words one by one, without those that say how Hydra starts it: they change no result."""
+    """A job's words one by one, without those about how Hydra starts it: they change no result."""
     words = (typed_value([word]) for word in overrides)
     return [word for word in words if not is_hydra(word.lstrip("+~").partition("=")[0])]
 
@@ -356,66 +335,76 @@ def job_words() -> tuple[int, str]:
     return hydra.job.num, typed_value(_raw(hydra.overrides.task))
 
 
-def is_refusal(error: Exception) -> bool:
-    """True for an error that says the composition is wrong; anything else is a bug."""
+def is_composition_error(error: Exception) -> bool:
+    """Whether an error says that the composition is wrong; any other error is a bug."""
     return isinstance(error, HydraException | OmegaConfBaseException | yaml.YAMLError | ValueError)
 
 
+def _parsed(parser: OverridesParser, typed: str) -> tuple[Override | None, str, list[Problem]]:
+    """An override, the word that it was parsed from, and no problems; or None and why it cannot be parsed."""
+    try:
+        try:
+            return parser.parse_override(typed), typed, []
+        except HydraException:
+            word = _in_quotes(typed)
+            return parser.parse_override(word), word, []
+    except HydraException as error:
+        return None, typed, [_grammar_problem(typed, error)]
+    except RecursionError:
+        return None, typed, [Problem(COMMAND_LINE, typed[:60], "too many brackets", "key=value")]
+
+
 def _unsafe(word: str) -> list[Problem]:
-    """A word of the command line that must not even reach Hydra, which would write it down."""
-    key = word.partition("=")[0].strip().lstrip("+~")
-    value = word.partition("=")[2].strip().strip("'\"")
-    known = secrets_of_environment()
-    inner = (
-        [("", "")] if value == "{}" else pairs(value)
-    )  # `system.headers_env={X-Tenant: X_TENANT}`: each value under its own key
-    parts = [(f"{key}.{name}", one) for name, one in inner] if inner else [(key, value)]
-    what = next((found for part in parts if (found := secret_at(*part, known))), None) or secret_at("", word, known)
-    if what:
+    """What a word of the command line may not hold: it must not even reach Hydra, which would write it to disk."""
+    key, _, value = word.partition("=")
+    key, value = key.strip().lstrip("+~"), value.strip().strip("'\"")
+    if secret := _secret_in(word, key, value):
         name = key if re.fullmatch(r"[A-Za-z_][\w.@/\-]{0,60}", key) and not secret_at("", key) else "an argument"
-        return [Problem(COMMAND_LINE, name, f"{what} (not shown)", "no secret on the command line", FIX)]
+        return [Problem(COMMAND_LINE, name, f"{secret} (not shown)", "no secret on the command line", FIX)]
     if "_target_" in word:
         return [Problem(COMMAND_LINE, key, "`_target_`", "nothing that is called", "name a class with `class`")]
     return []
 
 
+def _secret_in(word: str, key: str, value: str) -> str | None:
+    """What looks like a secret in a word; a mapping (`system.headers_env={X-Tenant: X_TENANT}`) is checked value by value."""
+    secrets = secrets_of_environment()
+    items = [("", "")] if value == "{}" else pairs(value)
+    parts = [(f"{key}.{name}", item) for name, item in items] if items else [(key, value)]
+    suspects = (secret_at(*part, secrets) for part in parts)
+    return next((suspect for suspect in suspects if suspect), None) or secret_at("", word, secrets)
+
+
 def _in_quotes(word: str) -> str:
-    """The word with its value in quotes, where that is surely meant: `path=größe.csv`, `x=a=b` are no grammar of Hydra's."""
+    """The word with its value in quotes where that must be meant: Hydra cannot parse `path=größe.csv` or `x=a=b`."""
     key, equals, value = word.partition("=")
-    plain = equals and value and not set(value) & set("'\"[]{}(),\\$")
-    return f'{key}="{value}"' if plain else word
+    is_plain = equals and value and not set(value) & set("'\"[]{}(),\\$")
+    return f'{key}="{value}"' if is_plain else word
 
 
-def _grammar(word: str, error: Exception) -> Problem:
-    found = str(error.message if isinstance(error, OverrideParseException) else error).split("\n")[0]
+def _grammar_problem(word: str, error: Exception) -> Problem:
+    message = str(error.message if isinstance(error, OverrideParseException) else error).split("\n")[0]
     if "=" not in word and not word.startswith("~"):
         return Problem(COMMAND_LINE, word[:80], "a word without =", "key=value", f"did you mean {word[:40]}=...?")
     return Problem(
         COMMAND_LINE,
         word[:80],
-        found,
+        message,
         "key=value in Hydra's grammar",
         "put a value with spaces, commas, brackets, = or : in quotes twice: 'key=\"a, b\"'",
     )
 
 
 def _width(override: Override, word: str) -> int:
+    """How many values a swept word has. Raises ConfigError for none."""
     width = sum(1 for _ in override.sweep_iterator())
     if width == 0:
-        raise ConfigError(
-            TITLE,
-            [
-                Problem(
-                    COMMAND_LINE,
-                    override.key_or_group,
-                    f"{word}: nothing to sweep over",
-                    "at least one value",
-                )
-            ],
-        )
+        key = override.key_or_group
+        raise ConfigError(TITLE, [Problem(COMMAND_LINE, key, f"{word}: nothing to sweep over", "at least one value")])
     return width
 
 
 def _quoted(text: str) -> str | None:
-    found = re.search(r"'([^']+)'", text)
-    return found[1] if found else None
+    """The first text in single quotes."""
+    match = re.search(r"'([^']+)'", text)
+    return match[1] if match else None

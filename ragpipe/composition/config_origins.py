@@ -1,7 +1,7 @@
-"""Which file and line, or which word of the command line, set a key of the composed configuration.
+"""Which file and line, or which word of the command line, has set a key of the composed configuration.
 
 Hydra's defaults list gives the files in the order in which they were merged, with the package each was placed in;
-`yaml.compose` gives the lines. The last one to set a key is the one that counts.
+`yaml.compose` gives the lines. The last one to set a key counts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ OVERLAYS = ("experiment", "mode")
 class HydraOrigins:
     """The origins of one composition.
 
-    `loader` is Hydra's config loader, `overrides` what it composed with (hydra's own included), `texts` the words as
-    the user typed them, by key.
+    `loader` is Hydra's config loader, `overrides` what it composed with (Hydra's own included), `texts` what the user typed
+    after `=`, by key.
     """
 
     def __init__(self, loader: Any, config_name: str, overrides: Sequence[str], texts: Mapping[str, str]):
@@ -35,13 +35,13 @@ class HydraOrigins:
     def of(self, key: str) -> str:
         """Where a dotted key was set: `conf/judge/llm.yaml:7`, `command line (judge.rpm=fast)`, or `the configuration`.
 
-        A key that nobody set (a missing one) is given the place of the nearest section around it.
+        A key that is set nowhere has the place of the nearest section around it.
         """
         parts = key.split(".")
         for end in range(len(parts), 0, -1):
-            found = self._origins.get(".".join(parts[:end]))
-            if found:
-                return found
+            origin = self._origins.get(".".join(parts[:end]))
+            if origin:
+                return origin
         return "the configuration"
 
     def raw(self, key: str) -> str | None:
@@ -49,10 +49,10 @@ class HydraOrigins:
         return self._values.get(key)
 
     @cached_property
-    def said(self) -> tuple[str, ...]:
-        """What the user's own words chose, as dotted keys: a key, the section of a group's option, and whatever an
-        experiment or a mode on top sets. Deleted keys are among them."""
-        found: dict[str, None] = {}
+    def chosen(self) -> tuple[str, ...]:
+        """What the user's words set, as dotted keys: a key, the section of a group's option, and whatever an experiment or
+        a mode on top sets. Deleted keys are among them."""
+        chosen: dict[str, None] = {}
         for override in OverridesParser.create().parse_overrides(self._overrides):
             key = override.key_or_group
             if key.startswith("hydra"):
@@ -60,10 +60,10 @@ class HydraOrigins:
             if key in OVERLAYS:
                 value: Any = override.value()
                 for option in value if isinstance(value, list) else [value]:
-                    found |= dict.fromkeys(self._set_by(f"{key}/{option}.yaml"))
+                    chosen |= dict.fromkeys(self._set_by(f"{key}/{option}.yaml"))
             elif key != "task":
-                found[override.package or key.replace("/", ".")] = None
-        return tuple(found)
+                chosen[override.package or key.replace("/", ".")] = None
+        return tuple(chosen)
 
     def _set_by(self, name: str) -> list[str]:
         """The keys that an overlay's file sets, and the groups whose options it chooses."""
@@ -73,7 +73,8 @@ class HydraOrigins:
         listed = (yaml.safe_load(path.read_text(encoding="utf-8-sig")) or {}).get("defaults") or []
         groups = [key.removeprefix("override ").strip("/") for item in listed if isinstance(item, dict) for key in item]
         keys = list(lines_of(path))
-        return [*groups, *(key for key in keys if not any(other.startswith(f"{key}.") for other in keys))]
+        leaves = [key for key in keys if not any(longer.startswith(f"{key}.") for longer in keys)]
+        return [*groups, *leaves]
 
     @cached_property
     def _values(self) -> dict[str, str]:
@@ -93,18 +94,19 @@ class HydraOrigins:
 
     @cached_property
     def _origins(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        origins: dict[str, str] = {}
         for path, package in self._files():
             for key, line in lines_of(path).items():
-                found[f"{package}.{key}" if package else key] = f"{key_path(path)}:{line}"
+                origins[f"{package}.{key}" if package else key] = f"{key_path(path)}:{line}"
         for key, text in self._typed.items():
             if not self._loader.repository.group_exists(key):
-                found[key] = f"{COMMAND_LINE} ({text})"
-                for inner in [k for k in found if k.startswith(f"{key}.")]:
-                    del found[inner]
-        return found
+                origins[key] = f"{COMMAND_LINE} ({text})"
+                for inner in [k for k in origins if k.startswith(f"{key}.")]:
+                    del origins[inner]
+        return origins
 
     def _files(self) -> list[tuple[Path, str]]:
+        """The YAML files in the order in which they were merged, each with its package."""
         listed = self._loader.compute_defaults_list(self._config_name, self._overrides, RunMode.RUN)
         sources = [s for s in self._loader.get_sources() if s.scheme() == "file"]
         files = []

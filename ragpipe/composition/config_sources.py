@@ -1,6 +1,6 @@
-"""Where Hydra reads a composition from: our checked YAML files, and nothing of Hydra's section but what may be set.
+"""The sources that Hydra composes from: checked YAML files, and of Hydra's own section only what may be set.
 
-Hydra's registry of sources belongs to the whole process and stays as it is: the sources are made here.
+Hydra's registry of sources belongs to the whole process and is not touched: the sources are created here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHIPPED = "main"
 
 
 class _Loader(FastLoader):  # type: ignore[misc]
-    """OmegaConf's own reading of YAML (its idea of a float) on the fast parser; double keys are refused before it."""
+    """OmegaConf's rules for YAML (what is a float) on the fast parser; duplicate keys were refused before."""
 
 
 _Loader.yaml_implicit_resolvers = get_yaml_loader().yaml_implicit_resolvers
@@ -46,7 +46,7 @@ _Loader.yaml_implicit_resolvers = get_yaml_loader().yaml_implicit_resolvers
 class FileConfigSource(file_config_source.FileConfigSource):
     """Hydra's source for `file://`, with `check_yaml` before a file is read, and libyaml to read it with.
 
-    A folder `hydra/` in it is not seen: it could take the place of Hydra's own options.
+    A folder `hydra/` in it is ignored: it could replace Hydra's own options.
     """
 
     def is_group(self, config_path: str) -> bool:
@@ -66,7 +66,7 @@ class FileConfigSource(file_config_source.FileConfigSource):
                 raise ConfigError(TITLE, problems)
             text = path.read_text(encoding="utf-8")
             plain = yaml.load(text, Loader=_Loader)
-            if self.provider != SHIPPED and (problems := _chosen_of_hydra(plain, text, key_path(path))):
+            if self.provider != SHIPPED and (problems := _hydra_choices(plain, text, key_path(path))):
                 raise ConfigError(TITLE, problems)
             return ConfigResult(
                 config=OmegaConf.create({} if plain is None else plain),
@@ -78,8 +78,8 @@ class FileConfigSource(file_config_source.FileConfigSource):
 
 
 class StructuredConfigSource(structured_config_source.StructuredConfigSource):
-    """What is registered in the process's ConfigStore, as far as it is Hydra's: a programme may keep options of its own
-    there, under names that ragpipe has too. (Hydra knows this source by the name of its class.)"""
+    """What is registered in the process's ConfigStore, as far as it is Hydra's: a program may keep options of its own there,
+    under names that ragpipe uses too. (Hydra finds this source by the name of its class.)"""
 
     def is_group(self, config_path: str) -> bool:
         return _of_hydra(config_path) and super().is_group(config_path)
@@ -93,8 +93,8 @@ class StructuredConfigSource(structured_config_source.StructuredConfigSource):
         return super().load_config(config_path)
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        found: list[str] = super().list(config_path, results_filter)
-        return found if _of_hydra(config_path) else [name for name in found if name == "hydra"]
+        options: list[str] = super().list(config_path, results_filter)
+        return options if _of_hydra(config_path) else [name for name in options if name == "hydra"]
 
 
 def _of_hydra(config_path: str) -> bool:
@@ -102,7 +102,7 @@ def _of_hydra(config_path: str) -> bool:
 
 
 class Repository(ConfigRepository):
-    """The sources of one search path, made without the registry of the process."""
+    """The sources of one search path, created without the registry of the process."""
 
     def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
         kinds: dict[str, Callable[[str, str], ConfigSource]] = {
@@ -111,13 +111,13 @@ class Repository(ConfigRepository):
             "pkg": ImportlibResourcesConfigSource,
         }
         self.sources = [
-            kinds[self._get_scheme(str(found.path))](str(found.provider), str(found.path))
-            for found in config_search_path.get_path()
+            kinds[self._get_scheme(str(element.path))](str(element.provider), str(element.path))
+            for element in config_search_path.get_path()
         ]
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's composing with every key of its own section checked, for a run as for each job of a sweep."""
+    """Hydra's loader, which checks every key of Hydra's own section, for a run and for each job of a sweep."""
 
     def __init__(self, config_search_path: ConfigSearchPath):
         self.config_search_path = config_search_path
@@ -139,37 +139,38 @@ class Loader(ConfigLoaderImpl):
         self._sweep_dir = None
         with guarded() as watch:
             try:
-                found = super().load_configuration(
+                config = super().load_configuration(
                     config_name, overrides, run_mode, from_shell, validate_sweep_overrides
                 )
-                self._close(found, said=any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in overrides))
+                on_command_line = any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in overrides)
+                self._close(config, sweep_dir_typed=on_command_line)
             except Exception as error:
-                if watch.found and not isinstance(error, ConfigError):
+                if watch.refusals and not isinstance(error, ConfigError):
                     raise ConfigError(TITLE, watch.problems("the configuration", "an interpolation")) from error
                 raise
-            if watch.found:
+            if watch.refusals:
                 raise ConfigError(TITLE, watch.problems("the configuration", "an interpolation"))
-        return found
+        return config
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         path = default.config_path or ""
-        if not default.primary and not _of_hydra(path) and (found := repo.load_config(path)) is not None:
-            embedded = self._embed_result_config(found, default.package).config
+        if not default.primary and not _of_hydra(path) and (loaded := repo.load_config(path)) is not None:
+            embedded = self._embed_result_config(loaded, default.package).config
             section = OmegaConf.to_container(embedded, resolve=False) if isinstance(embedded, DictConfig) else {}
             if isinstance(section, dict) and "hydra" in section:
-                self._check(section["hydra"], found, default)
+                self._check(section["hydra"], loaded, default)
         return super()._load_single_config(default, repo)
 
-    def _check(self, section: Any, found: ConfigResult, default: ResultDefault) -> None:
+    def _check(self, section: Any, loaded: ConfigResult, default: ResultDefault) -> None:
         """Raises ConfigError for what a file sets in Hydra's section."""
         path = default.config_path or ""
-        file = Path(found.path.partition("://")[2]) / (path if path.endswith(".yaml") else f"{path}.yaml")
-        package = default.package if default.package is not None else found.header["package"] or ""
+        file = Path(loaded.path.partition("://")[2]) / (path if path.endswith(".yaml") else f"{path}.yaml")
+        package = default.package if default.package is not None else loaded.header["package"] or ""
         lines = lines_of(file)
         problems = []
         for key, value in _leaves(section, "hydra"):
-            own = key.removeprefix(f"{package}.") if package else key
-            line = next((lines[k] for k in _upwards(own) if k in lines), 1)
+            in_file = key.removeprefix(f"{package}.") if package else key
+            line = next((lines[k] for k in _upwards(in_file) if k in lines), 1)
             if key == "hydra.sweep.dir":
                 self._sweep_dir = f"{key_path(file)}:{line}"
             if fault := key_fault(key, value, typed=False):
@@ -177,8 +178,11 @@ class Loader(ConfigLoaderImpl):
         if problems:
             raise ConfigError(TITLE, problems)
 
-    def _close(self, config: DictConfig, *, said: bool) -> None:
-        """Force what is never a user's, and write out what Hydra will use: nothing of it is resolved later."""
+    def _close(self, config: DictConfig, *, sweep_dir_typed: bool) -> None:
+        """Force the keys that no user may set, and resolve what Hydra will use: nothing of it is resolved later.
+
+        Raises ConfigError for a sweep folder outside `output_dir`, unless it was typed on the command line.
+        """
         with read_write(config), open_dict(config):
             for key, value in FORCED.items():
                 OmegaConf.update(config, key, value, merge=False, force_add=True)
@@ -187,7 +191,7 @@ class Loader(ConfigLoaderImpl):
             for part in ("launcher", "sweeper"):
                 if OmegaConf.is_config(config.hydra.get(part)):
                     OmegaConf.resolve(config.hydra[part])
-        if self._sweep_dir is None or said:
+        if self._sweep_dir is None or sweep_dir_typed:
             return
         below = Path(str(config.output_dir)).absolute()
         if below not in (inside := Path(folder).resolve(), *inside.parents) and below.resolve() not in inside.parents:
@@ -206,7 +210,7 @@ class Loader(ConfigLoaderImpl):
 
 
 def word_faults(override: Override) -> list[Problem]:
-    """What a word of the command line (or of a sweeper) says about Hydra that it may not."""
+    """What a word of the command line, or of a sweeper, sets in Hydra's section and may not."""
     key = override.key_or_group
     if not is_hydra(key):
         return []
@@ -216,14 +220,14 @@ def word_faults(override: Override) -> list[Problem]:
         expected = "hydra/launcher=NAME or hydra/sweeper=NAME"
         return [Problem(COMMAND_LINE, key, "a group of Hydra's own", expected, "log_level=debug for more lines")]
     if override.is_delete():
-        return [Problem(COMMAND_LINE, key, "a key of Hydra's own taken away", "keys of the configuration")]
+        return [Problem(COMMAND_LINE, key, "a key of Hydra's own, removed", "keys of the configuration")]
     value = None if override.is_sweep_override() else _plain(override.value())
     fault = key_fault(key, value, typed=True)
     return [Problem(COMMAND_LINE, key, *fault)] if fault else []
 
 
 def _plain(value: Any) -> Any:
-    """A word's value without the quotes that Hydra keeps."""
+    """The value of a word without the quotes that Hydra keeps."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -245,8 +249,8 @@ def _upwards(key: str) -> Iterator[str]:
     return (".".join(parts[:end]) for end in range(len(parts), 0, -1))
 
 
-def _chosen_of_hydra(plain: Any, text: str, where: str) -> list[Problem]:
-    """Items of a defaults list that choose an option of one of Hydra's groups: of those, only launcher and sweeper."""
+def _hydra_choices(plain: Any, text: str, where: str) -> list[Problem]:
+    """Items of a defaults list that choose an option of Hydra's groups other than launcher and sweeper."""
     listed = plain.get("defaults") if isinstance(plain, dict) else None
     refused = []
     for place, item in enumerate(listed if isinstance(listed, list) else []):

@@ -1,7 +1,7 @@
-"""Interpolations of a configuration: which resolvers it may use, how far it may unfold, and no value of a secret variable.
+"""Interpolations of a configuration: which resolvers it may use, how far it may expand, and no value of a secret variable.
 
-OmegaConf's resolvers belong to the whole process, and a programme that uses ragpipe may have registered its own (`eval` is
-a common one). `guarded` watches them in the calling thread only, and puts them back.
+OmegaConf's resolvers belong to the whole process, and a program that uses ragpipe may have registered its own (`eval` is a
+common one). `guarded` watches them in the calling thread only, and restores them.
 """
 
 from __future__ import annotations
@@ -36,34 +36,38 @@ RESOLVERS = frozenset(
         "python_version",
     }
 )
-MAX_INTERPOLATIONS = 2_000  # unfolded: `a: ${b}${b}`, `b: ${c}${c}`, ... doubles; each takes 0.3 ms
-MAX_VALUES = 100_000  # unfolded: `a: {x: ${b}, y: ${b}}`, ...
-MAX_CHARACTERS = 20_000_000  # of the texts that interpolations give, in all
+MAX_INTERPOLATIONS = 2_000  # `a: ${b}${b}`, `b: ${c}${c}`, ... doubles at each step; one takes 0.3 ms
+MAX_VALUES = 100_000  # `a: {x: ${b}, y: ${b}}`, ... doubles too
+MAX_CHARACTERS = 20_000_000  # of all texts that interpolations give
 _LOCK = threading.RLock()
 _here = threading.local()
 
 
 class Refused(Exception):
-    """An interpolation that no configuration may hold. OmegaConf wraps it: look at `Watch.found`."""
+    """An interpolation that no configuration may hold. OmegaConf wraps it: see `Watch.refusals`."""
 
 
 @dataclass
 class Watch:
-    """What was refused in this thread, and how much was unfolded. With `hide` a secret is hidden, not refused."""
+    """What was refused in this thread, and how much was expanded. With `hide`, a secret is masked instead of refused.
+
+    `refusals` are pairs of what was found and what was expected.
+    """
 
     hide: bool = False
-    found: list[tuple[str, str]] = field(default_factory=list)  # found, expected
+    refusals: list[tuple[str, str]] = field(default_factory=list)
     interpolations: int = 0
     values: int = 0
     characters: int = 0
 
-    def refuse(self, found: str, expected: str) -> Refused:
-        self.found.append((found, expected))
-        return Refused(found)
+    def refuse(self, refusal: str, expected: str) -> Refused:
+        """Note a refusal; returns the exception to raise."""
+        self.refusals.append((refusal, expected))
+        return Refused(refusal)
 
     @property
     def full(self) -> bool:
-        """Whether more was unfolded than a configuration may hold."""
+        """Whether more was expanded than a configuration may hold."""
         limits = (
             (self.interpolations, MAX_INTERPOLATIONS),
             (self.values, MAX_VALUES),
@@ -72,19 +76,19 @@ class Watch:
         return any(count > limit for count, limit in limits)
 
     def step(self, value: Any, *, interpolation: bool = False) -> None:
-        """Count one unfolded value. Raises Refused when there are too many."""
+        """Count one expanded value. Raises Refused when there are too many."""
         self.values += 1
         self.interpolations += interpolation
         self.characters += len(value) if isinstance(value, str) else 0
         if self.full:
             limits = f"{MAX_INTERPOLATIONS:,} interpolations, {MAX_VALUES:,} values or {MAX_CHARACTERS:,} characters"
-            raise self.refuse(f"more than {limits} once the interpolations are unfolded", "a configuration")
+            raise self.refuse(f"more than {limits} once the interpolations are expanded", "a configuration")
 
     def problems(self, where: str, key: str) -> list[Problem]:
         """What was refused, as faults of a key."""
         return [
-            Problem(where, key, found, expected, FIX if expected == NO_SECRET else "")
-            for found, expected in dict.fromkeys(self.found)
+            Problem(where, key, refusal, expected, FIX if expected == NO_SECRET else "")
+            for refusal, expected in dict.fromkeys(self.refusals)
         ]
 
 
@@ -93,7 +97,7 @@ NO_SECRET = "no secret in a configuration"
 
 @contextmanager
 def guarded(*, hide: bool = False) -> Iterator[Watch]:
-    """Watch every interpolation that this thread resolves. Other threads and later programmes see no difference."""
+    """Watch every interpolation that this thread resolves. Other threads see no difference, nor does the program afterwards."""
     watch = getattr(_here, "watch", None)
     if watch is not None:
         yield watch
@@ -152,7 +156,7 @@ def resolved(config: DictConfig, origins: ConfigOrigins) -> dict[str, Any]:
     """The configuration as plain data, every interpolation resolved.
 
     Raises ConfigError that lists every `???` and every interpolation that cannot be resolved or is refused: another
-    resolver than those of `RESOLVERS`, a variable whose name says that it is secret, more than may be unfolded.
+    resolver than those of `RESOLVERS`, a variable whose name says that it is secret, more than may be expanded.
     """
     problems: list[Problem] = []
     with guarded() as watch:
@@ -182,8 +186,8 @@ def _child(node: Any, name: Any, above: str, origins: ConfigOrigins, problems: l
         problems.append(Problem(origins.of(key), key, "??? (to be given)", "a value", fix))
         return None
     if watch.full:
-        return None  # it is said already
-    watch.found.clear()
+        return None  # reported already
+    watch.refusals.clear()
     value, text = None, ""
     try:
         value = node[name]
@@ -195,7 +199,7 @@ def _child(node: Any, name: Any, above: str, origins: ConfigOrigins, problems: l
         text = str(error)
         if isinstance(error, RecursionError) or "Recursive" in text:
             text = "an interpolation that leads back to itself"
-    if watch.found:
+    if watch.refusals:
         problems += watch.problems(origins.of(key), key)
         return None
     if text:
