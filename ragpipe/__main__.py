@@ -13,7 +13,7 @@ from typing import NoReturn
 from ragpipe.core.errors import Signalled
 
 GARBAGE_AFTER = 50_000
-"""New objects after which Python looks for garbage that only refers to itself: some megabytes at most."""
+"""New objects after which Python looks for cyclic garbage: some megabytes at most."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # glibc's <malloc.h>
 
@@ -22,8 +22,8 @@ def main() -> None:
     """Run ragpipe on the words of the command line and leave with its exit code."""
     _raise_on_signals()
     _give_memory_back()
-    # Imports and big JSON files make hundreds of thousands of objects that stay; to walk over them again and again
-    # for garbage, as the default of 700 new ones asks for, was a seventh of the time of a start.
+    # Imports and big JSON files create hundreds of thousands of objects that stay. Scanning them for garbage after
+    # every 700 new ones, the default, took a seventh of the time of a start.
     gc.set_threshold(GARBAGE_AFTER, 2, 2)
     from ragpipe.cli import main as run
 
@@ -32,17 +32,17 @@ def main() -> None:
         try:
             if stream is not None:
                 stream.flush()
-        except (OSError, ValueError):  # the reader of the pipe went away: Python must not meet it again at exit
+        except (OSError, ValueError):  # the pipe was closed: Python must not write to it again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(code)
 
 
 def _raise_on_signals() -> None:
-    """SIGTERM and SIGHUP end this process as Ctrl-C does: files are closed, and what to do next is said. One that is
-    ignored (`nohup`) stays so. While a judge or a system is asked, `tasks/loop.py` takes them.
+    """SIGTERM and SIGHUP end this process as Ctrl-C does: files are closed, and what to do next is printed. A signal that is
+    ignored (`nohup`) stays ignored. While a judge or a system is asked, `engine/event_loop.py` handles them.
 
-    SIGINT too raises a type of our own: where a plain KeyboardInterrupt has passed through code that is made at import
-    (a dataclass), Python ends the process by the signal, whatever exit code it is given."""
+    SIGINT raises a type of our own, too: where a plain KeyboardInterrupt has passed through code generated at import (a
+    dataclass), Python ends the process by the signal, whatever its exit code."""
 
     def came(number: int, _: object) -> NoReturn:
         raise Signalled(number)
@@ -56,7 +56,7 @@ def _raise_on_signals() -> None:
 def _give_memory_back() -> None:
     """Let memory that was freed go back to the system at once, where the C library is glibc.
 
-    A run makes and drops texts of many sizes in several threads. By default glibc and Arrow keep what is freed for later:
+    A run allocates and frees texts of many sizes in several threads. By default glibc and Arrow keep freed memory for later:
     with cases of 20 KB that was a third of a run's memory.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # read when pyarrow is imported

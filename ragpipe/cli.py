@@ -1,4 +1,4 @@
-"""The command line: reads the words, lets Hydra compose, validates, runs one task or a sweep of them, and gives the exit code."""
+"""The command line: parses the words, composes with Hydra, validates, runs one task or a sweep, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
   python -m ragpipe task=plan +experiment=my               cases, calls, tokens and money; spends nothing
   python -m ragpipe -m +experiment=my judge=a,b            a sweep: one run for every combination
   python -m ragpipe task=rescore run=outputs/my/latest scoring.thresholds.faithfulness=0.9
-                                                           a finished run under another scoring; asks nobody
+                                                           a finished run under another scoring; no call
   python -m ragpipe task=rejudge run=outputs/my/latest judge=llm judge.model=...
-                                                           its frozen cases by another judge; old against new
+                                                           the same cases by another judge, compared
   python -m ragpipe task=explain run=outputs/my/latest case=ID metric=faithfulness
-                                                           how one figure came about, down to prompt and reply
-  python -m ragpipe task=verify run=outputs/my/latest      make every figure again and compare, byte for byte
+                                                           everything behind one figure, down to prompt and reply
+  python -m ragpipe task=verify run=outputs/my/latest      compute every figure again and compare
   python -m ragpipe task=runs                              all runs; also: task=export, task=store
   python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML
 
@@ -69,7 +69,7 @@ exit codes
 SEVERITY = (0, 3, 4, 2, 6, 5, 1, 129, 143, 130)
 """Exit codes from the mildest to the worst: a sweep ends with its worst."""
 SWEEP_WAIT_S = 86_400.0
-"""How long a job of a sweep waits for a folder in use: another job, or the same sweep started twice, may be making it."""
+"""How long a job of a sweep waits for a run folder in use: another job, or a second start of the sweep, may be writing it."""
 INTERRUPTED = (129, 130, 143)
 RESUMABLE = (4, 5, *INTERRUPTED)
 BUG = "this is a bug in ragpipe (or in a plugin): please report it with the lines above"
@@ -78,9 +78,15 @@ _stopped: list[int] = []  # exit code of an interrupted job: the jobs after it a
 
 @dataclass(frozen=True)
 class TaskResult:
-    """How one job ended: exit code, its one line, the run folder that it worked in (None: the task has none, or it did
-    not come that far); `ran` is False for a job that was never started. `resume` are the words that its command needs to
-    go on where it stopped; None where the same data and settings end the same way again."""
+    """How one job ended.
+
+    Attributes:
+        code: the exit code.
+        line: one line about an error; empty where there is none.
+        ran: False for a job that was never started.
+        folder: the run folder; None where the task has none, or ended before it had one.
+        resume: the words that the same command needs to go on where it stopped; None where a new start would end alike.
+    """
 
     code: int
     line: str = ""
@@ -134,11 +140,11 @@ def compose_task(overrides: Sequence[str], *, config_dir: str | None = None) -> 
     with Composer(config_dir) as composer:
         words = composer.words(overrides, sweep=False)
         with composer.composed(words.overrides) as config:
-            return _checked(config, loader=composer.loader, texts=words.texts)
+            return _validated(config, loader=composer.loader, texts=words.texts)
 
 
 def report(error: BaseException) -> TaskResult:
-    """Print an error as the user needs it: our own without a traceback, a bug with one."""
+    """Print an error: ragpipe's own without a traceback, any other, which is a bug, with one."""
     if interrupt := _interrupt_behind(error):
         number = getattr(interrupt, "signal_number", int(signal.SIGINT))
         error = Interrupted({1: "the terminal was closed", 15: "terminated"}.get(number, "interrupted"), number)
@@ -157,8 +163,8 @@ def report(error: BaseException) -> TaskResult:
 
 
 def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The interrupt that stands behind an error: OmegaConf stumbles over its own cleaning up when one hits it. None for
-    what says itself that it was interrupted."""
+    """The interrupt that caused an error: OmegaConf's own clean-up fails when one hits it. None for `Interrupted`, which says
+    so itself."""
     if isinstance(error, Interrupted):
         return None
     while error is not None and not isinstance(error, KeyboardInterrupt):
@@ -203,15 +209,15 @@ def _start(args: argparse.Namespace) -> TaskResult:
             with composer.refusals():
                 return TaskResult(_show(composer.hydra, args, words.overrides))
         if args.multirun:
-            job = partial(_swept, loader=composer.loader, texts=words.texts)
+            job = partial(_sweep_job, loader=composer.loader, texts=words.texts)
             return _sweep(composer, job, words.overrides, words.jobs)
         with composer.composed(words.overrides) as config:
-            task, checked = _checked(config, loader=composer.loader, texts=words.texts)
-    return _caught(lambda: (task, checked))
+            task, checked = _validated(config, loader=composer.loader, texts=words.texts)
+    return _run_job(lambda: (task, checked))
 
 
 def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
-    """`--cfg` and `--info`; values of secret environment variables that `--resolve` would print are struck out."""
+    """`--cfg` and `--info`; values of secret environment variables that `--resolve` would print are masked."""
     from ragpipe.composition.interpolations import guarded
     from ragpipe.core.secret_detection import redact, secrets_of_environment
 
@@ -226,8 +232,9 @@ def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> TaskResult:
-    """All jobs, whatever becomes of one; their count first, a table last, the worst exit code. The command to go on needs
-    the words that any of them needs; there is none where no start can change any."""
+    """Run all jobs, also after one fails. Prints their count first and a table last; returns the worst exit code.
+
+    The command to go on needs every word that one of them needs; there is none where no start can change a result."""
     from ragpipe.composition.composer import PRIMARY, typed_value, typed_words
 
     print(f"sweep: {jobs:,} job{'s' if jobs != 1 else ''}", file=sys.stderr, flush=True)
@@ -264,52 +271,52 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Tas
     return TaskResult(worst, resume=words if unfinished else None)
 
 
-def _swept(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> TaskResult:
+def _sweep_job(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> TaskResult:
     """One job of a sweep, in this process or in a launcher's."""
     from ragpipe.composition.composer import job_words
 
     if not _stopped:
         number, words = job_words()
         print(_safe(f"sweep: job {number}: {words}"), file=sys.stderr, flush=True)
-    return _caught(partial(_checked, config, loader=loader, texts=texts), sweep=True)
+    return _run_job(partial(_validated, config, loader=loader, texts=texts), sweep=True)
 
 
-def _caught(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> TaskResult:
-    """One job of a start. Nothing is raised: what is raised inside a job would end a whole sweep."""
+def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> TaskResult:
+    """Run one job. Raises nothing: an exception inside a job would end the whole sweep."""
     if _stopped:
         return TaskResult(_stopped[0], "an earlier job was interrupted", ran=False)
-    shown = console()
+    terminal = console()
     try:
         task, checked = check()
-        code = _job(task, checked, shown, sweep=sweep)
-        return TaskResult(code, folder=shown.folder, resume=shown.resume)
+        code = _run_task(task, checked, terminal, sweep=sweep)
+        return TaskResult(code, folder=terminal.folder, resume=terminal.resume)
     except BaseException as error:
         if isinstance(error, GeneratorExit):
             raise
         if isinstance(error, SystemExit):
             return TaskResult(
-                error.code if isinstance(error.code, int) else 1, "ended by SystemExit", folder=shown.folder
+                error.code if isinstance(error.code, int) else 1, "ended by SystemExit", folder=terminal.folder
             )
-        outcome = replace(report(error), folder=shown.folder)
+        outcome = replace(report(error), folder=terminal.folder)
         if outcome.code in INTERRUPTED:
             _stopped.append(outcome.code)
         return outcome
 
 
-def _job(task: Any, checked: Any, shown: Console, *, sweep: bool) -> int:
+def _run_task(task: Any, checked: Any, terminal: Console, *, sweep: bool) -> int:
     from ragpipe.store.files.lazy_pandas import keep_pandas_away
     from ragpipe.store.run.folder_lock import waiting
 
-    if not getattr(checked, "plugins", ()):  # code of the user's may hand pandas objects to pyarrow
+    if not getattr(checked, "plugins", ()):  # plugins may pass pandas objects to pyarrow
         keep_pandas_away()
     wait_s = getattr(checked, "lock_wait_s", None)
     with logging_kept(), waiting(wait_s if wait_s is not None else SWEEP_WAIT_S if sweep else 0):
         logging.basicConfig(level=getattr(checked, "log_level", "warning").upper(), stream=sys.stderr, force=True)
-        return int(task.run(checked, shown))
+        return int(task.run(checked, terminal))
 
 
-def _checked(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> tuple[Any, Any]:
-    """The task's module and its checked configuration. A task with settings of its own brings its own `validate`."""
+def _validated(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> tuple[Any, Any]:
+    """The task's module and its validated configuration. A task with settings of its own has its own `validate`."""
     from ragpipe import config as configuration
     from ragpipe.composition.composer import hydra_origins
     from ragpipe.composition.interpolations import resolved
@@ -317,14 +324,14 @@ def _checked(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) ->
     origins = hydra_origins(loader, texts)
     plain = resolved(config, origins)
     if problems := configuration.secrets_in(plain, origins):
-        raise ConfigError(configuration.TITLE, problems)  # of every task, before one prints what it found
+        raise ConfigError(configuration.TITLE, problems)  # for every task, before it can print a value
     task = importlib.import_module(f"ragpipe.tasks.{configuration.task_name(plain, origins)}")
     return task, getattr(task, "validate", configuration.validate_config)(plain, origins)
 
 
 @contextlib.contextmanager
 def _full_errors() -> Iterator[None]:
-    """Hydra hands us its errors instead of printing them and leaving."""
+    """Hydra raises its errors instead of printing them and exiting."""
     before = os.environ.get("HYDRA_FULL_ERROR")
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
@@ -337,7 +344,7 @@ def _full_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _folder_errors() -> Iterator[None]:
-    """Raises OutputError for the folder of a sweep that Hydra cannot make."""
+    """Raises OutputError for a sweep folder that Hydra cannot create."""
     try:
         yield
     except OSError as error:
@@ -352,5 +359,5 @@ def _safe(text: str) -> str:
     """Without control characters, which could rewrite the terminal, and without anything that looks like a key."""
     from ragpipe.core.secret_detection import redact, secrets_of_environment
 
-    shown = "".join(c if (c >= " " and c != "\x7f") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
-    return redact(shown, secrets_of_environment())
+    printable = "".join(c if (c >= " " and c != "\x7f") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+    return redact(printable, secrets_of_environment())

@@ -1,4 +1,4 @@
-"""The streams and the log of the process while a start of ragpipe has them."""
+"""Standard streams and logging of the process while ragpipe runs in it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TextIO
 
 
-class Steady(io.TextIOBase):
-    """A text stream that cannot end a run: a reader that went away or a letter it cannot show is no reason to stop."""
+class SteadyStream(io.TextIOBase):
+    """A text stream that cannot end a run: a closed pipe or a character that it cannot encode is no reason to stop."""
 
     def __init__(self, stream: TextIO):
         self._stream, self._gone = stream, False
@@ -52,10 +52,10 @@ class Steady(io.TextIOBase):
 
 @contextlib.contextmanager
 def steady_streams() -> Iterator[None]:
-    """Standard output and errors as steady streams, also where there are none."""
+    """Standard output and standard error as steady streams, also where the process has none."""
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        sys.stdout, sys.stderr = (Steady(stream or nowhere) for stream in before)
+        sys.stdout, sys.stderr = (SteadyStream(stream or nowhere) for stream in before)
         try:
             yield
         finally:
@@ -66,7 +66,7 @@ def steady_streams() -> Iterator[None]:
 
 @contextlib.contextmanager
 def logging_kept() -> Iterator[None]:
-    """The handlers of the process's log are afterwards those that it had: a start may log in its own way."""
+    """Restore the handlers and the level of the root logger afterwards: a run may log in its own way."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers[:] = []

@@ -115,7 +115,7 @@ def open_run(
     folder = _folder(plain, origins, task)
     manifest = checked_manifest(folder)
     own = read_config(folder)
-    said = tuple(key for key in getattr(origins, "said", ()))
+    said = tuple(key for key in getattr(origins, "chosen", ()))
     words = [key for key in said if key.partition(".")[0] not in OURS.union(task_keys)]
     if refused := [key for key in words if not any(f"{key}.".startswith(f"{part}.") for part in allowed)]:
         expected = f"{', '.join(allowed)} (and {', '.join(sorted(OURS - {'run', 'task'}))})"

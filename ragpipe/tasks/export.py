@@ -42,7 +42,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     are given now. Raises ConfigError, DataError."""
     problems: list[Problem] = []
     origins = origins or NoOrigins()
-    if "report.formats" in getattr(origins, "said", ()):
+    if "report.formats" in getattr(origins, "chosen", ()):
         problems.append(
             Problem(
                 "command line",
@@ -69,7 +69,7 @@ def _list(formats: Any) -> str:
 
 def _report(folder: RunFolder, plain: Mapping[str, Any], origins: ConfigOrigins) -> Any:
     """The run's `report` section with what was said now over it; a section that was chosen now as a whole stands."""
-    now, said = plain.get("report", {}), getattr(origins, "said", ())
+    now, said = plain.get("report", {}), getattr(origins, "chosen", ())
     before = read_config(folder).get("report")
     if "report" in said or not isinstance(before, Mapping):
         return now

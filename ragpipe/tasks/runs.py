@@ -31,7 +31,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     """Check the two keys of this task. Raises ConfigError."""
     problems: list[Problem] = []
     own = {key: plain.get(key) for key in RunsSettings.model_fields}
-    if own["name"] == _ANY_NAME and "name" not in getattr(origins, "said", ()):
+    if own["name"] == _ANY_NAME and "name" not in getattr(origins, "chosen", ()):
         own["name"] = None
     settings = validated(RunsSettings, own, "", origins or NoOrigins(), problems)
     if settings is None:

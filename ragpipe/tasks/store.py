@@ -78,7 +78,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     origins = origins or NoOrigins()
     names = {field.alias or name for name, field in StoreTaskSettings.model_fields.items()}
     settings = validated(StoreTaskSettings, {k: v for k, v in plain.items() if k in names}, "", origins, problems)
-    for said in getattr(origins, "said", ()):  # a misspelt choice would prune more than was meant
+    for said in getattr(origins, "chosen", ()):  # a misspelt choice would prune more than was meant
         if said.partition(".")[0] not in {*names, "task", "store", "log_level"}:
             fix = "see conf/task/store.yaml"
             problems.append(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.process_streams import Steady
+from ragpipe.process_streams import SteadyStream
 
 PYTHON = [sys.executable, "-m", "ragpipe"]
 
@@ -52,7 +52,7 @@ def test_a_reader_that_goes_away_at_a_letter_that_cannot_be_shown() -> None:
             text.encode("ascii")
             raise BrokenPipeError
 
-    stream = Steady(Gone(io.BytesIO(), encoding="ascii"))
+    stream = SteadyStream(Gone(io.BytesIO(), encoding="ascii"))
     assert stream.write("größe") == 5
     assert not stream.isatty()
 

@@ -302,7 +302,7 @@ def test_interpolations_that_unfold_without_end(kind: str, here: Path, capfd: py
     forms = {"texts": "'${a%d}${a%d}'", "trees": "{x: '${a%d}', y: '${a%d}'}"}
     lines = [f"a{i}: {forms[kind] % (i + 1, i + 1)}" for i in range(40)] + ["a40: laugh"]
     (here / "conf/experiment/x.yaml").write_text(HEAD + "\n".join(lines) + "\n")
-    refuse(here, X, ("conf/experiment/x.yaml:", "once the interpolations are unfolded"), capfd)
+    refuse(here, X, ("conf/experiment/x.yaml:", "once the interpolations are expanded"), capfd)
 
 
 SECRET_NAMES = [
