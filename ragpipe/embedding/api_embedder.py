@@ -20,7 +20,7 @@ from ragpipe.core.errors import ProviderUnusable
 from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.client import ApiResponse, AttemptError, PreparedRequest
-from ragpipe.judging.clients.http_responses import billed
+from ragpipe.judging.clients.http_responses import billed_usage
 from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.vector_replies import vector_text
@@ -44,9 +44,9 @@ class EmbeddingClient(LitellmClient):
         self._open()
         return PreparedRequest(asked, sha256({"model": self._own.model, **asked}))
 
-    async def send(self, prepared: PreparedRequest) -> ApiResponse:
+    async def send(self, request: PreparedRequest) -> ApiResponse:
         fixed = {name: value for name, value in self._fixed.items() if name != "num_retries"}
-        found = await self._sent("aembedding", **fixed, **prepared.content)
+        found = await self._sent("aembedding", **fixed, **request.body)
         return found if isinstance(found, ApiResponse) else _as_chat(found)
 
 
@@ -61,7 +61,9 @@ def _as_chat(response: Any) -> ApiResponse:
     asked = {"prompt_tokens": tokens, "completion_tokens": 0} if tokens is not None else None
     if vector is None:
         raise AttemptError(
-            "not_an_api_answer", "an answer without one vector of finite numbers", reply=billed({"usage": asked})
+            "not_an_api_answer",
+            "an answer without one vector of finite numbers",
+            partial=billed_usage({"usage": asked}),
         )
     content = {
         "choices": [{"finish_reason": "stop", "message": {"content": vector_text(vector)}}],

@@ -133,7 +133,7 @@ class _Http:
         self._struck: list[str] = []
         self._session: Any = None
         self._proxy = proxy_for(self._url)
-        if self._proxy is not None and not self._proxy.spoken:
+        if self._proxy is not None and not self._proxy.is_http:
             raise _bad(
                 "url",
                 f"the proxy {self._proxy}",

@@ -1,6 +1,7 @@
-"""Addresses that the environment names: a judge that stands elsewhere than its key says is refused.
+"""Base URLs in environment variables: refused where they conflict with the configuration.
 
-litellm would follow them. The direct client follows none, and would send texts and key past the gateway that they name.
+litellm would follow them, so that replies of another server were stored under the public model's key. The direct client
+ignores them, and would send texts and key past the gateway that they name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ragpipe.judging.clients.factory import client_name
 from ragpipe.judging.settings import JudgeSettings
 
 _OPENAI = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
-_BESIDE: dict[str, tuple[str, ...]] = {
+_OTHER_VARIABLES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("ai21", "aiohttp_openai", "custom_openai", "litellm_proxy", "lm_studio", "xinference"), _OPENAI),
     "text-completion-openai": _OPENAI,
     "azure": ("AZURE_OPENAI_ENDPOINT",),
@@ -32,30 +33,29 @@ _BESIDE: dict[str, tuple[str, ...]] = {
     "volcengine": ("ARK_API_BASE",),
     "watsonx": ("WATSONX_URL", "WX_URL", "WML_URL"),
 }
-"""What is followed beside `<PROVIDER>_API_BASE` and `<PROVIDER>_BASE_URL`. Seen with litellm 1.106.2, by the requests that
-came to another server."""
+"""Variables that litellm reads besides `<PROVIDER>_API_BASE` and `<PROVIDER>_BASE_URL`. Found with litellm 1.106.2, by the
+requests that reached another server."""
 
 
-def followed(provider: str) -> tuple[str, ...]:
-    """The environment variables from which litellm would take a provider's address."""
+def base_url_variables(provider: str) -> tuple[str, ...]:
+    """The environment variables from which litellm would take a provider's base URL."""
     head = provider.upper().replace("-", "_")
-    return tuple(dict.fromkeys((f"{head}_API_BASE", f"{head}_BASE_URL", *_BESIDE.get(provider, ()))))
+    return tuple(dict.fromkeys((f"{head}_API_BASE", f"{head}_BASE_URL", *_OTHER_VARIABLES.get(provider, ()))))
 
 
 def conflicting_base_url(
     settings: JudgeSettings, section: str, environ: Mapping[str, str] | None = None
 ) -> Problem | None:
-    """What is wrong when a variable names another server than the settings do; None when none does.
+    """The problem when a variable names another server than the settings do; None when none does.
 
-    The replies of that server would be stored, and found again, as those of the public model; or texts and key would go
-    to the public model though a gateway is meant. `section` is the part of the configuration that the settings are
-    (`judge`, `embedder`); embeddings always go through litellm.
+    `section` is the part of the configuration that the settings are (`judge`, `embedder`); embeddings always go through
+    litellm.
     """
     if settings.api_base is not None:
         return None
     environ = os.environ if environ is None else environ
     direct = section == "judge" and client_name(settings) == "direct"
-    name = next((name for name in followed(settings.provider) if environ.get(name)), None)
+    name = next((name for name in base_url_variables(settings.provider) if environ.get(name)), None)
     if name is None:
         return None
     would = (

@@ -1,4 +1,4 @@
-"""What a client is: it sends one request and says what came back. It never retries, waits, counts or reads answers."""
+"""The client protocol: send one request, return its response. A client never retries, waits, counts or parses answers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, Protocol
 
 from ragpipe.core.errors import FailureKind
 
-CONNECT_S = 8.0  # to establish a connection; a dead address must show within 10 s
+CONNECT_S = 8.0  # seconds to establish a connection; a dead address must show within 10 s
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
     """A request that is built once and may be sent several times. `wire_hash` is the sha256 of its body."""
 
-    content: Any
+    body: Any
     wire_hash: str
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """An HTTP answer. `data` is its JSON (None when it is not JSON), `text` its beginning; header names are lower case."""
+    """An HTTP response. `data` is its JSON (None when it is not JSON), `text` its beginning; header names are lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -30,11 +30,17 @@ class ApiResponse:
 
 
 class AttemptError(Exception):
-    """One try failed. `kind` as in `ragpipe.core.errors`; `retry_after` is what the provider asked to wait, in seconds.
+    """One attempt failed.
 
-    `connect`: no connection could be made at all. `final`: another try would bring the same. `refuses`: the parameter of the request that the provider refuses, as
-    its text says; with `named` its error says so by its own field, so that no words of a question can be meant.
-    `reply`: what could be read of an answer all the same (text, model, usage), for the record; such a try is paid for.
+    Args:
+        kind: As in `ragpipe.core.errors`.
+        message: What happened, in words.
+        retry_after: Seconds that the provider asks to wait.
+        no_connection: No connection could be made at all.
+        refused_parameter: The parameter of the request that the provider refuses.
+        names_parameter: The response names it in a field of its own, so that no words of a question can be meant.
+        partial: What could be read of a response all the same (text, model, usage). Such an attempt is paid for.
+        permanent: Another attempt would end the same way.
     """
 
     def __init__(
@@ -43,25 +49,28 @@ class AttemptError(Exception):
         message: str,
         *,
         retry_after: float | None = None,
-        connect: bool = False,
-        refuses: str | None = None,
-        named: bool = False,
-        reply: Mapping[str, Any] | None = None,
-        final: bool = False,
+        no_connection: bool = False,
+        refused_parameter: str | None = None,
+        names_parameter: bool = False,
+        partial: Mapping[str, Any] | None = None,
+        permanent: bool = False,
     ):
         self.kind = kind
         self.message = message
         self.retry_after = retry_after
-        self.connect, self.final = connect, final
-        self.refuses, self.named = refuses, named
-        self.reply = reply or {}
+        self.no_connection, self.permanent = no_connection, permanent
+        self.refused_parameter, self.names_parameter = refused_parameter, names_parameter
+        self.partial = partial or {}
         super().__init__(f"{kind}: {message}")
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A usable reply: its text and what stands beside it. `notes` say what was replaced in the text, `fingerprint` is the
-    provider's `system_fingerprint`."""
+    """The model's text in a response, and what comes with it.
+
+    `notes` say what was replaced in the text; `fingerprint` is the provider's `system_fingerprint`; `usage_reason` says why
+    there are no token counts.
+    """
 
     text: str | None
     finish_reason: str | None = None
@@ -74,16 +83,21 @@ class Completion:
     usage_reason: str | None = None
     notes: tuple[str, ...] = field(default=())
 
+    @property
+    def tokens(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """Counts of prompt, completion, cached and reasoning tokens; None where unknown."""
+        return self.tokens_in, self.tokens_out, self.tokens_cached, self.tokens_reasoning
+
 
 class Client(Protocol):
-    """One way to a provider. Used within one event loop, and closed in it."""
+    """Sends requests to one provider. Used within one event loop, and closed in it."""
 
     def prepare(self, body: dict[str, Any]) -> PreparedRequest:
-        """Build the request from the body without its model."""
+        """Build a request from a body without the model's name."""
         ...
 
-    async def send(self, prepared: PreparedRequest) -> ApiResponse:
-        """Send it once. Raises AttemptError when no HTTP answer came."""
+    async def send(self, request: PreparedRequest) -> ApiResponse:
+        """Send it once. Raises AttemptError when no HTTP response came."""
         ...
 
     async def close(self) -> None: ...

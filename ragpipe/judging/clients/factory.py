@@ -1,4 +1,4 @@
-"""Which client a judge gets."""
+"""Which client a judge uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ragpipe.judging.settings import JudgeSettings
 
 
 def client_name(settings: JudgeSettings) -> str:
-    """`direct` for endpoints that speak OpenAI's chat completions and whose address is known, else `litellm`."""
+    """`direct` for OpenAI-compatible endpoints whose address is known, else `litellm`."""
     if settings.client != "auto":
         return settings.client
     known = settings.api_base is not None or settings.provider == "openai"
@@ -16,7 +16,7 @@ def client_name(settings: JudgeSettings) -> str:
 
 
 def make_client(settings: JudgeSettings, key: str | None) -> Client:
-    """The client, not yet connected. Its libraries are imported here and later, so that offline commands do without."""
+    """The client, not yet connected. Its libraries are imported here or later, so that offline commands need none."""
     if client_name(settings) == "direct":
         from ragpipe.judging.clients.direct_client import DirectClient
 

@@ -1,7 +1,7 @@
-"""The one HTTP layer under all clients: it sends a request once and gives the whole answer, or says why none came.
+"""The HTTP layer under all clients: it sends a request once and returns the complete response, or says why none came.
 
-No answer holds more than `MAX_BODY` decoded bytes: they are counted as they come. It follows no redirects (the key stays
-with the host it is meant for), keeps no cookies, verifies TLS, and goes through the user's proxy to public addresses.
+A response has at most `MAX_BODY` decoded bytes, counted as they arrive. The layer follows no redirects (the key stays with
+the host it is meant for), keeps no cookies, verifies TLS, and uses the user's proxy for public addresses.
 """
 
 from __future__ import annotations
@@ -13,101 +13,110 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from ragpipe.core.errors import FailureKind
 from ragpipe.judging.clients.client import CONNECT_S, AttemptError
 from ragpipe.judging.clients.proxies import Proxy, proxy_for
 
-MAX_BODY = 32 << 20  # bytes; an answer of a judge is some kilobytes
+MAX_BODY = 32 << 20  # bytes; a judge's response has a few kilobytes
 _PROXY_REFUSED = 407
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A whole HTTP answer, decoded."""
+    """A complete HTTP response, decoded."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-class Http:
-    """Connections of one event loop. `width` is how many may be open at once."""
+class HttpConnections:
+    """The HTTP connections of one event loop. `limit` is how many may be open at once; 0: any number."""
 
-    def __init__(self, width: int):
-        self._width = width
+    def __init__(self, limit: int):
+        self._limit = limit
         self._session: aiohttp.ClientSession | None = None
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], body: bytes) -> HttpResponse:
-        """Send a request. Raises AttemptError when no whole answer came: `connect` where there was no connection at all."""
+        """Send a request. Raises AttemptError when no complete response came."""
         proxy = proxy_for(url)
-        if proxy is not None and not proxy.spoken:
+        if proxy is not None and not proxy.is_http:
             raise AttemptError(
                 "unreachable",
                 f"the proxy {proxy} is no HTTP proxy: it must begin with http:// or https://",
-                connect=True,
+                no_connection=True,
             )
-        asked = {**headers, "Accept-Encoding": "gzip, deflate"}
-        fault: AttemptError
+        attempt_error: AttemptError
         try:
-            async with self._open().request(
-                method, url, data=body, headers=asked, allow_redirects=False, proxy=proxy.url if proxy else None
-            ) as response:
-                found = HttpResponse(response.status, response.headers, await _body(response))
-        except AttemptError as known:
-            fault = known
-        except Exception as error:  # no library's exception leaves here: it may hold headers, and so the key
-            fault = _fault(error, url, proxy)
+            response = await self._request(method, url, headers, body, proxy.url if proxy else None)
+        except AttemptError as error:
+            attempt_error = error
+        except Exception as error:  # no library's exception leaves here: it may contain headers, and so the key
+            attempt_error = _attempt_error(error, url, proxy)
         else:
-            if found.status != _PROXY_REFUSED:
-                return found
-            fault = AttemptError(
+            if response.status != _PROXY_REFUSED:
+                return response
+            attempt_error = AttemptError(
                 "unreachable", f"the proxy {proxy or 'on the way'} wants another user or password (status 407)"
             )
-        raise fault from None
+        raise attempt_error from None
+
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, proxy: str | None
+    ) -> HttpResponse:
+        sent_headers = {**headers, "Accept-Encoding": "gzip, deflate"}
+        async with self._open().request(
+            method, url, data=body, headers=sent_headers, allow_redirects=False, proxy=proxy
+        ) as response:
+            return HttpResponse(response.status, response.headers, await _read_body(response))
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._width),
+                connector=aiohttp.TCPConnector(limit=self._limit),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),  # the total deadline is the caller's
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
-                trust_env=False,  # it would take passwords from ~/.netrc, too
+                trust_env=False,  # it would also take passwords from ~/.netrc
                 raise_for_status=False,
             )
         return self._session
 
     async def close(self) -> None:
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
 
 class _Decoder:
-    """A body's bytes, decoded as they come and never more than `MAX_BODY` of them."""
+    """Decodes a body as it arrives, up to `MAX_BODY` bytes."""
 
     def __init__(self, encoding: str):
         self._encoding = encoding
         self._pieces: list[bytes] = []
         self._size = 0
-        self._inflate = self._new(first=True)
+        self._decompressor = self._new_decompressor(first=True)
 
     def feed(self, piece: bytes) -> None:
+        """Decode the next bytes. Raises AttemptError where they are too many or not in the encoding."""
         while piece:
-            if self._inflate is None:
-                found, piece = piece, b""
+            if self._decompressor is None:
+                decoded, piece = piece, b""
             else:
-                found, piece = self._inflated(piece)
-            self._size += len(found)
+                decoded, piece = self._decompress(piece)
+            self._size += len(decoded)
             if self._size > MAX_BODY:
-                raise AttemptError("not_an_api_answer", f"an answer of more than {MAX_BODY:,} bytes", final=True)
-            self._pieces.append(found)
+                raise AttemptError("not_an_api_answer", f"an answer of more than {MAX_BODY:,} bytes", permanent=True)
+            self._pieces.append(decoded)
 
-    def whole(self) -> bytes:
-        if self._inflate is not None and self._pieces and not self._inflate.eof:
+    def result(self) -> bytes:
+        """The decoded body. Raises AttemptError where the stream was cut."""
+        if self._decompressor is not None and self._pieces and not self._decompressor.eof:
             raise AttemptError("network", f"the connection broke: the answer's {self._encoding} stream was cut")
         return b"".join(self._pieces)
 
-    def _new(self, *, first: bool = False):  # type: ignore[no-untyped-def]
+    def _new_decompressor(self, *, first: bool = False):  # type: ignore[no-untyped-def]
         if self._encoding in ("", "identity"):
             return None
         if self._encoding in ("gzip", "x-gzip"):
@@ -118,56 +127,63 @@ class _Decoder:
             "not_an_api_answer",
             f"an answer in the encoding {self._encoding[:40]!r}: gzip or deflate was asked for "
             "(Accept-Encoding), or none",
-            final=True,
+            permanent=True,
         )
 
-    def _inflated(self, piece: bytes) -> tuple[bytes, bytes]:
-        """Some decoded bytes, and what of the piece is still to be decoded."""
-        if self._inflate.eof:  # another member of a gzip stream follows
-            self._inflate = self._new()
+    def _decompress(self, piece: bytes) -> tuple[bytes, bytes]:
+        """Some decoded bytes, and the rest of the piece that is still encoded."""
+        if self._decompressor.eof:  # another member of a gzip stream follows
+            self._decompressor = self._new_decompressor()
         room = MAX_BODY - self._size + 1
         try:
-            found = self._inflate.decompress(piece, room)
+            decoded = self._decompressor.decompress(piece, room)
         except zlib.error as error:
             if self._encoding == "deflate" and not self._pieces:  # some servers leave zlib's header out
                 self._pieces.append(b"")
-                self._inflate = self._new()
+                self._decompressor = self._new_decompressor()
                 return b"", piece
             raise AttemptError("not_an_api_answer", f"an answer that is no {self._encoding} stream: {error}") from None
-        return found, self._inflate.unused_data or self._inflate.unconsumed_tail
+        return decoded, self._decompressor.unused_data or self._decompressor.unconsumed_tail
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
     if (response.content_length or 0) > MAX_BODY:
-        raise AttemptError("not_an_api_answer", f"an answer of {response.content_length:,} bytes", final=True)
+        raise AttemptError("not_an_api_answer", f"an answer of {response.content_length:,} bytes", permanent=True)
     decoder = _Decoder(response.headers.get("Content-Encoding", "").strip().lower())
     async for piece in response.content.iter_any():
         decoder.feed(piece)
-    return decoder.whole()
+    return decoder.result()
 
 
-def _fault(error: Exception, url: str, proxy: Proxy | None) -> AttemptError:
-    """What an exception of the library means. `aiohttp`'s own texts hold host and port only."""
-    way = f" through the proxy {proxy}" if proxy else ""
+def _attempt_error(error: Exception, url: str, proxy: Proxy | None) -> AttemptError:
+    """What an exception of aiohttp means. Its own texts contain host and port only."""
+    unconnected = _connection_error(error, url, proxy)
+    if unconnected is not None:
+        return AttemptError(*unconnected, no_connection=True)
+    cause = _cause(error) if isinstance(error, aiohttp.ClientError | OSError) else type(error).__name__
+    return AttemptError("network", f"the connection broke{_through(proxy)}: {cause}")
+
+
+def _through(proxy: Proxy | None) -> str:
+    return f" through the proxy {proxy}" if proxy else ""
+
+
+def _connection_error(error: Exception, url: str, proxy: Proxy | None) -> tuple[FailureKind, str] | None:
+    """Kind and message where no connection could be made at all, else None."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return AttemptError(
-            "unreachable",
-            f"the proxy {proxy} does not let this through: status {error.status} {_cause(error)}",
-            connect=True,
-        )
+        refusal = f"status {error.status} {_cause(error)}"
+        return "unreachable", f"the proxy {proxy} does not let this through: {refusal}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return AttemptError("network", f"no connection to the proxy {proxy}: {_cause(error)}", connect=True)
+        return "network", f"no connection to the proxy {proxy}: {_cause(error)}"
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return AttemptError("unreachable", f"TLS{way}: {_cause(error)}{_tls_hint(error)}", connect=True)
+        return "unreachable", f"TLS{_through(proxy)}: {_cause(error)}{_tls_hint(error)}"
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return AttemptError("network", f"no connection{way}: {_cause(error)}", connect=True)
-    if isinstance(error, aiohttp.ClientResponseError) and url.startswith("http:") and _is_alert(error):
-        return AttemptError("unreachable", "a TLS server: its address begins with https://", connect=True)
+        return "network", f"no connection{_through(proxy)}: {_cause(error)}"
+    if isinstance(error, aiohttp.ClientResponseError) and url.startswith("http:") and _is_tls_alert(error):
+        return "unreachable", "a TLS server: its address begins with https://"
     if isinstance(error, aiohttp.InvalidURL):
-        return AttemptError("unreachable", f"no URL that can be asked: {_cause(error)}", connect=True)
-    if isinstance(error, aiohttp.ClientError | OSError):
-        return AttemptError("network", f"the connection broke{way}: {_cause(error)}")
-    return AttemptError("network", f"the connection broke{way}: {type(error).__name__}")
+        return "unreachable", f"no URL that can be asked: {_cause(error)}"
+    return None
 
 
 def _tls_hint(error: Exception) -> str:
@@ -179,8 +195,8 @@ def _tls_hint(error: Exception) -> str:
     return ""
 
 
-def _is_alert(error: aiohttp.ClientResponseError) -> bool:
-    """Whether what came is a TLS alert (its first bytes are 0x15 0x03), as TLS servers send it to plain HTTP."""
+def _is_tls_alert(error: aiohttp.ClientResponseError) -> bool:
+    """Whether the response is a TLS alert (its first bytes are 0x15 0x03), as TLS servers send it to plain HTTP."""
     return "\\x15\\x03" in str(error.message) or "\x15\x03" in str(error.message)
 
 

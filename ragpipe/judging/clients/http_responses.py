@@ -1,7 +1,7 @@
-"""What an HTTP answer means: a usable reply, or a fault with its kind. The order of the checks matters.
+"""What an HTTP response means: a usable completion, or an error with its kind. The order of the checks matters.
 
-Status first, then whether it is an API answer at all, then the finish reason (a cut or filtered reply is never parsed),
-then the content.
+Status first, then whether it is an API response at all, then the finish reason (a cut or filtered completion is never
+parsed), then the content.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from ragpipe.core.errors import FailureKind
 from ragpipe.judging.clients.client import ApiResponse, AttemptError, Completion
 
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "quota_exceeded"})
@@ -32,132 +33,142 @@ _FORM = re.compile(r"response_format|json_schema|json_object|structured output|g
 _REFUSED = re.compile(
     r"not support|unsupported|unknown|unrecogni[sz]ed|only the default|not permitted|not allowed|extra inputs", re.I
 )
+_OUR_PARAMETERS = ("max_tokens", "temperature", "top_p", "seed")
 MAX_TEXT = 1_000_000
-"""Characters of a reply; an answer of a judge has some thousands, and a vector of 65,536 numbers 350,000."""
-_MOST = (1 << 40) - 1  # tokens of one reply
+"""Characters of a completion. A judge's answer has a few thousand, a vector of 65,536 numbers 350,000."""
+_MAX_TOKENS = (1 << 40) - 1  # in one usage
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def parse_response(reply: ApiResponse) -> Completion:
-    """The content of an answer. Raises AttemptError when it has none that may be read as the judge's answer."""
-    if reply.status != 200:
-        raise _refusal(reply)
-    data = reply.data
+def parse_response(response: ApiResponse) -> Completion:
+    """The completion in a response. Raises AttemptError when it has none that may be read as the judge's answer."""
+    if response.status != 200:
+        raise _status_error(response)
+    data = response.data
     if not isinstance(data, dict):
-        raise AttemptError("not_an_api_answer", f"not an API answer (a proxy?): {_shown(reply.text or data)}")
+        raise AttemptError("not_an_api_answer", f"not an API answer (a proxy?): {_excerpt(response.text or data)}")
     choices = data.get("choices")
     if data.get("error") and not choices:
-        told = f"an error in an answer with status 200: {_shown(_error(data)[0])}"
-        raise AttemptError("not_an_api_answer", told, reply=billed(data))
+        message = f"an error in an answer with status 200: {_excerpt(_error_body(data)[0])}"
+        raise AttemptError("not_an_api_answer", message, partial=billed_usage(data))
     choice = choices[0] if isinstance(choices, list) and choices else None
-    message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(choice, dict) or not isinstance(message, dict):
-        told = f"not an API answer (a proxy?), no message in it: {_shown(data)}"
-        raise AttemptError("not_an_api_answer", told, reply=billed(data))
-    return _checked(choice, message, data)
+    content = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(content, dict):
+        message = f"not an API answer (a proxy?), no message in it: {_excerpt(data)}"
+        raise AttemptError("not_an_api_answer", message, partial=billed_usage(data))
+    return _completion(choice, content, data)
 
 
-def _checked(choice: dict[str, Any], message: dict[str, Any], data: dict[str, Any]) -> Completion:
+def _completion(choice: dict[str, Any], message: dict[str, Any], data: dict[str, Any]) -> Completion:
     text, notes = _text(message.get("content"))
     finish = choice.get("finish_reason")
-    beside: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "finish_reason": finish if isinstance(finish, str) else None,
         "model": data.get("model") if isinstance(data.get("model"), str) else None,
         "fingerprint": _fingerprint(data.get("system_fingerprint")),
         **_usage(data.get("usage")),
     }
     if len(text) > MAX_TEXT:
-        told = f"the reply has {len(text):,} characters: more than {MAX_TEXT:,} are not read"
-        raise AttemptError("unparsable", told, reply=beside)
-    kept = {**beside, "text": text or None}
+        too_long = f"the reply has {len(text):,} characters: more than {MAX_TEXT:,} are not read"
+        raise AttemptError("unparsable", too_long, partial=metadata)
+    partial = {**metadata, "text": text or None}
     if finish in ("length", "max_tokens"):
-        raise AttemptError("cut_short", "the reply was cut off by judge.max_tokens: raise it", reply=kept)
+        raise AttemptError("cut_short", "the reply was cut off by judge.max_tokens: raise it", partial=partial)
     if finish == "content_filter":
-        raise AttemptError("refused", "the provider's content filter held the reply back", reply=kept)
+        raise AttemptError("refused", "the provider's content filter held the reply back", partial=partial)
     refusal = message.get("refusal")
     if refusal:
-        raise AttemptError(
-            "refused", f"the model refused: {_shown(refusal)}", reply={**kept, "text": text or str(refusal)}
-        )
+        refused = {**partial, "text": text or str(refusal)}
+        raise AttemptError("refused", f"the model refused: {_excerpt(refusal)}", partial=refused)
     if not text.strip():
-        raise AttemptError("empty_reply", "the reply has no text", reply=kept)
-    return Completion(text, notes=notes, **beside)
+        raise AttemptError("empty_reply", "the reply has no text", partial=partial)
+    return Completion(text, notes=notes, **metadata)
 
 
-def _refusal(reply: ApiResponse) -> AttemptError:
-    """The fault behind a status other than 200."""
-    status, (text, codes) = reply.status, _error(reply.data)
-    whole = " ".join((*codes, text))
-    told = f"status {status}" + (f": {_shown(text)}" if text else "" if _is_html(reply) else f": {_shown(reply.text)}")
-    if status == 400 and _TO_TLS.search(reply.text):
-        return AttemptError("unreachable", "a TLS server: its address begins with https://", connect=True)
+def _status_error(response: ApiResponse) -> AttemptError:
+    """The error behind a status other than 200."""
+    status, (text, codes) = response.status, _error_body(response.data)
+    if status == 400 and _TO_TLS.search(response.text):
+        return AttemptError("unreachable", "a TLS server: its address begins with https://", no_connection=True)
     if 300 <= status < 400:
-        place = without_query(reply.headers.get("location", "an unnamed place"))
-        return AttemptError("unreachable", f"status {status}, a redirect to {place}; redirects are not followed")
-    if status in (401, 403):
-        return AttemptError("auth", told)
-    if status == 402:
-        return AttemptError("quota", told)
-    if status == 404:
-        return AttemptError("model_not_found", told)
-    wait = retry_after(reply.headers)
+        target = without_query(response.headers.get("location", "an unnamed place"))
+        return AttemptError("unreachable", f"status {status}, a redirect to {target}; redirects are not followed")
+    message = _status_message(response, text)
+    if kind := _KIND_OF_STATUS.get(status):
+        return AttemptError(kind, message)
+    wait = retry_after(response.headers)
     if status == 429:
         wait = asked_to_wait(text) if wait is None else wait
-        return (
-            AttemptError("quota", told)
-            if _used_up(codes, text, wait)
-            else AttemptError("rate_limit", told, retry_after=wait)
-        )
+        if _is_quota_exhausted(codes, text, wait):
+            return AttemptError("quota", message)
+        return AttemptError("rate_limit", message, retry_after=wait)
     if status in (408, 409, 425) or status >= 500:
-        return AttemptError("server_error", told, retry_after=wait)
-    if _FILTERED.search(whole):
-        return AttemptError("refused", told)
-    if status == 413 or _TOO_LONG.search(whole):
-        return AttemptError("too_long", told)
-    refuses, named = _parameter(whole, _named(reply.data))
-    return AttemptError("bad_request", told, refuses=refuses, named=named)
+        return AttemptError("server_error", message, retry_after=wait)
+    return _rejected_request(status, " ".join((*codes, text)), response.data, message)
 
 
-def _used_up(codes: tuple[str, ...], text: str, wait: float | None) -> bool:
-    """Whether a 429 says that the account is used up. Many a limit that passes within a minute speaks of quotas and
-    billing too: the error's code decides, then whether it says how long to wait."""
+_KIND_OF_STATUS: dict[int, FailureKind] = {401: "auth", 403: "auth", 402: "quota", 404: "model_not_found"}
+
+
+def _status_message(response: ApiResponse, text: str) -> str:
+    """The status, and the error's text or else the beginning of a response that is no HTML page."""
+    status = f"status {response.status}"
+    if text:
+        return f"{status}: {_excerpt(text)}"
+    return status if _is_html(response) else f"{status}: {_excerpt(response.text)}"
+
+
+def _rejected_request(status: int, text: str, data: Any, message: str) -> AttemptError:
+    """What is wrong with this one request; `text` is the error's codes and text."""
+    if _FILTERED.search(text):
+        return AttemptError("refused", message)
+    if status == 413 or _TOO_LONG.search(text):
+        return AttemptError("too_long", message)
+    parameter, is_named = _refused_parameter(text, _named_parameter(data))
+    return AttemptError("bad_request", message, refused_parameter=parameter, names_parameter=is_named)
+
+
+def _is_quota_exhausted(codes: tuple[str, ...], text: str, wait: float | None) -> bool:
+    """Whether a 429 says that the account's quota is exhausted.
+
+    Limits that pass within a minute also speak of quotas and billing: the error's code decides, then whether it says how
+    long to wait.
+    """
     if _QUOTA_CODES & set(codes):
         return True
     return not _RATE_CODES & set(codes) and wait is None and _QUOTA.search(text) is not None
 
 
 def asked_to_wait(text: str) -> float | None:
-    """Seconds that the words of a 429 ask to wait (`Please try again in 1m20s`)."""
-    found = _AGAIN_IN.search(text)
-    if found is None:
+    """Seconds that the text of a 429 asks to wait (`Please try again in 1m20s`); None where it does not say."""
+    match = _AGAIN_IN.search(text)
+    if match is None:
         return None
-    parts = re.findall(r"(\d+(?:\.\d+)?) ?(ms|[hms])", found[1].lower())
+    parts = re.findall(r"(\d+(?:\.\d+)?) ?(ms|[hms])", match[1].lower())
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
-_OURS = ("max_tokens", "temperature", "top_p", "seed")
-
-
-def _parameter(text: str, named: str | None) -> tuple[str | None, bool]:
-    """The parameter that a 400 refuses, and whether it names it in a field of its own. Its text may repeat a question."""
+def _refused_parameter(text: str, named: str | None) -> tuple[str | None, bool]:
+    """The parameter that a 400 refuses, and whether the error names it in a field of its own. The text may repeat words of
+    the question."""
     if named is not None:
-        return (named, True) if named in (*_OURS, "response_format") else (None, False)
+        return (named, True) if named in (*_OUR_PARAMETERS, "response_format") else (None, False)
     if _FORM.search(text):
         return "response_format", False
     if _REFUSED.search(text):
-        return next((n for n in _OURS if re.search(rf"\b{n}\b", text)), None), False
+        return next((name for name in _OUR_PARAMETERS if re.search(rf"\b{name}\b", text)), None), False
     return None, False
 
 
-def _named(data: Any) -> str | None:
-    """The parameter that an error body names: `error.param`, without what stands below it."""
+def _named_parameter(data: Any) -> str | None:
+    """The parameter that an error body names: `error.param`, without a path inside it."""
     error = data.get("error") if isinstance(data, dict) else None
     param = error.get("param") if isinstance(error, dict) else None
     return re.split(r"[.\[]", param)[0] if isinstance(param, str) and param else None
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds that the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date."""
+    """Seconds that the headers ask to wait: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date."""
     try:
         if "retry-after-ms" in headers:
             seconds = float(headers["retry-after-ms"]) / 1000
@@ -167,38 +178,38 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
             seconds = float(headers["retry-after"])
         else:
             when = parsedate_to_datetime(headers["retry-after"]).timestamp()
-            seconds = when - (time.time() if now is None else now) + 1  # the date is cut to whole seconds
+            seconds = when - (time.time() if now is None else now) + 1  # the date has whole seconds
     except (ValueError, TypeError, OverflowError):
         return None
     return seconds if 0 <= seconds < 1e9 else 0.0 if seconds < 0 else None
 
 
-def billed(data: dict[str, Any]) -> dict[str, Any] | None:
-    """The usage of an answer that cannot be read otherwise: what names one is on the provider's bill."""
+def billed_usage(data: dict[str, Any]) -> dict[str, Any] | None:
+    """The usage of a response that is otherwise unusable: where it names one, the provider bills it."""
     usage = _usage(data.get("usage"))
     return usage if "tokens_in" in usage else None
 
 
 def _usage(usage: Any) -> dict[str, Any]:
-    """The counts of tokens; only a reason when the numbers cannot be believed."""
+    """The token counts; only `usage_reason` where there are none or they are implausible."""
     if not isinstance(usage, dict):
         return {"usage_reason": "the reply names no usage"}
-    found = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    into, out = (_count(n, _MOST) for n in found)
-    if into is None or out is None:
-        return {"usage_reason": f"the reply's usage is no count of tokens: {_shown(found)}"}
+    counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    tokens_in, tokens_out = (_count(count, _MAX_TOKENS) for count in counts)
+    if tokens_in is None or tokens_out is None:
+        return {"usage_reason": f"the reply's usage is no count of tokens: {_excerpt(counts)}"}
     return {
-        "tokens_in": into,
-        "tokens_out": out,
-        "tokens_cached": _part(usage, "prompt_tokens_details", "cached_tokens", into),
-        "tokens_reasoning": _part(usage, "completion_tokens_details", "reasoning_tokens", out),
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "tokens_cached": _part(usage, "prompt_tokens_details", "cached_tokens", tokens_in),
+        "tokens_reasoning": _part(usage, "completion_tokens_details", "reasoning_tokens", tokens_out),
     }
 
 
-def _part(usage: dict[str, Any], details: str, name: str, whole: int) -> int | None:
-    """A count that is a part of another one, None where it is not named or cannot be one."""
-    found = usage.get(details)
-    return _count(found.get(name), whole) if isinstance(found, dict) else None
+def _part(usage: dict[str, Any], details: str, name: str, total: int) -> int | None:
+    """A count that is part of a total; None where it is missing or larger than the total."""
+    counts = usage.get(details)
+    return _count(counts.get(name), total) if isinstance(counts, dict) else None
 
 
 def _count(value: Any, most: int) -> int | None:
@@ -223,9 +234,9 @@ def _text(content: Any) -> tuple[str, tuple[str, ...]]:
     return text, (f"{replaced} characters that cannot be stored were replaced",) if replaced else ()
 
 
-def _error(data: Any) -> tuple[str, tuple[str, ...]]:
-    """Message and codes of an error body, in the forms that servers have for it."""
-    if isinstance(data, list) and len(data) == 1:  # as Gemini's OpenAI-compatible endpoint gives it
+def _error_body(data: Any) -> tuple[str, tuple[str, ...]]:
+    """Message and codes of an error body, in any of the forms that servers use."""
+    if isinstance(data, list) and len(data) == 1:  # from Gemini's OpenAI-compatible endpoint
         data = data[0]
     error = data.get("error", data) if isinstance(data, dict) else None
     if isinstance(error, dict):
@@ -235,15 +246,15 @@ def _error(data: Any) -> tuple[str, tuple[str, ...]]:
     return (error, ()) if isinstance(error, str) else ("", ())
 
 
-def _is_html(reply: ApiResponse) -> bool:
-    return "html" in reply.headers.get("content-type", "") or reply.text.lstrip()[:1] == "<"
+def _is_html(response: ApiResponse) -> bool:
+    return "html" in response.headers.get("content-type", "") or response.text.lstrip()[:1] == "<"
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     """The first 200 characters, on one line and without control characters."""
     return replace_surrogates(" ".join(str(value).split()))[0][:200]
 
 
 def without_query(url: str) -> str:
-    """A URL that may be shown: without user, password, query and fragment."""
+    """A URL that may be printed: without user, password, query and fragment."""
     return re.sub(r"//[^/@]*@", "//", re.split(r"[?#]", url, maxsplit=1)[0])[:200]

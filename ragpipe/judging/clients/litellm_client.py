@@ -1,7 +1,7 @@
-"""The litellm client: every provider that litellm knows. One try per call: litellm's own retries are off.
+"""The litellm client: every provider that litellm knows. One attempt per call: litellm's own retries are off.
 
-litellm is imported by the first call (it costs seconds), without what it does to a process: it would download its price map,
-and read a `.env` file into the environment, with addresses, proxies and keys that nobody has checked.
+litellm is imported by the first call, because that takes seconds. Two side effects of its import are prevented: it would
+download its price map, and read a `.env` file with unchecked addresses, proxies and keys into the environment.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from typing import Any
 
 from ragpipe.core.digest import sha256
 from ragpipe.judging.clients.client import ApiResponse, AttemptError, PreparedRequest
-from ragpipe.judging.clients.http_responses import billed
+from ragpipe.judging.clients.http_responses import billed_usage
 from ragpipe.judging.settings import JudgeSettings
 
-_IMPORTED_WITH = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
-_ENVIRONMENT = threading.Lock()
-_NO_KEY = "none"  # openai's library wants one, and would else take OPENAI_API_KEY to somebody else's host
+_IMPORT_ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
+_ENVIRONMENT_LOCK = threading.Lock()
+_NO_KEY = "none"  # the openai library requires one, and would otherwise send OPENAI_API_KEY to another host
 
 
 class LitellmClient:
+    """Sends chat completions through litellm."""
+
     def __init__(self, settings: JudgeSettings, key: str | None):
         self._settings = settings
         self._fixed: dict[str, Any] = {
@@ -42,32 +44,34 @@ class LitellmClient:
         self._litellm: Any = None
 
     def prepare(self, body: dict[str, Any]) -> PreparedRequest:
+        """Build a request from a body without the model's name."""
         self._open()  # here and not in `send`: importing litellm takes seconds, and a deadline runs there
         return PreparedRequest(body, sha256({"model": self._settings.model, **body}))
 
-    async def send(self, prepared: PreparedRequest) -> ApiResponse:
-        found = await self._sent("acompletion", **self._fixed, **prepared.content)
-        return found if isinstance(found, ApiResponse) else ApiResponse(200, {}, _plain(found), "")
+    async def send(self, request: PreparedRequest) -> ApiResponse:
+        """Send it once. Raises AttemptError when no HTTP response came."""
+        result = await self._sent("acompletion", **self._fixed, **request.body)
+        return result if isinstance(result, ApiResponse) else ApiResponse(200, {}, _as_json(result), "")
 
-    async def _sent(self, verb: str, **asked: Any) -> Any:
-        """litellm's response, or the ApiResponse that its exception really was. Raises AttemptError when no HTTP answer came."""
-        from ragpipe.judging.clients.litellm_http import answered, met
+    async def _sent(self, function: str, **arguments: Any) -> Any:
+        """litellm's response, or the ApiResponse behind its exception. Raises AttemptError when no HTTP response came."""
+        from ragpipe.judging.clients.litellm_http import attempt_errors, ok_bodies
 
-        litellm, faults, bodies = self._open(), list[AttemptError](), list[bytes]()
-        met.set(faults)
-        answered.set(bodies)
+        litellm, errors, bodies = self._open(), list[AttemptError](), list[bytes]()
+        attempt_errors.set(errors)
+        ok_bodies.set(bodies)
         try:
-            return await getattr(litellm, verb)(**asked)
-        except Exception as error:  # litellm blurs what happened: everything is looked at in its chain of causes
-            found = faults[0] if faults else translate_exception(error)
-        if isinstance(found, AttemptError):
-            found.reply = found.reply or _bill_of(bodies)
-            raise found  # outside of the except block: the library's exception may hold the key
-        return found
+            return await getattr(litellm, function)(**arguments)
+        except Exception as error:  # litellm hides what happened: the whole chain of causes is examined
+            cause = errors[0] if errors else translate_exception(error)
+        if isinstance(cause, AttemptError):
+            cause.partial = cause.partial or _usage_in(bodies)
+            raise cause  # outside of the except block: the library's exception may contain the key
+        return cause
 
     def _open(self) -> Any:
         if self._litellm is None:
-            with _in_environment(_IMPORTED_WITH):
+            with _in_environment(_IMPORT_ENVIRONMENT):
                 import litellm
 
             from ragpipe.judging.clients.litellm_http import connections
@@ -76,31 +80,32 @@ class LitellmClient:
             litellm.telemetry = False
             for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)  # its error lines repeat requests
-            connections.hold(litellm)
+            connections.acquire(litellm)
             self._litellm = litellm
         return self._litellm
 
     async def close(self) -> None:
+        """Close the connections."""
         if self._litellm is not None:
             from ragpipe.judging.clients.litellm_http import connections
 
-            await connections.let_go(self._litellm)
+            await connections.release(self._litellm)
             self._litellm = None
 
 
-def _bill_of(bodies: list[bytes]) -> Mapping[str, Any]:
-    """The usage that the last answer names, nothing where it names none: it is on the provider's bill all the same."""
+def _usage_in(bodies: list[bytes]) -> Mapping[str, Any]:
+    """The usage that the last response names, for an attempt that failed all the same: the provider bills it."""
     try:
         data = json.loads(bodies[-1]) if bodies else None
     except (ValueError, RecursionError):
         return {}
-    return (billed(data) or {}) if isinstance(data, dict) else {}
+    return (billed_usage(data) or {}) if isinstance(data, dict) else {}
 
 
 @contextmanager
 def _in_environment(names: Mapping[str, str]) -> Iterator[None]:
-    """These environment variables for a while, and then what was there before."""
-    with _ENVIRONMENT:
+    """Set these environment variables, and restore the previous values afterwards."""
+    with _ENVIRONMENT_LOCK:
         before = {name: os.environ.get(name) for name in names}
         os.environ.update(names)
         try:
@@ -113,39 +118,39 @@ def _in_environment(names: Mapping[str, str]) -> Iterator[None]:
                     os.environ[name] = value
 
 
-def _plain(response: Any) -> Any:
-    """The parts of litellm's response that are read, as the JSON of an OpenAI-compatible answer."""
+def _as_json(response: Any) -> Any:
+    """litellm's response as the JSON of an OpenAI-compatible response, as far as it is used."""
     choices = getattr(response, "choices", None)
     if not isinstance(choices, list):
         return response if isinstance(response, dict) else str(response)[:500]
-    found = []
-    for choice in choices[:1]:
-        message = getattr(choice, "message", None)
-        one: dict[str, Any] = {"finish_reason": getattr(choice, "finish_reason", None)}
-        if message is not None:
-            refusal = getattr(message, "refusal", None) or (
-                getattr(message, "provider_specific_fields", None) or {}
-            ).get("refusal")
-            one["message"] = {"content": getattr(message, "content", None), "refusal": refusal}
-        found.append(one)
     return {
-        "choices": found,
+        "choices": [_choice(choice) for choice in choices[:1]],
         "model": getattr(response, "model", None),
         "system_fingerprint": getattr(response, "system_fingerprint", None),
         "usage": _usage(getattr(response, "usage", None)),
     }
 
 
+def _choice(choice: Any) -> dict[str, Any]:
+    message = getattr(choice, "message", None)
+    fields: dict[str, Any] = {"finish_reason": getattr(choice, "finish_reason", None)}
+    if message is not None:
+        provider_fields = getattr(message, "provider_specific_fields", None) or {}
+        refusal = getattr(message, "refusal", None) or provider_fields.get("refusal")
+        fields["message"] = {"content": getattr(message, "content", None), "refusal": refusal}
+    return fields
+
+
 def _usage(usage: Any) -> dict[str, Any] | None:
     if usage is None:
         return None
-    into = getattr(usage, "prompt_tokens_details", None)
-    out = getattr(usage, "completion_tokens_details", None)
+    prompt_details = getattr(usage, "prompt_tokens_details", None)
+    completion_details = getattr(usage, "completion_tokens_details", None)
     return {
         "prompt_tokens": getattr(usage, "prompt_tokens", None),
         "completion_tokens": getattr(usage, "completion_tokens", None),
-        "prompt_tokens_details": {"cached_tokens": getattr(into, "cached_tokens", None)},
-        "completion_tokens_details": {"reasoning_tokens": getattr(out, "reasoning_tokens", None)},
+        "prompt_tokens_details": {"cached_tokens": getattr(prompt_details, "cached_tokens", None)},
+        "completion_tokens_details": {"reasoning_tokens": getattr(completion_details, "reasoning_tokens", None)},
     }
 
 
@@ -153,7 +158,7 @@ _CODES = {
     "ContextWindowExceededError": "context_length_exceeded",
     "ContentPolicyViolationError": "content_filter",
 }
-_BROKEN = frozenset(
+_CONNECTION_BROKE = frozenset(
     {
         "ReadError",
         "RemoteProtocolError",
@@ -169,53 +174,63 @@ _BROKEN = frozenset(
         "IncompleteReadError",
     }
 )
-_UNCONNECTED = frozenset(
+_NO_CONNECTION = frozenset(
     {"ConnectError", "ConnectTimeout", "ClientConnectorError", "ClientConnectorDNSError", "ConnectionRefusedError"}
 )
-_LATE = frozenset({"Timeout", "APITimeoutError", "TimeoutException"})
-_WRAPPING = re.compile(r"\A(litellm\.\w+: )?(\w+Error: )?(\w+Exception - )?")
+_TIMED_OUT = frozenset({"Timeout", "APITimeoutError", "TimeoutException"})
+_LITELLM_PREFIX = re.compile(r"\A(litellm\.\w+: )?(\w+Error: )?(\w+Exception - )?")
 
 
 def translate_exception(error: Exception) -> ApiResponse | AttemptError:
-    """What litellm's exception really was: an HTTP answer, or a fault without one.
+    """The HTTP response behind litellm's exception, or an error without one.
 
-    litellm gives every broken connection and every unreadable answer a made-up 500; only an exception of the libraries
-    below it (openai, httpx) tells of an answer that came.
+    litellm gives every broken connection and every unreadable response an invented status of 500. Only an exception of the
+    libraries below it (openai, httpx) shows that a response came.
     """
     chain = _chain(error)
-    names = {type(link).__name__ for link in chain}
-    text = _told(error)
-    real = _status([link for link in chain if type(link).__module__.split(".")[0] in ("openai", "httpx")])
-    status = real or _status(chain)
-    if not real:
-        if any("SSL" in name or "Certificate" in name for name in names):
-            return AttemptError("unreachable", f"TLS: {text[:300]}", connect=True)
-        if names & _BROKEN:
-            return AttemptError("network", f"the connection broke: {_last(chain)}")
-        if names & _UNCONNECTED:
-            return AttemptError("network", f"no connection: {_last(chain)}", connect=True)
-        if names & _LATE:
-            return AttemptError("deadline", "no whole answer in time")
-    if not status or (not real and status >= 500):
-        return AttemptError("not_an_api_answer", f"not an API answer (a proxy?): {text[:200]}")
-    headers = getattr(error, "litellm_response_headers", None) or {}
-    found = {str(k).lower(): str(v) for k, v in dict(headers).items()}
-    if 300 <= status < 400:
-        found |= {"location": next((str(v) for v in map(_location, chain) if v), "")}
+    text = _provider_text(error)
+    status = _status([link for link in chain if type(link).__module__.split(".")[0] in ("openai", "httpx")])
+    if not status:
+        if connection_error := _connection_error(chain, text):
+            return connection_error
+        status = _status(chain)
+        if not status or status >= 500:
+            return AttemptError("not_an_api_answer", f"not an API answer (a proxy?): {text[:200]}")
     body = {"error": {"message": text, "code": _code(chain), "param": _param(chain)}}
-    return ApiResponse(status, found, body, text[:4000])
+    return ApiResponse(status, _headers(error, chain, status), body, text[:4000])
 
 
-def _told(error: Exception) -> str:
+def _connection_error(chain: list[BaseException], text: str) -> AttemptError | None:
+    """What the names of the exceptions say about the connection; None where they say nothing."""
+    names = {type(link).__name__ for link in chain}
+    if any("SSL" in name or "Certificate" in name for name in names):
+        return AttemptError("unreachable", f"TLS: {text[:300]}", no_connection=True)
+    if names & _CONNECTION_BROKE:
+        return AttemptError("network", f"the connection broke: {_innermost_text(chain)}")
+    if names & _NO_CONNECTION:
+        return AttemptError("network", f"no connection: {_innermost_text(chain)}", no_connection=True)
+    if names & _TIMED_OUT:
+        return AttemptError("deadline", "no whole answer in time")
+    return None
+
+
+def _headers(error: Exception, chain: list[BaseException], status: int) -> dict[str, str]:
+    headers = {str(k).lower(): str(v) for k, v in dict(getattr(error, "litellm_response_headers", None) or {}).items()}
+    if 300 <= status < 400:
+        headers["location"] = next((str(v) for v in map(_location, chain) if v), "")
+    return headers
+
+
+def _provider_text(error: Exception) -> str:
     """The provider's words, without litellm's wrapping, pages and tracebacks."""
-    text = _WRAPPING.sub("", str(getattr(error, "message", None) or error)).partition("Traceback (most recent")[0]
+    text = _LITELLM_PREFIX.sub("", str(getattr(error, "message", None) or error)).partition("Traceback (most recent")[0]
     return "" if text.lstrip().startswith("<") else text
 
 
 def _code(chain: list[BaseException]) -> str | None:
-    named = (_CODES.get(type(link).__name__) for link in chain)
-    given = (getattr(link, "code", None) for link in chain)
-    return next((c for c in (*named, *given) if isinstance(c, str)), None)
+    by_class = (_CODES.get(type(link).__name__) for link in chain)
+    by_attribute = (getattr(link, "code", None) for link in chain)
+    return next((code for code in (*by_class, *by_attribute) if isinstance(code, str)), None)
 
 
 def _param(chain: list[BaseException]) -> str | None:
@@ -228,12 +243,13 @@ def _location(link: BaseException) -> str | None:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    found: list[BaseException] = []
+    """The exception and its causes, from the outermost in."""
+    chain: list[BaseException] = []
     link: BaseException | None = error
-    while link is not None and link not in found and len(found) < 12:
-        found.append(link)
+    while link is not None and link not in chain and len(chain) < 12:
+        chain.append(link)
         link = link.__cause__ or link.__context__
-    return found
+    return chain
 
 
 def _status(chain: list[BaseException]) -> int | None:
@@ -246,5 +262,5 @@ def _status(chain: list[BaseException]) -> int | None:
     return None
 
 
-def _last(chain: list[BaseException]) -> str:
+def _innermost_text(chain: list[BaseException]) -> str:
     return next((str(link) for link in reversed(chain) if str(link)), type(chain[0]).__name__).split("\n")[0][:200]

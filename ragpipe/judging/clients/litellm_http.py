@@ -1,7 +1,7 @@
-"""litellm's requests over ragpipe's own HTTP layer: its limit on an answer, its proxies, its faults, no redirects.
+"""litellm's requests over ragpipe's own HTTP layer: its size limit, its proxies, its errors, no redirects.
 
-litellm takes its connections from two attributes of its module. While a client is open they hold a session and a cache
-that lead here, and then what they held before.
+litellm takes its connections from two attributes of its module. While a client is open they are replaced by a session and a
+cache that lead here; afterwards the previous values are restored.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ from typing import Any
 import httpx
 
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.clients.http_layer import Http
+from ragpipe.judging.clients.http_layer import HttpConnections
 
-_HOPS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
-_DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_CONNECTION_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+_BODY_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
-met: ContextVar[list[AttemptError]] = ContextVar("met")
-"""The faults that a request met on its way, for whoever sent it: litellm blurs what happened."""
-answered: ContextVar[list[bytes]] = ContextVar("answered")
-"""The answers with status 200 that a request had: litellm gives nothing on of one that it cannot read."""
+attempt_errors: ContextVar[list[AttemptError]] = ContextVar("attempt_errors")
+"""The errors of the requests sent in this context: litellm hides what happened."""
+ok_bodies: ContextVar[list[bytes]] = ContextVar("ok_bodies")
+"""The bodies of responses with status 200 in this context: litellm passes nothing on of one that it cannot read."""
 
 
 class _Transport(httpx.AsyncBaseTransport):
-    """Sends over the connections of the event loop it is used in."""
+    """Sends over the connections of the running event loop."""
 
     def __init__(self) -> None:
-        self.open: dict[asyncio.AbstractEventLoop, Http] = {}
-        self._litellms: httpx.AsyncBaseTransport | None = None
+        self.connections: dict[asyncio.AbstractEventLoop, HttpConnections] = {}
+        self._litellm_transport: httpx.AsyncBaseTransport | None = None
 
-    def _elsewhere(self) -> httpx.AsyncBaseTransport:
+    def _default_transport(self) -> httpx.AsyncBaseTransport:
         from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-        if self._litellms is None:
-            self._litellms = AsyncHTTPHandler.create_async_transport() or httpx.AsyncHTTPTransport()
-        return self._litellms
+        if self._litellm_transport is None:
+            self._litellm_transport = AsyncHTTPHandler.create_async_transport() or httpx.AsyncHTTPTransport()
+        return self._litellm_transport
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         loop = asyncio.get_running_loop()
-        http = self.open.get(loop)
-        if http is None:  # somebody else's use of litellm in this process
-            return await self._elsewhere().handle_async_request(request)
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOPS}
+        http = self.connections.get(loop)
+        if http is None:  # litellm is used by other code in this process
+            return await self._default_transport().handle_async_request(request)
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _CONNECTION_HEADERS}
         try:
-            answer = await http.send(request.method, str(request.url), headers=headers, body=await request.aread())
-        except AttemptError as fault:
-            met.get([]).append(fault)
+            response = await http.send(request.method, str(request.url), headers=headers, body=await request.aread())
+        except AttemptError as error:
+            attempt_errors.get([]).append(error)
             raise
-        if answer.status == 200:
-            answered.get([]).append(answer.body)
-        given = [(name, value) for name, value in answer.headers.items() if name.lower() not in _DECODED]
-        return httpx.Response(answer.status, headers=given, content=answer.body)
+        if response.status == 200:
+            ok_bodies.get([]).append(response.body)
+        kept_headers = [(name, value) for name, value in response.headers.items() if name.lower() not in _BODY_HEADERS]
+        return httpx.Response(response.status, headers=kept_headers, content=response.body)
 
 
-def _one_way(transport: httpx.AsyncBaseTransport) -> Any:
-    """A cache of connections for litellm, with this one way for all providers that it asks by httpx."""
+def _client_cache(transport: httpx.AsyncBaseTransport) -> Any:
+    """A cache of clients for litellm that uses this transport for all providers that it asks through httpx."""
     from litellm.caching.llm_caching_handler import LLMClientCache
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
@@ -73,46 +73,46 @@ def _one_way(transport: httpx.AsyncBaseTransport) -> Any:
     return Cache()
 
 
-class Connections:
-    """What litellm sends through while anybody holds it; one for the process, over any number of event loops."""
+class LitellmConnections:
+    """litellm's connections while any client uses them: one object per process, for any number of event loops."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: Counter[asyncio.AbstractEventLoop] = Counter()
+        self._users: Counter[asyncio.AbstractEventLoop] = Counter()
         self._transport = _Transport()
-        self._before: dict[str, Any] = {}
+        self._previous: dict[str, Any] = {}
 
-    def hold(self, litellm: Any) -> None:
-        """Take part in the running loop."""
+    def acquire(self, litellm: Any) -> None:
+        """Use the connections in the running event loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            if not self._held:
+            if not self._users:
                 self._install(litellm)
-            self._held[loop] += 1
-            if loop not in self._transport.open:
-                self._transport.open[loop] = Http(0)  # each client bounds its own requests
+            self._users[loop] += 1
+            if loop not in self._transport.connections:
+                self._transport.connections[loop] = HttpConnections(0)  # each client limits its own requests
 
-    async def let_go(self, litellm: Any) -> None:
-        """Close the connections of the running loop with its last holder, and give litellm back what it had."""
+    async def release(self, litellm: Any) -> None:
+        """Close the running loop's connections with its last user; restore litellm's own with the last of all."""
         loop = asyncio.get_running_loop()
-        http: Http | None = None
+        http: HttpConnections | None = None
         with self._lock:
-            self._held[loop] -= 1
-            if self._held[loop] <= 0:
-                del self._held[loop]
-                http = self._transport.open.pop(loop, None)
-            if not self._held:
-                for name, value in self._before.items():
+            self._users[loop] -= 1
+            if self._users[loop] <= 0:
+                del self._users[loop]
+                http = self._transport.connections.pop(loop, None)
+            if not self._users:
+                for name, value in self._previous.items():
                     setattr(litellm, name, value)
         if http is not None:
             await http.close()
 
     def _install(self, litellm: Any) -> None:
         session = httpx.AsyncClient(transport=self._transport, trust_env=False, follow_redirects=False, timeout=None)
-        instead = {"aclient_session": session, "in_memory_llm_clients_cache": _one_way(self._transport)}
-        self._before = {name: getattr(litellm, name, None) for name in instead}
-        for name, value in instead.items():
+        replacements = {"aclient_session": session, "in_memory_llm_clients_cache": _client_cache(self._transport)}
+        self._previous = {name: getattr(litellm, name, None) for name in replacements}
+        for name, value in replacements.items():
             setattr(litellm, name, value)
 
 
-connections = Connections()
+connections = LitellmConnections()

@@ -1,6 +1,6 @@
-"""What ends a run although the provider answers: calls in a row that come to nothing.
+"""Ends a run whose provider answers but whose calls keep failing.
 
-Silence is no matter of the breaker: that is an outage, which is waited for (`limits/outage.py`).
+A provider that does not answer at all is an outage, which is waited for (`outage.py`).
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Counts calls in a row that failed for a passing reason, and by step those that were refused in the same words: a
-    schema or a parameter that this provider does not take is refused for every case."""
+    """Counts consecutive failed calls.
+
+    `failures` counts those that failed for a passing reason. `refusals` holds, by step, the words and the count of calls
+    that were refused in the same words: a schema or parameter that the provider does not take is refused for every case.
+    """
 
     failures: int = 0
     refusals: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def passed(self, step: str) -> None:
+    def record_success(self, step: str) -> None:
         """A call of this step was answered."""
         self.failures = 0
         self.refusals.pop(step, None)
 
-    def failed(self, step: str, fault: AttemptError, limit: int) -> tuple[str, str] | None:
-        """A call of this step failed after all its tries. The kind and the text of what ends the run; None: it goes on."""
-        passing = fault.kind in RETRYABLE and fault.kind != "empty_reply"
+    def record_failure(self, step: str, error: AttemptError, limit: int) -> tuple[str, str] | None:
+        """A call of this step failed after all its attempts. The kind and the message that end the run; None: go on."""
+        passing = error.kind in RETRYABLE and error.kind != "empty_reply"
         self.failures = self.failures + 1 if passing else 0
         if self.failures >= limit:
-            return "breaker", f"{self.failures} calls in a row failed after all their tries; the last: {fault.message}"
-        words = _NUMBER.sub("0", fault.message)
-        before, times = self.refusals.pop(step, ("", 0))
-        if fault.kind == "bad_request":
-            times = times + 1 if before == words else 1
-            self.refusals[step] = (words, times)
-            if times >= limit:
-                return (
-                    "bad_request",
-                    f"{times} calls of {step} in a row were refused in the same words: {fault.message}",
-                )
-        return None
+            return "breaker", f"{self.failures} calls in a row failed after all their tries; the last: {error.message}"
+        words = _NUMBER.sub("0", error.message)
+        previous_words, times = self.refusals.pop(step, ("", 0))
+        if error.kind != "bad_request":
+            return None
+        times = times + 1 if previous_words == words else 1
+        self.refusals[step] = (words, times)
+        if times < limit:
+            return None
+        return "bad_request", f"{times} calls of {step} in a row were refused in the same words: {error.message}"

@@ -1,9 +1,9 @@
-"""An outage: a provider that has answered and then answers nobody. Everybody waits behind one probe.
+"""An outage: a provider that has answered before stops answering. All questions wait behind one probe.
 
-Five tries in a row that bring no answer, of whatever calls, begin one. Then one try at a time goes out, after 1, 2, 4 ... 60
-seconds, by turns for each waiting question: one that the provider cannot take must not pass for an outage. The first
-answer ends it. Its tries are laid to the outage and to no call. Where one question alone has failed it may be the question:
-it has so many probes as it had retries, and then fails as a call.
+Five consecutive attempts without an answer, of any calls, begin an outage. Then one attempt at a time is sent, after 1, 2, 4
+... 60 seconds, for each waiting question in turn: a question that the provider cannot take must not look like an outage.
+The first answer ends it. Attempts during an outage are attributed to it and to no call. Where only one question has failed,
+the question may be the cause: it gets as many probes as it had retries, and then fails as a call.
 """
 
 from __future__ import annotations
@@ -16,151 +16,169 @@ from dataclasses import dataclass
 from ragpipe.judging.clients.client import AttemptError
 
 SILENT = frozenset({"network", "server_error", "deadline"})
-"""Kinds of fault that begin an outage: no answer at all, or that of a provider that is ill. A rate limit is none."""
-_IN_A_ROW = 5
-_FIRST, _LONGEST = 1.0, 60.0  # seconds before a probe
-_WORTH_SAYING = 8.0  # seconds before the next probe, from which a failed one is said
+"""Kinds of error that can begin an outage: no answer at all, or a server error. A rate limit cannot."""
+_CONSECUTIVE = 5  # failed attempts that begin an outage
+_FIRST, _LONGEST = 1.0, 60.0  # seconds before the first probe, and at most
+_REPORTED_FROM = 8.0  # seconds before the next probe; failed probes with a shorter wait are not reported
 
 
 @dataclass(eq=False, slots=True)
-class _Place:
-    """A try that waits: `go` becomes True for the probe, False when the outage is over."""
+class _Waiter:
+    """A waiting attempt: `go` becomes True for the probe, False when the outage is over."""
 
-    who: str
+    key: str
     go: asyncio.Future[bool]
 
 
-class Outage:
-    """The gate of one transport, in one event loop.
+class OutageGate:
+    """Holds back the attempts of one transport during an outage. It belongs to one event loop.
 
-    `turn` before each try, then `answered`, `failed` or `lost`. `limit` is how long one may last (`judge.outage_s`), `alone`
-    how many probes one question has by itself, `tell` gets the notices, `widen` is called with True when one begins and
-    False when it ends. `number` counts outages that more than one question has met.
+    Await `acquire` before each attempt, then call `record_answer`, `record_failure` or `abandon_probe`. `active` says
+    whether an outage is on, `count` how many there were that more than one question met.
+
+    Args:
+        limit: Seconds that an outage may last (`judge.outage_s`).
+        probes_per_question: How many probes a question has where it alone has failed.
+        tell: Gets the notices for the user.
+        allow_extra: Called with True when an outage begins, with False when it ends.
     """
 
-    def __init__(self, limit: float, alone: int, tell: Callable[[str], None], widen: Callable[[bool], None]):
-        self._limit, self._alone, self._tell, self._widen = limit, alone, tell, widen
-        self.on = False
-        self.number = 0
-        self._proven = False
-        self._probes_alone = 0
-        self._row = 0
-        self._who: set[str] = set()  # questions that failed since the last answer
-        self._began: float | None = None
+    def __init__(
+        self,
+        limit: float,
+        probes_per_question: int,
+        tell: Callable[[str], None],
+        allow_extra: Callable[[bool], None],
+    ):
+        self._limit, self._probes_per_question = limit, probes_per_question
+        self._tell, self._allow_extra = tell, allow_extra
+        self.active = False
+        self.count = 0
+        self._confirmed = False  # more than one question has met this outage
+        self._lone_probes = 0
+        self._failures = 0  # consecutive
+        self._failed_keys: set[str] = set()  # questions that failed since the last answer
+        self._silent_since: float | None = None
         self._wait = _FIRST
-        self._next = 0.0
-        self._last_probe = ""
+        self._next_probe = 0.0
+        self._last_probe_key = ""
         self._probing = False
-        self._waiting: list[_Place] = []
+        self._waiting: list[_Waiter] = []
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def seconds(self) -> float:
-        """How long nobody has had an answer."""
-        return 0.0 if self._began is None else time.monotonic() - self._began
+        """Seconds since the first failure after the last answer."""
+        return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
 
     @property
     def too_long(self) -> bool:
-        return self.on and self.seconds >= self._limit
+        """Whether the outage has lasted longer than it may."""
+        return self.active and self.seconds >= self._limit
 
-    async def turn(self, who: str) -> bool:
-        """Wait until a try for the question `who` may start; whether it is the probe."""
-        if not self.on:
+    async def acquire(self, key: str) -> bool:
+        """Wait until an attempt for the question `key` may start. Whether it is the probe."""
+        if not self.active:
             return False
-        place = _Place(who, asyncio.get_running_loop().create_future())
-        self._waiting.append(place)
+        waiter = _Waiter(key, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiter)
         self._schedule()
         try:
-            return await place.go
+            return await waiter.go
         except asyncio.CancelledError:
-            if place.go.done() and not place.go.cancelled() and place.go.result():
-                self.lost()
+            if waiter.go.done() and not waiter.go.cancelled() and waiter.go.result():
+                self.abandon_probe()
             raise
         finally:
-            if place in self._waiting:
-                self._waiting.remove(place)
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
 
-    def answered(self) -> None:
-        """Somebody had an answer."""
-        if self.on:
+    def record_answer(self) -> None:
+        """An attempt was answered: that ends the outage."""
+        if self.active:
             self._tell(f"answering again after {self.seconds:.0f} s")
             self._end()
-        self._row, self._began = 0, None
-        self._who.clear()
+        self._failures, self._silent_since = 0, None
+        self._failed_keys.clear()
 
-    def failed(self, fault: AttemptError, who: str, *, probe: bool, armed: bool) -> bool:
-        """A try for `who` brought no answer. Whether it is laid to an outage, and not to its call. `armed`: the provider
-        has answered before."""
-        if not probe and (fault.kind not in SILENT or not armed):
+    def record_failure(self, error: AttemptError, key: str, *, probe: bool, answered_before: bool) -> bool:
+        """An attempt for `key` got no answer. Whether the failure is attributed to an outage, and not to its call.
+
+        An outage can only begin where the provider has `answered_before`.
+        """
+        if not probe and (error.kind not in SILENT or not answered_before):
             return False
-        self._who.add(who)
+        self._failed_keys.add(key)
         now = time.monotonic()
-        self._began = self._began or now
+        self._silent_since = self._silent_since or now
         if probe:
-            self._after_probe(who, now)
+            self._schedule_next(key, now)
         else:
-            self._row += 1
-            if not self.on and self._row >= _IN_A_ROW:
-                self._begin(fault, now)
-        if not self.on:
-            return False
-        if len(self._who) > 1:
-            self.number += not self._proven
-            self._proven = True
-            return True
-        self._probes_alone += probe
-        return probe and self._probes_alone <= self._alone
+            self._failures += 1
+            if not self.active and self._failures >= _CONSECUTIVE:
+                self._begin(error, now)
+        return self.active and self._blames_outage(probe)
 
-    def lost(self) -> None:
-        """The probe ended without a result: it was cancelled."""
+    def _blames_outage(self, probe: bool) -> bool:
+        """Whether more than one question has failed, or the one has probes left."""
+        if len(self._failed_keys) > 1:
+            self.count += not self._confirmed
+            self._confirmed = True
+            return True
+        self._lone_probes += probe
+        return probe and self._lone_probes <= self._probes_per_question
+
+    def abandon_probe(self) -> None:
+        """The probe was cancelled before it had a result; another may go."""
         self._probing = False
         self._schedule()
 
     def release(self) -> None:
-        """Let everybody go on: there is nothing to wait for any more."""
-        if self.on:
+        """Let all waiting attempts go on: the run is ending."""
+        if self.active:
             self._end()
 
-    def _begin(self, fault: AttemptError, now: float) -> None:
-        self.on, self._wait, self._last_probe = True, _FIRST, ""
-        self._proven, self._probes_alone = False, 0
-        self._next = now + min(self._wait, self._left(now))
+    def _begin(self, error: AttemptError, now: float) -> None:
+        self.active, self._wait, self._last_probe_key = True, _FIRST, ""
+        self._confirmed, self._lone_probes = False, 0
+        self._next_probe = now + min(self._wait, self._remaining(now))
         self._tell(
-            f"paused: {self._row} tries in a row had no answer, the last: {fault.message}; next probe in "
-            f"{self._next - now:.0f} s, the run ends after {self._limit:g} s of it"
+            f"paused: {self._failures} tries in a row had no answer, the last: {error.message}; next probe in "
+            f"{self._next_probe - now:.0f} s, the run ends after {self._limit:g} s of it"
         )
-        self._widen(True)
+        self._allow_extra(True)
 
-    def _after_probe(self, who: str, now: float) -> None:
-        self._probing, self._last_probe = False, who
+    def _schedule_next(self, key: str, now: float) -> None:
+        """Wait twice as long before the next probe."""
+        self._probing, self._last_probe_key = False, key
         self._wait = min(2 * self._wait, _LONGEST)
-        self._next = now + min(self._wait, self._left(now))
-        if self._wait >= _WORTH_SAYING:
-            self._tell(f"no answer for {self.seconds:.0f} s; next probe in {self._next - now:.0f} s")
+        self._next_probe = now + min(self._wait, self._remaining(now))
+        if self._wait >= _REPORTED_FROM:
+            self._tell(f"no answer for {self.seconds:.0f} s; next probe in {self._next_probe - now:.0f} s")
         self._schedule()
 
-    def _left(self, now: float) -> float:
-        return max(0.0, self._limit - (now - (self._began or now)))
+    def _remaining(self, now: float) -> float:
+        return max(0.0, self._limit - (now - (self._silent_since or now)))
 
     def _schedule(self) -> None:
-        if self.on and not self._probing and self._timer is None and self._waiting:
-            wait = max(0.0, self._next - time.monotonic())
+        if self.active and not self._probing and self._timer is None and self._waiting:
+            wait = max(0.0, self._next_probe - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait, self._send_probe)
 
     def _send_probe(self) -> None:
         self._timer = None
-        ready = [place for place in self._waiting if not place.go.done()]
+        ready = [waiter for waiter in self._waiting if not waiter.go.done()]
         if ready:
-            first = next((place for place in ready if place.who != self._last_probe), ready[0])
+            first = next((waiter for waiter in ready if waiter.key != self._last_probe_key), ready[0])
             self._probing = True
             first.go.set_result(True)
 
     def _end(self) -> None:
-        self.on = self._probing = False
+        self.active = self._probing = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for place in self._waiting:
-            if not place.go.done():
-                place.go.set_result(False)
-        self._widen(False)
+        for waiter in self._waiting:
+            if not waiter.go.done():
+                waiter.go.set_result(False)
+        self._allow_extra(False)

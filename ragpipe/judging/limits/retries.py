@@ -1,7 +1,7 @@
-"""The tries of one call that count: how many, how long in all, and how long to wait between two of them.
+"""The attempts of one call: how many, how long in all, and how long to wait between two of them.
 
-At most 1 + `judge.retries` tries, for every kind of fault, and no try after the call's deadline. Tries of an outage
-(`limits/outage.py`) are not among them, and the deadline stands still while a gate is closed.
+At most 1 + `judge.retries` attempts, for every kind of error, and none after the call's deadline. Attempts during an outage
+(`outage.py`) do not count, and the deadline does not run while the rate limiter is paused.
 """
 
 from __future__ import annotations
@@ -18,69 +18,79 @@ from ragpipe.judging.settings import JudgeSettings
 T = TypeVar("T")
 
 RETRYABLE = frozenset({"network", "rate_limit", "server_error", "deadline", "empty_reply", "not_an_api_answer"})
+"""Kinds of error after which another attempt may succeed."""
 _EMPTY_RETRIES = 2  # at temperature 0 an empty reply is likely to come again, and every one is paid
 
 
 class RetryLoop:
-    """What is left of one call: `limit` before each try, `failed` after one that failed, `wait` then says how long to wait
-    before the next, None when that was the last."""
+    """The attempts of one call.
+
+    Read `attempt_timeout` before each attempt and call `record_failure` after one that failed. `wait` is then the seconds
+    before the next attempt, None when that was the last.
+    """
 
     def __init__(self, settings: JudgeSettings):
         self.wait: float | None = None
         self._settings = settings
-        self._tries = self._empty = self._outage = 0
-        self._used = 0.0  # seconds
+        self._attempts = self._empty_replies = self._outages = 0
+        self._elapsed = 0.0  # seconds
 
     @property
-    def limit(self) -> float:
-        """Seconds that the next try may take. A try that took its whole time leaves a little less than another one: that is
-        no reason to cut the next."""
-        whole = self._settings.timeout_s
-        return max(0.001, self._left if self._left < 0.9 * whole else whole)
+    def attempt_timeout(self) -> float:
+        """Seconds that the next attempt may take.
+
+        An attempt that took its full time leaves slightly less than another one: the next is not cut for that.
+        """
+        timeout = self._settings.timeout_s
+        return max(0.001, self._remaining if self._remaining < 0.9 * timeout else timeout)
 
     @property
-    def _left(self) -> float:
-        """Of `judge.deadline_s`; null: twice `judge.timeout_s`, and the waits between tries are not counted."""
-        given = self._settings.deadline_s
-        left = (2 * self._settings.timeout_s if given is None else given) - self._used
-        return left if given is not None or left > 0.1 * self._settings.timeout_s else 0.0
+    def _remaining(self) -> float:
+        """Seconds left of `judge.deadline_s`; null means twice `judge.timeout_s`, without the waits between attempts."""
+        deadline, timeout = self._settings.deadline_s, self._settings.timeout_s
+        if deadline is not None:
+            return deadline - self._elapsed
+        remaining = 2 * timeout - self._elapsed
+        return remaining if remaining > 0.1 * timeout else 0.0
 
-    async def __call__(self, attempt: Callable[[], Awaitable[T]], sleep: Sleep) -> T:
-        """Try until `attempt` succeeds or was the last. It tells `failed` of its fault. Raises that of the last one."""
+    async def run(self, attempt: Callable[[], Awaitable[T]], sleep: Sleep) -> T:
+        """Call `attempt` until it succeeds or was the last. `attempt` calls `record_failure` itself. Raises the last error."""
         try:
             return await attempt()
-        except AttemptError as fault:
+        except AttemptError as error:
             if self.wait is None:
                 raise
-            first = [fault]
+            first = [error]
 
-        async def attempts() -> T:  # the loop costs more than the rest of a call: only those that failed once enter it
+        async def attempts() -> (
+            T
+        ):  # tenacity costs more than the rest of a call: only calls that failed once pay for it
             if first:
                 raise first.pop()
             return await attempt()
 
-        again = retry_if_exception(lambda error: isinstance(error, AttemptError) and self.wait is not None)
-        return await AsyncRetrying(retry=again, wait=lambda _: self.wait or 0.0, sleep=sleep, reraise=True)(attempts)
+        retry = retry_if_exception(lambda error: isinstance(error, AttemptError) and self.wait is not None)
+        return await AsyncRetrying(retry=retry, wait=lambda _: self.wait or 0.0, sleep=sleep, reraise=True)(attempts)
 
-    def failed(self, fault: AttemptError, seconds: float, outages: int) -> None:
-        """A try ended in `fault` after so many seconds. `outages` is how many there were so far: what failed before one is
-        laid to it, and the call has all its tries again."""
-        self.wait = self._next_wait(fault, seconds, outages)
+    def record_failure(self, error: AttemptError, seconds: float, outages: int) -> None:
+        """An attempt failed after so many seconds. `outages` counts those so far: failures before an outage are attributed
+        to it, and the call has all its attempts again."""
+        self.wait = self._next_wait(error, seconds, outages)
 
-    def _next_wait(self, fault: AttemptError, seconds: float, outages: int) -> float | None:
-        if outages > self._outage:
-            self._tries, self._empty, self._outage = 0, 0, outages
-        self._tries += 1
-        self._empty += fault.kind == "empty_reply"
-        self._used += seconds
-        if fault.kind not in RETRYABLE or fault.final:
+    def _next_wait(self, error: AttemptError, seconds: float, outages: int) -> float | None:
+        if outages > self._outages:
+            self._attempts, self._empty_replies, self._outages = 0, 0, outages
+        self._attempts += 1
+        self._empty_replies += error.kind == "empty_reply"
+        self._elapsed += seconds
+        if error.kind not in RETRYABLE or error.permanent:
             return None
-        if self._tries > self._settings.retries or self._empty > _EMPTY_RETRIES or self._left <= 0:
+        if self._attempts > self._settings.retries or self._empty_replies > _EMPTY_RETRIES or self._remaining <= 0:
             return None
-        # after a Retry-After the gate holds everybody back for as long as was asked; this spreads them behind it
-        wait = backoff(1 if fault.retry_after is not None else self._tries)
+        # after a Retry-After the rate limiter pauses all workers for as long as asked; this spreads their restarts
+        wait = backoff(1 if error.retry_after is not None else self._attempts)
         if self._settings.deadline_s is not None:
-            self._used += wait
-            if self._left <= 0:
+            self._elapsed += wait
+            if self._remaining <= 0:
                 return None
         return wait

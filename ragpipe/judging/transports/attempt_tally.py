@@ -1,4 +1,4 @@
-"""What the tries of one question were, and what they cost."""
+"""The attempts of one question, and what they cost."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from ragpipe.schema.call import Paid
 
 @dataclass(slots=True)
 class AttemptTally:
-    """The tries of one question: `latency_ms` of the last one, how many were answered, the last answer and its price.
+    """What the attempts of one question have come to so far.
 
-    `attempts` are all that were sent for it, probes of an outage too; `fault` says how the last one failed. `paid` is told
-    of every answer at once, so that its price is kept whatever becomes of the call.
+    `paid` is called for every answered attempt at once, so that its price is kept whatever becomes of the call.
+    `attempts` counts all requests sent for the question, probes of an outage included. `answers` counts those that were
+    answered, `usd` is the price of the last one. `last_error` says how the last attempt failed; `latency_ms` is its time.
     """
 
     paid: Paid
     attempts: int = 0
-    fault: str = ""
+    last_error: str = ""
     latency_ms: float | None = None
     wire_hash: str | None = None
     answers: int = 0
     usd: float | None = None
-    last: Completion = field(default_factory=lambda: Completion(None))
+    last_completion: Completion = field(default_factory=lambda: Completion(None))

@@ -1,8 +1,7 @@
-"""The form in which an answer is asked for: json_schema where the provider takes it, else json_object, else plain.
+"""The form in which an answer is requested: json_schema where the provider takes it, else json_object, else plain.
 
-Each answer type goes its own way down: a provider may refuse the schema of one and take those of all others. What was
-learnt holds for every later call of the start. None of it is in a question's key: the logical question is the same in
-every form.
+Each answer schema falls back on its own: a provider may refuse one schema and take all others. What is learned applies to
+every later call of the process. It is not in a question's key: the question is the same in every form.
 """
 
 from __future__ import annotations
@@ -17,110 +16,112 @@ from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.settings import JudgeSettings, OutputMode
 from ragpipe.schema.call import Message
 
-_RUNGS: tuple[OutputMode, ...] = ("json_schema", "json_object", "plain")
-_ASKED = "\n\nReply with one JSON object that is valid against this JSON schema, and with nothing else:\n"
+_MODES: tuple[OutputMode, ...] = ("json_schema", "json_object", "plain")
+_SCHEMA_REQUEST = "\n\nReply with one JSON object that is valid against this JSON schema, and with nothing else:\n"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestForm:
-    """How one request is put: its output mode and the name under which the token limit goes."""
+    """The output mode of one request, and the name of its token limit (`max_tokens`, `max_completion_tokens`)."""
 
     mode: OutputMode
-    limit: str
+    limit_name: str
 
 
 class OutputModeFallback:
-    """What one judge was found to take, by answer schema."""
+    """Which output modes and parameters one judge's provider takes, by answer schema."""
 
     def __init__(self, settings: JudgeSettings):
         self._settings = settings
         fixed = settings.output_mode
         self._auto = fixed == "auto"
         self._first: OutputMode = capabilities(settings.provider).mode if fixed == "auto" else fixed
-        self._rungs: dict[str, OutputMode] = {}  # by schema, where it was refused in the first mode
-        self._limit = "max_tokens"
+        self._lowered: dict[str, OutputMode] = {}  # by schema, where the first mode was refused
+        self._limit_name = "max_tokens"
         self._sampling = settings.sampling()
-        self._forms: dict[str, dict[str, Any]] = {}  # by schema, whose text has its own order of fields
-        self._taken: set[tuple[str, str]] = set()  # schemas and modes with which a call came back
-        self._names: set[str] = set()  # parameters with which a call came back
+        self._strict_formats: dict[str, dict[str, Any]] = {}  # by schema text: the order of its fields matters
+        self._accepted_modes: set[tuple[str, str]] = set()  # (schema, mode) of calls that came back
+        self._accepted_parameters: set[str] = set()  # of calls that came back
 
-    def shape(self, question: Question) -> RequestForm:
-        return RequestForm("plain" if question.answer.form == "text" else self._mode(question), self._limit)
+    def form(self, question: Question) -> RequestForm:
+        """The form in which this question is asked next."""
+        return RequestForm("plain" if question.answer.form == "text" else self._mode(question), self._limit_name)
 
     def _mode(self, question: Question) -> OutputMode:
-        return self._rungs.get(question.payload.schema_json, self._first)
+        return self._lowered.get(question.payload.schema_json, self._first)
 
-    def sent(self, shape: RequestForm) -> dict[str, Any]:
-        """The parameters that go over the wire beside the messages."""
+    def parameters(self, form: RequestForm) -> dict[str, Any]:
+        """The parameters that are sent with the messages."""
         limit = self._settings.max_tokens
-        return self._sampling if limit is None else {**self._sampling, shape.limit: limit}
+        return self._sampling if limit is None else {**self._sampling, form.limit_name: limit}
 
-    def body(self, question: Question, shape: RequestForm) -> dict[str, Any]:
-        """The request without its model."""
+    def body(self, question: Question, form: RequestForm) -> dict[str, Any]:
+        """The request body without the model's name."""
         messages = list(question.payload.messages)
-        form: dict[str, Any] = {}
+        response_format: dict[str, Any] = {}
         if question.answer.form == "json":
-            schema = question.payload.schema
-            if shape.mode == "json_schema":
-                form = self._strict(question)
+            if form.mode == "json_schema":
+                response_format = self._strict_format(question)
             else:
-                messages = _with_schema(messages, schema)
-                form = {"response_format": {"type": "json_object"}} if shape.mode == "json_object" else {}
-        return {"messages": messages, **self.sent(shape), **form}
+                messages = _with_schema(messages, question.payload.schema)
+                response_format = {"response_format": {"type": "json_object"}} if form.mode == "json_object" else {}
+        return {"messages": messages, **self.parameters(form), **response_format}
 
-    def _strict(self, question: Question) -> dict[str, Any]:
+    def _strict_format(self, question: Question) -> dict[str, Any]:
         """The response format of an answer's schema, built once."""
-        name = question.payload.schema_json
-        form = self._forms.get(name)
-        if form is None:
-            named = {"name": "answer", "strict": True, "schema": strict_schema(question.payload.schema)}
-            form = {"response_format": {"type": "json_schema", "json_schema": named}}
-            self._forms[name] = form
-        return form
+        schema_json = question.payload.schema_json
+        response_format = self._strict_formats.get(schema_json)
+        if response_format is None:
+            named_schema = {"name": "answer", "strict": True, "schema": strict_schema(question.payload.schema)}
+            response_format = {"response_format": {"type": "json_schema", "json_schema": named_schema}}
+            self._strict_formats[schema_json] = response_format
+        return response_format
 
-    def passed(self, question: Question, shape: RequestForm) -> None:
-        """A call in this shape came back."""
-        self._names |= self.sent(shape).keys()
+    def record_success(self, question: Question, form: RequestForm) -> None:
+        """A call in this form came back."""
+        self._accepted_parameters |= self.parameters(form).keys()
         if question.answer.form == "json":
-            self._taken.add((question.payload.schema_json, shape.mode))
+            self._accepted_modes.add((question.payload.schema_json, form.mode))
 
-    def _blames_a_question(self, fault: AttemptError, question: Question, shape: RequestForm) -> bool:
-        """Whether a refusal of what others were answered with can only be about this one request: its text may repeat
-        words of the case."""
-        if fault.named:
+    def _is_about_the_question(self, error: AttemptError, question: Question, form: RequestForm) -> bool:
+        """Whether a parameter is refused that other requests were answered with. Then the refusal is about this request
+        alone: its text may repeat words of the case."""
+        if error.names_parameter:
             return False
-        if fault.refuses == "response_format":
-            return (question.payload.schema_json, shape.mode) in self._taken
-        return (shape.limit if fault.refuses == "max_tokens" else fault.refuses) in self._names
+        if error.refused_parameter == "response_format":
+            return (question.payload.schema_json, form.mode) in self._accepted_modes
+        name = form.limit_name if error.refused_parameter == "max_tokens" else error.refused_parameter
+        return name in self._accepted_parameters
 
-    def learn(self, fault: AttemptError, question: Question, shape: RequestForm) -> bool:
-        """Whether the question should go again at once, in another shape, because this one was refused."""
-        if self._blames_a_question(fault, question, shape):
+    def fall_back(self, error: AttemptError, question: Question, form: RequestForm) -> bool:
+        """Learn from a refusal. Whether the question should be sent again at once, in another form."""
+        if self._is_about_the_question(error, question, form):
             return False
-        if fault.refuses == "response_format" and self._auto and shape.mode != "plain":
-            if self._mode(question) == shape.mode:  # otherwise another call has learnt it already
-                self._down(question, shape.mode)
+        if error.refused_parameter == "response_format" and self._auto and form.mode != "plain":
+            if self._mode(question) == form.mode:  # otherwise another call has learned it already
+                self._lower(question, form.mode)
             return True
-        if fault.refuses == "max_tokens" and shape.limit == "max_tokens" and self._settings.max_tokens is not None:
-            self._limit = "max_completion_tokens"
+        limited = self._settings.max_tokens is not None
+        if error.refused_parameter == "max_tokens" and form.limit_name == "max_tokens" and limited:
+            self._limit_name = "max_completion_tokens"
             return True
         return False
 
-    def _down(self, question: Question, refused: OutputMode) -> None:
-        """One rung down for this schema. Where a second one is refused in the first mode, and none was ever taken in it,
-        it is the provider that does not know it: the rest begin one rung down."""
-        lower = _RUNGS[_RUNGS.index(refused) + 1]
-        again = refused == self._first and any(
-            _RUNGS.index(mode) > _RUNGS.index(refused) for mode in self._rungs.values()
+    def _lower(self, question: Question, refused: OutputMode) -> None:
+        """Use the next mode for this schema. Where a second schema is refused in the first mode, and none was ever
+        accepted in it, the provider does not know that mode: all other schemas start in the next one."""
+        lower = _MODES[_MODES.index(refused) + 1]
+        second_refusal = refused == self._first and any(
+            _MODES.index(mode) > _MODES.index(refused) for mode in self._lowered.values()
         )
-        self._rungs[question.payload.schema_json] = lower
-        if again and not any(mode == refused for _, mode in self._taken):
+        self._lowered[question.payload.schema_json] = lower
+        if second_refusal and not any(mode == refused for _, mode in self._accepted_modes):
             self._first = lower
 
-    def fix(self, fault: AttemptError, question: Question, shape: RequestForm) -> str | None:
-        """What the user must set when a parameter is refused for good; None when no parameter of ours was."""
-        name = fault.refuses
-        if name is None or self._blames_a_question(fault, question, shape):
+    def fix(self, error: AttemptError, question: Question, form: RequestForm) -> str | None:
+        """The setting that the user must change when a parameter is refused for good; None when none of ours was."""
+        name = error.refused_parameter
+        if name is None or self._is_about_the_question(error, question, form):
             return None
         if name == "response_format":
             return None if self._auto else "judge.output_mode: auto"
@@ -135,7 +136,7 @@ def strict_schema(node: Any) -> Any:
         return [strict_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
-    found = {
+    strict = {
         key: {name: strict_schema(item) for name, item in value.items()}
         if key == "properties"
         else strict_schema(value)
@@ -143,11 +144,11 @@ def strict_schema(node: Any) -> Any:
         if key != "default"
     }
     if isinstance(node.get("properties"), dict):
-        found |= {"required": list(node["properties"]), "additionalProperties": False}
-    return found
+        strict |= {"required": list(node["properties"]), "additionalProperties": False}
+    return strict
 
 
 def _with_schema(messages: list[Message], schema: dict[str, Any]) -> list[Message]:
-    """The messages with the schema at the end of the last one, so that their beginnings stay shared."""
+    """The messages with the schema at the end of the last one, so that requests share their beginnings."""
     last, text = messages[-1], json.dumps(schema, ensure_ascii=False)  # its order is the order of the reply's keys
-    return [*messages[:-1], {**last, "content": last["content"] + _ASKED + text}]
+    return [*messages[:-1], {**last, "content": last["content"] + _SCHEMA_REQUEST + text}]

@@ -1,4 +1,4 @@
-"""What one start has learnt of a provider, for all iterations: it is not paid for again by the next one."""
+"""What this process has learned about each provider. All iterations share it, so nothing is paid for twice."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from ragpipe.judging.transports.output_modes import OutputModeFallback
 
 @dataclass(slots=True)
 class ProviderState:
-    """Of one provider under one set of settings. It belongs to no event loop.
+    """What is known about one provider under one set of settings. It belongs to no event loop.
 
-    `asked` counts questions. `settled` are the answer forms (json, text) of which a call came back: until then one goes
-    alone. `heard`: an HTTP answer came, of whatever kind; `answered`: one that is a model's, or about the question.
-    `said` are the schemas and modes that the user knows to be refused.
+    `asked` counts questions. `proven_forms` are the answer forms (json, text) that a call came back in; until then one
+    question goes alone. `responded`: any HTTP response came. `answered`: one from a model, or about the question.
+    `announced` are the schemas and modes that the user was told are refused.
     """
 
-    pace: RateLimiter
-    ladder: OutputModeFallback
+    rate_limiter: RateLimiter
+    output_modes: OutputModeFallback
     asked: int = 0
-    settled: set[str] = field(default_factory=set)
-    heard: bool = False
+    proven_forms: set[str] = field(default_factory=set)
+    responded: bool = False
     answered: bool = False
-    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
-    said: set[tuple[str, str]] = field(default_factory=set)
+    circuit_breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+    announced: set[tuple[str, str]] = field(default_factory=set)
 
 
 class ProviderRegistry:
-    """One start of a run: what it knows of each provider that it asks."""
+    """The states of all providers that one process asks."""
 
     def __init__(self) -> None:
-        self._known: dict[str, ProviderState] = {}
+        self._states: dict[str, ProviderState] = {}
 
-    def of(self, settings: JudgeSettings) -> ProviderState:
-        """What is known under these settings, whoever learnt it."""
+    def state(self, settings: JudgeSettings) -> ProviderState:
+        """The state under these settings; a new one where there is none yet."""
         name = f"{settings.section} {settings.model_dump_json()}"
-        if name not in self._known:
-            self._known[name] = ProviderState(RateLimiter(settings.rpm), OutputModeFallback(settings))
-        return self._known[name]
+        if name not in self._states:
+            self._states[name] = ProviderState(RateLimiter(settings.rpm), OutputModeFallback(settings))
+        return self._states[name]

@@ -12,7 +12,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.embedding.settings import ApiEmbedder
-from ragpipe.judging.clients.base_urls import conflicting_base_url, followed
+from ragpipe.judging.clients.base_urls import base_url_variables, conflicting_base_url
 from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.clients.factory import client_name
 from ragpipe.judging.clients.litellm_client import LitellmClient
@@ -70,7 +70,7 @@ async def test_litellm_does_follow_it(serve, monkeypatch, model, client, variabl
     """The reason for all of this: with it gone, the refusal can go."""
     server = serve()
     monkeypatch.setenv(variable, server.url)
-    assert variable in followed(model.partition("/")[0])
+    assert variable in base_url_variables(model.partition("/")[0])
     asking = LitellmClient(JudgeSettings(model=model, client=client), "a-test-key-of-no-worth")
     with suppress(AttemptError):  # for some providers it wants more in an answer than the test server gives
         await asking.send(asking.prepare({"messages": [{"role": "user", "content": "How good?"}]}))

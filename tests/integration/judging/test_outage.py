@@ -12,7 +12,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.core.errors import Interrupted, ProviderUnusable
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.limits.outage import Outage
+from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.schema.judge_answers.answers import Claims, Grade15, YesNo
@@ -79,7 +79,7 @@ async def test_the_deadline_stands_still_while_the_gate_is_closed(serve):
 
 
 async def test_a_terminal_is_told_that_nothing_has_answered_yet(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.transports.live_transport._SAY_AFTER_S", 0.1)
+    monkeypatch.setattr("ragpipe.judging.transports.live_transport._NOTICE_AFTER_S", 0.1)
     told = []
     with pytest.raises(ProviderUnusable):
         await ask(settings(serve("hang").url, timeout_s=0.3), tell=told.append)
@@ -90,7 +90,7 @@ async def test_a_terminal_is_told_that_nothing_has_answered_yet(serve, monkeypat
 
 
 async def test_an_answer_in_time_says_nothing(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.transports.live_transport._SAY_AFTER_S", 0.1)
+    monkeypatch.setattr("ragpipe.judging.transports.live_transport._NOTICE_AFTER_S", 0.1)
     told = []
     await ask(settings(serve(latency_ms=30).url), *(question(f"a {i}") for i in range(30)), tell=told.append)
     assert told == []
@@ -194,17 +194,17 @@ async def test_stopping_ends_a_pause_at_once(serve, monkeypatch):
 
 
 async def test_a_cancelled_probe_leaves_the_turn_to_another(quick):
-    outage = Outage(600, 5, lambda _: None, lambda _: None)
+    outage = OutageGate(600, 5, lambda _: None, lambda _: None)
     for i in range(5):
-        outage.failed(AttemptError("server_error", "ill"), f"q{i}", probe=False, armed=True)
-    first, second = (asyncio.create_task(outage.turn(who)) for who in ("q1", "q2"))
+        outage.record_failure(AttemptError("server_error", "ill"), f"q{i}", probe=False, answered_before=True)
+    first, second = (asyncio.create_task(outage.acquire(who)) for who in ("q1", "q2"))
     assert await first is True  # and before it says how its try went, it is cancelled
     assert not second.done()
-    outage.lost()
+    outage.abandon_probe()
     assert await asyncio.wait_for(second, 1) is True
-    third = asyncio.create_task(outage.turn("q3"))
+    third = asyncio.create_task(outage.acquire("q3"))
     await asyncio.sleep(0)
-    outage.answered()
+    outage.record_answer()
     assert await third is False
 
 

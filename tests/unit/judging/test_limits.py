@@ -1,4 +1,4 @@
-"""Slots, gate, pace, breaker and budget, counted at the server."""
+"""Slots, pauses, rate limiter, circuit breaker and call budget, counted at the server."""
 
 from __future__ import annotations
 
@@ -208,10 +208,10 @@ def test_full_jitter_stays_under_its_cap():
 
 
 async def test_the_pace_never_starts_faster_than_rpm():
-    pace, starts = RateLimiter(rpm=60 * 50), []
+    limiter, starts = RateLimiter(rpm=60 * 50), []
 
     async def one():
-        await pace.turn()
+        await limiter.acquire()
         starts.append(time.monotonic())
 
     await asyncio.gather(*(one() for _ in range(12)))

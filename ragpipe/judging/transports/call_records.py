@@ -1,0 +1,81 @@
+"""From the attempts of a question to the call that is stored for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ragpipe.judging.cache_key import Question
+from ragpipe.judging.clients.client import Completion
+from ragpipe.judging.transports.attempt_tally import AttemptTally
+from ragpipe.schema.call import Call
+
+_REDACTED = "the reply held the key, which was replaced by ***"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecorder:
+    """Builds calls from which the provider's keys are redacted: from messages, and from what the provider sent."""
+
+    run_id: str
+    redact_message: Callable[[str], str]
+    redact_reply: Callable[[str], str]
+
+    def record(
+        self,
+        question: Question,
+        status: str,
+        completion: Completion,
+        tally: AttemptTally,
+        *,
+        message: str | None,
+        output_mode: str,
+        sent: Mapping[str, Any],
+    ) -> Call:
+        """The call of one question.
+
+        Args:
+            question: What was asked.
+            status: `ok` or the kind of failure.
+            completion: The text, the model and why it ended; of a failed call, what could be read.
+            tally: The attempts; tokens are those of the last answered one.
+            message: What the user should know about it.
+            output_mode: The form in which the answer was requested.
+            sent: The parameters that were sent with the messages.
+        """
+        last = tally.last_completion
+        text = self._redacted(completion.text)
+        message = None if message is None else self.redact_message(message)
+        if text != completion.text:
+            message = "; ".join(filter(None, (message, _REDACTED)))
+        return Call(
+            key=question.key,
+            payload_id=question.payload.id,
+            judge=question.judge,
+            status=status,
+            text=text,
+            message=message,
+            model=self._redacted(completion.model),
+            finish_reason=completion.finish_reason,
+            tokens_in=last.tokens_in,
+            tokens_out=last.tokens_out,
+            tokens_cached=last.tokens_cached,
+            tokens_reasoning=last.tokens_reasoning,
+            fingerprint=self._redacted(completion.fingerprint),
+            paid_usd=tally.usd,
+            answers=tally.answers,
+            latency_ms=tally.latency_ms,
+            attempts=tally.attempts,
+            output_mode=output_mode,
+            sent=dict(sent),
+            wire_hash=tally.wire_hash,
+            fields=dict(question.fields),
+            run_id=self.run_id,
+            iteration=question.iteration,
+            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
+
+    def _redacted(self, text: str | None) -> str | None:
+        return None if text is None else self.redact_reply(text)
