@@ -11,7 +11,7 @@ from tests.support.browser import CHROMIUM, Page, tab
 from tests.support.run_tables import Row, score, write_run
 from tests.unit.reports.test_report_html import ATTACKS, page, write
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
 
 SHOWN = "[...document.querySelectorAll('.case:not([hidden]) .who')].map(e => e.textContent.trim())"
 COUNT = "document.querySelector('#filter output').value"

@@ -56,6 +56,7 @@ def test_a_cut_text_and_one_without_a_token_are_told():
 
 
 @pytest.mark.slow
+@pytest.mark.oracles
 @needs_files
 def test_the_encoder_of_transformers_gives_the_same():
     pytest.importorskip("torch")
@@ -67,6 +68,7 @@ def test_the_encoder_of_transformers_gives_the_same():
 
 
 @pytest.mark.slow
+@pytest.mark.oracles
 @needs_files
 def test_the_stored_numbers_are_those_of_bert_score():
     bert_score = pytest.importorskip("bert_score")
@@ -96,6 +98,7 @@ def test_equal_to_the_stored_numbers_of_bert_score_with_idf():
 
 
 @pytest.mark.slow
+@pytest.mark.oracles
 @needs_files
 def test_the_stored_idf_numbers_are_those_of_bert_score():
     bert_score = pytest.importorskip("bert_score")
@@ -108,6 +111,7 @@ def test_the_stored_idf_numbers_are_those_of_bert_score():
 
 
 @pytest.mark.slow
+@pytest.mark.oracles
 @needs_files
 def test_the_encoder_of_transformers_weighs_the_same():
     pytest.importorskip("torch")

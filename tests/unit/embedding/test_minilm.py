@@ -128,6 +128,7 @@ def test_a_cosine_by_hand_and_at_its_edges():
 
 
 @pytest.mark.slow
+@pytest.mark.oracles
 @needs_files
 def test_the_runtime_of_sentence_transformers_gives_the_same():
     pytest.importorskip("sentence_transformers")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.wheel
+
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -36,7 +38,6 @@ def _shipped(*folders: str) -> set[str]:
     return {p.relative_to(ROOT).as_posix() for p in files}
 
 
-@pytest.mark.slow
 def test_the_wheel_holds_options_prompts_and_data(built: Path) -> None:
     names = set(zipfile.ZipFile(next(built.glob("*.whl"))).namelist())
     assert {f"ragpipe/{name}" for name in _shipped("conf", "prompts")} <= names
@@ -44,7 +45,6 @@ def test_the_wheel_holds_options_prompts_and_data(built: Path) -> None:
     assert not [n for n in names if n.split("/")[0] not in ("ragpipe", f"ragpipe-{PROJECT['version']}.dist-info")]
 
 
-@pytest.mark.slow
 def test_the_source_distribution_is_whole(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -52,7 +52,6 @@ def test_the_source_distribution_is_whole(built: Path) -> None:
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
 
 
-@pytest.mark.slow
 def test_the_wheel_works_from_an_empty_folder(built: Path, tmp_path: Path) -> None:
     """Unpacked beside the installed dependencies: what it finds, it finds in itself."""
     site, work = tmp_path / "site", tmp_path / "work"
@@ -73,34 +72,3 @@ def test_the_wheel_works_from_an_empty_folder(built: Path, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert (work / "outputs/my/latest").exists()
     assert {p: p.stat().st_mtime_ns for p in site.rglob("*")} == before  # nothing is written into the installation
-
-
-def test_only_what_is_declared_is_imported() -> None:
-    """Every third-party import of the package stands among its dependencies or extras (names that differ are listed)."""
-    import ast
-
-    names = {"hydra": "hydra-core", "yaml": "pyyaml", "json_repair": "json-repair", "pydantic_core": "pydantic"}
-    names |= {"sentence_transformers": "sentence-transformers"}
-    extras = (PROJECT["optional-dependencies"][extra] for extra in ("bertscore", "local"))
-    wanted = [*PROJECT["dependencies"], *(one for extra in extras for one in extra)]
-    declared = {d.split(">")[0].split("<")[0].split("=")[0].strip().lower() for d in wanted}
-    found: dict[str, str] = {}
-    for path in (ROOT / "ragpipe").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                modules = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                modules = [node.module or ""]
-            else:
-                continue
-            for module in modules:
-                top = module.split(".")[0]
-                if top != "ragpipe" and top not in sys.stdlib_module_names:
-                    found[names.get(top, top).lower()] = str(path.relative_to(ROOT))
-    assert {name: path for name, path in found.items() if name not in declared} == {}
-
-
-def test_one_version() -> None:
-    import ragpipe
-
-    assert ragpipe.__version__ == PROJECT["version"]

@@ -1,0 +1,40 @@
+"""What the package declares: its dependencies and its version."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import ragpipe
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_only_what_is_declared_is_imported() -> None:
+    """Every third-party import of the package stands among its dependencies or extras (names that differ are listed)."""
+    names = {"hydra": "hydra-core", "yaml": "pyyaml", "json_repair": "json-repair", "pydantic_core": "pydantic"}
+    names |= {"sentence_transformers": "sentence-transformers"}
+    extras = (PROJECT["optional-dependencies"][extra] for extra in ("bertscore", "local"))
+    wanted = [*PROJECT["dependencies"], *(one for extra in extras for one in extra)]
+    declared = {d.split(">")[0].split("<")[0].split("=")[0].strip().lower() for d in wanted}
+    found: dict[str, str] = {}
+    for path in (ROOT / "ragpipe").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [node.module or ""]
+            else:
+                continue
+            for module in modules:
+                top = module.split(".")[0]
+                if top != "ragpipe" and top not in sys.stdlib_module_names:
+                    found[names.get(top, top).lower()] = str(path.relative_to(ROOT))
+    assert {name: path for name, path in found.items() if name not in declared} == {}
+
+
+def test_one_version() -> None:
+    assert ragpipe.__version__ == PROJECT["version"]
