@@ -1,0 +1,31 @@
+# Recipes for contributors. Each is one command; CONTRIBUTING.md shows the commands for machines without just.
+
+# list the recipes
+default:
+    @just --list
+
+# the unit tests of the rooms without files and servers: under 30 seconds
+fast:
+    python -m pytest -n auto FAST_ROOMS
+
+# the default suite: unit and integration tests
+test:
+    python -m pytest -n auto --dist worksteal
+
+# processes, kills, oracles, long seeds
+slow:
+    python -m pytest -n auto --dist worksteal -m slow
+
+# lint, format, types
+check:
+    python -m ruff check .
+    python -m ruff format --check .
+    python -m mypy
+
+# write the pages of docs/ that are made from the code
+docs:
+    python docs/generate.py
+
+# write the files of a new metric and update all that lists it; --computed for one that asks no judge
+new-metric NAME *OPTIONS:
+    python -m tests.support.new_metric {{NAME}} {{OPTIONS}}
