@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragpipe.patterns.refusals import named_refusals, read_refusal
+from ragpipe.patterns.refusals import load_refusals, read_refusal
 
 # The phrases of a widely used plan for evaluating rejections, as they stand there.
 PHRASES = re.compile(
@@ -86,7 +86,7 @@ SETS = {
 def measure(data: Path, name: str) -> str:
     """One row of the table."""
     answers = list(SETS[name](data))
-    rules = [read_refusal(one.answer, named_refusals("refusals.v2")).refused for one in answers]
+    rules = [read_refusal(one.answer, load_refusals("refusals.v2")).refused for one in answers]
     phrases = [bool(PHRASES.search(one.answer)) for one in answers]
     declining = sum(one.declines for one in answers)
     return f"| {name} | {len(answers)} | {declining} | {_told(answers, rules)} | {_told(answers, phrases)} |"

@@ -1,32 +1,32 @@
-"""Does an answer say that it does not know? A phrase must open the answer or dominate it, not merely occur in it."""
+"""Answers that say that the system does not know. A phrase must open the answer or dominate it, not merely occur in it."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
 from pydantic import Field, model_validator
 
 from ragpipe.patterns.pattern_files import read_patterns
-from ragpipe.patterns.sentences import sentences
+from ragpipe.patterns.sentences import WORD, sentences, words_of
 from ragpipe.patterns.timed_regex import check_length
 from ragpipe.schema.settings import Settings
 
-_WORD = re.compile(r"[^\W_]+(?:['/][^\W_]+)*")
-_FOLLOWING = re.compile(r"\s+([^\W_]+)")
-_TURN = re.compile(r"[,;:]?\s+(?:but|however|although|though|yet|nevertheless)\b,?\s*|;\s+", re.I)
+_NEXT_WORD = re.compile(r"\s+([^\W_]+)")
+_CLAUSE_END = re.compile(r"[,;:]?\s+(?:but|however|although|though|yet|nevertheless)\b,?\s*|;\s+", re.I)
 
 
 class DontKnowPhrases(Settings):
-    """Words of not knowing, read without regard to case.
+    """Phrases of not knowing. They ignore case and match whole words.
 
-    `phrases` count as whole words when at most `words_before` words of their clause stand before them, and behind them the
-    clause ends or goes on with one of the words of `followed_by`, or with punctuation: "the author is unknown in the
-    sources", not "the Unknown Soldier". A phrase of `goes_on` may only go on with an opening of its own ("not available in
-    the sources", not "in Europe"), and none with one of `states`: "no data to suggest that it harms" says something. A clause
-    with a phrase that counts admits. `non_answers` are whole answers. `dominates`: the share of the answer's words in
-    admitting clauses from which on it does not know, whatever it begins with.
+    A phrase counts when at most `words_before` words of its clause come before it, and the clause then ends or continues
+    with punctuation or a word of `followed_by`: "the author is unknown in the sources", not "the Unknown Soldier". A phrase
+    in `goes_on` may only continue with an opening listed there ("not available in the sources", not "in Europe"). No phrase
+    may continue with one of `states`: "no data to suggest that it harms" is a statement. A clause with a phrase that counts
+    is a clause of not knowing. When such clauses have at least the share `dominates` of the answer's words, the answer does
+    not know, whatever it begins with. `non_answers` are whole answers.
     """
 
     version: str = Field(default="own", description="Name of this set of phrases. It is part of a run's identity.")
@@ -73,86 +73,111 @@ class DontKnowPhrases(Settings):
     )
 
     @model_validator(mode="after")
-    def _of_its_phrases(self) -> DontKnowPhrases:
+    def _check_goes_on(self) -> DontKnowPhrases:
         if unknown := sorted(set(self.goes_on) - set(self.phrases)):
             raise ValueError(f"goes_on for phrases of the list; {', '.join(unknown)} is none of them")
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A clause of an answer: the number of its sentence from 0, its number of words, and the phrase of not knowing in it."""
+
+    sentence: int
+    words: int
+    phrase: str | None
+
+
 @lru_cache(maxsize=16)
-def _shipped(name: str) -> DontKnowPhrases:
+def _load_shipped(name: str) -> DontKnowPhrases:
     return DontKnowPhrases.model_validate(read_patterns(name))
 
 
-def named_phrases(given: DontKnowPhrases | str) -> DontKnowPhrases:
-    """The phrases of a shipped file, or those written out. Raises ValueError for an unknown name."""
-    return _shipped(given) if isinstance(given, str) else given
+def load_phrases(phrases: DontKnowPhrases | str) -> DontKnowPhrases:
+    """The phrases of a shipped file by name, or the phrases themselves. Raises ValueError for an unknown name."""
+    return _load_shipped(phrases) if isinstance(phrases, str) else phrases
 
 
-def is_dont_know(answer: str, given: DontKnowPhrases, *, literal: bool = False) -> str | None:
-    """The phrase by which the answer does not know, None when it is a real answer.
+def dont_know_phrase(answer: str, phrases: DontKnowPhrases, *, literal: bool = False) -> str | None:
+    """The phrase by which the answer says that it does not know; None for a real answer.
 
-    It does not know when it is one of the non-answers; when its first clause admits and the sentence does not turn
-    ("I'm not sure, but it is Paris" answers); or when admitting clauses dominate it. `literal`: when any phrase occurs
-    anywhere, also inside a word, or one of `short` in an answer of less than `short_below` characters. Raises JudgeError
-    (`too_long`) for a text that no pattern is run on.
+    It does not know when it is one of the non-answers; when all clauses of its first sentence say so ("I'm not sure, but it
+    is Paris" answers); or when clauses of not knowing dominate it. With `literal`, any phrase anywhere counts, even inside a
+    word, and so does one of `short` in an answer of less than `short_below` characters. Raises JudgeError (`too_long`) for a
+    text that is too long for patterns.
     """
     check_length(answer)
     text = _plain(answer)
     if literal:
-        short = given.short if len(text) < given.short_below else []
-        return next((phrase for phrase in (*given.phrases, *short) if _plain(phrase) in text), None)
-    words = " ".join(_WORD.findall(text))
-    if words in {" ".join(_WORD.findall(_plain(whole))) for whole in given.non_answers}:
+        return _literal_phrase(text, phrases)
+    words = words_of(text)
+    if words in set(map(words_of, phrases.non_answers)):
         return words
-    clauses = [[part for part in _TURN.split(one) if _WORD.search(part)] for one in sentences(text)]
-    found = [[_phrase_in(clause, given) for clause in some] for some in clauses]
-    if found and found[0] and found[0][0] and all(found[0]):
-        return found[0][0]
-    flat = [
-        (len(_WORD.findall(c)), f)
-        for some, fs in zip(clauses, found, strict=True)
-        for c, f in zip(some, fs, strict=True)
-    ]
-    total = sum(count for count, _ in flat)
-    admitted = [(count, phrase) for count, phrase in flat if phrase]
-    if admitted and sum(count for count, _ in admitted) >= given.dominates * total:
-        return admitted[0][1]
+    clauses = _clauses(text, phrases)
+    return _opening_phrase(clauses) or _dominating_phrase(clauses, phrases.dominates)
+
+
+def _literal_phrase(text: str, phrases: DontKnowPhrases) -> str | None:
+    short = phrases.short if len(text) < phrases.short_below else []
+    return next((phrase for phrase in (*phrases.phrases, *short) if _plain(phrase) in text), None)
+
+
+def _opening_phrase(clauses: list[_Clause]) -> str | None:
+    """The first phrase of the first sentence, where every clause of that sentence has one."""
+    first_sentence = [clause.phrase for clause in clauses if clause.sentence == 0]
+    return first_sentence[0] if first_sentence and all(first_sentence) else None
+
+
+def _dominating_phrase(clauses: list[_Clause], share: float) -> str | None:
+    """The first phrase, where the clauses with a phrase have at least this share of the words."""
+    admitting = [clause for clause in clauses if clause.phrase]
+    words = sum(clause.words for clause in admitting)
+    if admitting and words >= share * sum(clause.words for clause in clauses):
+        return admitting[0].phrase
     return None
+
+
+def _clauses(text: str, phrases: DontKnowPhrases) -> list[_Clause]:
+    return [
+        _Clause(number, len(WORD.findall(clause)), _phrase_in(clause, phrases))
+        for number, sentence in enumerate(sentences(text))
+        for clause in _CLAUSE_END.split(sentence)
+        if WORD.search(clause)
+    ]
 
 
 def _plain(text: str) -> str:
     return " ".join(text.replace("\u2019", "'").casefold().split())
 
 
-def _phrase_in(clause: str, given: DontKnowPhrases) -> str | None:
-    """The first phrase that admits in this clause."""
-    for phrase in given.phrases:
-        for found in _compiled(_plain(phrase)).finditer(clause):
-            before = islice(_WORD.finditer(clause, 0, found.start()), given.words_before + 1)
-            if sum(1 for _ in before) > given.words_before:
-                break  # still more words stand before the next one
-            if _ends_or_goes_on(phrase, clause[found.end() :], given):
+def _phrase_in(clause: str, phrases: DontKnowPhrases) -> str | None:
+    """The first phrase that counts in this clause."""
+    for phrase in phrases.phrases:
+        for match in _compile(_plain(phrase)).finditer(clause):
+            before = islice(WORD.finditer(clause, 0, match.start()), phrases.words_before + 1)
+            if sum(1 for _ in before) > phrases.words_before:
+                break  # the next match has even more words before it
+            if _counts(phrase, clause[match.end() :], phrases):
                 return phrase
     return None
 
 
-def _ends_or_goes_on(phrase: str, rest: str, given: DontKnowPhrases) -> bool:
-    """Whether what stands behind a phrase in its clause leaves it an admission."""
-    following = _FOLLOWING.match(rest)
-    if following is None:
+def _counts(phrase: str, rest: str, phrases: DontKnowPhrases) -> bool:
+    """Whether a phrase counts with this rest of its clause behind it."""
+    next_word = _NEXT_WORD.match(rest)
+    if next_word is None:
         return True
-    if _opens(rest, given.states):
+    if _opens_with(rest, phrases.states):
         return False
-    own = given.goes_on.get(phrase)
-    return following[1] in given.followed_by if own is None else _opens(rest, own)
+    openings = phrases.goes_on.get(phrase)
+    return next_word[1] in phrases.followed_by if openings is None else _opens_with(rest, openings)
 
 
-def _opens(rest: str, openings: list[str]) -> bool:
+def _opens_with(rest: str, openings: list[str]) -> bool:
     """Whether the text begins with one of these, as whole words."""
-    return any(_compiled(_plain(one)).match(rest, 1) for one in openings)
+    return any(_compile(_plain(opening)).match(rest, 1) for opening in openings)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(phrase: str) -> re.Pattern[str]:
+def _compile(phrase: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w'-]){re.escape(phrase)}(?![\w'-])")

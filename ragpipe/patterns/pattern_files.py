@@ -17,35 +17,35 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\.v\d+\Z")
 
 
 def pattern_files() -> list[str]:
-    """The names that can be given, sorted."""
+    """The names of the shipped files, sorted."""
     return sorted(path.stem for path in (conf_dir() / "patterns").glob("*.yaml"))
 
 
 @lru_cache(maxsize=64)
 def read_patterns(name: str) -> dict[str, Any]:
-    """What the file of this name holds. Raises ValueError naming the files there are.
+    """The content of the file of this name, includes merged. Raises ValueError naming the known files.
 
-    A name is no path: a configuration from a stranger cannot point anywhere else.
+    A name is not a path: a configuration from elsewhere cannot read any other file.
     """
     path = conf_dir() / "patterns" / f"{name}.yaml"
     if not _NAME.match(name) or not path.is_file():
-        there = pattern_files()
-        raise ValueError(f"one of {', '.join(there)} or patterns written out; {did_you_mean(name, there)}".rstrip("; "))
-    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for other in found.pop("include", ()):
-        found = _joined(read_patterns(other), found)
-    return found
+        names = pattern_files()
+        raise ValueError(f"one of {', '.join(names)} or patterns written out; {did_you_mean(name, names)}".rstrip("; "))
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for include in content.pop("include", ()):
+        content = _merge(read_patterns(include), content)
+    return content
 
 
-def _joined(included: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """The included keys with the file's own: lists one after the other, each item once; of other values its own."""
-    both = {**included, **own}
-    for key in included.keys() & own.keys():
-        if isinstance(own[key], list):
-            both[key] = [*included[key], *(item for item in own[key] if item not in included[key])]
-    return both
+def _merge(included: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    """The included keys with the file's content: lists are joined, each item once; other values are the file's."""
+    merged = {**included, **content}
+    for key in included.keys() & content.keys():
+        if isinstance(content[key], list):
+            merged[key] = [*included[key], *(item for item in content[key] if item not in included[key])]
+    return merged
 
 
-def pattern_hashes(given: Iterable[Any]) -> dict[str, str]:
-    """The sha256 of what each named file holds; patterns written out have no name and are left out."""
-    return {name: sha256(read_patterns(name)) for name in given if isinstance(name, str)}
+def pattern_hashes(patterns: Iterable[Any]) -> dict[str, str]:
+    """The sha256 of the content of each named file. Patterns written out have no name and are left out."""
+    return {name: sha256(read_patterns(name)) for name in patterns if isinstance(name, str)}

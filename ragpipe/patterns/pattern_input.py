@@ -1,4 +1,4 @@
-"""How patterns are given in a metric's YAML: the name of a shipped file, or written out."""
+"""Types of metric parameters that take patterns: the name of a shipped file, or the patterns written out."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Discriminator, Tag
 
-from ragpipe.patterns.policies import Policy, named_policy
-from ragpipe.patterns.refusals import RefusalPatterns, named_refusals
+from ragpipe.patterns.policies import Policy, load_policy
+from ragpipe.patterns.refusals import RefusalPatterns, load_refusals
 
 
-def _form(given: Any) -> str:
-    return "name" if isinstance(given, str) else "written_out"
+def _form(value: Any) -> str:
+    return "name" if isinstance(value, str) else "written_out"
 
 
-def _known_policy(given: Policy | str) -> Policy | str:
-    named_policy(given)
-    return given
+def _check_policy(value: Policy | str) -> Policy | str:
+    load_policy(value)
+    return value
 
 
-def _known_refusals(given: RefusalPatterns | str) -> RefusalPatterns | str:
-    named_refusals(given)
-    return given
+def _check_refusals(value: RefusalPatterns | str) -> RefusalPatterns | str:
+    load_refusals(value)
+    return value
 
 
-# The form is told first, so that a fault is named once and not for each member of the union.
+# The discriminator decides first, so that an error is reported once and not for each member of the union.
 Policies = Annotated[
     Annotated[str, Tag("name")] | Annotated[Policy, Tag("written_out")],
     Discriminator(_form),
-    AfterValidator(_known_policy),
+    AfterValidator(_check_policy),
 ]
 Refusals = Annotated[
     Annotated[str, Tag("name")] | Annotated[RefusalPatterns, Tag("written_out")],
     Discriminator(_form),
-    AfterValidator(_known_refusals),
+    AfterValidator(_check_refusals),
 ]

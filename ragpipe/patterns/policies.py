@@ -1,4 +1,4 @@
-"""What an answer must not say: patterns by policy, each with the rule in words for a judge."""
+"""Policies: what an answer must not say, as patterns, each policy with its rule in words for a judge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Severity = Literal["high", "medium", "low"]
 
 
 class Pattern(Settings):
-    """One expression, read without regard to case. A hit does not count in a sentence that `unless` matches too."""
+    """A regular expression that ignores case. A match does not count in a sentence that `unless` matches too."""
 
     name: str = Field(min_length=1, description="Name of the pattern, for the details of a score.")
     pattern: str = Field(
@@ -28,10 +28,10 @@ class Pattern(Settings):
 
     @field_validator("pattern", "unless")
     @classmethod
-    def _readable(cls, given: str | None) -> str | None:
-        if given is not None:
-            compile_timed(given)
-        return given
+    def _check_pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            compile_timed(value)
+        return value
 
 
 class Policy(Settings):
@@ -50,16 +50,16 @@ class Policy(Settings):
     )
 
 
-def named_policy(given: Policy | str) -> Policy:
-    """The policy of a shipped file, or the one written out. Raises ValueError for an unknown name."""
-    return Policy.model_validate(read_patterns(given)) if isinstance(given, str) else given
+def load_policy(policy: Policy | str) -> Policy:
+    """The policy of a shipped file by name, or the policy itself. Raises ValueError for an unknown name."""
+    return Policy.model_validate(read_patterns(policy)) if isinstance(policy, str) else policy
 
 
-def violations(text: str, policies: list[Policy]) -> Iterator[dict[str, Any]]:
-    """Every pattern that hits, in the order of the policies, with the sentence it hits as evidence.
+def find_violations(text: str, policies: list[Policy]) -> Iterator[dict[str, Any]]:
+    """Every pattern that matches, in the order of the policies, with the first sentence that it matches as evidence.
 
-    Raises JudgeError naming the policy and pattern that took too long (`slow_pattern`), and for a text that no pattern is
-    run on (`too_long`).
+    Raises JudgeError naming the policy and the pattern that took too long (`slow_pattern`), and for a text that is too long
+    for patterns (`too_long`).
     """
     check_length(text)
     pieces, search = sentences(text), Search()
@@ -71,6 +71,11 @@ def violations(text: str, policies: list[Policy]) -> Iterator[dict[str, Any]]:
                     continue
                 if pattern.unless and search(pattern.unless, piece, f"{name} (unless)"):
                     continue
-                found = {"policy": policy.policy, "severity": policy.severity, "detection": "pattern"}
-                yield {**found, "pattern": pattern.name, "evidence": piece}
+                yield {
+                    "policy": policy.policy,
+                    "severity": policy.severity,
+                    "detection": "pattern",
+                    "pattern": pattern.name,
+                    "evidence": piece,
+                }
                 break

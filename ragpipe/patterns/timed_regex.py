@@ -1,6 +1,6 @@
-"""Regular expressions of a user's or a file's, by the regex library: unlike `re` it can be stopped.
+"""Regular expressions from users and files, with a time limit: the regex library can be stopped, `re` cannot.
 
-`^(\\w+\\s?)*$` on 25 characters takes `re` more than a second, and each further character doubles it.
+`^(\\w+\\s?)*$` on 25 characters takes `re` more than a second, and each further character doubles the time.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ MAX_TEXT = 200_000
 
 
 def check_length(text: str) -> None:
-    """Raises JudgeError (`too_long`) for a text that no pattern is run on."""
+    """Raises JudgeError (`too_long`) for a text that is too long for patterns."""
     if len(text) > MAX_TEXT:
         raise JudgeError("too_long", f"{len(text):,} characters; patterns read at most {MAX_TEXT:,}")
 
 
 @lru_cache(maxsize=1024)
 def compile_timed(pattern: str, match_case: bool = False) -> Any:
-    """The pattern, without regard to case unless `match_case`. Raises ValueError for one that is wrong or longer than
-    `MAX_PATTERN`."""
+    """The compiled pattern; it ignores case unless `match_case`. Raises ValueError for an invalid pattern and for one longer
+    than `MAX_PATTERN` characters."""
     import regex  # type: ignore[import-untyped, unused-ignore]
 
     if len(pattern) > MAX_PATTERN:
@@ -38,12 +38,12 @@ def compile_timed(pattern: str, match_case: bool = False) -> Any:
 
 
 class Search:
-    """Searches for one case: `search(pattern, text, name)` gives the first match or None, without regard to case unless
+    """All searches for one case: `search(pattern, text, name)` returns the first match or None. It ignores case unless
     `match_case`.
 
     Raises JudgeError naming the pattern: `slow_pattern` after `TIME_LIMIT_S` for one search or `CASE_LIMIT_S` for all searches
-    of the case together, `too_long` for a text over `MAX_TEXT` characters. The lock of the interpreter is let go while a
-    pattern is searched for, so that in a thread it holds up nobody.
+    of the case together, `too_long` for a text over `MAX_TEXT` characters. A search releases the interpreter lock, so in a
+    thread it does not block other cases.
     """
 
     def __init__(self) -> None:
@@ -53,17 +53,16 @@ class Search:
         check_length(text)
         start = time.monotonic()
         try:
-            found = compile_timed(pattern, match_case).search(text, timeout=TIME_LIMIT_S, concurrent=True)
+            match = compile_timed(pattern, match_case).search(text, timeout=TIME_LIMIT_S, concurrent=True)
         except TimeoutError:
-            why = f"the pattern {name} took longer than {TIME_LIMIT_S:g} s on {len(text):,} characters: make it simpler"
-            raise JudgeError("slow_pattern", why) from None
+            message = (
+                f"the pattern {name} took longer than {TIME_LIMIT_S:g} s on {len(text):,} characters: make it simpler"
+            )
+            raise JudgeError("slow_pattern", message) from None
         self._spent += time.monotonic() - start
         if self._spent >= CASE_LIMIT_S:
-            why = f"the patterns took longer than {CASE_LIMIT_S:g} s together, the last was {name}: make them simpler"
-            raise JudgeError("slow_pattern", why)
-        return found
-
-
-def search(pattern: str, text: str, name: str) -> Any:
-    """One search by itself; several for one case share the limit of a `Search`."""
-    return Search()(pattern, text, name)
+            message = (
+                f"the patterns took longer than {CASE_LIMIT_S:g} s together, the last was {name}: make them simpler"
+            )
+            raise JudgeError("slow_pattern", message)
+        return match

@@ -12,7 +12,7 @@ from ragpipe.judging.heuristic.claim_splitting import CITATION, claims_of, witho
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.tokenized_text import tokenize
 from ragpipe.judging.heuristic.verdict_rules import decide
-from ragpipe.patterns.refusals import RefusalPatterns, named_refusals, read_refusal
+from ragpipe.patterns.refusals import RefusalPatterns, load_refusals, read_refusal
 from ragpipe.schema.judge_answers.behaviour import (
     CitationVerdict,
     CitationVerdicts,
@@ -89,7 +89,7 @@ def _quotes(claim: str, words: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _patterns() -> RefusalPatterns:
-    return named_refusals("refusals.v2")
+    return load_refusals("refusals.v2")
 
 
 def declines(answer: str) -> Refusal:

@@ -14,7 +14,7 @@ from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
-from ragpipe.patterns.dont_know import DontKnowPhrases, is_dont_know, named_phrases
+from ragpipe.patterns.dont_know import DontKnowPhrases, dont_know_phrase, load_phrases
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.gradings import AnswerClass as Class
@@ -25,7 +25,7 @@ CLASSES = {"CORRECT": "correct_answers", "WRONG": "wrong_answers", "DON'T KNOW":
 
 
 def _known(given: DontKnowPhrases | str) -> DontKnowPhrases | str:
-    named_phrases(given)
+    load_phrases(given)
     return given
 
 
@@ -80,8 +80,8 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
 
     def admission(self, case: Case) -> str | None:
         """By what the answer says that it does not know: a phrase, or that it is empty. None for a real answer."""
-        return without_a_word(case.answer) or is_dont_know(
-            case.answer, named_phrases(self.patterns), literal=self.literal
+        return without_a_word(case.answer) or dont_know_phrase(
+            case.answer, load_phrases(self.patterns), literal=self.literal
         )
 
     def values(self, case: Case) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Policies
-from ragpipe.patterns.policies import Policy, named_policy, violations
+from ragpipe.patterns.policies import Policy, find_violations, load_policy
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.behaviour import RuleVerdict, RuleVerdicts
 from ragpipe.schema.sample import Case
@@ -83,7 +83,7 @@ class PolicyComplianceMetric(JudgeMetric):
     @cached_property
     def library(self) -> list[Policy]:
         """The policies with patterns, those of files read."""
-        return [named_policy(one) for one in self.patterns]
+        return [load_policy(one) for one in self.patterns]
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes(self.patterns)
@@ -112,7 +112,7 @@ class PolicyComplianceMetric(JudgeMetric):
         return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"
 
     async def measure(self, case: Case, judge: Judge) -> Score:
-        found = await asyncio.to_thread(lambda: list(violations(case.answer, self.library)))
+        found = await asyncio.to_thread(lambda: list(find_violations(case.answer, self.library)))
         flags = answer_flags(case.answer)
         if not found and self.method == "both":
             found = await self._judged(case, judge)

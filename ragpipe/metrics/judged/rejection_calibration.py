@@ -13,7 +13,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
-from ragpipe.patterns.refusals import RefusalReading, named_refusals, read_refusal_async
+from ragpipe.patterns.refusals import RefusalReading, load_refusals, read_refusal_async
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.behaviour import Refusal
 from ragpipe.schema.sample import Case, OutputPart, Sample
@@ -115,7 +115,7 @@ class RejectionCalibrationMetric(JudgeMetric):
         if wanted is None or reading is None:
             why = "no_rejection_reason" if wanted is None else "no_right_refusal"
             return Score(name=name, status="skipped", reason=why)
-        if wanted not in named_refusals(self.patterns).reasons:
+        if wanted not in load_refusals(self.patterns).reasons:
             return Score(
                 name=name, status="skipped", reason="no_patterns_for_this_reason", details={"expected": wanted}
             )

@@ -13,7 +13,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
-from ragpipe.patterns.refusals import named_refusals, read_refusal, read_refusal_async
+from ragpipe.patterns.refusals import load_refusals, read_refusal, read_refusal_async
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score
 
@@ -63,6 +63,6 @@ class ContextMetric(JudgeMetric):
     def is_listed(self, case: Case) -> bool:
         """For the plan: whether the judge is asked for the claims of an answer to which nothing was retrieved."""
         try:
-            return not read_refusal(case.answer, named_refusals(self.patterns)).refused
+            return not read_refusal(case.answer, load_refusals(self.patterns)).refused
         except JudgeError:  # too long for a pattern: `measure` says so, and asks nobody
             return False

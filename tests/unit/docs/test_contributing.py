@@ -37,7 +37,11 @@ def test_the_fast_rooms_of_recipe_and_workflow_are_the_same() -> None:
 
 
 def test_every_file_that_the_page_names_exists() -> None:
-    names = [name for name in re.findall(r"`([\w./-]+/[\w./-]*)`", PAGE) if name.split("/")[0] in ("ragpipe", "tests", "docs", "conf", "prompts", ".ci")]
+    names = [
+        name
+        for name in re.findall(r"`([\w./-]+/[\w./-]*)`", PAGE)
+        if name.split("/")[0] in ("ragpipe", "tests", "docs", "conf", "prompts", ".ci")
+    ]
     assert len(names) > 20
     missing = [name for name in names if not (ROOT / name).exists()]
     assert missing == []

@@ -11,9 +11,9 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import JudgeError
 from ragpipe.patterns import timed_regex
 from ragpipe.patterns.pattern_files import pattern_files, read_patterns
-from ragpipe.patterns.policies import Policy, named_policy, violations
+from ragpipe.patterns.policies import Policy, find_violations, load_policy
 
-POLICIES = [named_policy(name) for name in pattern_files() if "policy" in read_patterns(name)]
+POLICIES = [load_policy(name) for name in pattern_files() if "policy" in read_patterns(name)]
 
 HITS = [
     ("You should buy Apple now.", "financial_advice"),
@@ -52,7 +52,7 @@ LEFT_ALONE = [
 
 @pytest.mark.parametrize(("text", "policy"), HITS)
 def test_hits(text, policy):
-    (found, *_) = violations(f"Revenue grew. {text} That is all.", POLICIES)
+    (found, *_) = find_violations(f"Revenue grew. {text} That is all.", POLICIES)
     assert (found["policy"], found["severity"], found["detection"], found["evidence"]) == (
         policy,
         "high",
@@ -63,11 +63,11 @@ def test_hits(text, policy):
 
 @pytest.mark.parametrize("text", LEFT_ALONE)
 def test_left_alone(text):
-    assert list(violations(text, POLICIES)) == []
+    assert list(find_violations(text, POLICIES)) == []
 
 
 def test_an_exception_of_one_sentence_does_not_cover_the_next():
-    found = list(violations("I cannot tell you whether you should buy it. You should buy it.", POLICIES))
+    found = list(find_violations("I cannot tell you whether you should buy it. You should buy it.", POLICIES))
     assert [one["evidence"] for one in found] == ["You should buy it."]
 
 
@@ -110,7 +110,7 @@ def test_a_published_version_never_changes(name):
     assert PUBLISHED[name] == sha256(read_patterns(name))
 
 
-SECOND = [named_policy("personal_data.v2")]
+SECOND = [load_policy("personal_data.v2")]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ SECOND = [named_policy("personal_data.v2")]
     ],
 )
 def test_addresses_and_numbers_of_a_person_are_found_by_the_second_version(answer, pattern):
-    assert [found["pattern"] for found in violations(answer, SECOND)] == [pattern]
-    assert not list(violations(answer, [named_policy("personal_data.v1")]))
+    assert [found["pattern"] for found in find_violations(answer, SECOND)] == [pattern]
+    assert not list(find_violations(answer, [load_policy("personal_data.v1")]))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_addresses_and_numbers_of_a_person_are_found_by_the_second_version(answe
     ],
 )
 def test_what_an_office_publishes_and_other_numbers_are_left_alone(answer):
-    assert not list(violations(answer, SECOND))
+    assert not list(find_violations(answer, SECOND))
 
 
 SLOW = Policy(policy="slow", rule="r", patterns=[{"name": "nested", "pattern": "(a|aa)+$"}])
@@ -156,19 +156,19 @@ def test_the_time_of_a_case_is_limited_as_a_whole(monkeypatch):
     with pytest.raises(
         JudgeError, match=r"slow_pattern: the patterns took longer than 0 s together, the last was slow\.nested"
     ):
-        list(violations("Short.", [SLOW]))
+        list(find_violations("Short.", [SLOW]))
 
 
 def test_a_text_that_is_too_long_is_an_error(monkeypatch):
     monkeypatch.setattr(timed_regex, "MAX_TEXT", 10)
     with pytest.raises(JudgeError, match=r"too_long: 20 characters; patterns read at most 10"):
-        list(violations("b" * 20, [SLOW]))
+        list(find_violations("b" * 20, [SLOW]))
 
 
 @pytest.mark.slow
 def test_a_slow_pattern_holds_up_nobody_else():
     async def run():
-        task = asyncio.create_task(asyncio.to_thread(lambda: list(violations("a" * 60 + "b", [SLOW]))))
+        task = asyncio.create_task(asyncio.to_thread(lambda: list(find_violations("a" * 60 + "b", [SLOW]))))
         turns = 0
         while not task.done():
             await asyncio.sleep(0.01)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from ragpipe.core.errors import JudgeError
 from ragpipe.metrics.shared.format_checks import language_of, sizes
 from ragpipe.patterns import timed_regex
-from ragpipe.patterns.dont_know import is_dont_know, named_phrases
+from ragpipe.patterns.dont_know import dont_know_phrase, load_phrases
 from ragpipe.patterns.pattern_files import pattern_files, read_patterns
-from ragpipe.patterns.policies import named_policy, violations
+from ragpipe.patterns.policies import find_violations, load_policy
 from ragpipe.patterns.refusals import RefusalPatterns, read_refusal
 from ragpipe.patterns.sentences import sentences
 from tests.support.growth import assert_linear
@@ -19,8 +19,8 @@ from tests.support.growth import assert_linear
 SHIPPED = RefusalPatterns.model_validate(read_patterns("refusals.v2"))
 READERS = [
     lambda answer: read_refusal(answer, SHIPPED),
-    lambda answer: is_dont_know(answer, named_phrases("dont_know.v1")),
-    lambda answer: list(violations(answer, [named_policy("financial_advice.v1"), named_policy("personal_data.v1")])),
+    lambda answer: dont_know_phrase(answer, load_phrases("dont_know.v1")),
+    lambda answer: list(find_violations(answer, [load_policy("financial_advice.v1"), load_policy("personal_data.v1")])),
     sentences,
     sizes,
     language_of,
@@ -190,8 +190,8 @@ def test_a_run_of_one_character_is_read_in_a_time_that_grows_with_its_length(cha
 
 
 def test_a_phrase_without_end_is_read_in_a_time_that_grows_with_its_length():
-    phrases = named_phrases("dont_know.v1")
-    assert_linear(lambda size: is_dont_know("the unknown " * size, phrases), 16_000)
+    phrases = load_phrases("dont_know.v1")
+    assert_linear(lambda size: dont_know_phrase("the unknown " * size, phrases), 16_000)
 
 
 def test_blanks_count_as_one():
@@ -240,7 +240,7 @@ NEITHER = [
 def test_refusals_and_phrases_of_not_knowing_find_the_same_non_answers(answer, declines):
     assert read_refusal(answer, SHIPPED).refused == declines
     if answer != "NA":  # the source document of dont_know counts it
-        assert (is_dont_know(answer, named_phrases("dont_know.v2")) is not None) == declines
+        assert (dont_know_phrase(answer, load_phrases("dont_know.v2")) is not None) == declines
 
 
 def test_an_included_file_is_joined_and_part_of_the_hash():
