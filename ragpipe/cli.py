@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ragpipe.composition.composer import Composer
     from ragpipe.composition.config_sources import Loader
-    from ragpipe.config import RunConfig
+    from ragpipe.config.settings import RunConfig
     from ragpipe.reports.render.terminal import Console
 
 HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
@@ -317,16 +317,17 @@ def _run_task(task: Any, checked: Any, terminal: Console, *, sweep: bool) -> int
 
 def _validated(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> tuple[Any, Any]:
     """The task's module and its validated configuration. A task with settings of its own has its own `validate`."""
-    from ragpipe import config as configuration
     from ragpipe.composition.composer import hydra_origins
     from ragpipe.composition.interpolations import resolved
+    from ragpipe.config.run_validation import INVALID_CONFIGURATION, task_name, validate_config
+    from ragpipe.config.secret_values import secrets_in
 
     origins = hydra_origins(loader, texts)
     plain = resolved(config, origins)
-    if problems := configuration.secrets_in(plain, origins):
-        raise ConfigError(configuration.TITLE, problems)  # for every task, before it can print a value
-    task = importlib.import_module(f"ragpipe.tasks.{configuration.task_name(plain, origins)}")
-    return task, getattr(task, "validate", configuration.validate_config)(plain, origins)
+    if problems := secrets_in(plain, origins):
+        raise ConfigError(INVALID_CONFIGURATION, problems)  # for every task, before it can print a value
+    task = importlib.import_module(f"ragpipe.tasks.{task_name(plain, origins)}")
+    return task, getattr(task, "validate", validate_config)(plain, origins)
 
 
 @contextlib.contextmanager

@@ -74,15 +74,35 @@ class FieldMap(Settings):
     elements `{key, value}`.
     """
 
-    path: PathExpression | None = None
-    map: dict[str, Any] | None = None
-    otherwise: Any = None
-    default: Any = None
-    const: Any = None
-    each: PathExpression | None = None
-    fields: dict[str, FieldMap] | None = None
-    key: PathExpression | None = None
-    value: FieldMap | None = None
+    path: PathExpression | None = Field(default=None, description="Path expression (JMESPath) that gives the value.")
+    map: dict[str, Any] | None = Field(
+        default=None,
+        description=(
+            "Translation of the value, or of each element of a list. A value that is not listed is a fault unless "
+            "`otherwise` is set."
+        ),
+    )
+    otherwise: Any = Field(
+        default=None, description="Value for everything that `map` does not list. null is a value too."
+    )
+    default: Any = Field(default=None, description="Value where the path gives null.")
+    const: Any = Field(default=None, description="The same value for every record.")
+    each: PathExpression | None = Field(
+        default=None,
+        description=(
+            "Path of a list, or of an object read as a list of {key, value}, from whose elements the value is built."
+        ),
+    )
+    fields: dict[str, FieldMap] | None = Field(
+        default=None,
+        description="Fields of the object to build, or with `each` of the object built from every element.",
+    )
+    key: PathExpression | None = Field(
+        default=None, description="Path, in an element of `each`, of the key; builds an object together with `value`."
+    )
+    value: FieldMap | None = Field(
+        default=None, description="Value built from an element of `each`; without `key` the result is a list."
+    )
 
     @model_serializer(mode="wrap")
     def _as_given(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -136,14 +156,28 @@ class Join(Settings):
     under `as`, and `key` is looked up in the element. `records` is the path of the list within a JSON document.
     """
 
-    file: str | None = None
-    records: PathExpression | None = None
-    format: Format = "auto"
-    by: PathExpression
-    key: PathExpression
-    many: bool = False
-    each: PathExpression | None = None
-    into: str | None = Field(default=None, alias="as", min_length=1)
+    file: str | None = Field(
+        default=None,
+        description="Name, in `dataset.files`, of the file that is joined. null: a list of the same document (`records`).",
+    )
+    records: PathExpression | None = Field(
+        default=None, description="Path of the list of records in a JSON document. null: the file's own records."
+    )
+    format: Format = Field(default="auto", description="Format of the file. auto: by its suffix.")
+    by: PathExpression = Field(description="Path, in the joined records, of the value that must equal `key`.")
+    key: PathExpression = Field(description="Path, in the record or in an element of `each`, of the value to look up.")
+    many: bool = Field(
+        default=False, description="Whether all matches are kept, as a list. Default: the one match, or null."
+    )
+    each: PathExpression | None = Field(
+        default=None, description="Path of a list, for each of whose elements the join is made. null: once per record."
+    )
+    into: str | None = Field(
+        default=None,
+        alias="as",
+        min_length=1,
+        description="Name, in an element of `each`, under which its match is put. null: without `each`.",
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Join:
@@ -160,9 +194,13 @@ class Split(Settings):
     The pattern is given one second for a text; a text longer than `max_length` characters is refused.
     """
 
-    text: PathExpression
-    pattern: Annotated[str, AfterValidator(_pattern)]
-    max_length: int = Field(default=1_000_000, ge=1)
+    text: PathExpression = Field(description="Path of the text to split.")
+    pattern: Annotated[str, AfterValidator(_pattern)] = Field(
+        description="Regular expression at whose matches the text is cut. It may take one second per text."
+    )
+    max_length: int = Field(
+        default=1_000_000, ge=1, description="Longest text, in characters, that is split; a longer one is refused."
+    )
 
 
 class SampleOf(Settings):
@@ -171,8 +209,8 @@ class SampleOf(Settings):
     Without a `seed` of its own it takes the run's.
     """
 
-    n: int = Field(ge=1)
-    seed: int | None = None
+    n: int = Field(ge=1, description="Number of samples to draw, 1 or more, each with all its methods.")
+    seed: int | None = Field(default=None, description="Seed of the draw. null: the run's `seed`.")
 
     def seeded(self, seed: int) -> SampleOf:
         """With this seed where it has none of its own."""
@@ -185,21 +223,71 @@ class DatasetSettings(Settings):
     `references` says which of several reference answers count; it is part of the identity of the metrics that take it over.
     """
 
-    name: Annotated[str, NotInIdentity] = Field(default="dataset", min_length=1)
-    path: Annotated[str, NotInIdentity] = Field(min_length=1)
-    files: Annotated[dict[str, str | list[str]], NotInIdentity] = Field(default_factory=dict)
-    format: Format = "auto"
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
-    records: PathExpression | None = None
-    join: dict[str, Join] = Field(default_factory=dict)
-    split: dict[str, Split] = Field(default_factory=dict)
-    explode: dict[str, PathExpression] = Field(default_factory=dict)
-    fields: dict[str, FieldMap] = Field(default_factory=dict)
-    chunk_text: list[str] | None = None
-    references: Annotated[ReferenceRule, NotInIdentity] = "any"
-    filter: PathExpression | None = None
-    sample: SampleOf | None = None
-    limit: int | None = Field(default=None, ge=1)
+    name: Annotated[str, NotInIdentity] = Field(
+        default="dataset", min_length=1, description="Name of the data set in reports."
+    )
+    path: Annotated[str, NotInIdentity] = Field(
+        min_length=1,
+        description=(
+            "File or folder of the data, relative to where the command is started; `package:` names a file of ragpipe."
+        ),
+    )
+    files: Annotated[dict[str, str | list[str]], NotInIdentity] = Field(
+        default_factory=dict,
+        description=(
+            "Files below `path` by a name of your own, each one path or a list. `main` holds the records. "
+            "Default: the file `path`."
+        ),
+    )
+    format: Format = Field(default="auto", description="Format of the main file. auto: by its suffix.")
+    delimiter: str = Field(
+        default=",", min_length=1, max_length=1, description="Character between the cells of a CSV file."
+    )
+    records: PathExpression | None = Field(
+        default=None, description="Path of the list of records in a JSON document. null: the document itself."
+    )
+    join: dict[str, Join] = Field(
+        default_factory=dict,
+        description="Joins with other files or lists, by the name that the match gets. Default: none.",
+    )
+    split: dict[str, Split] = Field(
+        default_factory=dict, description="Texts to split into lists, by the name of the list. Default: none."
+    )
+    explode: dict[str, PathExpression] = Field(
+        default_factory=dict,
+        description=(
+            "Paths of lists whose elements become records of their own, by the name of the element. Default: none."
+        ),
+    )
+    fields: dict[str, FieldMap] = Field(
+        default_factory=dict,
+        description=(
+            "Fields of a case (question, reference, answer, chunks, ...) and where each comes from. Default: the "
+            "native form."
+        ),
+    )
+    chunk_text: list[str] | None = Field(
+        default=None,
+        description=(
+            "Keys of a context that is an object, in the order in which they are joined to its text. null: "
+            "written as JSON."
+        ),
+    )
+    references: Annotated[ReferenceRule, NotInIdentity] = Field(
+        default="any",
+        description=(
+            "Which of several reference answers count. any: any of them will do; first: the first; all: each is "
+            "measured. A metric may say otherwise."
+        ),
+    )
+    filter: PathExpression | None = Field(
+        default=None,
+        description="Condition (JMESPath) on the mapped record; other records are left out. null: all are taken.",
+    )
+    sample: SampleOf | None = Field(default=None, description="A random but repeatable choice of samples. null: all.")
+    limit: int | None = Field(
+        default=None, ge=1, description="Number of samples to take from the start, 1 or more. null: all."
+    )
 
     @field_validator("fields")
     @classmethod

@@ -38,7 +38,7 @@ class NoEmbedder(Settings):
 
     label: ClassVar[str] = "none"
 
-    kind: Literal["none"] = "none"
+    kind: Literal["none"] = Field(default="none", description="No embedder: metrics that need vectors are skipped.")
 
     def missing(self) -> str | None:
         return None
@@ -55,13 +55,36 @@ class MiniLM(Settings):
 
     label_prefix: ClassVar[str] = "minilm"
 
-    kind: Annotated[Literal["minilm"], NotInIdentity] = "minilm"
-    path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = None
-    weights: Sha256 | None = None
-    tokenizer: Sha256 | None = None
-    prefix: str = ""
-    max_tokens: Annotated[int, Field(ge=3, le=512)] = 256
-    batch: Annotated[int, Field(ge=1, le=1024), NotInIdentity] = 32
+    kind: Annotated[Literal["minilm"], NotInIdentity] = Field(
+        default="minilm", description="all-MiniLM-L6-v2, or another BERT with mean pooling, in NumPy."
+    )
+    path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Folder of the model: config.json, model.safetensors, tokenizer.json. null: the package gt-all-"
+            "minilm-l6-v2."
+        ),
+    )
+    weights: Sha256 | None = Field(
+        default=None,
+        description=(
+            "SHA-256 of model.safetensors, 64 hexadecimal digits. null: the package's, or read from `path` and "
+            "recorded."
+        ),
+    )
+    tokenizer: Sha256 | None = Field(
+        default=None,
+        description=(
+            "SHA-256 of tokenizer.json, 64 hexadecimal digits. null: the package's, or read from `path` and recorded."
+        ),
+    )
+    prefix: str = Field(default="", description='Text put before every text, such as "query: ". Default: none.')
+    max_tokens: int = Field(
+        default=256, ge=3, le=512, description="Tokens of a text that are read, 3 to 512; the rest is cut off."
+    )
+    batch: Annotated[int, NotInIdentity] = Field(
+        default=32, ge=1, le=1024, description="Texts computed together, 1 to 1,024. It changes no stored vector."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -106,8 +129,12 @@ class SentenceTransformers(MiniLM):
 
     label_prefix: ClassVar[str] = "sentence_transformers"
 
-    kind: Annotated[Literal["sentence_transformers"], NotInIdentity] = "sentence_transformers"  # type: ignore[assignment]
-    device: Annotated[str | None, NotInIdentity] = None
+    kind: Annotated[Literal["sentence_transformers"], NotInIdentity] = Field(
+        default="sentence_transformers", description="Any local model, by the package sentence-transformers (torch)."
+    )  # type: ignore[assignment]
+    device: Annotated[str | None, NotInIdentity] = Field(
+        default=None, description="Device that computes: cpu, cuda, mps. null: the library chooses."
+    )
 
     def missing(self) -> str | None:
         from importlib.util import find_spec
@@ -124,14 +151,23 @@ class ApiEmbedder(JudgeSettings):
 
     section: ClassVar[str] = "embedder"
 
-    kind: Annotated[Literal["litellm"], NotInIdentity] = "litellm"  # type: ignore[assignment]
-    temperature: Literal[None] = None
-    top_p: Literal[None] = None
-    seed: Literal[None] = None
-    max_tokens: Literal[None] = None
-    output_mode: Annotated[Literal["plain"], NotInIdentity] = "plain"
-    dimensions: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    prefix: str = ""
+    kind: Annotated[Literal["litellm"], NotInIdentity] = Field(
+        default="litellm", description="Embeddings of a provider, or of an OpenAI-compatible endpoint, through litellm."
+    )  # type: ignore[assignment]
+    temperature: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
+    top_p: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
+    seed: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
+    max_tokens: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
+    output_mode: Annotated[Literal["plain"], NotInIdentity] = Field(
+        default="plain", description="Always plain: an embedding has no output mode."
+    )
+    dimensions: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
+        default=None,
+        description=(
+            "Length of the vectors to ask for, 1 to 65,536, where the model can shorten them. null: the model's own."
+        ),
+    )
+    prefix: str = Field(default="", description="Text put before every text. Default: none.")
 
     @model_validator(mode="after")
     def _client(self) -> Self:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.datasets.dataset import Dataset, open_dataset

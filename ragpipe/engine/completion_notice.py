@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.engine.iteration_states import COMPLETE
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed

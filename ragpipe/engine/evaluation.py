@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.core.version import __version__
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.engine.case_sources import CaseSource

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragpipe.config import TITLE, RunConfig, prompt_library, validate_config
+from ragpipe.config.run_validation import INVALID_CONFIGURATION, validate_finished_config
+from ragpipe.config.settings import RunConfig, prompt_library
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
@@ -135,7 +136,8 @@ def open_run(
     if unknown := _not_there(own, plain, words):
         there = ", ".join(own.get("metrics") or {})
         raise ConfigError(
-            TITLE, [Problem(origins.of(key), key, "no metric of this run", f"one of {there}", "") for key in unknown]
+            INVALID_CONFIGURATION,
+            [Problem(origins.of(key), key, "no metric of this run", f"one of {there}", "") for key in unknown],
         )
     composed = _overlaid(own, plain, words)
     place = _Places(folder.config, origins, words)
@@ -143,7 +145,7 @@ def open_run(
     prompts = prompt_library(dirs) if current_prompts else _prompts(folder, dirs)
     if "iterations" not in words:
         composed["iterations"] = max(_judged(manifest))
-    config = validate_config(composed, place, prompts=prompts, whole_scoring="scoring" not in words)
+    config = validate_finished_config(composed, place, prompts=prompts, merged_scoring="scoring" not in words)
     return FinishedRun(folder, manifest, config, said)
 
 
@@ -177,7 +179,7 @@ def _folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str) -> RunF
     found = plain.get("run")
     if not isinstance(found, str) or not found:
         fix = f"python -m ragpipe task={task} run=outputs/<name>/latest"
-        raise ConfigError(TITLE, [Problem(origins.of("run"), "run", repr(found), "a run folder", fix)])
+        raise ConfigError(INVALID_CONFIGURATION, [Problem(origins.of("run"), "run", repr(found), "a run folder", fix)])
     return RunFolder.find(Path(found))
 
 

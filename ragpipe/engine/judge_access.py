@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import ConfigError
 from ragpipe.embedding.local_embedder import LocalTransport, vectors_by
 from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, SentenceTransformers

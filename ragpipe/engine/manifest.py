@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import OtherFormat, RagpipeError
 from ragpipe.core.resources import code_digest
 from ragpipe.core.version import __version__

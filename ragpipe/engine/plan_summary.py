@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.embedding.settings import INSTALL, NoEmbedder

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.judge_access import open_replay
 from ragpipe.judging.case_judge import CaseJudge

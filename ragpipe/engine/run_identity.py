@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.version import __version__
 from ragpipe.engine.user_code import metric_sources

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import TRANSIENT, Incomplete
 from ragpipe.engine.iteration_states import INCOMPLETE
 from ragpipe.metrics.base import Computed

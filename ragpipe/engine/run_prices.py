@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import DataError
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings

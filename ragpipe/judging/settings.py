@@ -36,10 +36,14 @@ class Price(Settings):
     `cached_input` null: cached tokens cost as much as others; `reasoning` null: as much as the rest of the output.
     """
 
-    input: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    output: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    cached_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    reasoning: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    input: float = Field(ge=0, allow_inf_nan=False, description="US dollars per million input tokens.")
+    output: float = Field(ge=0, allow_inf_nan=False, description="US dollars per million output tokens.")
+    cached_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="US dollars per million cached input tokens. null: as `input`."
+    )
+    reasoning: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="US dollars per million reasoning tokens. null: as `output`."
+    )
 
     @property
     def tier(self) -> Tier:
@@ -67,38 +71,124 @@ class JudgeSettings(Settings):
         extra="forbid", strict=True, frozen=True, protected_namespaces=(), hide_input_in_errors=True
     )
 
-    kind: Annotated[Literal["llm"], NotInIdentity] = "llm"
+    kind: Annotated[Literal["llm"], NotInIdentity] = Field(
+        default="llm", description="A language model that a provider or a local server runs."
+    )
     # `model` is checked against these three, so they stand before it
-    allow_unpinned: Annotated[bool, NotInIdentity] = False
-    revision: str | None = None
-    api_base: Annotated[str | None, NotInIdentity] = None
+    allow_unpinned: Annotated[bool, NotInIdentity] = Field(
+        default=False,
+        description="Whether a model name without a version is accepted, although its meaning can change between runs.",
+    )
+    revision: str | None = Field(
+        default=None,
+        description=(
+            "Commit or digest of the weights behind `api_base` or a local provider. null: the model name is pinned."
+        ),
+    )
+    api_base: Annotated[str | None, NotInIdentity] = Field(
+        default=None, description="Base URL of an OpenAI-compatible server. null: the provider's public address."
+    )
 
-    model: str
-    client: Annotated[Literal["auto", "litellm", "direct"], NotInIdentity] = "auto"
-    endpoint: str | None = None
-    served_as: Annotated[list[str], NotInIdentity] = Field(default_factory=list)
-    served_model: Annotated[Literal["refuse", "warn"] | None, NotInIdentity] = None
-    api_key_env: Annotated[str | None, NotInIdentity] = None
-    season: str = ""
+    model: str = Field(
+        description="The model, as provider/name with a pinned version, such as openai/gpt-4o-mini-2024-07-18."
+    )
+    client: Annotated[Literal["auto", "litellm", "direct"], NotInIdentity] = Field(
+        default="auto",
+        description=(
+            "Library that sends the requests. direct: our own, for OpenAI-compatible servers; litellm: for all "
+            "others; auto: whichever fits."
+        ),
+    )
+    endpoint: str | None = Field(
+        default=None,
+        description="Name of the server in the keys of stored replies. null: host, port and path of `api_base`.",
+    )
+    served_as: Annotated[list[str], NotInIdentity] = Field(
+        default_factory=list, description="Other names under which this very model answers. Default: none."
+    )
+    served_model: Annotated[Literal["refuse", "warn"] | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "What a reply of another model does. refuse: it is not kept and the run ends; warn: it is kept and "
+            "flagged. null: refuse for a pinned name at a public provider, else warn."
+        ),
+    )
+    api_key_env: Annotated[str | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Name of the environment variable that holds the key, never the key itself. null: the provider's usual one."
+        ),
+    )
+    season: str = Field(default="", description="Any text. Another text asks every question again.")
 
-    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = 0.0
-    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
-    seed: int | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = 2048
-    output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], NotInIdentity] = "auto"
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = Field(
+        default=0.0, description="Sampling temperature, 0 to 2. null: not sent, for models that refuse it."
+    )
+    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
+        default=None, description="Nucleus sampling, above 0 to 1. null: not sent."
+    )
+    seed: int | None = Field(
+        default=None, description="Seed that is sent with every request, where the provider takes one. null: not sent."
+    )
+    max_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        default=2048,
+        description="Longest reply in tokens; a cut reply is an error, never a score. null: the provider's limit.",
+    )
+    output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], NotInIdentity] = Field(
+        default="auto",
+        description=(
+            "How a structured reply is asked for. auto: json_schema, then json_object, then plain, whichever the "
+            "model takes."
+        ),
+    )
 
-    concurrency: Annotated[int, Field(ge=1, le=4096), NotInIdentity] = 16
-    rpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, NotInIdentity] = None
+    concurrency: Annotated[int, NotInIdentity] = Field(
+        default=16, ge=1, le=4096, description="Requests in flight at once, 1 to 4,096."
+    )
+    rpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, NotInIdentity] = Field(
+        default=None, description="Requests per minute, above 0. null: no limit of ours."
+    )
     timeout_s: Annotated[
         float, BeforeValidator(_finite), Field(gt=0, le=86_400, allow_inf_nan=False), NotInIdentity
-    ] = 120.0
-    deadline_s: Annotated[Annotated[float, Field(gt=0, le=864_000, allow_inf_nan=False)] | None, NotInIdentity] = None
-    retries: Annotated[int, Field(ge=0, le=100), NotInIdentity] = 5
-    retry_after_cap_s: Annotated[float, Field(ge=0, allow_inf_nan=False), NotInIdentity] = 120.0
-    outage_s: Annotated[float, Field(ge=0, le=864_000, allow_inf_nan=False), NotInIdentity] = 600.0
-    breaker: Annotated[Annotated[int, Field(ge=1)] | None, NotInIdentity] = None
-    max_calls: Annotated[int, Field(ge=1), NotInIdentity] = 10_000
-    prices: Annotated[Price | None, NotInIdentity] = None
+    ] = Field(
+        default=120.0,
+        description="Seconds for the whole answer of one attempt, above 0 to 86,400.",
+    )
+    deadline_s: Annotated[Annotated[float, Field(gt=0, le=864_000, allow_inf_nan=False)] | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Seconds for all attempts of one call together, waits included, above 0 to 864,000. null: twice "
+            "`timeout_s`, plus the waits."
+        ),
+    )
+    retries: Annotated[int, NotInIdentity] = Field(
+        default=5, ge=0, le=100, description="Further attempts of a call after a passing failure, 0 to 100."
+    )
+    retry_after_cap_s: Annotated[float, NotInIdentity] = Field(
+        default=120.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Longest wait in seconds that a provider may ask for; a longer one ends the run.",
+    )
+    outage_s: Annotated[float, NotInIdentity] = Field(
+        default=600.0,
+        ge=0,
+        le=864_000,
+        allow_inf_nan=False,
+        description="Seconds without any answer after which the run ends, 0 to 864,000.",
+    )
+    breaker: Annotated[Annotated[int, Field(ge=1)] | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Failed calls in a row, 1 or more, that end the run although the provider answers. null: `concurrency` + 5."
+        ),
+    )
+    max_calls: Annotated[int, NotInIdentity] = Field(
+        default=10_000, ge=1, description="Questions that one start may ask, 1 or more; a larger plan is refused."
+    )
+    prices: Annotated[Price | None, NotInIdentity] = Field(
+        default=None, description="Prices of the model. null: those of litellm's table; an unknown price stays unknown."
+    )
 
     @model_validator(mode="before")
     @classmethod

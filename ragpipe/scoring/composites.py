@@ -27,8 +27,12 @@ class Composite(Settings):
     others are scaled up for that case. A part that failed is not left out: it makes the composite an `error`.
     """
 
-    weights: Annotated[dict[str, Weight], Field(min_length=1)]
-    scale: list[float] = Field(default=[0.0, 1.0], min_length=2, max_length=2)
+    weights: dict[str, Weight] = Field(
+        min_length=1, description="Weights of the parts, by score name. They are divided by their sum."
+    )
+    scale: list[float] = Field(
+        default=[0.0, 1.0], min_length=2, max_length=2, description="Lowest and highest value: [0, 1] or [0, 100]."
+    )
 
     @field_validator("weights")
     @classmethod

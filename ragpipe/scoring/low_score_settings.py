@@ -29,10 +29,19 @@ class LowScoreBand(Settings):
     are no fault: such bands come last, are counted, and none of their cases is a low one.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    up_to: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    advice: list[str] = Field(default_factory=list)
-    low: bool = True
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Name of the band: lower-case letters, digits and '_'.")
+    up_to: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
+        default=None,
+        description=(
+            "Last value of the band, in the score's own scale (first value, where lower is better). null: all "
+            "further values that did not pass."
+        ),
+    )
+    advice: list[str] = Field(default_factory=list, description="What to try, one sentence each. Default: none.")
+    low: bool = Field(
+        default=True,
+        description="Whether the band's cases are low ones. false: the band only names values that are no fault.",
+    )
 
 
 class LowScoreSettings(Settings):
@@ -45,13 +54,26 @@ class LowScoreSettings(Settings):
     what metrics wrote into `details.flags`.
     """
 
-    bands: dict[str, list[LowScoreBand] | None] = Field(default_factory=dict)
-    by: list[str] = Field(default_factory=list)
-    min_cases: int = Field(default=3, ge=1)
-    min_lift: float = Field(default=1.25, ge=1, allow_inf_nan=False)
-    examples: int = Field(default=5, ge=0, le=100)
-    reasons: int = Field(default=5, ge=0, le=100)
-    flags: bool = True
+    bands: dict[str, list[LowScoreBand] | None] = Field(
+        default_factory=dict,
+        description=(
+            "Bands of each score, the worst first; null leaves the score out. `default` is for all other scores "
+            "that can pass or fail."
+        ),
+    )
+    by: list[str] = Field(default_factory=list, description="Fields of a case in which low cases may cluster.")
+    min_cases: int = Field(default=3, ge=1, description="Low cases, 1 or more, from which a group is named.")
+    min_lift: float = Field(
+        default=1.25,
+        ge=1,
+        allow_inf_nan=False,
+        description="Share of low cases in a group over that of all cases, 1 or more, from which the group is named.",
+    )
+    examples: int = Field(default=5, ge=0, le=100, description="Cases listed with each band, 0 to 100.")
+    reasons: int = Field(default=5, ge=0, le=100, description="Reasons listed with each score, 0 to 100.")
+    flags: bool = Field(
+        default=True, description="Whether the flags that metrics wrote into the details are counted too."
+    )
 
     @model_validator(mode="before")
     @classmethod

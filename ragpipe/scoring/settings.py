@@ -44,22 +44,74 @@ class ScoringSettings(Settings):
     `failure_items` says what is counted of a failure mode beside its cases.
     """
 
-    weights: dict[str, Weight] = Field(default_factory=dict, validate_default=True)
-    thresholds: dict[str, Threshold | None] = Field(default_factory=dict, validate_default=True)
-    passes_with: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(
-        default_factory=dict, validate_default=True
+    weights: dict[str, Weight] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description=(
+            "Weight of each score in `overall_score`, 0 or more. They are divided by their sum; what is not named "
+            "keeps its default."
+        ),
     )
-    composites: dict[str, Composite | None] = Field(default_factory=dict, validate_default=True)
-    gates: dict[str, Gate | None] = Field(default_factory=dict)
-    inconclusive: Literal["warn", "fail"] = "warn"
-    accept_uncalibrated: bool = False
-    slices: list[str] = Field(default_factory=list)
-    coverage_floor: float = Field(default=0.95, ge=0, le=1)
-    level: float = Field(default=0.95, gt=0.5, lt=1)
-    failure_modes: dict[RuleName, Rule | None] = Field(default_factory=dict, validate_default=True)
-    failure_items: dict[RuleName, Items | None] = Field(default_factory=dict, validate_default=True)
-    diagnosis: dict[RuleName, Diagnosis | None] = Field(default_factory=dict, validate_default=True)
-    low_scores: LowScoreSettings = Field(default_factory=LowScoreSettings)
+    thresholds: dict[str, Threshold | None] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description=(
+            "Value from which a case passes (to which, where lower is better), by score name, in the score's own "
+            "scale. null: neither passed nor failed."
+        ),
+    )
+    passes_with: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="Scores that pass exactly when all the listed scores pass, by score name.",
+    )
+    composites: dict[str, Composite | None] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="Further scores that are weighted means of others, by name. null takes one away.",
+    )
+    gates: dict[str, Gate | None] = Field(
+        default_factory=dict,
+        description="Limits that the run must keep, by a name of your own. null takes one away. Default: none.",
+    )
+    inconclusive: Literal["warn", "fail"] = Field(
+        default="warn", description="What an inconclusive critical gate does. warn: exit code 0; fail: exit code 3."
+    )
+    accept_uncalibrated: bool = Field(
+        default=False,
+        description="Whether scores of a judge that is not calibrated against human labels may pass a critical gate.",
+    )
+    slices: list[str] = Field(
+        default_factory=list,
+        description="Breakdowns beside the usual ones: a field, `meta.<key>`, or several joined by `*`. Default: none.",
+    )
+    coverage_floor: float = Field(
+        default=0.95,
+        ge=0,
+        le=1,
+        description="Coverage of a score, 0 to 1, below which it is warned about and a gate on it fails.",
+    )
+    level: float = Field(
+        default=0.95, gt=0.5, lt=1, description="Confidence level of every interval, above 0.5 and below 1."
+    )
+    failure_modes: dict[RuleName, Rule | None] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description=(
+            "Ways in which a case can go wrong, by name: rules of which one condition must hold. null takes one away."
+        ),
+    )
+    failure_items: dict[RuleName, Items | None] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="Items that are counted for a failure mode beside its cases, by mode. null takes one away.",
+    )
+    diagnosis: dict[RuleName, Diagnosis | None] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="What is wrong with a case and what to try, by name. null takes one away.",
+    )
+    low_scores: LowScoreSettings = Field(default_factory=LowScoreSettings, description="What `low_scores.json` lists.")
 
     @field_validator(
         "weights",

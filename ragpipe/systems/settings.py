@@ -23,9 +23,25 @@ class _System(Settings):
     `cost_usd` goes before; they are part of the identity where they are given, but not of what names the outputs.
     """
 
-    index_manifest: Annotated[str | None, NotInIdentity, Field(min_length=1)] = None
-    retrieves: bool | dict[str, bool] = True
-    prices: Price | None = None
+    index_manifest: Annotated[str | None, NotInIdentity] = Field(
+        default=None,
+        min_length=1,
+        description="File with one row per chunk of the system's index, for the coverage of the index. null: not known.",
+    )
+    retrieves: bool | dict[str, bool] = Field(
+        default=True,
+        description=(
+            "Whether the system retrieves. false: it retrieves nothing by design (closed book); a mapping says so "
+            "of single methods. true: the outputs say it themselves."
+        ),
+    )
+    prices: Price | None = Field(
+        default=None,
+        description=(
+            "Prices of the tokens in an output's `usage`; an output's own `cost_usd` takes precedence. null: the "
+            "cost is unknown."
+        ),
+    )
 
     def says_it_retrieves(self, method: str) -> bool:
         """Whether the settings leave it to a method's outputs that they retrieve; False when they say that none does."""
@@ -50,7 +66,9 @@ class _System(Settings):
 class RecordedSystem(_System):
     """The outputs stand in the data set, beside the questions."""
 
-    kind: Literal["recorded"] = "recorded"
+    kind: Literal["recorded"] = Field(
+        default="recorded", description="The outputs are in the data set: nothing is called."
+    )
 
 
 class _Live(_System):
@@ -61,11 +79,20 @@ class _Live(_System):
     so that its outputs are collected anew. `timeout_s` bounds one answer, `concurrency` the answers under way.
     """
 
-    method: str = Field(default="default", min_length=1)
-    repeats: int = Field(default=1, ge=1, le=1000)
-    version: str = ""
-    concurrency: Annotated[int, NotInIdentity, Field(ge=1, le=1000)] = 4
-    timeout_s: Annotated[float, NotInIdentity, Field(gt=0, le=3600)] = 120.0
+    method: str = Field(default="default", min_length=1, description="Name of the system in the tables.")
+    repeats: int = Field(
+        default=1, ge=1, le=1000, description="How often each sample is asked, 1 to 1,000. Every answer is a case."
+    )
+    version: str = Field(default="", description="Any text. Another text collects all outputs anew.")
+    concurrency: Annotated[int, NotInIdentity] = Field(
+        default=4, ge=1, le=1000, description="Requests in flight at once, 1 to 1,000."
+    )
+    timeout_s: Annotated[float, NotInIdentity] = Field(
+        default=120.0,
+        gt=0,
+        le=3600,
+        description="Seconds for one answer, above 0 to 3,600; a later one is a system error.",
+    )
 
     def identity(self) -> dict[str, Any]:
         """As for every system; of `retrieves` only what it says of its one method."""
@@ -82,9 +109,19 @@ class PythonSystem(_Live):
     an edit of the callable's file or another `version`; `version`, that alone.
     """
 
-    kind: Literal["python"]
-    callable: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-    recognised_by: Annotated[Literal["source", "version"], NotInIdentity, Field(alias="identity")] = "source"
+    kind: Literal["python"] = Field(description="A Python callable is asked for every sample.")
+    callable: str = Field(
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        description="The callable, as package.module:function, below a package of `plugins`. It may be async.",
+    )
+    recognised_by: Annotated[Literal["source", "version"], NotInIdentity] = Field(
+        default="source",
+        alias="identity",
+        description=(
+            "What makes it another system, whose outputs are collected anew. source: an edit of the callable's "
+            "file or another `version`; version: that alone."
+        ),
+    )
 
 
 class HttpSystem(_Live):
@@ -94,15 +131,24 @@ class HttpSystem(_Live):
     over the response. `headers_env` maps header names to the *names* of environment variables that hold their values.
     """
 
-    kind: Literal["http"]
-    url: Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]
+    kind: Literal["http"] = Field(description="An HTTP endpoint is sent one POST per sample.")
+    url: str = Field(pattern=r"^https?://[^\s@]+$", description="Address of the endpoint, http or https.")
     body: dict[str, PathExpression] = Field(
-        default_factory=lambda: {"question": "question", "history": "history"}, min_length=1
+        default_factory=lambda: {"question": "question", "history": "history"},
+        min_length=1,
+        description="Keys of the request, each a path expression (JMESPath) on the sample. Default: question and history.",
     )
     fields: dict[str, PathExpression] = Field(
-        default_factory=lambda: {"answer": "answer", "contexts": "contexts"}, min_length=1
+        default_factory=lambda: {"answer": "answer", "contexts": "contexts"},
+        min_length=1,
+        description=(
+            "Fields of the output, each a path expression (JMESPath) on the response. Default: answer and contexts."
+        ),
     )
-    headers_env: Annotated[dict[str, str], NotInIdentity] = Field(default_factory=dict)
+    headers_env: Annotated[dict[str, str], NotInIdentity] = Field(
+        default_factory=dict,
+        description="Names of environment variables that hold the values of headers, by header name. Default: none.",
+    )
 
     @field_validator("fields")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.engine.case_sources import DatasetSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.judge_access import refuse_other_addresses

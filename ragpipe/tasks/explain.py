@@ -35,12 +35,18 @@ class ExplainSettings(Settings):
     a question that several answered is shown as a table of all of them; `repeat` is the output that is meant where the method
     gave several. `messages` prints the prompts as they were sent."""
 
-    case: str = Field(min_length=1)
-    method: str | None = None
-    repeat: int = Field(default=1, ge=1)
-    metric: str | None = None
-    iteration: int = Field(default=1, ge=1)
-    messages: bool = True
+    case: str = Field(min_length=1, description="Id of the sample.")
+    method: str | None = Field(
+        default=None, description="Method whose output is explained. null: a table, where several methods answered."
+    )
+    repeat: int = Field(
+        default=1, ge=1, description="Number of the output, from 1, where the method gave several for the sample."
+    )
+    metric: str | None = Field(
+        default=None, description="Name of a metric, of one of its scores or of a composite. null: all."
+    )
+    iteration: int = Field(default=1, ge=1, description="Number of the iteration, from 1.")
+    messages: bool = Field(default=True, description="Whether the prompts are printed as they were sent.")
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,10 @@ from ragpipe.store.run.run_folder import RunFolder
 class ExportSettings(Settings):
     """`run` names the run folder, `formats` what to write."""
 
-    run: str = Field(min_length=1)
-    formats: list[Literal["csv", "json", "html", "junit"]] = Field(min_length=1)
+    run: str = Field(min_length=1, description="Folder of the run.")
+    formats: list[Literal["csv", "json", "html", "junit"]] = Field(
+        min_length=1, description="Files to write: tables as csv or json, the page report.html, and report.junit.xml."
+    )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,40}\Z")
 class InitSettings(Settings):
     """`dir` is the folder to make; its last part becomes the name of the experiment, of the data and of the judge."""
 
-    dir: str = Field(min_length=1)
+    dir: str = Field(
+        min_length=1, description="Folder to make. Its last part names the experiment, the data and the judge."
+    )
 
     @field_validator("dir")
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ragpipe.config import RunConfig
+from ragpipe.config.settings import RunConfig
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.engine.case_sources import open_index

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.case_sources import RunSource
@@ -42,8 +44,16 @@ class RejudgeSettings(Settings):
     now (`current`).
     """
 
-    mode: Literal["replay", "resend", "stored"] = "replay"
-    prompts: Literal["run", "current"] = "run"
+    mode: Literal["replay", "resend", "stored"] = Field(
+        default="replay",
+        description=(
+            "replay: the metrics ask again. resend: the stored questions are sent again byte for byte. stored: no "
+            "network, stored replies only."
+        ),
+    )
+    prompts: Literal["run", "current"] = Field(
+        default="run", description="Which templates are used: those of the run, or the current ones."
+    )
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,10 @@ _ANY_NAME = "run"  # what `name` is when nobody gave one
 class RunsSettings(Settings):
     """`name` is that of the runs; None for all names under `output_dir`."""
 
-    name: Annotated[str, Field(min_length=1)] | None
-    output_dir: str = Field(min_length=1)
+    name: Annotated[str, Field(min_length=1)] | None = Field(
+        description="Name of the runs. null: all names below `output_dir`."
+    )
+    output_dir: str = Field(min_length=1, description="Folder that holds the runs.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> RunsSettings:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from ragpipe.config import StoreSettings
+from ragpipe.config.settings import StoreSettings
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.cache_miss import explain_cache_miss
@@ -33,23 +33,45 @@ class StoreTaskSettings(Settings):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    action: Literal["stats", "prune", "export", "import", "why"]
-    output_dir: Text
-    run: Text | None = None
-    to: Text | None = None
-    source: Text | None = Field(default=None, alias="from")
-    case: Text | None = None
-    method: Text | None = None
-    repeat: int | None = Field(default=None, ge=1)
-    metric: Text | None = None
-    step: Text | None = None
-    iteration: int = Field(default=1, ge=1)
-    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
-    older_than_days: float | None = Field(default=None, ge=0, le=100_000)
-    judge_label: Text | None = None
-    failures: bool = False
-    unused: bool = False
-    dry_run: bool = True
+    action: Literal["stats", "prune", "export", "import", "why"] = Field(description="What to do with the store.")
+    output_dir: Text = Field(description="Folder that holds the runs.")
+    run: Text | None = Field(default=None, description="Run folder, or run id, whose calls are meant. null: all runs.")
+    to: Text | None = Field(
+        default=None,
+        description="File to write: .json for stats, .parquet or .jsonl for export. null: stats are only printed.",
+    )
+    source: Text | None = Field(
+        default=None, alias="from", description="File to import, as export wrote it. null: for all other actions."
+    )
+    case: Text | None = Field(default=None, description="For `why`: id of the sample. null: `key` names the call.")
+    method: Text | None = Field(default=None, description="For `why`: method of the case. null: it has one.")
+    repeat: int | None = Field(
+        default=None, ge=1, description="For `why`: number of the output, from 1. null: the method gave one."
+    )
+    metric: Text | None = Field(
+        default=None, description="For `why`: metric that asked. null: the case has one question."
+    )
+    step: Text | None = Field(default=None, description="For `why`: prompt step that asked. null: the metric has one.")
+    iteration: int = Field(default=1, ge=1, description="For `why`: number of the iteration, from 1.")
+    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        default=None, description="For `why`: key of the call, 64 hexadecimal digits. null: `run` and `case` name it."
+    )
+    older_than_days: float | None = Field(
+        default=None,
+        ge=0,
+        le=100_000,
+        description="For `prune`: only calls that are older, 0 to 100,000 days. null: of any age.",
+    )
+    judge_label: Text | None = Field(
+        default=None, description="For `prune`: only calls of this judge, as stats names it. null: of any judge."
+    )
+    failures: bool = Field(default=False, description="For `prune`: whether only failed calls go.")
+    unused: bool = Field(
+        default=False, description="For `prune`: whether only calls that no run below `output_dir` uses go."
+    )
+    dry_run: bool = Field(
+        default=True, description="For `prune`: whether calls are only counted and nothing is deleted."
+    )
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,45 @@ class HeuristicSettings(Settings):
     negation of its twin sentence, is not supported whatever the overlap.
     """
 
-    kind: Annotated[Literal["evidence"], NotInIdentity] = "evidence"
-    rules: Literal["evidence-v1"] = "evidence-v1"
-    threshold: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.33
-    contradicts_from: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.33
-    window: Annotated[int, Field(ge=1, le=20)] = 3
-    require_numbers: bool = True
-    require_names: bool = True
-    require_quotes: bool = True
-    require_negation: bool = True
+    kind: Annotated[Literal["evidence"], NotInIdentity] = Field(
+        default="evidence",
+        description="The embedded judge: compares words, numbers, names and quotations with the passages.",
+    )
+    rules: Literal["evidence-v1"] = Field(default="evidence-v1", description="Version of the rules.")
+    threshold: float = Field(
+        default=0.33,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Mean overlap, above 0 to 1, from which a claim counts as supported. Higher is stricter.",
+    )
+    contradicts_from: float = Field(
+        default=0.33,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description=(
+            "Mean overlap, above 0 to 1, from which a claim with an objection counts as contradicted and not only "
+            "as unsupported."
+        ),
+    )
+    window: int = Field(
+        default=3, ge=1, le=20, description="Sentences in a row of one passage that a claim is compared with, 1 to 20."
+    )
+    require_numbers: bool = Field(
+        default=True, description="Whether a claim with a number, date or unit that no passage has is unsupported."
+    )
+    require_names: bool = Field(
+        default=True, description="Whether a claim with a capitalised name that no passage has is unsupported."
+    )
+    require_quotes: bool = Field(
+        default=True,
+        description="Whether a claim with a quotation, of three words or more, that no passage has is unsupported.",
+    )
+    require_negation: bool = Field(
+        default=True,
+        description="Whether a claim whose nearest sentence says the same with the opposite negation is unsupported.",
+    )
 
     @property
     def label(self) -> str:

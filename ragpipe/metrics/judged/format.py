@@ -47,8 +47,8 @@ class FormatMetric(JudgeMetric):
     matches: dict[str, str] = Field(
         default_factory=dict,
         description=(
-            "Regular expressions that the answer must match, by a name of your own. They ignore case; `(?-i:...)`"
-            " does not. Default: none."
+            "Regular expressions that the answer must match, by a name of your own. They ignore case; `(?-i:...)` "
+            "does not. Default: none."
         ),
     )
     never_matches: dict[str, str] = Field(

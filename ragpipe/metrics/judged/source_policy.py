@@ -75,8 +75,8 @@ class SourcePolicyMetric(JudgeMetric):
     attribution: OneOf["required", "not_required"] = Field(
         default="not_required",
         description=(
-            "A literal quote of a quote_only chunk without a citation of it. required: a violation; not_required:"
-            " only flagged."
+            "A literal quote of a quote_only chunk without a citation of it. required: a violation; not_required: "
+            "only flagged."
         ),
     )
     batch: int = Field(default=10, ge=1, description="Restricted chunks per judge call, 1 or more.")

@@ -28,17 +28,45 @@ class Gate(Settings):
     `without_cases`: what the gate is where its metric is not in the run, or applies to no case.
     """
 
-    score: Annotated[str, Field(min_length=1)] | None = None
-    failure_mode: Annotated[str, Field(min_length=1)] | None = None
-    of: Literal["mean", "pass_rate"] | None = None
-    min: Bound | None = None
-    max: Bound | None = None
-    max_rate: Share | None = None
-    where: dict[str, Label | Annotated[list[Label], Field(min_length=1)]] = Field(default_factory=dict)
-    tier: Tier = "critical"
-    by: Literal["interval", "point"] | None = None
-    coverage_floor: Share | None = None
-    without_cases: Literal["fail", "not_applicable"] = "fail"
+    score: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Score that the gate is on. null: it is on `failure_mode`."
+    )
+    failure_mode: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Failure mode that the gate is on. null: it is on `score`."
+    )
+    of: Literal["mean", "pass_rate"] | None = Field(
+        default=None,
+        description=(
+            "Figure that is compared with the limits. mean: of the cases' scores, 0 (worst) to 1 (best); "
+            "pass_rate: share of passed cases. null: pass_rate for 0/1 scores, else mean."
+        ),
+    )
+    min: Bound | None = Field(default=None, description="Smallest value that passes. null: no lower limit.")
+    max: Bound | None = Field(default=None, description="Largest value that passes. null: no upper limit.")
+    max_rate: Share | None = Field(
+        default=None, description="Largest share of cases, 0 to 1, that may have `failure_mode`. null: with a `score`."
+    )
+    where: dict[str, Label | Annotated[list[Label], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Values of fields that a case must have to count, one value or a list per field. Default: all cases.",
+    )
+    tier: Tier = Field(
+        default="critical",
+        description="What a failed gate does. critical: exit code 3; quality: a warning; diagnostic: it is only shown.",
+    )
+    by: Literal["interval", "point"] | None = Field(
+        default=None,
+        description=(
+            "interval: the gate passes or fails only when the whole confidence interval does. point: the value "
+            "alone decides. null: interval, except for a limit at the end of the scale."
+        ),
+    )
+    coverage_floor: Share | None = Field(
+        default=None, description="Coverage, 0 to 1, below which the gate fails. null: `scoring.coverage_floor`."
+    )
+    without_cases: Literal["fail", "not_applicable"] = Field(
+        default="fail", description="What the gate is when its metric is not in the run or applies to no case."
+    )
 
     @field_validator("where")
     @classmethod

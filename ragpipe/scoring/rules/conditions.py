@@ -65,10 +65,10 @@ class _Condition(Settings):
 
 
 class _Bounds(_Condition):
-    below: Number | None = None
-    above: Number | None = None
-    at_most: Number | None = None
-    at_least: Number | None = None
+    below: Number | None = Field(default=None, description="The value is below this number. null: not tested.")
+    above: Number | None = Field(default=None, description="The value is above this number. null: not tested.")
+    at_most: Number | None = Field(default=None, description="The value is at most this number. null: not tested.")
+    at_least: Number | None = Field(default=None, description="The value is at least this number. null: not tested.")
 
     _naming: ClassVar[frozenset[str]] = frozenset()
 
@@ -95,10 +95,14 @@ class ScoreCondition(_Bounds):
     """On the value of a score, in its native scale. `measured` asks whether there is a value at all, also in a run
     without the score. Several tests must all hold."""
 
-    score: Names
-    passed: bool | None = None
-    status: Status | None = None
-    measured: bool | None = None
+    score: Names = Field(
+        description="Name of the score, or several of which the first that the run has counts. `*`: any score."
+    )
+    passed: bool | None = Field(default=None, description="Whether the case passed by the score. null: not tested.")
+    status: Status | None = Field(
+        default=None, description="Status of the score: ok, skipped or error. null: not tested."
+    )
+    measured: bool | None = Field(default=None, description="Whether the score has a value. null: not tested.")
 
     _naming = frozenset({"score"})
 
@@ -126,8 +130,10 @@ class ScoreCondition(_Bounds):
 
 
 class _Labelled(_Bounds):
-    equals: Label | Annotated[list[Label], Field(min_length=1)] | None = None
-    blank: bool | None = None
+    equals: Label | Annotated[list[Label], Field(min_length=1)] | None = Field(
+        default=None, description="The value, or one of several, that it must have. null: not tested."
+    )
+    blank: bool | None = Field(default=None, description="Whether the value is absent or empty. null: not tested.")
 
     def _of(self, found: Valued, there: NDArray[np.bool_]) -> Truth | None:
         """Of one value a case. `there` says where an absent value is a finding and not unknown."""
@@ -151,8 +157,8 @@ class DetailCondition(_Labelled):
     """On what a metric wrote into the details of a score: `detail` is a key, or a dotted path. A key that is absent from a
     score with status ok equals nothing. A list equals what one of its items equals."""
 
-    score: Names
-    detail: Annotated[str, Field(min_length=1)]
+    score: Names = Field(description="Name of the score, or several of which the first that the run has counts.")
+    detail: str = Field(min_length=1, description="Key, or dotted path, in the details of the score.")
 
     _naming = frozenset({"score", "detail"})
 
@@ -168,7 +174,7 @@ class FieldCondition(_Labelled):
     not have is unknown; `blank` asks for just that, or for a text without a character to see. An answer that is not
     recorded is unknown to `blank` too."""
 
-    field: str
+    field: str = Field(description="Field of the case: a column, `meta.<key>` or `expected.<key>`.")
 
     _naming = frozenset({"field"})
 
@@ -191,7 +197,7 @@ class FieldCondition(_Labelled):
 class FailureModeCondition(_Condition):
     """On a failure mode of the case."""
 
-    failure_mode: str
+    failure_mode: str = Field(description="Name of a failure mode that the case has.")
 
     def holds(self, facts: Facts) -> Truth | None:
         return facts.modes.get(self.failure_mode)
@@ -200,7 +206,7 @@ class FailureModeCondition(_Condition):
 class AllOf(_Condition):
     """True when all hold, false when one does not, else unknown."""
 
-    all: Annotated[list[Condition], Field(min_length=1)]
+    all: list[Condition] = Field(min_length=1, description="Conditions that must all hold.")
 
     def holds(self, facts: Facts) -> Truth | None:
         return all_of([one.holds(facts) for one in self.all])
@@ -212,7 +218,7 @@ class AllOf(_Condition):
 class AnyOf(_Condition):
     """True when one holds; false when none of those that are known does; unknown when none is known."""
 
-    any: Annotated[list[Condition], Field(min_length=1)]
+    any: list[Condition] = Field(min_length=1, description="Conditions of which one must hold.")
 
     def holds(self, facts: Facts) -> Truth | None:
         return any_of([one.holds(facts) for one in self.any])
@@ -224,7 +230,7 @@ class AnyOf(_Condition):
 class NoneOf(_Condition):
     """True when all are known not to hold, false when one holds, else unknown."""
 
-    none: Annotated[list[Condition], Field(min_length=1)]
+    none: list[Condition] = Field(min_length=1, description="Conditions of which none may hold.")
 
     def holds(self, facts: Facts) -> Truth | None:
         turned = [None if (one := condition.holds(facts)) is None else _turned(one) for condition in self.none]

@@ -26,10 +26,10 @@ class Diagnosis(Settings):
     diagnoses of a case the one with the lowest `order` comes first, ties in the order of the YAML. The words stand in
     `metrics.json` and so belong to a run's identity, although they change no number."""
 
-    when: Rule
-    says: Sentence
-    advice: list[Sentence] = Field(default_factory=list)
-    order: int = 100
+    when: Rule = Field(description="Rule that a case must meet.")
+    says: Sentence = Field(description="What is wrong, in one sentence.")
+    advice: list[Sentence] = Field(default_factory=list, description="What to try, the likeliest first. Default: none.")
+    order: int = Field(default=100, description="Position among the diagnoses of a case, lowest first.")
 
 
 class DiagnosisAccumulator:

@@ -25,9 +25,11 @@ class Listed(Settings):
     """A list in the details of a score: `detail` is its key, or a dotted path. With `where` only the objects in it count
     whose keys have these values (`{supported: false}`)."""
 
-    score: Name
-    detail: Name
-    where: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    score: Name = Field(description="Score in whose details the list is.")
+    detail: Name = Field(description="Key, or dotted path, of the list.")
+    where: dict[str, bool | int | float | str] = Field(
+        default_factory=dict, description="Values that an item must have to count. Default: all items count."
+    )
 
     def count(self, details: Mapping[str, Any]) -> int:
         """How many items the details of one case list; 0 where the list is absent."""
@@ -44,8 +46,11 @@ class Items(Settings):
     """What is counted of a failure mode. `name` is the plural that reports print; of the lists `of`, each case counts the
     first whose score it has (two metrics that list the same claims must not count them twice)."""
 
-    name: Name
-    of: Annotated[list[Listed], Field(min_length=1)]
+    name: Name = Field(description="Plural name of the items, as reports print it.")
+    of: list[Listed] = Field(
+        min_length=1,
+        description="The lists that hold the items; in each case the first whose score the case has counts.",
+    )
 
 
 class ItemLedger:

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic.fields import FieldInfo
 
-from ragpipe.config import _JUDGES, RunConfig, StoreSettings, TopSettings, TransportSettings
+from ragpipe.config.run_validation import JUDGES
+from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.engine.run_identity import metric_identity, run_id, run_identity
@@ -27,7 +28,7 @@ NEEDED: dict[type[Settings], dict[str, Any]] = {
     DatasetSettings: {"path": "a.jsonl"},
     PythonSystem: {"kind": "python", "callable": "mine:answer"},
     HttpSystem: {"kind": "http", "url": "http://127.0.0.1:1/ask"},
-    _JUDGES["llm"]: {"model": MODEL},
+    JUDGES["llm"]: {"model": MODEL},
     EMBEDDERS["litellm"]: {"kind": "litellm", "model": "openai/text-embedding-3-small", "allow_unpinned": True},
 }
 SHA = "a" * 64
@@ -48,11 +49,11 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (HttpSystem, "url"): "http://127.0.0.1:2/ask",
     (HttpSystem, "body"): {"q": "question"},
     (HttpSystem, "fields"): {"answer": "text"},
-    (_JUDGES["llm"], "model"): "openai/gpt-4o-2024-08-06",
-    (_JUDGES["llm"], "client"): "litellm",
-    (_JUDGES["llm"], "api_key_env"): "MY_KEY",
-    (_JUDGES["llm"], "seed"): 7,
-    (_JUDGES["llm"], "top_p"): 0.5,
+    (JUDGES["llm"], "model"): "openai/gpt-4o-2024-08-06",
+    (JUDGES["llm"], "client"): "litellm",
+    (JUDGES["llm"], "api_key_env"): "MY_KEY",
+    (JUDGES["llm"], "seed"): 7,
+    (JUDGES["llm"], "top_p"): 0.5,
     (EMBEDDERS["litellm"], "model"): "openai/text-embedding-3-large",
     (EMBEDDERS["litellm"], "api_key_env"): "MY_KEY",
     (EMBEDDERS["litellm"], "allow_unpinned"): True,
@@ -71,9 +72,9 @@ MAPPED = {"fields": {"id": "n", "question": "q"}}
 BESIDE = {(DatasetSettings, name): MAPPED for name in ("join", "split", "explode")}
 """What else the section must have for the field to be set at all."""
 SAME_HERE = {
-    (_JUDGES["llm"], "revision"): "names the weights of a server of one's own",
-    (_JUDGES["llm"], "api_base"): "is the endpoint where no endpoint is named",
-    (_JUDGES["llm"], "endpoint"): "stands for the address",
+    (JUDGES["llm"], "revision"): "names the weights of a server of one's own",
+    (JUDGES["llm"], "api_base"): "is the endpoint where no endpoint is named",
+    (JUDGES["llm"], "endpoint"): "stands for the address",
     (EMBEDDERS["litellm"], "revision"): "as the judge's",
     (EMBEDDERS["litellm"], "api_base"): "as the judge's",
     (EMBEDDERS["litellm"], "endpoint"): "as the judge's",
@@ -95,7 +96,7 @@ NEVER = {
 SECTIONS: list[tuple[str, type[Settings]]] = [
     ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("store", StoreSettings),
     ("scoring", ScoringSettings), ("report", ReportSettings),
-    *(("system", kind) for kind in _KINDS.values()), *(("judge", kind) for kind in _JUDGES.values()),
+    *(("system", kind) for kind in _KINDS.values()), *(("judge", kind) for kind in JUDGES.values()),
     *(("embedder", kind) for kind in EMBEDDERS.values()),
 ]  # fmt: skip
 
@@ -103,7 +104,7 @@ SECTIONS: list[tuple[str, type[Settings]]] = [
 def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -> RunConfig:
     """A run of plain sections, with these keys in one of them."""
     plain: dict[str, Any] = {
-        "dataset": DatasetSettings, "system": _KINDS["recorded"], "judge": _JUDGES["evidence"], "transport": TransportSettings,
+        "dataset": DatasetSettings, "system": _KINDS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
     }  # fmt: skip
     if section:
@@ -184,13 +185,13 @@ def test_what_changes_no_number_is_marked() -> None:
 
 def test_every_kind_is_another_run() -> None:
     """But two that compute the same vectors from the same files."""
-    for section, different in (("system", 3), ("judge", 3), ("embedder", 3)):
+    for section, different in (("system", 3), ("judge", 2), ("embedder", 3)):
         made = {kind: named(config(section, kind)) for name, kind in SECTIONS if name == section}
         assert len(set(made.values())) == different
     assert made[EMBEDDERS["minilm"]] == made[EMBEDDERS["sentence_transformers"]]
 
 
-@pytest.mark.parametrize(("section", "kind"), [("judge", _JUDGES["llm"]), ("embedder", EMBEDDERS["litellm"])])
+@pytest.mark.parametrize(("section", "kind"), [("judge", JUDGES["llm"]), ("embedder", EMBEDDERS["litellm"])])
 def test_an_address_counts_unless_the_endpoint_is_named(section: str, kind: type[Settings]) -> None:
     def at(port: int, **keys: Any) -> str:
         return named(config(section, kind, api_base=f"http://127.0.0.1:{port}/v1", **keys))

@@ -1,0 +1,197 @@
+"""Checks a composed configuration as a whole, before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
+from ragpipe.config.secret_values import secrets_in
+from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings, prompt_library
+from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.resources import conf_dir
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.embedding.settings import EMBEDDERS
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.metrics.shared.multi_reference import with_rule
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.settings import Settings
+from ragpipe.scoring.cross_checks import scoring_faults
+from ragpipe.scoring.default_settings import WHOLE
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.systems.settings import PythonSystem, settings_class
+
+INVALID_CONFIGURATION = "the configuration is wrong; nothing was started"
+JUDGES: dict[str, type[Settings]] = {"evidence": HeuristicSettings, "llm": JudgeSettings}
+"""The settings of each kind of judge."""
+
+S = TypeVar("S", bound=Settings)
+
+
+def validate_config(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> RunConfig:
+    """Check the composed configuration of a new run: its sections, what must be installed, and its metrics.
+
+    Raises ConfigError that lists every fault of every section at once: key, file and line, found, expected, fix.
+    """
+    sections = _Sections(plain, origins)
+    sections.read()
+    sections.check_system_callable()
+    sections.read_judge_and_embedder()
+    sections.check_embedder_is_installed()
+    sections.read_metrics(prompt_library(sections.prompt_dirs))
+    sections.check_encoders_are_installed()
+    sections.check_scoring()
+    return sections.run_config()
+
+
+def validate_finished_config(
+    plain: Mapping[str, Any], origins: ConfigOrigins, *, prompts: PromptLibrary, merged_scoring: bool
+) -> RunConfig:
+    """Check the configuration of a finished run, with what another task changed in it.
+
+    Its templates travelled with it (`prompts`), its system is not asked again, and nothing need be installed. With
+    `merged_scoring` the scoring was merged with the defaults when the run was made, and none is merged into it now.
+    Raises ConfigError as `validate_config`.
+    """
+    sections = _Sections(plain, origins)
+    sections.read(merged_scoring=merged_scoring)
+    sections.read_judge_and_embedder()
+    sections.read_metrics(prompts)
+    sections.check_scoring()
+    return sections.run_config()
+
+
+def task_name(plain: Mapping[str, Any], origins: ConfigOrigins) -> str:
+    """The task to do: an option of `task`, whose module in `ragpipe.tasks` has a `run`. Raises ConfigError for others."""
+    name, options = plain.get("task"), sorted(path.stem for path in (conf_dir() / "task").glob("*.yaml"))
+    if name not in options:
+        expected, fix = f"one of {', '.join(options)}", did_you_mean(str(name), options)
+        raise ConfigError(INVALID_CONFIGURATION, [Problem(origins.of("task"), "task", show_value(name), expected, fix)])
+    return str(name)
+
+
+class _Sections:
+    """The sections read so far, those that are wrong as None, and every fault of them."""
+
+    def __init__(self, plain: Mapping[str, Any], origins: ConfigOrigins | None):
+        """Raises ConfigError for secrets, before anything else: other messages show what was found."""
+        self._plain, self._origins = plain, origins or NoOrigins()
+        if secrets := secrets_in(plain, self._origins):
+            raise ConfigError(INVALID_CONFIGURATION, secrets)
+        self._problems: list[Problem] = []
+        self._sections: dict[str, Any] = {}
+        self._top: TopSettings | None = None
+
+    @property
+    def prompt_dirs(self) -> list[str]:
+        """The user's folders of templates."""
+        return self._top.prompt_dirs if self._top is not None else []
+
+    def read(self, *, merged_scoring: bool = False) -> None:
+        """The keys outside of any section, and the sections whose settings need no other section."""
+        top = {key: value for key, value in self._plain.items() if key in TopSettings.model_fields}
+        self._top = validated(TopSettings, top, "", self._origins, self._problems)
+        self._problems += _unknown_keys(self._plain, self._origins)
+        self._read_dataset()
+        self._read_section("transport", TransportSettings)
+        self._read_section("scoring", ScoringSettings, WHOLE if merged_scoring else None)
+        self._read_section("report", ReportSettings)
+        self._read_section("store", StoreSettings)
+        self._read_section("system", settings_class(self._plain.get("system", {})))
+
+    def check_system_callable(self) -> None:
+        """A Python system must be importable now: it is about to be asked."""
+        from ragpipe.systems.live_system import open_system
+
+        system = self._sections["system"]
+        if isinstance(system, PythonSystem) and self._top is not None:
+            try:
+                open_system(system, self._top.plugins)
+            except ConfigError as error:
+                self._add_placed(error.problems)
+
+    def read_judge_and_embedder(self) -> None:
+        """The two sections whose `kind` decides their settings."""
+        self._read_kind("judge", JUDGES, default="llm")
+        self._read_kind("embedder", EMBEDDERS, default="none")
+
+    def check_embedder_is_installed(self) -> None:
+        """An embedder's files and package must be here."""
+        embedder = self._sections["embedder"]
+        if embedder is not None and (fix := embedder.missing()):
+            key = "embedder.kind"
+            state = f"{embedder.kind}, without its files or its package"
+            expected = "an embedder that is installed"
+            self._problems.append(Problem(self._origins.of(key), key, state, expected, fix))
+
+    def read_metrics(self, prompts: PromptLibrary) -> None:
+        """The metrics, those that leave `references` to the data set with its rule; score names must be unique."""
+        plugins = self._top.plugins if self._top is not None else []
+        metrics = read_metrics(self._plain.get("metrics") or {}, prompts, plugins, self._origins, self._problems)
+        if metrics is not None:
+            if (dataset := self._sections["dataset"]) is not None:
+                metrics = with_rule(metrics, dataset.references)
+            self._problems += score_name_problems(metrics, self._origins)
+        self._sections["metrics"] = metrics
+
+    def check_encoders_are_installed(self) -> None:
+        """The encoder of every metric that has one must be here."""
+        if (metrics := self._sections["metrics"]) is not None:
+            self._problems += encoder_problems(metrics, self._origins)
+
+    def check_scoring(self) -> None:
+        """The scoring must fit the scores that the metrics give."""
+        scoring, metrics = self._sections["scoring"], self._sections["metrics"]
+        if scoring is not None and metrics is not None:
+            specs = [spec for metric in metrics.values() for spec in metric.scores()]
+            self._add_placed(scoring_faults(scoring, specs))
+
+    def run_config(self) -> RunConfig:
+        """All sections together; the draw of samples gets the run's seed where it has none. Raises ConfigError for faults."""
+        if self._problems or self._top is None:
+            raise ConfigError(INVALID_CONFIGURATION, self._problems)
+        dataset = self._sections["dataset"]
+        if dataset.sample is not None:
+            dataset = dataset.model_copy(update={"sample": dataset.sample.seeded(self._top.seed)})
+        top = {name: getattr(self._top, name) for name in TopSettings.model_fields}
+        return RunConfig(**top, **{**self._sections, "dataset": dataset})
+
+    def _read_dataset(self) -> None:
+        if self._plain.get("dataset"):
+            self._read_section("dataset", DatasetSettings)
+            return
+        fix = "pass +experiment=NAME or dataset=NAME"
+        self._problems.append(Problem(self._origins.of("dataset"), "dataset", "no data set", "a data set", fix))
+        self._sections["dataset"] = None
+
+    def _read_section(self, name: str, model: type[S], context: Mapping[str, Any] | None = None) -> None:
+        section = self._plain.get(name, {})
+        self._sections[name] = validated(model, section, name, self._origins, self._problems, context)
+
+    def _read_kind(self, name: str, kinds: Mapping[str, type[Settings]], default: str) -> None:
+        """A section with the settings of its `kind`."""
+        section = self._plain.get(name) or {}
+        kind = section.get("kind", default) if isinstance(section, Mapping) else default
+        if isinstance(kind, str) and kind in kinds:
+            self._sections[name] = validated(kinds[kind], section, name, self._origins, self._problems)
+            return
+        key, expected = f"{name}.kind", f"one of {', '.join(kinds)}"
+        fix = did_you_mean(str(kind), kinds)
+        self._problems.append(Problem(self._origins.of(key), key, show_value(kind), expected, fix))
+        self._sections[name] = None
+
+    def _add_placed(self, problems: Any) -> None:
+        self._problems += [placed(problem, self._origins) for problem in problems]
+
+
+def _unknown_keys(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
+    known = sorted(RunConfig.model_fields)
+    expected = f"one of {', '.join(known)}"
+    return [
+        Problem(origins.of(key), key, f"an unknown key (= {show_value(value)})", expected, did_you_mean(key, known))
+        for key, value in plain.items()
+        if key not in known
+    ]

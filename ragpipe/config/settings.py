@@ -1,0 +1,184 @@
+"""The settings of a run: the keys outside of any section, two small sections, and all of them together."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from ragpipe.core.resources import prompts_dir
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.embedding.settings import EmbedderSettings
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.metrics.base import Metric
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.systems.settings import SystemSettings
+
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,63}\Z")
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
+
+
+class TransportSettings(Settings):
+    """The `transport` section: whether the judge's provider is asked."""
+
+    kind: Literal["live", "stored"] = Field(
+        default="live",
+        description="live: questions go to the provider. stored: only stored replies are used; a missing one is an error.",
+    )
+
+
+class StoreSettings(Settings):
+    """The `store` section: where judge replies are kept for all runs; on a local disk, never on NFS."""
+
+    path: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Folder of the judge replies of all runs, on a local disk. null: `.store` in `output_dir`.",
+    )
+
+
+class TopSettings(Settings):
+    """The keys outside of any section."""
+
+    name: str = Field(
+        default="run",
+        description=(
+            "Name of the experiment and of its folder below `output_dir`: letters, digits, '.', '_', '-', at most "
+            "64, beginning with a letter or digit."
+        ),
+    )
+    output_dir: Annotated[str, NotInIdentity] = Field(
+        default="outputs",
+        min_length=1,
+        description="Folder that holds the runs, relative to where the command is started.",
+    )
+    iterations: Annotated[int, NotInIdentity] = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="How often the same outputs are judged, 1 to 1,000. Every iteration is paid for.",
+    )
+    seed: Annotated[int, NotInIdentity] = Field(
+        default=0,
+        ge=0,
+        le=2**32 - 1,
+        description="Seed of `dataset.sample` where that has none of its own, 0 to 4,294,967,295.",
+    )
+    plugins: Annotated[list[str], NotInIdentity] = Field(
+        default_factory=list,
+        description="Your own Python packages, whose metrics and systems may be named. Default: none.",
+    )
+    prompt_dirs: Annotated[list[str], NotInIdentity] = Field(
+        default_factory=list,
+        description="Your own folders of prompt templates, searched before the shipped one. Default: none.",
+    )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], NotInIdentity] = Field(
+        default="warning", description="Least severe messages of the log that are printed."
+    )
+    on_metric_error: Annotated[Literal["stop", "record"], NotInIdentity] = Field(
+        default="stop",
+        description=(
+            "What an unexpected exception of a metric does. stop: the run ends; record: the score becomes an "
+            "error and the run goes on."
+        ),
+    )
+    retry_errors: Annotated[bool, NotInIdentity] = Field(
+        default=False,
+        description="Whether questions that failed for good are asked again. Default: their failure is kept.",
+    )
+    lock_wait_s: Annotated[float | None, NotInIdentity] = Field(
+        default=None,
+        ge=0,
+        le=1e7,
+        allow_inf_nan=False,
+        description=(
+            "Seconds to wait for a run folder that another process uses, 0 to 10,000,000. null: none, and one day "
+            "for the jobs of a sweep."
+        ),
+    )
+    store_inputs: bool = Field(
+        default=True, description="Whether the messages of every question are kept in judge_inputs.parquet."
+    )
+    task: Annotated[str, NotInIdentity] = Field(
+        default="evaluate", description="What to do: the name of an option of the group `task`."
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _folder_name(cls, value: str) -> str:
+        if not _FOLDER.match(value) or value.endswith("."):
+            raise ValueError(
+                "a folder's name: letters, digits, '.', '_', '-', at most 64, beginning with a letter or digit"
+            )
+        return value
+
+    @field_validator("plugins")
+    @classmethod
+    def _importable(cls, plugins: list[str]) -> list[str]:
+        for name in plugins:
+            if not _MODULE.match(name):
+                raise ValueError(f"names of Python packages, found {name!r}")
+            if not _is_importable(name):
+                raise ValueError(f"packages that can be imported; {name!r} cannot: install it or set PYTHONPATH")
+        return plugins
+
+    @field_validator("prompt_dirs")
+    @classmethod
+    def _folders(cls, folders: list[str]) -> list[str]:
+        for folder in folders:
+            if not Path(folder).is_dir():
+                raise ValueError(f"folders; {folder!r} is none (relative to {Path.cwd()})")
+        return folders
+
+
+class RunConfig(TopSettings):
+    """Everything a run needs, checked. Made by `validate_config`."""
+
+    dataset: DatasetSettings = Field(
+        description="The cases: which files, and how their records become questions and outputs."
+    )
+    system: SystemSettings = Field(description="The system under test: where the outputs come from.")
+    judge: JudgeSettings | HeuristicSettings = Field(description="The judge: who answers the metrics' questions.")
+    transport: Annotated[TransportSettings, NotInIdentity] = Field(
+        description="Whether questions reach the judge's provider or only stored replies are used."
+    )
+    embedder: EmbedderSettings = Field(description="What turns texts into vectors.")
+    metrics: Annotated[dict[str, Metric], NotInIdentity] = Field(description="The metrics to measure, by name.")
+    scoring: ScoringSettings = Field(
+        description="How values become scores, passes, one overall score and gates. Changing it asks no new question."
+    )
+    report: Annotated[ReportSettings, NotInIdentity] = Field(
+        description="What is printed and written at the end. No number depends on it."
+    )
+    store: Annotated[StoreSettings, NotInIdentity] = Field(description="Where the judge replies of all runs are kept.")
+
+    @property
+    def prompts(self) -> PromptLibrary:
+        """The user's prompt folders, then the shipped one."""
+        return prompt_library(self.prompt_dirs)
+
+    def identity(self) -> dict[str, Any]:
+        """The sections that can change a number, as plain JSON: what goes into a run's id beside data and metrics.
+
+        Metrics are not among them: their versions and the hashes of their prompts are part of their identity
+        (`engine/run_identity.py`).
+        """
+        return {key: value for key, value in super().identity().items() if key != "name"}
+
+
+def prompt_library(prompt_dirs: list[str]) -> PromptLibrary:
+    """Templates of the given folders first, then of the shipped one."""
+    return PromptLibrary([*(Path(folder).absolute() for folder in prompt_dirs), prompts_dir()])
+
+
+def _is_importable(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False
