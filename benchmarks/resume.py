@@ -59,12 +59,12 @@ async def look_ups(folder: Path, calls: int = 50_000, width: int = 256) -> None:
 
     async def put(part: list[str]) -> None:
         for key in part:
-            await store.take(key)
+            await store.get_or_claim(key)
             await store.put(Call(key, "", "m", "ok", text=text, tokens_in=1000, tokens_out=100))
 
     async def take(part: list[str]) -> None:
         for key in part:
-            assert await store.take(key) is not None
+            assert await store.get_or_claim(key) is not None
 
     for name, work in (("asked and stored", put), ("found again", take)):
         started = time.perf_counter()

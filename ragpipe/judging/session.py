@@ -24,6 +24,7 @@ from ragpipe.schema.call import Call, Payload, Payment
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.judge_answers.answers import Answer
 from ragpipe.schema.usage import Usage
+from ragpipe.store.calls.store_requests import Freshness
 
 A = TypeVar("A", bound=Answer)
 
@@ -104,7 +105,7 @@ class JudgeSession:
         if self._transport is not None:
             self._transport.stop(why)
         if self._store is not None:
-            self._store.give_up(why)
+            self._store.abort(why)
         for session in self._children():
             session.stop(why)
 
@@ -199,8 +200,7 @@ class JudgeSession:
     async def _fetch(self, question: Question, again: bool) -> Call:
         if self._store is None or self._transport is None:
             raise RagpipeError("an embedded judge has nothing to fetch")
-        retry = self.retry_errors and question.key not in self._retried
-        stored = await self._store.take(question.key, fresh="all" if again else retry)
+        stored = await self._store.get_or_claim(question.key, freshness=self._freshness(question, again))
         if stored is not None:
             return stored
         if self.retry_errors:
@@ -210,8 +210,15 @@ class JudgeSession:
         except BaseException:
             # the first error counts: a claim that stays is released with its process
             with suppress(OutputError, DataError):
-                await self._store.release(question.key)
+                await self._store.release_claim(question.key)
             raise
+
+    def _freshness(self, question: Question, again: bool) -> Freshness:
+        """Which stored calls may answer: a failure is asked again once per session with `retry_errors`."""
+        if again:
+            return Freshness.NONE
+        retries = self.retry_errors and question.key not in self._retried
+        return Freshness.NO_FAILURES if retries else Freshness.ANY
 
     async def _ask(self, question: Question, store: ReplyStore, transport: Transport) -> Call:
         """Ask through the transport and store the reply."""
@@ -235,7 +242,7 @@ class JudgeSession:
         """Record the payment of an answered attempt before anything else can go wrong with its call."""
         self.usage.pay(payment)
         if self._store is not None:
-            self._store.pay(question.key, question.iteration, payment)
+            self._store.record_payment(question.key, question.iteration, payment)
 
     async def close(self) -> None:
         """Close the transports of this session and of its children."""

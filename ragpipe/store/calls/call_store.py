@@ -11,30 +11,45 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from ragpipe.core.errors import FATAL, TRANSIENT, DataError, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.call_rows import packed, unpacked
 from ragpipe.store.calls.call_table import CallTable, select_calls
-from ragpipe.store.calls.call_worker import StoreRequest, Worker
+from ragpipe.store.calls.call_worker import CallWorker
 from ragpipe.store.calls.last_resort import LastResortFile
 from ragpipe.store.calls.read_only import open_to_read
 from ragpipe.store.calls.spend import payment_entry
 from ragpipe.store.calls.sqlite_errors import sqlite_errors
+from ragpipe.store.calls.store_requests import (
+    AbortRequest,
+    ClaimResult,
+    Freshness,
+    GetOrClaimRequest,
+    Lookup,
+    PaymentRequest,
+    PutRequest,
+    ReleaseRequest,
+    StoreRequest,
+)
 from ragpipe.store.files.atomic import output_error
-
-Fresh = Literal[True, False, "all"] | Call
-"""What of the stored calls is passed over: nothing, failures (True), `all`, or failures and this very reply."""
 
 
 class CallStore:
     """Replies by key, for one run.
 
-    `run_id` is the run whose permanent failures are served. A store belongs to no event loop: it may be used from one
-    loop after another. `notices` says what the user should know (no write-ahead log on this file system), `say` is told
-    what comes up later: whom it waits for, after `patience_s`. Raises OutputError when the file cannot be used, DataError
-    when it is damaged, foreign or of another format; it is never replaced by itself.
+    A store belongs to no event loop: it may be used from one loop after another. `notices` says what the user should know
+    (no write-ahead log on this file system). Raises OutputError when the file cannot be used, DataError when it is damaged,
+    foreign or of another format; a file is never replaced.
+
+    Args:
+        path: the store's file; made where there is none.
+        run_id: the run whose permanent failures are served.
+        beat_s: seconds between two signs of life in the file.
+        silent_after_s: after how many seconds without one the claims of another process are taken over.
+        patience_s: after how many seconds of waiting for another process `say` is told.
+        say: takes messages for the user that come up later.
     """
 
     def __init__(
@@ -54,79 +69,77 @@ class CallStore:
             raise output_error(path.parent, error, "create the folder") from error
         self.path, self.run_id = path, run_id
         self._closed = False
-        self._worker = Worker(
+        self._last_resort = LastResortFile()
+        self._worker = CallWorker(
             lambda: CallTable(path, run_id=run_id, silent_after_s=silent_after_s),
             beat_s=min(beat_s, silent_after_s / 3),
             patience_s=patience_s,
             say=say,
-            kept=(kept := LastResortFile()),
+            last_resort=self._last_resort,
         )
-        self._kept = kept
         self._worker.open()
         self.notices: list[str] = list(self._worker.table.notices)
 
     @property
     def damaged(self) -> int:
-        """How many of the calls that were looked for stood there damaged: they counted as not there."""
+        """How many damaged calls were met. They count as missing."""
         return len(self._worker.table.damaged)
 
-    async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
-        """The stored call that this run may use, or None: then the caller holds the claim and must `put` or `release`.
+    async def get_or_claim(
+        self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
+    ) -> Call | None:
+        """The stored call that this run may use, or None: then the caller holds the claim on the key.
 
-        A key that another caller is asking for is waited for; the claim of a dead process is taken over. `fresh=True`
-        passes over stored failures (`retry_errors`), `fresh="all"` over stored replies too, and a call over that reply alone.
+        The caller then has to `put` a call or to `release_claim`. A key that another caller has claimed is waited for; the
+        claim of a dead process is taken over. `rejected` is a stored call that counts as missing.
         """
-        operation = self._operation("take", key, fresh)
+        request = GetOrClaimRequest(Lookup(key, freshness, rejected))
         try:
-            found = await self._done(operation)
+            result = await self._result_of(request)
         except asyncio.CancelledError:
-            future = operation.future
-            if (
-                future
-                and future.done()
-                and not future.cancelled()
-                and not future.exception()
-                and future.result() is True
-            ):
-                self._worker.send(StoreRequest("release", key))  # claimed in the moment of the cancelling
+            if _was_granted(request):  # in the moment of the cancelling
+                self._worker.send(ReleaseRequest(key))
             raise
-        return None if found is True else found
+        return None if result is ClaimResult.GRANTED else result
 
     async def put(self, call: Call) -> Call:
         """Store a call and free the claim on its key; returns once committed (also when cancelled, it is committed).
 
-        Returns the call as it stands in the store, which is what a replay will see: `run_id` filled in, lone surrogates
-        replaced, and another one altogether when this process was silent for so long that another took the claim over
-        and stored its reply first. A transient or fatal failure only frees the claim.
+        Returns the call that is in the store now, which is what a replay will see: `run_id` filled in, lone surrogates
+        replaced. It is another process's reply when this one was silent for so long that its claim was taken over. A
+        transient or fatal failure only frees the claim.
         """
         if call.status in TRANSIENT or call.status in FATAL:
-            await self.release(call.key)
+            await self.release_claim(call.key)
             return call
         row = packed(call, self.run_id)
         try:
-            stands: Call | None = await self._done(self._operation("put", call.key, row))
+            stored: Call | None = await self._result_of(PutRequest(call.key, row))
         except (OutputError, DataError) as error:
-            self._kept.call(unpacked(row))
-            raise self._kept.told(error) from error
-        return stands or unpacked(row)
+            self._last_resort.add_call(unpacked(row))
+            raise self._last_resort.with_location(error) from error
+        return stored or unpacked(row)
 
-    def pay(self, key: str, iteration: int, payment: Payment) -> None:
-        """Enter what one answered try of a question cost this run into the ledger. It does not wait: the row is committed at
-        the latest with the next call that is put. Where it cannot be written it is kept beside (`Kept`)."""
-        paid = payment_entry(key, self.run_id, iteration, payment)
+    def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
+        """Enter what one answered attempt cost this run into the ledger.
+
+        It does not wait: the row is committed with the next call at the latest. Where it cannot be written, it goes into
+        the `LastResortFile`.
+        """
+        entry = payment_entry(key, self.run_id, iteration, payment)
         if self._closed or self._worker.broken:
-            self._kept.payment(paid)
+            self._last_resort.add_payment(entry)
         else:
-            self._worker.send(StoreRequest("pay", key, paid))
+            self._worker.send(PaymentRequest(entry))
 
-    async def release(self, key: str) -> None:
+    async def release_claim(self, key: str) -> None:
         """Give a claim back without an answer."""
-        await self._done(self._operation("release", key, None))
+        await self._result_of(ReleaseRequest(key))
 
-    def give_up(self, why: RagpipeError) -> None:
-        """Wait no longer for what other processes are asking for: every `take` that would have to wait raises `why`."""
+    def abort(self, reason: RagpipeError) -> None:
+        """Wait no longer for other processes: every `get_or_claim` that would have to wait raises `reason`."""
         if not self._closed:
-            self._worker.send(StoreRequest("give_up", argument=why))
+            self._worker.send(AbortRequest(reason))
 
     def close(self) -> None:
         """Commit what was sent, free the claims of this store, end its thread. A second time does nothing."""
@@ -140,17 +153,22 @@ class CallStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _operation(self, kind: Literal["take", "put", "release"], key: str, argument: Any) -> StoreRequest:
-        return StoreRequest(kind, key, argument, asyncio.get_running_loop())
-
-    async def _done(self, operation: StoreRequest) -> Any:
+    async def _result_of(self, request: StoreRequest) -> Any:
         if isinstance(self._worker.broken, OutputError):
             raise self._worker.broken
         if self._closed or self._worker.broken:
             raise RagpipeError(f"the call store {self.path} is closed") from self._worker.broken
-        self._worker.send(operation)
-        assert operation.future is not None
-        return await operation.future
+        request.future = asyncio.get_running_loop().create_future()
+        self._worker.send(request)
+        return await request.future
+
+
+def _was_granted(request: StoreRequest) -> bool:
+    """Whether a claim was granted to a request whose task was cancelled."""
+    future = request.future
+    if future is None or not future.done() or future.cancelled() or future.exception():
+        return False
+    return future.result() is ClaimResult.GRANTED
 
 
 class StoredCalls:
@@ -178,21 +196,23 @@ class StoredCalls:
         """How many of the calls that were looked for stood there damaged: they counted as not there."""
         return len(self._damaged)
 
-    async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
-        """The stored call, None when there is none; nothing is claimed."""
+    async def get_or_claim(
+        self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
+    ) -> Call | None:
+        """The stored call, None when there is none; nothing is claimed, and every stored call counts."""
         return self.read([key]).get(key)
 
     async def put(self, call: Call) -> Call:
         """Nothing is stored."""
         return call
 
-    def pay(self, key: str, iteration: int, payment: Payment) -> None:
+    def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
         """Nothing is stored."""
 
-    async def release(self, key: str) -> None:
+    async def release_claim(self, key: str) -> None:
         """Nothing was claimed."""
 
-    def give_up(self, why: RagpipeError) -> None:
+    def abort(self, reason: RagpipeError) -> None:
         """Nothing is waited for."""
 
     def close(self) -> None:

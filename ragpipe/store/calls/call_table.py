@@ -19,6 +19,7 @@ from ragpipe.store.calls.call_rows import COLUMNS, Damaged, PackedCall, SharedVa
 from ragpipe.store.calls.call_schema import check_store_tables, create_tables, publish_new, set_journal
 from ragpipe.store.calls.owners import Owners
 from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
+from ragpipe.store.calls.store_requests import ClaimResult, Freshness, Lookup
 from ragpipe.store.run.format_check import check_store
 
 _NAMES = ", ".join(COLUMNS)
@@ -26,7 +27,7 @@ _FIND = f"SELECT {_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, ?)"  # o
 _STORE = f"INSERT INTO calls ({_NAMES}, failed_in) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
 
 
-class GoneFile(OutputError):
+class StoreFileGone(OutputError):
     """The file at the store's path is no longer the one that was opened."""
 
 
@@ -78,25 +79,19 @@ class CallTable:
         with self._transaction():
             self.owners.enter()
 
-    def find(self, wanted: Sequence[tuple[str, bool]]) -> list[Call | None]:
-        """The stored call of each (key, failures_too) that this run may use. One consistent read, no write."""
+    def find(self, lookups: Sequence[Lookup]) -> list[Call | None]:
+        """The stored call for each look-up, None where there is none. One consistent read, no write."""
         with sqlite_errors(self.path):
             self._db.execute("BEGIN")
             try:
-                return [self._stored(key_bytes(key), failures) for key, failures in wanted]
+                return [self._look_up(lookup) for lookup in lookups]
             finally:
                 self._db.execute("ROLLBACK")
 
-    def find_or_claim(self, wanted: Sequence[tuple[str, bool, object]]) -> list[Call | bool]:
-        """For each (key, failures_too, passed_over): the stored call, True once claimed, False while another asks.
-        `passed_over` is `all` or a call that counts as not there; anything else is none."""
+    def find_or_claim(self, lookups: Sequence[Lookup]) -> list[Call | ClaimResult]:
+        """The stored call for each look-up, or what came of claiming its key."""
         with self._transaction():
-            found: list[Call | bool] = []
-            for key, failures, passed_over in wanted:
-                name = key_bytes(key)
-                call = None if passed_over == "all" else self._stored(name, failures)
-                found.append(call if call and call != passed_over else self.owners.claim(name))
-            return found
+            return [self._look_up(lookup) or self._claim(key_bytes(lookup.key)) for lookup in lookups]
 
     def holder(self, key: str) -> str:
         """Who is asking for a key, in words; nothing where nobody is, or this store itself."""
@@ -126,7 +121,7 @@ class CallTable:
             self.owners.beat()
 
     def sync(self) -> None:
-        """Bring committed replies to the disk (against a power cut), without waiting for readers. Raises GoneFile when the
+        """Bring committed replies to the disk (against a power cut), without waiting for readers. Raises StoreFileGone when the
         file was deleted or replaced meanwhile."""
         self._same_file()
         if self._changed:
@@ -157,11 +152,21 @@ class CallTable:
         if now == self._file:
             return
         what = "deleted" if now is None else "replaced by another file"
-        raise GoneFile(
+        raise StoreFileGone(
             f"the call store {self.path} was {what} while this start worked with it: {self._stored_here:,} replies of this "
             "start went into a file that is no more. To fix: leave the store where it is during a run, then start the "
             "same command again: what it finds in no store is asked again."
         )
+
+    def _look_up(self, lookup: Lookup) -> Call | None:
+        key = key_bytes(lookup.key)
+        if lookup.freshness is Freshness.NONE:
+            return None
+        call = self._stored(key, failures=lookup.freshness is Freshness.ANY)
+        return None if call == lookup.rejected else call
+
+    def _claim(self, key: bytes) -> ClaimResult:
+        return ClaimResult.GRANTED if self.owners.claim(key) else ClaimResult.HELD
 
     def _stored(self, key: bytes, failures: bool) -> Call | None:
         run = self._shared.known("runs", (self.run_id,)) if failures else None

@@ -1,7 +1,7 @@
-"""The one thread that owns the call store's connection.
+"""The thread that owns the call store's connection.
 
-It drains a queue of operations in groups: one transaction a group, and one wake-up of the event loop a group. So the
-loop never waits on SQLite, and the price of a commit is shared by all who wait for it.
+It takes requests from a queue in groups: one transaction per group, and one wake-up of the event loop per group. So the
+event loop never waits for SQLite, and all who wait for a commit share its price.
 """
 
 from __future__ import annotations
@@ -11,40 +11,48 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 from ragpipe.core.errors import DataError, OutputError, RagpipeError
-from ragpipe.store.calls.call_table import CallTable, GoneFile
+from ragpipe.store.calls.call_table import CallTable, StoreFileGone
 from ragpipe.store.calls.last_resort import LastResortFile
 from ragpipe.store.calls.spend import PaymentEntry
+from ragpipe.store.calls.store_requests import (
+    AbortRequest,
+    ClaimResult,
+    GetOrClaimRequest,
+    PaymentRequest,
+    PutRequest,
+    ReleaseRequest,
+    StopRequest,
+    StoreRequest,
+)
 
-GROUP = 512
+GROUP = 512  # requests per transaction
 SYNC_S = 2.0
-POLL_FIRST_S, POLL_LAST_S = 0.02, 0.5
-
-Kind = Literal["take", "put", "pay", "release", "give_up", "stop"]
+LAST_POLL_S = 0.5
 
 
-class StoreRequest:
-    """One thing asked of the thread. `future` belongs to `loop`; both are None when nobody waits for the outcome."""
+class RequestOutcome(NamedTuple):
+    """What a request came to: a result, or the error to raise."""
 
-    __slots__ = ("argument", "delay", "due", "future", "key", "kind", "loop", "since")
-
-    def __init__(self, kind: Kind, key: str = "", argument: Any = None, loop: asyncio.AbstractEventLoop | None = None):
-        self.kind, self.key, self.argument, self.loop = kind, key, argument, loop
-        self.future: asyncio.Future[Any] | None = loop.create_future() if loop else None
-        self.due = 0.0
-        self.delay = POLL_FIRST_S
-        self.since: float | None = None  # when it began to wait for another
+    request: StoreRequest
+    result: Any = None
+    error: BaseException | None = None
 
 
-Outcome = tuple[StoreRequest, Any, BaseException | None]
+class CallWorker(threading.Thread):
+    """The thread. `broken` is the error that ended it.
 
-
-class Worker(threading.Thread):
-    """Runs until `stop`. The outcome of a take is a Call or True (claimed), of a put None or the reply that stands."""
+    Args:
+        open_table: opens the store's file; called in the thread.
+        beat_s: seconds between two signs of life.
+        patience_s: after how many seconds of waiting for another process `say` is told.
+        say: takes a message for the user; called in the event loop of whoever waits.
+        last_resort: keeps what was paid for and cannot be stored.
+    """
 
     def __init__(
         self,
@@ -53,41 +61,43 @@ class Worker(threading.Thread):
         beat_s: float,
         patience_s: float,
         say: Callable[[str], None],
-        kept: LastResortFile,
+        last_resort: LastResortFile,
     ):
         super().__init__(name="ragpipe-calls", daemon=True)  # a forgotten store must not keep the process alive
         self._open, self._beat_s, self._patience_s, self._say = open_table, beat_s, patience_s, say
-        self._kept = kept
-        self._owed: list[PaymentEntry] = []  # payments that are not committed yet
-        self._named: set[str] = set()  # owners that were said to be waited for
+        self._last_resort = last_resort
+        self._unpaid: list[PaymentEntry] = []  # payments that are not committed yet
+        self._announced: set[str] = set()  # owners that the user knows to be waited for
         self._queue: queue.SimpleQueue[StoreRequest] = queue.SimpleQueue()
         self._ready = threading.Event()
-        self._waiting: list[StoreRequest] = []  # takes whose key another store is asking for
+        self._waiting: list[GetOrClaimRequest] = []  # another store holds the claim on their key
         self._group: list[StoreRequest] = []  # what this turn works on
         self._next_beat = self._next_sync = 0.0
-        self._gave_up: BaseException | None = None  # raised by takes that would have to wait
+        self._abort_reason: BaseException | None = None
         self.broken: BaseException | None = None
         self.table: CallTable
 
     def open(self) -> None:
-        """Start, and raise here what opening the file raised there."""
+        """Start the thread, and raise here what opening the file raised there."""
         self.start()
         self._ready.wait()
         if self.broken:
             self.join()
             raise self.broken
 
-    def send(self, operation: StoreRequest) -> None:
-        self._queue.put(operation)
+    def send(self, request: StoreRequest) -> None:
+        """Queue a request. It does not wait."""
+        self._queue.put(request)
 
     def stop(self) -> None:
-        """Finish what was sent before, free the claims, close the file. Raises what the last of it raised."""
-        self.send(StoreRequest("stop"))
+        """Finish what was sent before, free the claims, close the file. Raises the error that ended the thread."""
+        self.send(StopRequest())
         self.join()
         if self.broken:
             raise self.broken
 
     def run(self) -> None:
+        """The body of the thread."""
         try:
             self.table = self._open()
         except BaseException as error:
@@ -98,155 +108,116 @@ class Worker(threading.Thread):
         try:
             while self._turn():
                 pass
-        except BaseException as error:  # nobody may wait for ever for a thread that is no more
-            self.broken = self._saved(error)
+        except BaseException as error:  # no task may wait for ever for a thread that has ended
+            self.broken = self._rescue(error)
         self._end()
 
-    def _end(self) -> None:
-        left = [*self._group, *self._waiting, *self._drained()]
-        self._owe(left)
-        closed = self.broken or RagpipeError(f"the call store {self.table.path} was closed while a task waited for it")
-        _deliver([(operation, None, closed) for operation in left], self)
-        # a full disk fails the first and must not leave the file open
-        for last in (self._pay_the_rest, self.table.sync, self.table.close):
-            try:
-                last()
-            except BaseException as error:
-                self.broken = self.broken or self._saved(error)
-
-    def _owe(self, group: list[StoreRequest]) -> None:
-        self._owed += [operation.argument for operation in group if operation.kind == "pay"]
-
-    def _pay_the_rest(self) -> None:
-        if self._owed and not self.broken:
-            self.table.write([], [], self._owed)
-            self._owed = []
-        for one in self._owed:
-            self._kept.payment(one)
-        self._owed = []
-
-    def _saved(self, error: BaseException) -> BaseException:
-        """The error that ends this thread, after what it would lose was kept elsewhere."""
-        with suppress(Exception):
-            if isinstance(error, GoneFile):
-                calls, payments = self.table.stored_here()
-                for call in calls:
-                    self._kept.call(call)
-                for payment in payments:
-                    self._kept.payment(payment)
-        for one in self._owed:
-            self._kept.payment(one)
-        self._owed = []
-        return self._kept.told(error) if isinstance(error, OutputError | DataError) else error
-
-    def _drained(self) -> list[StoreRequest]:
-        left = []
-        with suppress(queue.Empty):
-            while True:
-                left.append(self._queue.get_nowait())
-        return left
-
     def _turn(self) -> bool:
+        """Work on one group; False after the last one."""
         group = self._next_group()
-        self._owe(group)
-        group = self._group = [operation for operation in group if operation.kind != "pay"]
-        stopped = any(operation.kind == "stop" for operation in group)
-        outcomes = self._write([o for o in group if o.kind in ("put", "release")])
-        outcomes += self._take([*(o for o in group if o.kind == "take"), *self._due()])
-        for operation in group:
-            if operation.kind == "give_up":
-                self._gave_up = operation.argument
-                outcomes += [(waiting, None, self._gave_up) for waiting in self._waiting]
-                self._waiting = []
+        self._unpaid += _payments_in(group)
+        group = self._group = [request for request in group if not isinstance(request, PaymentRequest)]
+        outcomes = self._write(
+            [request for request in group if isinstance(request, PutRequest)],
+            [request for request in group if isinstance(request, ReleaseRequest)],
+        )
+        outcomes += self._get_or_claim([*(r for r in group if isinstance(r, GetOrClaimRequest)), *self._due_requests()])
+        for request in group:
+            if isinstance(request, AbortRequest):
+                outcomes += self._abort(request.reason)
         _deliver(outcomes, self)
         self._group = []
-        self._housekeep()
-        return not stopped
+        self._maintain()
+        return not any(isinstance(request, StopRequest) for request in group)
 
     def _next_group(self) -> list[StoreRequest]:
-        wake = min([self._next_beat, self._next_sync, *(operation.due for operation in self._waiting)])
+        """The next requests of the queue; none when it is time for something else."""
+        wake = min([self._next_beat, self._next_sync, *(request.due for request in self._waiting)])
         group: list[StoreRequest] = []
         with suppress(queue.Empty):
             group.append(self._queue.get(timeout=max(0.0, wake - time.monotonic())))
-            while len(group) < GROUP and group[-1].kind != "stop":
+            while len(group) < GROUP and not isinstance(group[-1], StopRequest):
                 group.append(self._queue.get_nowait())
         return group
 
-    def _write(self, group: list[StoreRequest]) -> list[Outcome]:
-        if not group and not self._owed:
+    def _write(self, puts: Sequence[PutRequest], releases: Sequence[ReleaseRequest]) -> list[RequestOutcome]:
+        if not puts and not releases and not self._unpaid:
             return []
-        puts = [o for o in group if o.kind == "put"]
-        releases = [o for o in group if o.kind == "release"]
         try:
-            stands = self.table.write([o.argument for o in puts], [o.key for o in releases], self._owed)
-        except RagpipeError as error:  # what is owed is written with the next group
-            return [(operation, None, error) for operation in group]
-        self._owed = []
-        freed = {operation.key for operation in group}
-        for operation in self._waiting:
-            if operation.key in freed:
-                operation.due = 0.0
-        return [
-            *((o, found, None) for o, found in zip(puts, stands, strict=True)),
-            *((o, None, None) for o in releases),
-        ]
+            stored = self.table.write([put.row for put in puts], [release.key for release in releases], self._unpaid)
+        except RagpipeError as error:  # payments are written with the next group
+            return [RequestOutcome(request, error=error) for request in (*puts, *releases)]
+        self._unpaid = []
+        freed = {*(put.key for put in puts), *(release.key for release in releases)}
+        for waiting in self._waiting:
+            if waiting.key in freed:
+                waiting.due = 0.0
+        return [*map(RequestOutcome, puts, stored), *map(RequestOutcome, releases)]
 
-    def _due(self) -> list[StoreRequest]:
+    def _due_requests(self) -> list[GetOrClaimRequest]:
+        """The waiting requests whose time has come, without those that were cancelled."""
         now = time.monotonic()
-        due = [operation for operation in self._waiting if operation.due <= now]
-        self._waiting = [o for o in self._waiting if o.due > now]
-        return [operation for operation in due if operation.future and not operation.future.cancelled()]
+        due = [request for request in self._waiting if request.due <= now]
+        self._waiting = [request for request in self._waiting if request.due > now]
+        return [request for request in due if request.future and not request.future.cancelled()]
 
-    def _take(self, takes: list[StoreRequest]) -> list[Outcome]:
+    def _get_or_claim(self, requests: Sequence[GetOrClaimRequest]) -> list[RequestOutcome]:
         """Read first and without a lock (a replay never writes), then claim what was not found."""
-        if not takes:
+        if not requests:
             return []
-        outcomes: list[Outcome] = []
-        missing: list[StoreRequest] = []
-        readable = [o for o in takes if o.argument != "all"]
+        outcomes: list[RequestOutcome] = []
         try:
-            found = self.table.find([(o.key, not o.argument) for o in readable])
-            for operation, call in zip(readable, found, strict=True):
-                if call and call != operation.argument:
-                    outcomes.append((operation, call, None))
-                else:
-                    missing.append(operation)
-            missing += [o for o in takes if o.argument == "all"]
-            if missing:
+            calls = self.table.find([request.lookup for request in requests])
+            outcomes += [RequestOutcome(request, call) for request, call in zip(requests, calls, strict=True) if call]
+            if missing := [request for request, call in zip(requests, calls, strict=True) if not call]:
                 outcomes += self._claim(missing)
         except RagpipeError as error:
-            answered = {id(operation) for operation, _, _ in outcomes}
-            outcomes += [(operation, None, error) for operation in takes if id(operation) not in answered]
+            answered = {id(outcome.request) for outcome in outcomes}
+            outcomes += [RequestOutcome(request, error=error) for request in requests if id(request) not in answered]
         return outcomes
 
-    def _claim(self, missing: list[StoreRequest]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        found = self.table.find_or_claim([(o.key, not o.argument, o.argument) for o in missing])
-        for operation, call in zip(missing, found, strict=True):
-            if call is False and self._gave_up:
-                outcomes.append((operation, None, self._gave_up))
-            elif call is False:
-                self._say_whom(operation)
-                operation.due = time.monotonic() + operation.delay
-                operation.delay = min(2 * operation.delay, POLL_LAST_S)
-                self._waiting.append(operation)
+    def _claim(self, requests: Sequence[GetOrClaimRequest]) -> list[RequestOutcome]:
+        """Claim the keys. Requests for a key that another store holds wait, or fail after an abort."""
+        outcomes: list[RequestOutcome] = []
+        results = self.table.find_or_claim([request.lookup for request in requests])
+        for request, result in zip(requests, results, strict=True):
+            if result is not ClaimResult.HELD:
+                outcomes.append(RequestOutcome(request, result))
+            elif self._abort_reason:
+                outcomes.append(RequestOutcome(request, error=self._abort_reason))
             else:
-                outcomes.append((operation, call, None))
+                self._wait(request)
         return outcomes
 
-    def _say_whom(self, waiting: StoreRequest) -> None:
-        """After a while, whom a take waits for: once for each of them."""
+    def _wait(self, request: GetOrClaimRequest) -> None:
+        """Try again later, each time after twice the delay."""
         now = time.monotonic()
-        waiting.since = waiting.since or now
-        if now - waiting.since < self._patience_s or waiting.loop is None:
-            return
-        waiting.since = now  # once looked up, not at every poll
-        if (holder := self.table.holder(waiting.key)) and holder not in self._named:
-            self._named.add(holder)
-            with suppress(RuntimeError):  # the loop was closed
-                waiting.loop.call_soon_threadsafe(self._say, f"waiting for {holder}, which is asking the same question")
+        request.waiting_since = request.waiting_since or now
+        if now - request.waiting_since >= self._patience_s:
+            request.waiting_since = now  # looked up once, not at every poll
+            self._announce_holder(request)
+        request.due = now + request.delay_s
+        request.delay_s = min(2 * request.delay_s, LAST_POLL_S)
+        self._waiting.append(request)
 
-    def _housekeep(self) -> None:
+    def _announce_holder(self, request: GetOrClaimRequest) -> None:
+        """Tell the user for whom a request waits: once per holder."""
+        if request.future is None:
+            return
+        holder = self.table.holder(request.key)
+        if holder and holder not in self._announced:
+            self._announced.add(holder)
+            message = f"waiting for {holder}, which is asking the same question"
+            with suppress(RuntimeError):  # the loop was closed
+                request.future.get_loop().call_soon_threadsafe(self._say, message)
+
+    def _abort(self, reason: RagpipeError) -> list[RequestOutcome]:
+        self._abort_reason = reason
+        waiting, self._waiting = self._waiting, []
+        return [RequestOutcome(request, error=reason) for request in waiting]
+
+    def _maintain(self) -> None:
+        """Give a sign of life and bring what was committed to the disk, each when it is time."""
         now = time.monotonic()
         if now >= self._next_beat:
             with suppress(RagpipeError):  # whoever waits for a reply hears of a full disk
@@ -255,35 +226,86 @@ class Worker(threading.Thread):
         if now >= self._next_sync:
             try:
                 self.table.sync()
-            except GoneFile:  # whatever is stored from now on would be lost: this ends the thread, and says so to all
+            except StoreFileGone:  # whatever is stored from now on would be lost: this ends the thread
                 raise
             except RagpipeError:
                 pass
             self._next_sync = now + SYNC_S
 
+    def _end(self) -> None:
+        """Answer the requests that are left, write what is left to pay, close the file."""
+        requests = [*self._group, *self._waiting, *self._empty_queue()]
+        self._unpaid += _payments_in(requests)
+        closed = self.broken or RagpipeError(f"the call store {self.table.path} was closed while a task waited for it")
+        _deliver([RequestOutcome(request, error=closed) for request in requests], self)
+        # a full disk fails the first step and must not leave the file open
+        for step in (self._write_payments, self.table.sync, self.table.close):
+            try:
+                step()
+            except BaseException as error:
+                self.broken = self.broken or self._rescue(error)
 
-def _deliver(outcomes: list[Outcome], worker: Worker) -> None:
-    """Hand outcomes to their event loops, one wake-up a loop."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Outcome]] = defaultdict(list)
+    def _empty_queue(self) -> list[StoreRequest]:
+        requests: list[StoreRequest] = []
+        with suppress(queue.Empty):
+            while True:
+                requests.append(self._queue.get_nowait())
+        return requests
+
+    def _write_payments(self) -> None:
+        if self._unpaid and not self.broken:
+            self.table.write([], [], self._unpaid)
+            self._unpaid = []
+        self._rescue_payments()
+
+    def _rescue(self, error: BaseException) -> BaseException:
+        """The error that ends this thread, after what it would lose was kept elsewhere."""
+        with suppress(Exception):
+            if isinstance(error, StoreFileGone):
+                calls, payments = self.table.stored_here()
+                for call in calls:
+                    self._last_resort.add_call(call)
+                for payment in payments:
+                    self._last_resort.add_payment(payment)
+        self._rescue_payments()
+        return self._last_resort.with_location(error) if isinstance(error, OutputError | DataError) else error
+
+    def _rescue_payments(self) -> None:
+        for payment in self._unpaid:
+            self._last_resort.add_payment(payment)
+        self._unpaid = []
+
+
+def _payments_in(requests: Sequence[StoreRequest]) -> list[PaymentEntry]:
+    return [request.entry for request in requests if isinstance(request, PaymentRequest)]
+
+
+def _deliver(outcomes: Sequence[RequestOutcome], worker: CallWorker) -> None:
+    """Hand outcomes to their event loops, one wake-up per loop."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[RequestOutcome]] = defaultdict(list)
     for outcome in outcomes:
-        if loop := outcome[0].loop:
-            by_loop[loop].append(outcome)
-    for loop, some in by_loop.items():
+        if outcome.request.future is not None:
+            by_loop[outcome.request.future.get_loop()].append(outcome)
+    for loop, of_loop in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_resolve, some, worker)
-        except RuntimeError:  # the loop was closed meanwhile: nobody is left to use what was claimed
-            for operation, outcome, _ in some:
-                if operation.kind == "take" and outcome is True:
-                    worker.send(StoreRequest("release", operation.key))
+            loop.call_soon_threadsafe(_resolve, of_loop, worker)
+        except RuntimeError:  # the loop was closed meanwhile: no task is left to use what was claimed
+            for outcome in of_loop:
+                _release_unused(outcome, worker)
 
 
-def _resolve(outcomes: list[Outcome], worker: Worker) -> None:
-    for operation, outcome, error in outcomes:
-        future = operation.future
+def _resolve(outcomes: Sequence[RequestOutcome], worker: CallWorker) -> None:
+    for outcome in outcomes:
+        future = outcome.request.future
         if future is None or future.done():  # cancelled while it waited
-            if operation.kind == "take" and outcome is True:
-                worker.send(StoreRequest("release", operation.key))
-        elif error is not None:
-            future.set_exception(error)
+            _release_unused(outcome, worker)
+        elif outcome.error is not None:
+            future.set_exception(outcome.error)
         else:
-            future.set_result(outcome)
+            future.set_result(outcome.result)
+
+
+def _release_unused(outcome: RequestOutcome, worker: CallWorker) -> None:
+    """Give back a claim that was granted to a task which is no more."""
+    if isinstance(outcome.request, GetOrClaimRequest) and outcome.result is ClaimResult.GRANTED:
+        worker.send(ReleaseRequest(outcome.request.key))

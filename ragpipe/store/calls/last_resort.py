@@ -1,5 +1,7 @@
-"""The last ditch: what was paid for and cannot be stored (a full disk, a store that was deleted or damaged) goes into a file of the
-system's temporary folder, from which `task=store action=import` takes it."""
+"""A file for what was paid for and cannot be stored: the disk is full, or the store was deleted or damaged.
+
+It is in the system's temporary folder; `task=store action=import` takes it in.
+"""
 
 from __future__ import annotations
 
@@ -14,36 +16,39 @@ from ragpipe.schema.call import Call
 from ragpipe.store.calls.row_export import line_of_call, line_of_payment
 from ragpipe.store.calls.spend import PaymentEntry
 
+_CONTENT = "what was paid for and could not be stored"
+
 
 class LastResortFile:
-    """The file of one store, made with the first line. Safe in threads; never raises."""
+    """The file of one store, made with its first line. Safe in threads; never raises."""
 
     def __init__(self) -> None:
         self.file: Path | None = None
         self._lock = threading.Lock()
 
-    def call(self, call: Call) -> bool:
-        """Keep a call; False where not even that can be written."""
+    def add_call(self, call: Call) -> bool:
+        """Keep a call; False where even this cannot be written."""
         return self._write(line_of_call(call))
 
-    def payment(self, payment: PaymentEntry) -> bool:
-        """Keep a payment; False where not even that can be written."""
+    def add_payment(self, payment: PaymentEntry) -> bool:
+        """Keep a payment; False where even this cannot be written."""
         return self._write(line_of_payment(payment))
 
-    def told(self, error: OutputError | DataError) -> OutputError | DataError:
-        """The error with where that file is and how to take it in, where there is one."""
+    def with_location(self, error: OutputError | DataError) -> OutputError | DataError:
+        """The error with the place of the file and the command that takes it in; unchanged where there is no file."""
         if self.file is None or str(self.file) in str(error):
             return error
-        words = f"task=store action=import from={shlex.quote(str(self.file))}"
-        kept = "what was paid for and could not be stored"
-        found: OutputError | DataError
+        command = f"task=store action=import from={shlex.quote(str(self.file))}"
+        located: OutputError | DataError
         if isinstance(error, DataError):
-            here = Problem(str(self.file), "replies", kept, "these rows in a call store", f"`{words}` takes them in")
-            found = type(error)(error.title, [*error.problems, here])
+            problem = Problem(
+                str(self.file), "replies", _CONTENT, "these rows in a call store", f"`{command}` takes them in"
+            )
+            located = type(error)(error.title, [*error.problems, problem])
         else:
-            found = type(error)(f"{error} {kept.capitalize()} is kept in {self.file}: `{words}` takes it in.")
-        found.__cause__ = error.__cause__
-        return found
+            located = type(error)(f"{error} {_CONTENT.capitalize()} is kept in {self.file}: `{command}` takes it in.")
+        located.__cause__ = error.__cause__
+        return located
 
     def _write(self, line: bytes) -> bool:
         with self._lock:

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from ragpipe.core.errors import TRANSIENT, DataError, Problem, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.accepted_replies import AcceptedReplies
-from ragpipe.store.calls.call_store import CallStore, Fresh, StoredCalls
+from ragpipe.store.calls.call_store import CallStore, StoredCalls
+from ragpipe.store.calls.store_requests import Freshness
 from ragpipe.store.run.row_group_cache import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, reading_table, run_file_error
 
@@ -82,22 +83,28 @@ class RecordedReplies:
             place += 1
         return None
 
-    async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
-        """As `CallStore.take`, without a claim."""
-        found = self.get(key)
-        return None if found is not None and fresh and (fresh == "all" or found.status != "ok") else found
+    async def get_or_claim(
+        self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
+    ) -> Call | None:
+        """As `CallStore.get_or_claim`, without a claim; `rejected` is not looked at."""
+        if freshness is Freshness.NONE:
+            return None
+        call = self.get(key)
+        if call is not None and call.status != "ok" and freshness is Freshness.NO_FAILURES:
+            return None
+        return call
 
     async def put(self, call: Call) -> Call:
         """Nothing is stored."""
         return call
 
-    def pay(self, key: str, iteration: int, payment: Payment) -> None:
-        """Nobody is asked over a finished run."""
+    def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
+        """Nothing is asked over a finished run."""
 
-    async def release(self, key: str) -> None:
+    async def release_claim(self, key: str) -> None:
         """Nothing was claimed."""
 
-    def give_up(self, why: RagpipeError) -> None:
+    def abort(self, reason: RagpipeError) -> None:
         """Nothing is waited for."""
 
     def close(self) -> None:
@@ -154,29 +161,38 @@ class RecordedRowReplies(RecordedReplies):
 
 
 class FallbackStore:
-    """A call store in front of which a finished run's replies are looked at: what it answered is never asked again."""
+    """Recorded replies, then a call store for what they lack: what a finished run answered is never asked again."""
 
-    def __init__(self, first: RecordedReplies, then: CallStore | StoredCalls | AcceptedReplies):
-        self._first, self._then = first, then
+    def __init__(self, recorded: RecordedReplies, store: CallStore | StoredCalls | AcceptedReplies):
+        self._recorded, self._store = recorded, store
 
-    async def take(self, key: str, *, fresh: Fresh = False) -> Call | None:
-        return await self._first.take(key, fresh=fresh) or await self._then.take(key, fresh=fresh)
+    async def get_or_claim(
+        self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
+    ) -> Call | None:
+        """As `CallStore.get_or_claim`, after a look at the recorded replies."""
+        call = await self._recorded.get_or_claim(key, freshness=freshness, rejected=rejected)
+        return call or await self._store.get_or_claim(key, freshness=freshness, rejected=rejected)
 
     async def put(self, call: Call) -> Call:
-        return await self._then.put(call)
+        """As `CallStore.put`."""
+        return await self._store.put(call)
 
-    def pay(self, key: str, iteration: int, payment: Payment) -> None:
-        self._then.pay(key, iteration, payment)
+    def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
+        """As `CallStore.record_payment`."""
+        self._store.record_payment(key, iteration, payment)
 
-    async def release(self, key: str) -> None:
-        await self._then.release(key)
+    async def release_claim(self, key: str) -> None:
+        """As `CallStore.release_claim`."""
+        await self._store.release_claim(key)
 
-    def give_up(self, why: RagpipeError) -> None:
-        self._then.give_up(why)
+    def abort(self, reason: RagpipeError) -> None:
+        """As `CallStore.abort`."""
+        self._store.abort(reason)
 
     def close(self) -> None:
-        self._first.close()
-        self._then.close()
+        """Close both."""
+        self._recorded.close()
+        self._store.close()
 
 
 def _replies_of_group(file: pq.ParquetFile, group: int) -> pa.Table:

@@ -156,7 +156,7 @@ def test_prune_waits_for_nobody_who_asks(tmp_path: Path) -> None:
 
     path = tmp_path / "calls.sqlite"
     with CallStore(path, run_id="r") as store:
-        asyncio.run(store.take("0" * 64))
+        asyncio.run(store.get_or_claim("0" * 64))
         with pytest.raises(Locked, match="in use by process"):
             prune(path, Choice(failures=True))
     assert prune(path, Choice(failures=True))["calls"] == 0

@@ -55,7 +55,7 @@ async def go():
     with CallStore(folder / "calls", run_id="r") as store:
         begin()
         for n in range(3):
-            if await store.take(sha256(f"k{n}")) is None:
+            if await store.get_or_claim(sha256(f"k{n}")) is None:
                 await store.put(Call(sha256(f"k{n}"), "", "j", "ok", text="reply"))
                 print("stored", n, flush=True)
 asyncio.run(go())

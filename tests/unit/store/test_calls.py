@@ -27,6 +27,7 @@ from ragpipe.store.calls import call_schema, call_table, owners
 from ragpipe.store.calls.accepted_replies import AcceptedReplies
 from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
 from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.calls.store_requests import Freshness
 from ragpipe.store.files.processes import Process
 from tests.support.memory import quick_folder
 
@@ -41,7 +42,7 @@ path, log, seed, keys, hang = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), 
 asked = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 async def ask(store, key):
-    found = await store.take(key)
+    found = await store.get_or_claim(key)
     if found is None:
         os.write(asked, f"{os.getpid()} {key}\\n".encode())
         if hang:
@@ -119,9 +120,9 @@ calls = made()
 def test_every_field_comes_back(one: Call) -> None:
     async def go(path: Path) -> list[Call | None]:
         with CallStore(path, run_id="r") as store:
-            assert await store.take(K("k")) is None
+            assert await store.get_or_claim(K("k")) is None
             await store.put(one)
-            return [await store.take(K("k"))]
+            return [await store.get_or_claim(K("k"))]
 
     with quick_folder() as folder:
         path = Path(folder) / "calls.sqlite"
@@ -132,7 +133,7 @@ def test_every_field_comes_back(one: Call) -> None:
 async def test_text_that_is_no_unicode_is_stored_with_replacements(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
         put = await store.put(replace(call(), text="bad \ud800 here", message="\udfff"))
-        found = await store.take(K("k"))
+        found = await store.get_or_claim(K("k"))
         assert found == put
         assert (found.text, found.message) == ("bad ? here", "?")
 
@@ -151,9 +152,9 @@ async def test_a_call_that_cannot_be_stored_is_refused_and_others_are_not(tmp_pa
 @pytest.mark.parametrize("status", sorted(TRANSIENT | FATAL))
 async def test_what_may_pass_is_never_stored(tmp_path: Path, status: str) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
-        assert await store.take(K("k")) is None
+        assert await store.get_or_claim(K("k")) is None
         await store.put(call(status=status))
-        assert await store.take(K("k")) is None  # and the claim was freed
+        assert await store.get_or_claim(K("k")) is None  # and the claim was freed
         assert read_calls(tmp_path / "c", [K("k")], run_id="r") == {}
 
 
@@ -161,47 +162,47 @@ async def test_what_may_pass_is_never_stored(tmp_path: Path, status: str) -> Non
 async def test_a_permanent_failure_is_served_to_the_run_that_paid_only(tmp_path: Path, status: str) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
         failure = call(status=status)
-        assert await one.take(K("k")) is None
+        assert await one.get_or_claim(K("k")) is None
         await one.put(failure)
-        assert await one.take(K("k")) == replace(failure, run_id="one")
-        assert await two.take(K("k")) is None
+        assert await one.get_or_claim(K("k")) == replace(failure, run_id="one")
+        assert await two.get_or_claim(K("k")) is None
         await two.put(call(status="refused"))
-        assert (await one.take(K("k"))).status == status  # type: ignore[union-attr]
-        assert (await two.take(K("k"))).status == "refused"  # type: ignore[union-attr]
+        assert (await one.get_or_claim(K("k"))).status == status  # type: ignore[union-attr]
+        assert (await two.get_or_claim(K("k"))).status == "refused"  # type: ignore[union-attr]
         assert read_calls(tmp_path / "c", [K("k")]) == {}
         assert read_calls(tmp_path / "c", [K("k")], run_id="one")[K("k")].status == status
 
-        assert await two.take(K("k"), fresh=True) is None
+        assert await two.get_or_claim(K("k"), freshness=Freshness.NO_FAILURES) is None
         await two.put(call())
         for store in (one, two):  # a good reply ends the failures of all runs
-            assert await store.take(K("k")) == replace(call(), run_id="two")
+            assert await store.get_or_claim(K("k")) == replace(call(), run_id="two")
 
 
 async def test_fresh_all_asks_again_and_the_new_reply_stands(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
         await store.put(call())
-        assert await store.take(K("k"), fresh=True) is not None
-        assert await store.take(K("k"), fresh="all") is None
+        assert await store.get_or_claim(K("k"), freshness=Freshness.NO_FAILURES) is not None
+        assert await store.get_or_claim(K("k"), freshness=Freshness.NONE) is None
         await store.put(replace(call(), text="second"))
-        assert (await store.take(K("k"))).text == "second"  # type: ignore[union-attr]
-        assert await store.take(K("k"), fresh="all") is None
+        assert (await store.get_or_claim(K("k"))).text == "second"  # type: ignore[union-attr]
+        assert await store.get_or_claim(K("k"), freshness=Freshness.NONE) is None
         await store.put(call(status="refused"))
-        assert (await store.take(K("k"))).text == "second"  # type: ignore[union-attr]
+        assert (await store.get_or_claim(K("k"))).text == "second"  # type: ignore[union-attr]
 
 
 async def test_a_claimed_key_is_waited_for(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
-        assert await one.take(K("k")) is None
-        waiting = [asyncio.create_task(store.take(K("k"))) for store in (two, two, one)]
+        assert await one.get_or_claim(K("k")) is None
+        waiting = [asyncio.create_task(store.get_or_claim(K("k"))) for store in (two, two, one)]
         await asyncio.sleep(0.1)
         assert not any(task.done() for task in waiting)
         await one.put(call())
         assert {task.text for task in await asyncio.gather(*waiting) if task} == {"reply"}
 
-        assert await one.take(K("other")) is None
-        task = asyncio.create_task(two.take(K("other")))
+        assert await one.get_or_claim(K("other")) is None
+        task = asyncio.create_task(two.get_or_claim(K("other")))
         await asyncio.sleep(0.05)
-        await one.release(K("other"))
+        await one.release_claim(K("other"))
         assert await asyncio.wait_for(task, 5) is None  # now the other one asks
 
 
@@ -209,40 +210,40 @@ async def test_two_that_refuse_a_stored_reply_ask_once(tmp_path: Path) -> None:
     """Both find the reply of another model; one asks, the other waits for it and takes what it got."""
     path = tmp_path / "c"
     with CallStore(path, run_id="old") as old:
-        await old.take(K("k"))
+        await old.get_or_claim(K("k"))
         await old.put(replace(call("k"), model="another"))
     with CallStore(path, run_id="one") as one, CallStore(path, run_id="two") as two:
         first, second = (AcceptedReplies(store, lambda found: found.model == "another") for store in (one, two))
-        assert await asyncio.wait_for(first.take(K("k")), 5) is None
-        waiting = asyncio.create_task(second.take(K("k")))
+        assert await asyncio.wait_for(first.get_or_claim(K("k")), 5) is None
+        waiting = asyncio.create_task(second.get_or_claim(K("k")))
         await asyncio.sleep(0.1)
         assert not waiting.done()
         stands = await first.put(replace(call("k"), model="asked", text="again"))
         assert await asyncio.wait_for(waiting, 5) == stands
     with closing(StoredCalls(path)) as only_read:
-        assert await AcceptedReplies(only_read, lambda found: True).take(K("k")) is None
+        assert await AcceptedReplies(only_read, lambda found: True).get_or_claim(K("k")) is None
 
 
 async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
         for delay in (0, 0, 0.0005, 0.001, 0.002, 0.005):
-            tasks = [asyncio.create_task(one.take(K(f"k{n}"))) for n in range(50)]
+            tasks = [asyncio.create_task(one.get_or_claim(K(f"k{n}"))) for n in range(50)]
             await asyncio.sleep(delay)
             for task in tasks:
                 task.cancel()
             claimed = [n for n, r in enumerate(await asyncio.gather(*tasks, return_exceptions=True)) if r is None]
             for n in claimed:
-                await one.release(K(f"k{n}"))
+                await one.release_claim(K(f"k{n}"))
             for n in range(50):
-                assert await asyncio.wait_for(two.take(K(f"k{n}")), 5) is None
-                await two.release(K(f"k{n}"))
+                assert await asyncio.wait_for(two.get_or_claim(K(f"k{n}")), 5) is None
+                await two.release_claim(K(f"k{n}"))
 
-        assert await one.take(K("k")) is None  # cancelled while it waits for another's claim
-        task = asyncio.create_task(two.take(K("k")))
+        assert await one.get_or_claim(K("k")) is None  # cancelled while it waits for another's claim
+        task = asyncio.create_task(two.get_or_claim(K("k")))
         await asyncio.sleep(0.05)
         task.cancel()
-        await one.release(K("k"))
-        assert await asyncio.wait_for(one.take(K("k")), 5) is None
+        await one.release_claim(K("k"))
+        assert await asyncio.wait_for(one.get_or_claim(K("k")), 5) is None
 
 
 async def test_a_put_that_was_cancelled_is_committed(tmp_path: Path) -> None:
@@ -256,10 +257,10 @@ async def test_a_put_that_was_cancelled_is_committed(tmp_path: Path) -> None:
 
 def test_works_from_one_loop_after_another(tmp_path: Path) -> None:
     async def claim(store: CallStore, key: str) -> None:
-        assert await store.take(key) is None
+        assert await store.get_or_claim(key) is None
 
     async def leave_behind(store: CallStore) -> None:
-        task = asyncio.create_task(store.take(K("lost")))
+        task = asyncio.create_task(store.get_or_claim(K("lost")))
         await asyncio.sleep(0)
         task.cancel()
 
@@ -275,9 +276,9 @@ def test_works_from_one_loop_after_another(tmp_path: Path) -> None:
 
 async def test_closing_ends_the_waiting(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one:
-        await one.take(K("k"))
+        await one.get_or_claim(K("k"))
         two = CallStore(tmp_path / "c", run_id="two")
-        task = asyncio.create_task(two.take(K("k")))
+        task = asyncio.create_task(two.get_or_claim(K("k")))
         await asyncio.sleep(0.05)
         two.close()
         with pytest.raises(RagpipeError, match="closed"):
@@ -288,9 +289,9 @@ async def test_the_thread_dying_of_a_bug_leaves_nobody_waiting(tmp_path: Path, m
     store = CallStore(tmp_path / "c", run_id="r")
     monkeypatch.setattr(call_table.CallTable, "find", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(store.take(K("k")), 5)
+        await asyncio.wait_for(store.get_or_claim(K("k")), 5)
     with pytest.raises(RagpipeError):
-        await store.take(K("k"))
+        await store.get_or_claim(K("k"))
     with pytest.raises(ZeroDivisionError):
         store.close()
 
@@ -332,7 +333,7 @@ async def test_a_claim_of_another_host_is_dead_when_its_beat_stands_still(tmp_pa
     db.execute("INSERT INTO owners VALUES ('far', 'another-host', 1, 'x.y.z', 5, 'r')")
     db.execute("INSERT INTO claims VALUES (?, 'far')", (bytes.fromhex(K("k")),))
     with CallStore(path, run_id="r", silent_after_s=0.4) as store:
-        task = asyncio.create_task(store.take(K("k")))
+        task = asyncio.create_task(store.get_or_claim(K("k")))
         for _ in range(8):
             db.execute("UPDATE owners SET beat = beat + 1 WHERE id = 'far'")
             await asyncio.sleep(0.1)
@@ -351,7 +352,7 @@ async def test_a_pid_that_is_used_again_is_not_its_old_owner(tmp_path: Path) -> 
     )
     db.execute("INSERT INTO claims VALUES (?, 'old')", (bytes.fromhex(K("k")),))
     with CallStore(path, run_id="r") as store:
-        assert await asyncio.wait_for(store.take(K("k")), 2) is None
+        assert await asyncio.wait_for(store.get_or_claim(K("k")), 2) is None
     assert db.execute("SELECT count(*) FROM owners").fetchone() == (0,)
     db.close()
 
@@ -361,13 +362,13 @@ async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(
 ) -> None:
     """A process that was stopped for long finds its key answered by the one that took over."""
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
-        assert await one.take(K("k")) is None
+        assert await one.get_or_claim(K("k")) is None
         with monkeypatch.context() as patch:
             patch.setattr(owners, "is_alive", lambda _: False)
-            assert await asyncio.wait_for(two.take(K("k")), 5) is None
+            assert await asyncio.wait_for(two.get_or_claim(K("k")), 5) is None
         first = await two.put(replace(call(), text="first"))
         assert await one.put(replace(call(), text="late")) == first == replace(call(), text="first", run_id="two")
-        assert (await one.take(K("k"))).text == "first"  # type: ignore[union-attr]
+        assert (await one.get_or_claim(K("k"))).text == "first"  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
@@ -470,7 +471,7 @@ def test_a_page_torn_later_is_reported_with_the_path(tmp_path: Path) -> None:
 
     async def go() -> None:
         with CallStore(tmp_path / "c", run_id="r") as store:
-            await asyncio.wait_for(asyncio.gather(*(store.take(K(f"k{n}")) for n in range(300))), 10)
+            await asyncio.wait_for(asyncio.gather(*(store.get_or_claim(K(f"k{n}")) for n in range(300))), 10)
 
     with pytest.raises(DataError, match="damaged") as found:
         asyncio.run(go())
@@ -532,7 +533,7 @@ async def main(path):
         if failed:
             break
     assert failed and str(path) in failed[0] and "To fix" in failed[0], failed
-    assert (await store.take(sha256("k0"))).text, "what is stored can still be read"
+    assert (await store.get_or_claim(sha256("k0"))).text, "what is stored can still be read"
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     await store.put(Call(sha256("later"), "", "j", "ok"))
     store.close()

@@ -56,7 +56,9 @@ def fill(path: Path, calls: list[Call] = CALLS) -> None:
         for start in range(0, len(calls), 100):
             some = calls[start : start + 100]
             for one in some:
-                store.pay(one.key, 1, Payment("openai/m-2026-01-01", TIME, one.tokens_in, 60, 0, 0, one.paid_usd))
+                store.record_payment(
+                    one.key, 1, Payment("openai/m-2026-01-01", TIME, one.tokens_in, 60, 0, 0, one.paid_usd)
+                )
             await asyncio.gather(*(store.put(one) for one in some))
 
     with CallStore(path, run_id="0123456789ab") as store:
@@ -69,7 +71,7 @@ def taken(path: Path) -> tuple[dict[str, Call], int]:
     async def work(store: CallStore) -> dict[str, Call]:
         found = {}
         for one in CALLS:
-            stored = await asyncio.wait_for(store.take(one.key), 10)
+            stored = await asyncio.wait_for(store.get_or_claim(one.key), 10)
             if stored is None:
                 await store.put(one)
             else:
@@ -229,7 +231,7 @@ def test_a_file_that_is_gone_is_said_and_what_went_into_it_is_kept(
 
     async def work(store: CallStore) -> None:
         for one in CALLS[5:10]:
-            store.pay(one.key, 1, Payment("m", TIME, 1, 1, usd=1.0))
+            store.record_payment(one.key, 1, Payment("m", TIME, 1, 1, usd=1.0))
             await store.put(one)
         if how == "deleted":
             path.unlink()
@@ -264,7 +266,7 @@ def test_a_full_disk_keeps_what_was_in_flight_elsewhere(tmp_path: Path, monkeypa
 
     async def work() -> None:
         monkeypatch.setattr(store._worker.table, "write", full)
-        store.pay(KEYS[0], 1, Payment("m", TIME, 1, 1, usd=1.0))
+        store.record_payment(KEYS[0], 1, Payment("m", TIME, 1, 1, usd=1.0))
         found = await asyncio.gather(*(store.put(one) for one in CALLS[:4]), return_exceptions=True)
         assert all("task=store action=import from=" in str(error) for error in found)
 
@@ -303,7 +305,7 @@ import asyncio, sys, time
 from pathlib import Path
 from ragpipe.store.calls.call_store import CallStore
 store = CallStore(Path(sys.argv[1]), run_id="stopped", beat_s=0.1)
-assert asyncio.run(store.take(sys.argv[2])) is None
+assert asyncio.run(store.get_or_claim(sys.argv[2])) is None
 print("claimed", flush=True)
 time.sleep(600)
 """
@@ -323,7 +325,7 @@ async def test_a_stopped_process_keeps_its_claims_and_is_named(tmp_path: Path) -
         process.send_signal(signal.SIGSTOP)
         said: list[str] = []
         with CallStore(path, run_id="r", silent_after_s=0.3, patience_s=0.2, say=said.append) as store:
-            task = asyncio.create_task(store.take(KEYS[0]))
+            task = asyncio.create_task(store.get_or_claim(KEYS[0]))
             await asyncio.sleep(1.5)
             assert not task.done(), "five times the silent time has passed, and it may go on at any moment"
             assert len(said) == 1

@@ -14,6 +14,7 @@ from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.call_store import CallStore, read_calls
 from ragpipe.store.calls.prune import Choice, prune
 from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.calls.store_requests import Freshness
 
 
 def call(name: str, status: str = "ok") -> Call:
@@ -24,14 +25,20 @@ def payment(usd: float | None = 0.5, tokens: int | None = 10) -> Payment:
     return Payment("openai/m", "2026-01-02T03:04:05.678+00:00", tokens, tokens, 1 if tokens else None, None, usd)
 
 
-def ask(path: Path, run_id: str, *asked: tuple[Call, list[Payment]], fresh: bool = False, iteration: int = 1) -> None:
+def ask(
+    path: Path,
+    run_id: str,
+    *asked: tuple[Call, list[Payment]],
+    freshness: Freshness = Freshness.ANY,
+    iteration: int = 1,
+) -> None:
     """Each call is asked and put after its payments."""
 
     async def work(store: CallStore) -> None:
         for one, payments in asked:
-            assert await store.take(one.key, fresh=fresh) is None
+            assert await store.get_or_claim(one.key, freshness=freshness) is None
             for paid in payments:
-                store.pay(one.key, iteration, paid)
+                store.record_payment(one.key, iteration, paid)
             await store.put(one)
 
     with CallStore(path, run_id=run_id) as store:
@@ -48,7 +55,9 @@ def test_every_answered_try_is_on_the_bill(tmp_path: Path) -> None:
         "calls": 3, "replies": 5, "tokens_in": 40, "tokens_out": 40, "tokens_cached": 4, "tokens_reasoning": 0, "usd": None,
         "usd_known": 1.5, "unpriced": 2, "without_usage": 1,
     }  # fmt: skip
-    ask(path, "one", (call("a"), [payment(0.25)]), (call("b"), [payment(0.25)]), fresh=True)  # they were failures
+    ask(
+        path, "one", (call("a"), [payment(0.25)]), (call("b"), [payment(0.25)]), freshness=Freshness.NO_FAILURES
+    )  # they were failures
     after = paid_by(path, "one", 1)
     assert (after.calls, after.replies, after.usd_known) == (3, 7, 2.0)
     assert paid_by(path, "two", 1).replies == paid_by(path, "one", 2).replies == 0
@@ -66,9 +75,9 @@ def test_a_reply_that_comes_too_late_is_paid(tmp_path: Path) -> None:
 
     async def work(slow: CallStore, fast: CallStore) -> None:
         one = call("a")
-        slow.pay(one.key, 1, payment(1.0))
+        slow.record_payment(one.key, 1, payment(1.0))
         await slow.put(one)
-        fast.pay(one.key, 1, payment(4.0))
+        fast.record_payment(one.key, 1, payment(4.0))
         assert (await fast.put(one)).run_id == "slow"  # it holds no claim: the first reply stands
 
     with CallStore(path, run_id="slow") as slow, CallStore(path, run_id="fast") as fast:
@@ -81,7 +90,7 @@ def test_what_was_paid_for_a_call_that_never_came_back_is_kept(tmp_path: Path) -
     """Its task was cancelled between two tries: nothing is put."""
     path = tmp_path / "calls.sqlite"
     with CallStore(path, run_id="one") as store:
-        store.pay(sha256("a"), 3, payment())
+        store.record_payment(sha256("a"), 3, payment())
     assert paid_by(path, "one", 3).usd == 0.5
 
 
@@ -120,7 +129,7 @@ def test_a_payment_after_the_store_was_closed_is_kept_beside(
     path = tmp_path / "calls.sqlite"
     store = CallStore(path, run_id="one")
     store.close()
-    store.pay(sha256("a"), 1, payment())
+    store.record_payment(sha256("a"), 1, payment())
     (file,) = (tmp_path / "tmp").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     for _ in range(2):  # once is enough

@@ -1,0 +1,96 @@
+"""What the tasks of a run ask of the call store's thread."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.schema.call import Call
+from ragpipe.store.calls.call_rows import PackedCall
+from ragpipe.store.calls.spend import PaymentEntry
+
+FIRST_POLL_S = 0.02
+
+
+class Freshness(Enum):
+    """Which stored calls may answer a question."""
+
+    ANY = "any"
+    """Replies, and failures of the same run."""
+    NO_FAILURES = "no failures"
+    """Replies alone: what failed before is asked again."""
+    NONE = "none"
+    """No stored call: the question is asked again."""
+
+
+class ClaimResult(Enum):
+    """The answer to a claim on a key."""
+
+    GRANTED = "granted"
+    HELD = "held by another store, or by another task of this one"
+
+
+class Lookup(NamedTuple):
+    """A key, which stored calls may answer it, and one that may not (`rejected`)."""
+
+    key: str
+    freshness: Freshness = Freshness.ANY
+    rejected: Call | None = None
+
+
+@dataclass(eq=False, kw_only=True)
+class StoreRequest:
+    """Base of all requests. `future` is None where nobody waits for the outcome."""
+
+    future: asyncio.Future[Any] | None = None
+
+
+@dataclass(eq=False)
+class GetOrClaimRequest(StoreRequest):
+    """The stored call, or a claim on the key. While another store holds the claim, the request waits."""
+
+    lookup: Lookup
+    due: float = 0.0  # when it is tried next, by the monotonic clock
+    delay_s: float = FIRST_POLL_S
+    waiting_since: float | None = None
+
+    @property
+    def key(self) -> str:
+        return self.lookup.key
+
+
+@dataclass(eq=False)
+class PutRequest(StoreRequest):
+    """A call to store; it ends the claim on its key."""
+
+    key: str
+    row: PackedCall
+
+
+@dataclass(eq=False)
+class ReleaseRequest(StoreRequest):
+    """The end of a claim without an answer."""
+
+    key: str
+
+
+@dataclass(eq=False)
+class PaymentRequest(StoreRequest):
+    """A payment for the ledger, committed with the next call at the latest."""
+
+    entry: PaymentEntry
+
+
+@dataclass(eq=False)
+class AbortRequest(StoreRequest):
+    """From now on, requests that would have to wait raise `reason`."""
+
+    reason: RagpipeError
+
+
+@dataclass(eq=False)
+class StopRequest(StoreRequest):
+    """The last request of a store."""
