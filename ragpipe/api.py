@@ -169,9 +169,9 @@ def _started(
         module, checked = compose_task(words, config_dir=config_dir)
         if module.__name__ != f"ragpipe.tasks.{task}":
             function = module.__name__.rpartition(".")[2]
-            found = f"task={function}"
+            actual = f"task={function}"
             fix = f"call ragpipe.{function}, or start it on the command line"
-            raise ConfigError("this function runs another task", [Problem(WHERE, "task", found, f"task={task}", fix)])
+            raise ConfigError("this function runs another task", [Problem(WHERE, "task", actual, f"task={task}", fix)])
         try:
             with waiting(getattr(checked, "lock_wait_s", None) or 0):
                 yield _Start(module, checked, Console(out=Silence(), err=Silence()) if quiet else console())

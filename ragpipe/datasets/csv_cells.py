@@ -38,8 +38,8 @@ def parse_cell(row: dict[str, str], where: str, faults: Faults) -> dict[str, Any
             try:
                 record[name] = strict_json.strict_loads(cell)
             except strict_json.BadJson as error:
-                found = f"{shown_value(cell)} ({error})"
+                actual = f"{shown_value(cell)} ({error})"
                 fix = "texts in a JSON list stand in double quotes, which a CSV cell writes twice"
-                faults.add(named_fields(where, row), name, found, "true, false, a number, or JSON", fix)
+                faults.add(named_fields(where, row), name, actual, "true, false, a number, or JSON", fix)
                 good = False
     return record if good else None

@@ -78,7 +78,7 @@ class Dataset:
 
     def __iter__(self) -> Iterator[Record]:
         faults = Faults(f"data set {self.name!r}: {self._files.shown} cannot be used")
-        chosen, kept, given = self._chosen, dict[str, None](), 0
+        chosen, kept, yielded = self._chosen, dict[str, None](), 0
         for record in self._records(faults):
             sample_id = record.sample.id
             if faults or (chosen is not None and sample_id not in chosen):
@@ -87,33 +87,35 @@ class Dataset:
                 if len(kept) >= self._settings.limit:
                     continue
                 kept[sample_id] = None
-            given += 1
+            yielded += 1
             yield record
         self._unchanged()
         for index in self._indexes.values():
             index.check(faults)
         if not faults and self._mapping:
             self._mapping.check(self._files.shown, faults)
-        if not faults and not given:
-            found = f"no record that `{self._settings.filter}` lets through" if self._filter else "no records"
-            faults.add(self._files.shown, "records", found, "at least one record", f"no records in {self._files.shown}")
+        if not faults and not yielded:
+            actual = f"no record that `{self._settings.filter}` lets through" if self._filter else "no records"
+            faults.add(
+                self._files.shown, "records", actual, "at least one record", f"no records in {self._files.shown}"
+            )
         faults.raise_all()
 
     def first(self) -> First:
         """The first record as it was mapped, field by field. Raises DataError when the data set cannot be used."""
         record = next(iter(self))
         sources = self._mapping.sources if self._mapping else {}
-        shown = []
+        rows = []
         for noun in (record.sample, record.output):
             if noun is None:
                 continue
             for name in type(noun).model_fields:
                 short = {"references": "reference", "chunks": "contexts"}.get(name, name)
-                given = name in noun.model_fields_set and name != "sample_id"
-                if given:
+                is_given = name in noun.model_fields_set and name != "sample_id"
+                if is_given:
                     source = sources.get(name) or sources.get(short) or name
-                    shown += _apart(name, source, getattr(noun, name), sources)
-        return First(record.where, tuple(shown))
+                    rows += _apart(name, source, getattr(noun, name), sources)
+        return First(record.where, tuple(rows))
 
     @cached_property
     def _indexes(self) -> dict[str, Index]:
@@ -130,13 +132,15 @@ class Dataset:
     @cached_property
     def _chosen(self) -> frozenset[str] | None:
         """Ids of the seeded sample: the n smallest hashes of seed and id, so that it does not depend on the order."""
-        wanted = self._settings.sample
-        if wanted is None:
+        selection = self._settings.sample
+        if selection is None:
             return None
         faults = Faults(f"data set {self.name!r}: {self._files.shown} cannot be used")
         ids = {record.sample.id for record in self._records(faults)}
         faults.raise_all()
-        return frozenset(heapq.nsmallest(wanted.n, ids, key=lambda sample_id: sha256(f"{wanted.seed}:{sample_id}")))
+        return frozenset(
+            heapq.nsmallest(selection.n, ids, key=lambda sample_id: sha256(f"{selection.seed}:{sample_id}"))
+        )
 
     def _unchanged(self) -> None:
         now = self._files.state()

@@ -40,36 +40,36 @@ _KINDS = (
 _UTF16 = ((b"\xff\xfe", "UTF-16 (or UTF-32)"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32"))
 
 
-def data_file(path: Path, shown: str, name: str, form: str, delimiter: str, faults: Faults) -> DataFile | None:
+def data_file(path: Path, label: str, name: str, form: str, delimiter: str, faults: Faults) -> DataFile | None:
     """The file with its format, None (and a fault) when it cannot be read or is of a kind that is never loaded."""
-    found = SUFFIXES.get(path.suffix.lower()) if form == "auto" else form
+    resolved_form = SUFFIXES.get(path.suffix.lower()) if form == "auto" else form
     known = ", ".join(sorted(SUFFIXES))
-    if found is None:
+    if resolved_form is None:
         fix = "convert it; or name the format by dataset.format (or `format` of the join) if only the name is unusual"
-        faults.add(shown, "suffix", repr(path.suffix), f"one of {known}", fix)
+        faults.add(label, "suffix", repr(path.suffix), f"one of {known}", fix)
         return None
     try:
         if path.exists() and not path.is_file():  # a pipe or a device would wait for ever, and cannot be read twice
-            faults.add(shown, "file", "a folder" if path.is_dir() else "no regular file", "a file")
+            faults.add(label, "file", "a folder" if path.is_dir() else "no regular file", "a file")
             return None
         with open(path, "rb") as stream:
             head = stream.read(64)
     except OSError as error:
         fix = "check the path; it is relative to the folder in which the command is started"
-        faults.add(shown, "file", error.strerror or str(error), "a file that can be read", fix)
+        faults.add(label, "file", error.strerror or str(error), "a file that can be read", fix)
         return None
-    if wrong := _disguise(head, found):
+    if wrong := _disguise(head, resolved_form):
         faults.add(
-            shown,
+            label,
             "content",
             wrong,
-            f"{found}, by its name or by `format`",
+            f"{resolved_form}, by its name or by `format`",
             "unpack or convert it first; it was not loaded",
         )
         return None
     if path.suffix.lower() == ".tsv" and delimiter == ",":
         delimiter = "\t"
-    return DataFile(path, shown, name, found, delimiter)
+    return DataFile(path, label, name, resolved_form, delimiter)
 
 
 def _disguise(head: bytes, form: str) -> str | None:

@@ -84,9 +84,9 @@ class _Finder:
                 self._settings.path, key, repr(role), f"one of dataset.files: {', '.join(files) or 'none'}", fix
             )
             return ()
-        given = files[role]
-        found = []
-        for name in [given] if isinstance(given, str) else given:
+        names_given = files[role]
+        data_files = []
+        for name in [names_given] if isinstance(names_given, str) else names_given:
             names = [name]
             if "*" in name:
                 names = sorted(str(path.relative_to(self._folder)) for path in self._folder.glob(name))
@@ -94,11 +94,11 @@ class _Finder:
                     self._faults.add(
                         self._settings.path, f"files.{role}", f"no file fits {name!r}", "at least one file"
                     )
-            found += [self._file(one, form) for one in names]
-        return tuple(file for file in found if file)
+            data_files += [self._file(name, form) for name in names]
+        return tuple(file for file in data_files if file)
 
     def _file(self, name: str, form: str) -> DataFile | None:
-        shown = self._settings.path if self._root.is_dir() else str(Path(self._settings.path).parent)
+        label = self._settings.path if self._root.is_dir() else str(Path(self._settings.path).parent)
         return data_file(
-            self._folder / name, f"{shown.rstrip('/')}/{name}", name, form, self._settings.delimiter, self._faults
+            self._folder / name, f"{label.rstrip('/')}/{name}", name, form, self._settings.delimiter, self._faults
         )

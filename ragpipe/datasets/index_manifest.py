@@ -104,7 +104,7 @@ class IndexManifest:
             overall=_coverage(read.documents.values()),
             by_doc_type={name: _coverage(some) for name, some in sorted(of_type.items())},
             tokens=_tokens(read.tokens),
-            without_chunks=[name for name, one in read.documents.items() if not one.chunks][:LISTED],
+            without_chunks=[name for name, document in read.documents.items() if not document.chunks][:LISTED],
             gold_documents=gold,
             gold_missing_count=len(missing),
             gold_missing=missing[:LISTED],
@@ -124,18 +124,20 @@ class IndexManifest:
     def _rows(self, faults: Faults) -> Iterator[tuple[str, Row]]:
         for position, record in file_formats.read_rows(self._file, faults):
             where = file_formats.place(self._file, position)
-            given = {name: value for name, value in record.items() if value is not None}
+            cells = {name: value for name, value in record.items() if value is not None}
             if self._file.format == "csv":
-                given = {name: _cell(name, text) for name, text in given.items() if text != ""}
+                cells = {name: _cell(name, text) for name, text in cells.items() if text != ""}
             try:
-                yield where, Row.model_validate(given)
+                yield where, Row.model_validate(cells)
             except ValidationError as error:
-                for one in error.errors(include_url=False):
-                    key = ".".join(map(str, one["loc"]))
-                    near = get_close_matches(key, Row.model_fields, 1) if one["type"] == "extra_forbidden" else []
-                    known = f"one of {', '.join(Row.model_fields)}" if one["type"] == "extra_forbidden" else one["msg"]
-                    found = "nothing" if one["type"] == "missing" else shown_value(given.get(key))
-                    faults.add(where, key, found, known, f"did you mean {near[0]!r}?" if near else "")
+                for fault in error.errors(include_url=False):
+                    key = ".".join(map(str, fault["loc"]))
+                    near = get_close_matches(key, Row.model_fields, 1) if fault["type"] == "extra_forbidden" else []
+                    known = (
+                        f"one of {', '.join(Row.model_fields)}" if fault["type"] == "extra_forbidden" else fault["msg"]
+                    )
+                    actual = "nothing" if fault["type"] == "missing" else shown_value(cells.get(key))
+                    faults.add(where, key, actual, known, f"did you mean {near[0]!r}?" if near else "")
 
 
 def _cell(name: str, text: str) -> Any:
@@ -146,8 +148,8 @@ def _add(read: _Read, row: Row, where: str, faults: Faults) -> None:
     """A row into what was read, or a fault."""
     known = read.documents.get(row.doc_id)
     if (row.status == "skipped") != (row.reason is not None):
-        found = f"{row.status} {'with' if row.reason else 'without'} a reason"
-        faults.add(where, "reason", found, "a reason for every skipped chunk, and for no other")
+        actual = f"{row.status} {'with' if row.reason else 'without'} a reason"
+        faults.add(where, "reason", actual, "a reason for every skipped chunk, and for no other")
     elif row.chunk_id is None and (row.status == "skipped" or row.tokens is not None):
         faults.add(where, "chunk_id", "nothing, beside what belongs to a chunk", "the id of the chunk")
     elif row.chunk_id is None and known:
@@ -175,17 +177,20 @@ def _add(read: _Read, row: Row, where: str, faults: Faults) -> None:
 
 
 def _coverage(documents: Iterable[_Document]) -> Coverage:
-    given = list(documents)
+    all_documents = list(documents)
     skipped: Counter[str] = Counter()
-    for one in given:
-        skipped.update(one.skipped)
-    empty, embedded = sum(not one.chunks for one in given), sum(one.embedded for one in given)
-    attempted = sum(len(one.chunks) for one in given)
+    for document in all_documents:
+        skipped.update(document.skipped)
+    empty, embedded = (
+        sum(not document.chunks for document in all_documents),
+        sum(document.embedded for document in all_documents),
+    )
+    attempted = sum(len(document.chunks) for document in all_documents)
     return Coverage(
-        documents=len(given),
+        documents=len(all_documents),
         documents_without_chunks=empty,
-        documents_not_embedded=sum(one.why_missing == "not_embedded" for one in given),
-        no_chunks_rate=empty / len(given) if given else None,
+        documents_not_embedded=sum(document.why_missing == "not_embedded" for document in all_documents),
+        no_chunks_rate=empty / len(all_documents) if all_documents else None,
         chunks_attempted=attempted,
         chunks_embedded=embedded,
         chunks_skipped=skipped.total(),

@@ -18,7 +18,7 @@ def records(
     """(file, line or row, record) of all files in their order. `inside` is the path of the list in a JSON document."""
     for file in files:
         if inside is None:
-            found = file_formats.read_rows(file, faults)
+            rows = file_formats.read_rows(file, faults)
         elif file.format != "json":
             faults.add(
                 file.shown, "records", f"a {file.format} file", "a JSON document, in which the path finds a list"
@@ -27,8 +27,8 @@ def records(
         elif (doc := json_rows.read_document(file, faults)) is None:
             continue
         else:
-            found = json_rows.inside(file, inside, doc, faults)
-        for position, record in found:
+            rows = json_rows.inside(file, inside, doc, faults)
+        for position, record in rows:
             yield file, position, record
 
 
@@ -68,11 +68,11 @@ class Index:
         none: list[Any] | None = [] if self.many else None
         if text is None:
             return none
-        found = self._found.get(text, none)
+        matches = self._found.get(text, none)
         self.asked += 1
-        self.matched += found is not none
+        self.matched += matches is not none
         self._last = text
-        return found
+        return matches
 
     def check(self, faults: Faults) -> None:
         """A fault when no look-up of a whole reading found anything."""
@@ -80,12 +80,12 @@ class Index:
             has = (
                 f"the file has e.g. {shown_value(next(iter(self._found)))}" if self._found else "the file has no record"
             )
-            found = f"none of {self.asked} keys is there, e.g. {shown_value(self._last)}; {has}"
+            actual = f"none of {self.asked} keys is there, e.g. {shown_value(self._last)}; {has}"
             expected = f"records whose `{self._join.by}` equals `{self._join.key}`"
             faults.add(
                 self._shown,
                 f"join.{self._name}",
-                found,
+                actual,
                 expected,
                 "is it the right file, and are these the right names?",
             )

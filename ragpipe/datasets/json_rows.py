@@ -84,10 +84,10 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
         try:
             record = window.value()
         except strict_json.BadJson as error:
-            found = f"{error} at column {error.column}" if error.column else str(error)
-            found = "the end of the file" if window.next_sign() == "" else found
+            actual = f"{error} at column {error.column}" if error.column else str(error)
+            actual = "the end of the file" if window.next_sign() == "" else actual
             faults.add(
-                file.at(window.line), "record", found, "JSON", "the rest of the file was not read; is it cut off?"
+                file.at(window.line), "record", actual, "JSON", "the rest of the file was not read; is it cut off?"
             )
             return
         if isinstance(record, dict):
@@ -101,8 +101,8 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
                 continue
         elif sign == "]":
             break
-        found = "a comma before `]`" if sign == "]" else repr(sign) if sign else "the end of the file"
-        faults.add(file.at(window.line), "list", found, "a further record or `]`", "is the file cut off?")
+        actual = "a comma before `]`" if sign == "]" else repr(sign) if sign else "the end of the file"
+        faults.add(file.at(window.line), "list", actual, "a further record or `]`", "is the file cut off?")
         return
     window.skip(window.at + 1)
     if sign := window.next_sign():
@@ -112,8 +112,8 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
 def read_document(file: DataFile, faults: Faults) -> Any:
     """The whole document; None (and a fault) when it cannot be read."""
     if (size := file.path.stat().st_size) > MAX_DOCUMENT:
-        found = f"{size >> 20} MiB"
-        faults.add(file.shown, "document", found, f"at most {MAX_DOCUMENT >> 20} MiB", "write its records as JSONL")
+        actual = f"{size >> 20} MiB"
+        faults.add(file.shown, "document", actual, f"at most {MAX_DOCUMENT >> 20} MiB", "write its records as JSONL")
         return None
     text = "".join(line for _, line in text_lines(file, faults))
     if faults:
@@ -129,16 +129,16 @@ def read_document(file: DataFile, faults: Faults) -> Any:
 def inside(file: DataFile, records: Expression, doc: Any, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
     """(position from 1, record) of the list that `records` gives in a document."""
     try:
-        found = records(doc)
+        value = records(doc)
     except BadExpression as error:
         faults.add(file.shown, f"records ({records.text})", str(error), "a list of objects")
         return
-    if not isinstance(found, list):
+    if not isinstance(value, list):
         names = ", ".join(list(doc)[:12]) if isinstance(doc, dict) else ""
         fix = f"the document's own names: {names}" if names else ""
-        faults.add(file.shown, f"records ({records.text})", shown_value(found), "a list of objects", fix)
+        faults.add(file.shown, f"records ({records.text})", shown_value(value), "a list of objects", fix)
         return
-    for position, record in enumerate(found, 1):
+    for position, record in enumerate(value, 1):
         if isinstance(record, dict):
             yield position, record
         else:

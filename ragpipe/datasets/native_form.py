@@ -101,8 +101,8 @@ def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: 
     if output is None or _blank("method", output.method, where, faults):
         return None
     if output.chunks and not output.retrieves:
-        found = f"false, and {len(output.chunks)} chunks of method {output.method!r}"
-        faults.add(where, "retrieves", found, "no chunks where nothing is retrieved", "leave out one of the two")
+        actual = f"false, and {len(output.chunks)} chunks of method {output.method!r}"
+        faults.add(where, "retrieves", actual, "no chunks where nothing is retrieved", "leave out one of the two")
         return None
     chunks = output.chunks or []
     ranks = [chunk.rank for chunk in chunks]
@@ -143,10 +143,10 @@ def _read(noun: type[M], fields: Flat, where: str, chunks: str, faults: Faults) 
             if fault["type"] == "extra_forbidden":
                 _unknown(key, where, faults)
                 continue
-            found = "it is absent" if fault["type"] == "missing" else shown_value(fault["input"])
+            actual = "it is absent" if fault["type"] == "missing" else shown_value(fault["input"])
             expected = fault["msg"].removeprefix("Input should be ")
             faults.add(
-                where, key, found, "a field of this name" if fault["type"] == "missing" else expected, _fix(fault)
+                where, key, actual, "a field of this name" if fault["type"] == "missing" else expected, _fix(fault)
             )
         return None
 

@@ -122,11 +122,11 @@ def _explode_step(name: str, path: str) -> Step:
     items = Expression(path)
 
     def run(scope: Scope) -> list[Scope]:
-        found = _applied(items, scope, f"explode.{name}", path)
-        found = _elements(found)
-        if not isinstance(found, list):
-            raise BadMapping(f"explode.{name} ({path})", shown_value(found), "a list or an object")
-        return [{**scope, name: item} for item in found] or [{**scope, name: None, NO_OUTPUT: True}]
+        elements = _applied(items, scope, f"explode.{name}", path)
+        elements = _elements(elements)
+        if not isinstance(elements, list):
+            raise BadMapping(f"explode.{name} ({path})", shown_value(elements), "a list or an object")
+        return [{**scope, name: item} for item in elements] or [{**scope, name: None, NO_OUTPUT: True}]
 
     return run
 
@@ -143,12 +143,12 @@ def _value(spec: FieldMap, label: str) -> Value:
     path, text, table = Expression(spec.path or ""), spec.path or "", _table(spec, label)
 
     def value(scope: Any) -> Any:
-        found = _applied(path, scope, label, text)
-        if found is None:
+        result = _applied(path, scope, label, text)
+        if result is None:
             return spec.default
         if table is None:
-            return found
-        return [table(item) for item in found] if isinstance(found, list) else table(found)
+            return result
+        return [table(item) for item in result] if isinstance(result, list) else table(result)
 
     return value
 
@@ -159,13 +159,13 @@ def _each(spec: FieldMap, label: str) -> Value:
     part = _value(FieldMap(fields=spec.fields) if spec.fields is not None else spec.value or FieldMap(path="@"), label)
 
     def value(scope: Any) -> Any:
-        found = _list(items, scope, label)
-        if found is None:
+        elements = _list(items, scope, label)
+        if elements is None:
             return spec.default
         if key is None:
-            return [part(item) for item in found]
+            return [part(item) for item in elements]
         result: dict[str, Any] = {}
-        for item in found:
+        for item in elements:
             name = _applied(key, item, label, key.text)
             if not isinstance(name, str | int) or key_text(name) in result:
                 raise BadMapping(f"{label}.key ({key.text})", shown_value(name), "a text that stands once in the list")
@@ -176,10 +176,10 @@ def _each(spec: FieldMap, label: str) -> Value:
 
 
 def _list(items: Expression, scope: Any, label: str) -> list[Any] | None:
-    found = _elements(_applied(items, scope, label, items.text))
-    if found is not None and not isinstance(found, list):
-        raise BadMapping(f"{label} ({items.text})", shown_value(found), "a list or an object")
-    return found
+    elements = _elements(_applied(items, scope, label, items.text))
+    if elements is not None and not isinstance(elements, list):
+        raise BadMapping(f"{label} ({items.text})", shown_value(elements), "a list or an object")
+    return elements
 
 
 def _elements(found: Any) -> Any:
@@ -199,14 +199,14 @@ def _table(spec: FieldMap, label: str) -> Value | None:
     if (table := spec.map) is None:
         return None
 
-    def translated(found: Any) -> Any:
-        name = key_text(found)
+    def translated(value: Any) -> Any:
+        name = key_text(value)
         if name in table:
             return table[name]
-        if "otherwise" in spec.model_fields_set and isinstance(found, str | int | float):
+        if "otherwise" in spec.model_fields_set and isinstance(value, str | int | float):
             return spec.otherwise
         fix = "add it to the map (in YAML quote yes, no, on and off), or give `otherwise`"
-        raise BadMapping(f"{label}.map", shown_value(found), f"one of {', '.join(table)}", fix)
+        raise BadMapping(f"{label}.map", shown_value(value), f"one of {', '.join(table)}", fix)
 
     return translated
 

@@ -105,9 +105,9 @@ class FieldMap(Settings):
     )
 
     @model_serializer(mode="wrap")
-    def _as_given(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _as_given(self, serializer: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Only what was given: `const: null` is a source, and the run's config.yaml must read back as the same mapping."""
-        return {name: value for name, value in whole(self).items() if name in self.model_fields_set}
+        return {name: value for name, value in serializer(self).items() if name in self.model_fields_set}
 
     def identity(self) -> dict[str, Any]:
         return {name: value for name, value in super().identity().items() if name in self.model_fields_set}
@@ -124,8 +124,8 @@ class FieldMap(Settings):
 
     @model_validator(mode="after")
     def _one_source(self) -> FieldMap:
-        given = self.model_fields_set
-        sources = [name for name in ("path", "const", "each", "fields") if name in given]
+        fields_set = self.model_fields_set
+        sources = [name for name in ("path", "const", "each", "fields") if name in fields_set]
         if sources == ["each", "fields"]:
             sources = ["each"]
         if len(sources) != 1:
@@ -136,11 +136,11 @@ class FieldMap(Settings):
             "each": {"fields", "key", "value", "default"},
             "fields": set(),
         }
-        if extra := given - allowed[sources[0]] - set(sources):
+        if extra := fields_set - allowed[sources[0]] - set(sources):
             raise ValueError(f"`{sources[0]}` does not go with {', '.join(f'`{name}`' for name in sorted(extra))}")
-        if "otherwise" in given and self.map is None:
+        if "otherwise" in fields_set and self.map is None:
             raise ValueError("`otherwise` stands beside a `map`: it is for values that are not in it")
-        shape = given & {"fields", "key", "value"}
+        shape = fields_set & {"fields", "key", "value"}
         if sources == ["each"] and shape not in ({"fields"}, {"value"}, {"key", "value"}):
             raise ValueError(
                 "`each` needs `fields` (a list of objects), `value` (a list) or `key` and `value` (an object)"
@@ -335,8 +335,8 @@ def key_text(value: Any) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def _refuse_unknown(where: str, given: dict[str, FieldMap], known: frozenset[str]) -> None:
-    for name in given:
+def _refuse_unknown(where: str, fields: dict[str, FieldMap], known: frozenset[str]) -> None:
+    for name in fields:
         if name not in known:
             near = get_close_matches(name, sorted(known), 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}"

@@ -52,5 +52,5 @@ def text_lines(file: DataFile, faults: Faults) -> Iterator[tuple[int, str]]:
 
 def not_utf8(raw: bytes, error: UnicodeDecodeError) -> tuple[str, str, str, str]:
     """Key, found, expected and fix of bytes that are not UTF-8."""
-    found = f"byte 0x{raw[error.start]:02x} at column {error.start + 1} ({error.reason})"
-    return "encoding", found, "UTF-8", "save the file as UTF-8, e.g. `iconv -f latin1 -t utf-8 FILE > NEW`"
+    actual = f"byte 0x{raw[error.start]:02x} at column {error.start + 1} ({error.reason})"
+    return "encoding", actual, "UTF-8", "save the file as UTF-8, e.g. `iconv -f latin1 -t utf-8 FILE > NEW`"

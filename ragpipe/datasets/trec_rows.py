@@ -51,12 +51,15 @@ def read_trec_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[s
         values = _values(parts[3:], file.at(number), faults)
         if values is not None:
             groups.setdefault(query, (number, parts[-1], []))[2].append((*values, doc))
-    for query, (number, tag, found) in groups.items():
+    for query, (number, tag, ranked) in groups.items():
         if width == 4:
-            yield number, {"query": query, "judged": [{"doc": doc, "relevance": int(level)} for level, _, doc in found]}
+            yield (
+                number,
+                {"query": query, "judged": [{"doc": doc, "relevance": int(level)} for level, _, doc in ranked]},
+            )
         else:
-            found.sort(key=lambda hit: hit[0])
-            hits = [{"doc": doc, "rank": int(rank), "score": score} for rank, score, doc in found]
+            ranked.sort(key=lambda hit: hit[0])
+            hits = [{"doc": doc, "rank": int(rank), "score": score} for rank, score, doc in ranked]
             yield number, {"query": query, "tag": tag, "hits": hits}
 
 

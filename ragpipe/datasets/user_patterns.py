@@ -15,11 +15,11 @@ def compile_user_pattern(pattern: str) -> Callable[[str], list[str]]:
     import regex  # type: ignore[import-untyped, unused-ignore]
 
     try:
-        found = regex.compile(pattern)
+        compiled = regex.compile(pattern)
     except regex.error as error:
         raise ValueError(f"pattern {pattern!r}: {error}") from None
 
     def pieces(text: str) -> list[str]:
-        return [piece for piece in found.split(text, timeout=TIME_LIMIT_S) if piece and not piece.isspace()]
+        return [piece for piece in compiled.split(text, timeout=TIME_LIMIT_S) if piece and not piece.isspace()]
 
     return pieces

@@ -46,16 +46,16 @@ class EmbeddingClient(LitellmClient):
 
     async def send(self, request: PreparedRequest) -> ApiResponse:
         fixed = {name: value for name, value in self._fixed.items() if name != "num_retries"}
-        found = await self._sent("aembedding", **fixed, **request.body)
-        return found if isinstance(found, ApiResponse) else _as_chat(found)
+        response = await self._sent("aembedding", **fixed, **request.body)
+        return response if isinstance(response, ApiResponse) else _as_chat(response)
 
 
 def _as_chat(response: Any) -> ApiResponse:
     """The response as an answer in chat form. Raises AttemptError for one that holds no vector."""
     data = getattr(response, "data", None)
     first = data[0] if isinstance(data, list) and len(data) == 1 else None
-    given = first.get("embedding") if isinstance(first, dict) else getattr(first, "embedding", None)
-    vector = _numbers(given)
+    values = first.get("embedding") if isinstance(first, dict) else getattr(first, "embedding", None)
+    vector = _numbers(values)
     usage = getattr(response, "usage", None)
     tokens = getattr(usage, "prompt_tokens", None)
     asked = {"prompt_tokens": tokens, "completion_tokens": 0} if tokens is not None else None
@@ -73,19 +73,19 @@ def _as_chat(response: Any) -> ApiResponse:
     return ApiResponse(200, {}, content, "")
 
 
-def _numbers(given: Any) -> Any:
+def _numbers(values: Any) -> Any:
     """float32 numbers, from a list or from base64; None when there are none."""
-    if isinstance(given, str):
+    if isinstance(values, str):
         try:
-            given = np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").tolist()
+            values = np.frombuffer(base64.b64decode(values, validate=True), dtype="<f4").tolist()
         except (binascii.Error, ValueError):
             return None
-    if not isinstance(given, list) or not 0 < len(given) <= _LONGEST:
+    if not isinstance(values, list) or not 0 < len(values) <= _LONGEST:
         return None
-    if not all(isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n) for n in given):
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n) for n in values):
         return None
-    found = np.array(given, dtype=np.float32)
-    return found if np.all(np.isfinite(found)) else None
+    vector = np.array(values, dtype=np.float32)
+    return vector if np.all(np.isfinite(vector)) else None
 
 
 class ApiTransport(LiveTransport):

@@ -106,9 +106,9 @@ class LocalTransport:
             batch = [(texts, future) for texts, future in batch if not future.done()]  # a cancelled one waits no more
             different = list(dict.fromkeys(texts for texts, _ in batch))
             try:
-                found = await asyncio.to_thread(self._compute, different)
+                results = await asyncio.to_thread(self._compute, different)
                 replies = {
-                    t: ComputedReplies(r) if isinstance(r, str) else r for t, r in zip(different, found, strict=True)
+                    t: ComputedReplies(r) if isinstance(r, str) else r for t, r in zip(different, results, strict=True)
                 }
             except Exception as error:
                 for _, future in batch:

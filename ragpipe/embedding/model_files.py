@@ -40,15 +40,15 @@ def file_hash(path: Path) -> str:
 
 def check_hash(path: Path, expected: str | None, fix: str) -> None:
     """Raises DataError when the file is not the one that is expected (None: any)."""
-    found = file_hash(path) if path.is_file() else "no such file"
-    if expected is not None and found != expected:
+    actual = file_hash(path) if path.is_file() else "no such file"
+    if expected is not None and actual != expected:
         raise DataError(
             "a model's file is not what it should be",
             [
                 Problem(
                     str(path),
                     "sha256",
-                    found,
+                    actual,
                     expected,
                     fix,
                 )
@@ -58,8 +58,8 @@ def check_hash(path: Path, expected: str | None, fix: str) -> None:
 
 def read_model_json(path: Path) -> dict[str, Any]:
     """A JSON object; empty when there is no such file."""
-    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found if isinstance(found, dict) else {}
+    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return content if isinstance(content, dict) else {}
 
 
 def read_tensors(path: Path) -> dict[str, Floats]:
@@ -71,13 +71,13 @@ def read_tensors(path: Path) -> dict[str, Floats]:
         if size > min(_MAX_HEADER, len(data) - 8):
             raise ValueError("its header is longer than the file")
         header = json.loads(bytes(data[8 : 8 + size]))
-        found = {}
+        tensors = {}
         for name, tensor in header.items():
             if name == "__metadata__":
                 continue
             if tensor["dtype"] == "F32":
                 start, end = (8 + size + offset for offset in tensor["data_offsets"])
-                found[name] = np.frombuffer(data[start:end].tobytes(), dtype="<f4").reshape(tensor["shape"])
+                tensors[name] = np.frombuffer(data[start:end].tobytes(), dtype="<f4").reshape(tensor["shape"])
             elif not _WHOLE.match(tensor["dtype"]):
                 raise DataError(
                     "a model's weights are of a type that does not run without torch",
@@ -104,4 +104,4 @@ def read_tensors(path: Path) -> dict[str, Floats]:
                 )
             ],
         ) from error
-    return found
+    return tensors

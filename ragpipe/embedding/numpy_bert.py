@@ -40,8 +40,8 @@ class Bert:
         self._epsilon = np.float32(config.get("layer_norm_eps", 1e-12))
         self.longest = int(config["max_position_embeddings"])
         self.size = int(config["hidden_size"])
-        found = read_tensors(folder / "model.safetensors")
-        self._tensors = {name.removeprefix("bert."): tensor for name, tensor in found.items()}
+        tensors = read_tensors(folder / "model.safetensors")
+        self._tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
         self._check_tensors(folder / "model.safetensors")
         self._tokenizer = open_tokenizer(folder)
 
@@ -112,21 +112,21 @@ class Bert:
         return self._norm(f"{name}.output.LayerNorm", hidden + self._linear(f"{name}.output.dense", inner))
 
     def _linear(self, name: str, inputs: Floats) -> Floats:
-        found: Floats = inputs @ self._tensors[f"{name}.weight"].T + self._tensors[f"{name}.bias"]
-        return found
+        projected: Floats = inputs @ self._tensors[f"{name}.weight"].T + self._tensors[f"{name}.bias"]
+        return projected
 
     def _norm(self, name: str, inputs: Floats) -> Floats:
         centred = inputs - inputs.mean(-1, keepdims=True)
         spread = np.sqrt((centred * centred).mean(-1, keepdims=True) + self._epsilon)
-        found: Floats = centred / spread * self._tensors[f"{name}.weight"] + self._tensors[f"{name}.bias"]
-        return found
+        scaled: Floats = centred / spread * self._tensors[f"{name}.weight"] + self._tensors[f"{name}.bias"]
+        return scaled
 
 
 def open_tokenizer(folder: Path) -> Any:
     """The tokenizer of tokenizer.json, which neither cuts nor pads."""
     from tokenizers import Tokenizer
 
-    found = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    found.no_truncation()  # both are set in the file, for a batch of somebody's
-    found.no_padding()
-    return found
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()  # both are set in the file, for a batch of somebody's
+    tokenizer.no_padding()
+    return tokenizer

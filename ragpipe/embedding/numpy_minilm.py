@@ -50,13 +50,13 @@ class MiniLMVectors:
         bert = self._open()
         ids = [bert.tokens(text, self._settings.max_tokens)[0] for text in texts]
         order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
-        found: list[Floats] = [np.empty(0, np.float32)] * len(ids)
+        vectors: list[Floats] = [np.empty(0, np.float32)] * len(ids)
         for start in range(0, len(order), self._settings.batch):
             places = order[start : start + self._settings.batch]
             for place, states in zip(places, bert.states([ids[place] for place in places]), strict=True):
                 mean = states.mean(axis=0)
-                found[place] = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
-        return found
+                vectors[place] = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
+        return vectors
 
     def cut(self, text: str) -> bool:
         """Whether the text has more tokens than are read."""

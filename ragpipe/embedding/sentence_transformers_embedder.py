@@ -22,14 +22,14 @@ class SentenceTransformersVectors:
 
     def __call__(self, texts: Sequence[str]) -> list[Floats]:
         """One vector of length 1 a text, in order."""
-        found = self._open().encode(
+        vectors = self._open().encode(
             list(texts),
             batch_size=self._settings.batch,
             normalize_embeddings=True,
             convert_to_numpy=True,
             show_progress_bar=False,
         )
-        return [np.asarray(vector, dtype=np.float32) for vector in found]
+        return [np.asarray(vector, dtype=np.float32) for vector in vectors]
 
     def cut(self, text: str) -> bool:
         """Whether the text has more tokens than are read."""

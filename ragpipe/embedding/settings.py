@@ -180,7 +180,7 @@ class ApiEmbedder(JudgeSettings):
 
     def identity_of_embedder(self) -> dict[str, Any]:
         """What a vector depends on beside the text."""
-        found: dict[str, Any] = {
+        identity: dict[str, Any] = {
             "model": self.model,
             "endpoint": self.place,
             "revision": self.revision,
@@ -188,7 +188,7 @@ class ApiEmbedder(JudgeSettings):
             "prefix": self.prefix,
             "dimensions": self.dimensions,
         }
-        return found
+        return identity
 
 
 EmbedderSettings = NoEmbedder | MiniLM | SentenceTransformers | ApiEmbedder

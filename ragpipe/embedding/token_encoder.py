@@ -135,12 +135,12 @@ class BertEncoder:
             )
 
     def __call__(self, texts: Sequence[str]) -> list[Encoded]:
-        found = []
+        encoded = []
         for text in texts:
             ids, cut = self._bert.tokens(text, self._settings.max_tokens)
             special = np.isin(ids, [ids[0], ids[-1]])  # [CLS] and [SEP], also where a text spells them out
-            found.append(Encoded(ids, self._bert.states([ids], self._settings.layer)[0], special, cut))
-        return found
+            encoded.append(Encoded(ids, self._bert.states([ids], self._settings.layer)[0], special, cut))
+        return encoded
 
     def ids(self, text: str) -> list[int]:
         return self._bert.tokens(text, self._settings.max_tokens)[0]
@@ -162,23 +162,23 @@ class TransformersEncoder:
             check_hash(folder / "model.safetensors", settings.files().weights, "give the folder whose hash this is")
             check_hash(folder / "tokenizer.json", settings.files().tokenizer, "give the folder whose hash this is")
             where, local = str(folder), True
-        given = {"revision": settings.revision or "main", "local_files_only": local, "trust_remote_code": False}
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(where, **given)
-        self._model: Any = AutoModel.from_pretrained(where, **given).eval()
+        options = {"revision": settings.revision or "main", "local_files_only": local, "trust_remote_code": False}
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(where, **options)
+        self._model: Any = AutoModel.from_pretrained(where, **options).eval()
 
     def __call__(self, texts: Sequence[str]) -> list[Encoded]:
-        found = []
+        encoded = []
         for text in texts:
-            whole = self._tokenizer(text.strip(), truncation=False, verbose=False)["input_ids"]
+            untruncated = self._tokenizer(text.strip(), truncation=False, verbose=False)["input_ids"]
             ids = self.ids(text)
             with self._torch.no_grad():
                 output = self._model(self._torch.tensor([ids]), output_hidden_states=True)
             states = output.hidden_states[self._settings.layer][0].float().numpy()
             special = np.isin(ids, [self._tokenizer.cls_token_id, self._tokenizer.sep_token_id])
-            found.append(Encoded(ids, states, special, len(whole) > len(ids)))
-        return found
+            encoded.append(Encoded(ids, states, special, len(untruncated) > len(ids)))
+        return encoded
 
     def ids(self, text: str) -> list[int]:
         limit = self._settings.max_tokens  # named, because some tokenizers (DeBERTa's) know none
-        found: list[int] = self._tokenizer(text.strip(), truncation=True, max_length=limit)["input_ids"]
-        return found
+        ids: list[int] = self._tokenizer(text.strip(), truncation=True, max_length=limit)["input_ids"]
+        return ids

@@ -39,7 +39,10 @@ class PairScores:
         both = [pair[:2] for pair in pairs]
         different = list(dict.fromkeys(text for pair in both for text in pair))
         encoded = dict(zip(different, encoder(different), strict=True))
-        return [json.dumps(pair_score(encoded[one], encoded[other], self._weight)) for one, other in both]
+        return [
+            json.dumps(pair_score(encoded[candidate], encoded[reference], self._weight))
+            for candidate, reference in both
+        ]
 
 
 def idf(texts: Iterable[Sequence[int]]) -> Weight:
@@ -82,8 +85,8 @@ def _weights(text: Encoded, weight: Weight | None) -> np.ndarray | None:
 
 def _unit(states: np.ndarray) -> np.ndarray:
     wide = states.astype(np.float64)
-    found: np.ndarray = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
-    return found
+    unit: np.ndarray = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
+    return unit
 
 
 def _mean(best: np.ndarray, weights: np.ndarray | None) -> float:

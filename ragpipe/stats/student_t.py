@@ -62,17 +62,17 @@ def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
         return 1.0 - _incomplete_beta(rest, x, b, a)
     log = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)
     c, d = 1.0, 1.0 / _away(1 - (a + b) * x / (a + 1))
-    found = d
+    fraction = d
     for m in range(1, 10_000):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         d, c = 1.0 / _away(1 + even * d), _away(1 + even / c)
-        found *= d * c
+        fraction *= d * c
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         d, c = 1.0 / _away(1 + odd * d), _away(1 + odd / c)
-        found *= d * c
+        fraction *= d * c
         if abs(d * c - 1) < 1e-15:
             break
-    return math.exp(log) * found / a
+    return math.exp(log) * fraction / a
 
 
 def _away(value: float) -> float:

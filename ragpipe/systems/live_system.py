@@ -63,42 +63,42 @@ class _Python:
             raise _bad("callable", settings.callable, expected, "is its folder on PYTHONPATH?") from error
 
     async def answer(self, sample: Sample) -> Mapping[str, Any]:
-        shown = _shown(sample)
+        fields = _shown(sample)
         if inspect.iscoroutinefunction(self._function):
-            found = await self._function(shown)
+            result = await self._function(fields)
         else:
-            found = await _in_thread(self._function, shown)
-        if isinstance(found, str):
-            return {"answer": found}
-        if not isinstance(found, Mapping):
-            raise RagpipeError(f"the system returned {type(found).__name__}, expected a text or a mapping")
-        if "answer" in found and found["answer"] is None and not (found.get("abstained") or found.get("error")):
+            result = await _in_thread(self._function, fields)
+        if isinstance(result, str):
+            return {"answer": result}
+        if not isinstance(result, Mapping):
+            raise RagpipeError(f"the system returned {type(result).__name__}, expected a text or a mapping")
+        if "answer" in result and result["answer"] is None and not (result.get("abstained") or result.get("error")):
             raise RagpipeError("the system returned the answer None, expected a text, or no key `answer` at all")
-        return found
+        return result
 
     async def close(self) -> None:
         pass
 
 
-async def _in_thread(function: Callable[[dict[str, Any]], Any], shown: dict[str, Any]) -> Any:
+async def _in_thread(function: Callable[[dict[str, Any]], Any], fields: dict[str, Any]) -> Any:
     """Call it in a thread of its own. Not in asyncio's pool: that has few threads, and the process waits for its last
     one, so that a callable that hangs would keep the run from ending long after its time is up."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Any] = loop.create_future()
 
-    def settle(found: Any, error: Exception | None) -> None:
+    def settle(result: Any, error: Exception | None) -> None:
         if answered.done():
             return  # nobody waits any more
         if error is None:
-            answered.set_result(found)
+            answered.set_result(result)
         else:
             answered.set_exception(error)
 
     def call() -> None:
-        found: Any = None
+        result: Any = None
         error: Exception | None = None
         try:
-            found = function(shown)
+            result = function(fields)
         except StopIteration as raised:  # no future takes one
             error = RuntimeError(f"StopIteration: {raised}")
         except Exception as raised:
@@ -106,7 +106,7 @@ async def _in_thread(function: Callable[[dict[str, Any]], Any], shown: dict[str,
         except BaseException as raised:  # SystemExit and the like end an answer, not the run
             error = RuntimeError(f"{type(raised).__name__}: {raised}")
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, found, error)
+            loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=call, name="ragpipe-system", daemon=True).start()
     return await answered
@@ -153,8 +153,8 @@ class _Http:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # the time of an answer is `timeout_s`
                 cookie_jar=aiohttp.DummyCookieJar(),  # a session's cookie would tell the endpoint of earlier cases
             )
-        shown = _shown(sample)
-        body = {key: path(shown) for key, path in self._body.items()}
+        fields = _shown(sample)
+        body = {key: path(fields) for key, path in self._body.items()}
         proxy = self._proxy.url if self._proxy else None
         refused = None
         try:
@@ -167,10 +167,10 @@ class _Http:
         if refused is not None:  # the library's own texts may hold the proxy's URL, and so its password
             raise RagpipeError(refused)
         if response.status != 200:
-            told = self._scrub(raw.decode("utf-8", "replace"))[:200]
+            excerpt = self._scrub(raw.decode("utf-8", "replace"))[:200]
             where = self._scrub(response.headers.get("Location", ""))[:200]
             moved = f" (a redirect to {where!r}, which is not followed)" if where else ""
-            raise RagpipeError(f"HTTP {response.status} from {self._url}{moved}: {told!r}")
+            raise RagpipeError(f"HTTP {response.status} from {self._url}{moved}: {excerpt!r}")
         text = raw.decode("utf-8-sig")
         if (clean := self._scrub_answer(text)) != text:  # some servers repeat what they were sent
             self._struck.append(sample.id)
@@ -190,14 +190,14 @@ class _Http:
             raise RagpipeError(f"more than {ANSWER_LIMIT >> 20} MiB from {self._url}")
         return b"".join(pieces)
 
-    def _output(self, found: Any) -> dict[str, Any]:
+    def _output(self, result: Any) -> dict[str, Any]:
         """The fields of the output. Raises RagpipeError when no answer stands where `fields` says, unless the system says
         that it abstained or what went wrong."""
-        output = {key: value for key, path in self._fields.items() if (value := path(found)) is not None}
+        output = {key: value for key, path in self._fields.items() if (value := path(result)) is not None}
         path = self._fields.get("answer")
         if path is None or "answer" in output or output.get("abstained") or output.get("error"):
             return output
-        keys = f"keys {', '.join(map(str, list(found)[:12]))}" if isinstance(found, dict) else type(found).__name__
+        keys = f"keys {', '.join(map(str, list(result)[:12]))}" if isinstance(result, dict) else type(result).__name__
         raise RagpipeError(f"no answer at `{path.text}`; found {keys}: see system.fields.answer")
 
     @property
@@ -228,10 +228,10 @@ def _secrets(headers: Mapping[str, str], *, told: bool) -> Iterator[str]:
         for word in (value, *value.split()):
             random = looks_random(word)
             if secret:
-                found = told or random or not (" " in word or _WORDS.match(word))
+                is_secret = told or random or not (" " in word or _WORDS.match(word))
             else:
-                found = random and (looks_secret(word) is not None or not _NAMES.match(word))
-            if found:
+                is_secret = random and (looks_secret(word) is not None or not _NAMES.match(word))
+            if is_secret:
                 yield word
 
 

@@ -55,12 +55,16 @@ class _System(Settings):
     def identity(self) -> dict[str, Any]:
         """As for every section; `retrieves` stands in it only where it says that something retrieves nothing, `prices`
         only where they are given."""
-        found = super().identity()
+        identity = super().identity()
         if self.prices is None:
-            found.pop("prices")
-        given = found.pop("retrieves")
-        without = given if isinstance(given, bool) else {name: False for name in sorted(given) if not given[name]}
-        return found if without in (True, {}) else {**found, "retrieves": without}
+            identity.pop("prices")
+        retrieves = identity.pop("retrieves")
+        without = (
+            retrieves
+            if isinstance(retrieves, bool)
+            else {name: False for name in sorted(retrieves) if not retrieves[name]}
+        )
+        return identity if without in (True, {}) else {**identity, "retrieves": without}
 
 
 class RecordedSystem(_System):
@@ -96,8 +100,8 @@ class _Live(_System):
 
     def identity(self) -> dict[str, Any]:
         """As for every system; of `retrieves` only what it says of its one method."""
-        found = {name: value for name, value in super().identity().items() if name != "retrieves"}
-        return found if self.says_it_retrieves(self.method) else {**found, "retrieves": False}
+        identity = {name: value for name, value in super().identity().items() if name != "retrieves"}
+        return identity if self.says_it_retrieves(self.method) else {**identity, "retrieves": False}
 
 
 class PythonSystem(_Live):
