@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from ragpipe.cli import main
 from ragpipe.testing.openai_server import serving
@@ -29,27 +28,20 @@ def write_data(path: Path, cases: int = CASES) -> Path:
     return path
 
 
-@contextmanager
-def travelled(here: Path, *words: str) -> Iterator[Path]:
+def travelled(here: Path, *words: str) -> Path:
     """The folder of a run of `write_data` by a judge that is gone, too."""
-    before = os.getcwd()
-    os.chdir(here)
-    os.environ[KEY] = "sk-sentinel-4242"
-    try:
-        data = write_data(here / "data.jsonl")
-        with serving() as server:
-            metrics = "retrieval,faithfulness,chunk_faithfulness"
-            assert (
-                main(arguments(data, here / "out", server.url, "report.formats=[markdown]", *words, metrics=metrics))
-                == 0
-            )
-        shutil.copytree((here / "out" / "torture" / "latest").resolve(), here / "elsewhere" / "run")
-        shutil.rmtree(here / "out")
-        data.unlink()
-        yield here / "elsewhere" / "run"
-    finally:
-        os.chdir(before)
-        os.environ.pop(KEY, None)
+    data = write_data(here / "data.jsonl")
+    with pytest.MonkeyPatch.context() as monkeypatch, serving() as server:
+        monkeypatch.chdir(here)
+        monkeypatch.setenv(KEY, "sk-sentinel-4242")
+        metrics = "retrieval,faithfulness,chunk_faithfulness"
+        assert (
+            main(arguments(data, here / "out", server.url, "report.formats=[markdown]", *words, metrics=metrics)) == 0
+        )
+    shutil.copytree((here / "out" / "torture" / "latest").resolve(), here / "elsewhere" / "run")
+    shutil.rmtree(here / "out")
+    data.unlink()
+    return here / "elsewhere" / "run"
 
 
 def content(folder: Path) -> dict[str, tuple[bytes, int]]:

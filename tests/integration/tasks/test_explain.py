@@ -15,14 +15,14 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
-from tests.support.rejudged import KEY, travelled
+from tests.support.rejudged import KEY
 from tests.support.rows import first_rows
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with travelled(tmp_path_factory.mktemp("explained")) as folder:
-        yield folder
+@pytest.fixture
+def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return travelled_run
 
 
 @pytest.mark.parametrize(("metric", "shown", "hidden"), first_rows([

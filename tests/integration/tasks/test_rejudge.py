@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,24 +15,19 @@ from ragpipe.cli import main
 from ragpipe.stages.resend_questions import RESENT
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
-from tests.support.rejudged import CASES, CHUNKS, content, travelled
+from tests.support.rejudged import CASES, CHUNKS, KEY, content
 from tests.support.rows import first_rows
 
 ALWAYS_NO = [{"match": "Begin the reply with the one word YES or NO", "reply": "NO"}]
 SAME, OTHER = "openai/test-model-2026-01-01", "openai/other-model-2026-01-01"
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with travelled(tmp_path_factory.mktemp("rejudged")) as folder:
-        yield folder
-
-
 @pytest.fixture
-def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
-    return Path(shutil.copytree(finished, tmp_path / "runs" / "run"))
+    monkeypatch.setenv(KEY, "sk-sentinel-4242")
+    return Path(shutil.copytree(travelled_run, tmp_path / "runs" / "run"))
 
 
 def words(run: Path, server: OpenAIServer | None, *extra: str, model: str = SAME) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,10 +16,11 @@ from tests.support.rows import first_rows
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with travelled(tmp_path_factory.mktemp("rescored")) as folder:
-        (folder.parent / "latest").symlink_to("run")
-        yield folder.parent
+def finished(travelled_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rescored")
+    shutil.copytree(travelled_run, folder / "run")
+    (folder / "latest").symlink_to("run")
+    return folder
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     """The judge's address is dead and its key is not set: asking would fail."""
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
-    monkeypatch.delenv("RAGPIPE_TEST_KEY")
+    monkeypatch.delenv("RAGPIPE_TEST_KEY", raising=False)
     return Path(shutil.copytree(finished, tmp_path / "runs", symlinks=True)) / "run"
 
 
@@ -137,15 +137,18 @@ def test_a_sweep_makes_a_folder_a_job(run: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
-def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(tmp_path: Path, capsys) -> None:
-    with travelled(tmp_path, "store_inputs=false") as run:
-        assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"]) == 0
-        assert len(siblings(run)) == 1
-        assert main(["task=rescore", f"run={run}", "metrics.retrieval.k=[2]"]) == 2
-        assert "store_inputs=false" in capsys.readouterr().err
-        assert len(siblings(run)) == 1
-        row = pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()[0]
-        assert (row["messages"], row["reply"]) == (None, None)
+def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = travelled(tmp_path, "store_inputs=false")
+    assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"]) == 0
+    assert len(siblings(run)) == 1
+    assert main(["task=rescore", f"run={run}", "metrics.retrieval.k=[2]"]) == 2
+    assert "store_inputs=false" in capsys.readouterr().err
+    assert len(siblings(run)) == 1
+    row = pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()[0]
+    assert (row["messages"], row["reply"]) == (None, None)
 
 
 def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -23,18 +23,12 @@ WORDS = ["dataset=demo", "dataset.limit=2", "name=x", "report.formats=[markdown]
 OTHER = "openai/other-model-2026-01-01"
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with travelled(tmp_path_factory.mktemp("sealed")) as folder:
-        yield folder
-
-
 @pytest.fixture
-def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
-    monkeypatch.setenv(KEY, "sk-sentinel-4242")  # another run that travelled took it away
-    return Path(shutil.copytree(finished, tmp_path / "runs" / "run"))
+    monkeypatch.setenv(KEY, "sk-sentinel-4242")
+    return Path(shutil.copytree(travelled_run, tmp_path / "runs" / "run"))
 
 
 @pytest.fixture
@@ -144,15 +138,18 @@ def test_metrics_in_another_order_verify(run: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.slow
-def test_a_run_that_kept_no_replies_cannot_be_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with travelled(tmp_path, "store_inputs=false") as run:
-        code, said = verified(run, capsys)
-        assert (code, "differs" in said) == (2, False)
-        assert "cannot be verified: its replies were not kept" in said
-        metrics = run / "iteration-1" / "metrics.json"
-        metrics.write_text(metrics.read_text().replace('"n_cases": 10', '"n_cases": 11'))
-        code, said = verified(run, capsys)
-        assert (code, "differs  iteration-1/metrics.json" in said) == (3, True)
+def test_a_run_that_kept_no_replies_cannot_be_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = travelled(tmp_path, "store_inputs=false")
+    code, said = verified(run, capsys)
+    assert (code, "differs" in said) == (2, False)
+    assert "cannot be verified: its replies were not kept" in said
+    metrics = run / "iteration-1" / "metrics.json"
+    metrics.write_text(metrics.read_text().replace('"n_cases": 10', '"n_cases": 11'))
+    code, said = verified(run, capsys)
+    assert (code, "differs  iteration-1/metrics.json" in said) == (3, True)
 
 
 def test_recorded_errors_of_a_metric_verify(
