@@ -20,7 +20,7 @@ from ragpipe.core.errors import ConfigError, DataError, Interrupted, Problem
 
 if TYPE_CHECKING:
     from ragpipe.composition.python_words import Config
-    from ragpipe.reports.render.terminal import Console
+    from ragpipe.reports.console import Console
     from ragpipe.reports.run_data import Run
     from ragpipe.stages.plan_calls import Plan
 
@@ -159,7 +159,7 @@ def _started(
     from ragpipe.composition.python_words import WHERE, override_words
     from ragpipe.engine.event_loop import INTERRUPTED_CELL
     from ragpipe.engine.graceful_shutdown import stoppable
-    from ragpipe.reports.render.terminal import Console
+    from ragpipe.reports.console import Console
     from ragpipe.store.run.folder_lock import waiting
 
     words = [f"task={task}", *override_words(config)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ragpipe.composition.composer import Composer
     from ragpipe.composition.config_sources import Loader
     from ragpipe.config.settings import RunConfig
-    from ragpipe.reports.render.terminal import Console
+    from ragpipe.reports.console import Console
 
 HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
 
@@ -174,7 +174,7 @@ def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 
 def console() -> Console:
     """The terminal, or plain text when there is none; judged text is never markup."""
-    from ragpipe.reports.render.terminal import Console
+    from ragpipe.reports.console import Console
 
     return Console()
 

@@ -17,7 +17,7 @@ from ragpipe.engine.frozen_inputs import table_damage
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.manifest import previous_manifest
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Output
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.collect_outputs import CollectStage

@@ -54,8 +54,8 @@ from ragpipe.engine.user_code import metric_sources
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.metrics.base import Computed
+from ragpipe.reports.console import Console
 from ragpipe.reports.missing_replies import MISSING, passing
-from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.signature import signature
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec

@@ -15,7 +15,7 @@ from ragpipe.engine.judge_access import checked_store, open_replay, store_path
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import count_tokens
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import CaseKey
 from ragpipe.stages.case_reader import CaseReader

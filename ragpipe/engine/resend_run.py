@@ -20,8 +20,8 @@ from ragpipe.engine.plan_summary import check_call_budget, plan_line
 from ragpipe.engine.run_identity import run_id
 from ragpipe.engine.run_list import write_run_list as write_runs
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
+from ragpipe.reports.console import Console
 from ragpipe.reports.missing_replies import FIX, MISSING
-from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.stages.plan_calls import Plan, StepPlan

@@ -9,8 +9,8 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import TRANSIENT, Incomplete
 from ragpipe.engine.iteration_states import INCOMPLETE
 from ragpipe.metrics.base import Computed
+from ragpipe.reports.console import Console
 from ragpipe.reports.missing_replies import FIX, MISSING, kinds_of_errors, passing
-from ragpipe.reports.render.terminal import Console
 from ragpipe.scoring.gates.gate_rules import exit_code
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.store.run.run_folder import RunFolder

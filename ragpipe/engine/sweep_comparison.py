@@ -13,8 +13,8 @@ import pyarrow as pa
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
 from ragpipe.reports.comparison_page import chosen_scores, comparison_lines, comparison_markdown, comparison_notes
+from ragpipe.reports.console import Console
 from ragpipe.reports.job_comparison import SCHEMA, Job, comparison
-from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.shared_questions import shared_between
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.atomic import sweep_temporaries

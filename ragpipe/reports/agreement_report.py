@@ -7,7 +7,7 @@ from typing import Any
 
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.number_format import money, whole
-from ragpipe.reports.text_escape import code, table
+from ragpipe.reports.text_escape import code_span, markdown_table
 
 HEADS = ("score", "cases", "old", "new", "difference", "equal", "verdicts equal", "kappa", "flips", "coverage")
 NOTE = (
@@ -59,13 +59,23 @@ def agreement_markdown(found: Mapping[str, Any]) -> str:
     """The page: both runs, a table of all scores, and for each with flips the cases that moved most."""
     heads = ["run", "judge", "cases", "replies' cost"]
     runs = [
-        [f"{side}: {code(one['run_id'])}", code(one["judge"]), whole(one["n_cases"]), _cost(found["cost"][side])]
+        [
+            f"{side}: {code_span(one['run_id'])}",
+            code_span(one["judge"]),
+            whole(one["n_cases"]),
+            _cost(found["cost"][side]),
+        ]
         for side, one in (("old", found["old"]), ("new", found["new"]))
     ]
-    scores = [[code(row[0]), *row[1:]] for row in agreement_rows(found)]
-    lines = ["# Old against new", "", *table(heads, runs), "", *table(HEADS, scores), "", NOTE, ""]
+    scores = [[code_span(row[0]), *row[1:]] for row in agreement_rows(found)]
+    lines = ["# Old against new", "", *markdown_table(heads, runs), "", *markdown_table(HEADS, scores), "", NOTE, ""]
     lines += [f"- {line}" for line in [*asked_lines(found), *absent_lines(found)]]
-    lines += ["", "## More coefficients", "", *table(["score", "quadratic kappa", "Pearson", "Spearman"], _more(found))]
+    lines += [
+        "",
+        "## More coefficients",
+        "",
+        *markdown_table(["score", "quadratic kappa", "Pearson", "Spearman"], _more(found)),
+    ]
     return "\n".join([*lines, *_flipped(found), *_signatures(found)]) + "\n"
 
 
@@ -109,7 +119,7 @@ def _difference(score: Mapping[str, Any]) -> str:
 
 def _more(found: Mapping[str, Any]) -> list[list[str]]:
     return [
-        [code(name), *(_coefficient(score[key]) for key in ("quadratic_kappa", "pearson", "spearman"))]
+        [code_span(name), *(_coefficient(score[key]) for key in ("quadratic_kappa", "pearson", "spearman"))]
         for name, score in found["scores"].items()
         if score["n_both"]
     ]
@@ -121,8 +131,8 @@ def _flipped(found: Mapping[str, Any]) -> Iterator[str]:
         for direction, said in (("to_passed", "passed"), ("to_failed", "failed")):
             rows += [
                 [
-                    code(one["sample_id"], _ID),
-                    code(one["method"], _ID),
+                    code_span(one["sample_id"], _ID),
+                    code_span(one["method"], _ID),
                     str(one["repeat"]),
                     str(one["iteration"]),
                     _number(one["old"]),
@@ -132,12 +142,23 @@ def _flipped(found: Mapping[str, Any]) -> Iterator[str]:
                 for one in score["flips"][direction]["examples"]
             ]
         if rows:
-            yield from ("", f"## Flips of {code(name)}", "", _flips(score) + ", of which those that moved most:", "")
-            yield from table(["case", "method", "repeat", "iteration", "old", "new", "now"], rows)
+            yield from (
+                "",
+                f"## Flips of {code_span(name)}",
+                "",
+                _flips(score) + ", of which those that moved most:",
+                "",
+            )
+            yield from markdown_table(["case", "method", "repeat", "iteration", "old", "new", "now"], rows)
 
 
 def _signatures(found: Mapping[str, Any]) -> list[str]:
-    return ["", "## Signatures", "", *(f"- {side}: {code(found[side]['signature'], 2000)}" for side in ("old", "new"))]
+    return [
+        "",
+        "## Signatures",
+        "",
+        *(f"- {side}: {code_span(found[side]['signature'], 2000)}" for side in ("old", "new")),
+    ]
 
 
 def _flips(score: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragpipe.reports.highlight import Part, highlight
-from ragpipe.reports.lowest_cases import shown_cases
+from ragpipe.reports.lowest_cases import select_cases
 from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
 from ragpipe.reports.text_escape import reply_text
 from ragpipe.schema.reference_answers import distinct_references
@@ -22,7 +22,7 @@ ITEMS_MAX = 50  # contexts, and questions to the judge, of one case
 
 
 @dataclass(frozen=True)
-class ShownScore:
+class ScoreView:
     """One score of a case. `value` is in the native scale, `score` 0..1; either may be None."""
 
     name: str
@@ -35,11 +35,11 @@ class ShownScore:
 
 
 @dataclass(frozen=True)
-class ShownCase:
-    """A case of the page. `row` is its place in the data (from 0), `drawn` whether it is one of the sample."""
+class CaseView:
+    """A case of the page. `row` is its place in the data (from 0), `sampled` whether it is one of the sample."""
 
     row: int
-    drawn: bool
+    sampled: bool
     sample_id: str
     method: str
     repeat: int
@@ -50,7 +50,7 @@ class ShownCase:
     references: list[str]
     history: list[Mapping[str, str]]
     contexts: list[Mapping[str, Any]]
-    scores: list[ShownScore]
+    scores: list[ScoreView]
     calls: list[Mapping[str, Any]]
     overall: float | None
     passed: bool | None
@@ -60,13 +60,13 @@ class ShownCase:
     left_out: list[str]
 
 
-def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str], count: int) -> list[ShownCase]:
-    """At most `count` cases of an iteration: the worst ones first, then a sample of the others (`shown_cases`).
+def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str], count: int) -> list[CaseView]:
+    """At most `count` cases of an iteration: the worst ones first, then a sample of the others (`select_cases`).
 
     `names` are its scores in their order. Memory is bounded by what is shown. Raises DataError.
     """
-    worst, drawn = shown_cases(iteration.records, count)
-    records = rows_at(iteration.records, [*worst, *drawn])
+    worst, sampled = select_cases(iteration.records, count)
+    records = rows_at(iteration.records, [*worst, *sampled])
     outputs = rows_at(run.outputs, records)
     if missing := records.keys() - outputs.keys():
         raise run_file_error(run.outputs, f"no row {min(missing)}", "a row for each of records.parquet")
@@ -74,31 +74,31 @@ def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str],
     cases = [CaseKey.of(row) for row in records.values()]
     scores, calls = rows_of_cases(iteration.scores, cases), rows_of_cases(iteration.judge_inputs, cases)
     found = []
-    for row in (*worst, *drawn):
+    for row in (*worst, *sampled):
         record, output = records[row], outputs[row]
         case = CaseKey.of(record)
         sample = samples.get(output["sample_row"], {})
-        found.append(_case(row, row in drawn, record, output, sample, scores[case], calls[case], names))
+        found.append(_case(row, row in sampled, record, output, sample, scores[case], calls[case], names))
     return found
 
 
 def _case(
     row: int,
-    drawn: bool,
+    sampled: bool,
     record: Mapping[str, Any],
     output: Mapping[str, Any],
     sample: Mapping[str, Any],
     scores: Sequence[Mapping[str, Any]],
     calls: Sequence[Mapping[str, Any]],
     names: Sequence[str],
-) -> ShownCase:
+) -> CaseView:
     details = {one["score_name"]: parsed(one["details"], dict) for one in scores}
     evidence = [quote for one in details.values() for quote in quotes(one)][:QUOTES_MAX]
     claims = [(text, "against") for one in details.values() for text in unsupported(one)][:QUOTES_MAX]
     contexts = parsed(output["chunks"], list)
-    return ShownCase(
+    return CaseView(
         row=row,
-        drawn=drawn,
+        sampled=sampled,
         sample_id=record["sample_id"],
         method=record["method"],
         repeat=record["repeat"],
@@ -124,9 +124,9 @@ def _left_out(**counts: int) -> Iterator[str]:
     return (f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX)
 
 
-def _score(name: str, record: Mapping[str, Any], details: Mapping[str, Any]) -> ShownScore:
+def _score(name: str, record: Mapping[str, Any], details: Mapping[str, Any]) -> ScoreView:
     get = record.get
-    return ShownScore(
+    return ScoreView(
         name,
         record[name],
         get(f"{name}.score"),
@@ -137,7 +137,7 @@ def _score(name: str, record: Mapping[str, Any], details: Mapping[str, Any]) -> 
     )
 
 
-def _urgency(score: ShownScore) -> int:
+def _urgency(score: ScoreView) -> int:
     """What failed comes first, then what could not be judged."""
     return 0 if score.passed is False else 1 if score.status == "error" else 2
 

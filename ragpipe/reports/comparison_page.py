@@ -9,7 +9,7 @@ from typing import Any
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.job_comparison import Job, job_labels
 from ragpipe.reports.number_format import bracketed, price, share_below_one, whole
-from ragpipe.reports.text_escape import code, table
+from ragpipe.reports.text_escape import code_span, markdown_table
 from ragpipe.schema.usage import Usage
 
 _WORD = 40  # characters of one word of a job on the terminal
@@ -70,18 +70,18 @@ def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], 
         lines.append(
             [
                 str(job.number),
-                code(" ".join(label), 400),
-                code(row["run_id"] or "-"),
+                code_span(" ".join(label), 400),
+                code_span(row["run_id"] or "-"),
                 job.state,
                 _count(row["iterations"]),
                 _count(row["calls_used"]),
                 *_prices(job),
-                code(job.reason, 300),
+                code_span(job.reason, 300),
             ]
         )
-    parts = ["# Sweep", "", code(" ".join(words), 2000), "", "## Jobs", "", *table(heads, lines)]
+    parts = ["# Sweep", "", code_span(" ".join(words), 2000), "", "## Jobs", "", *markdown_table(heads, lines)]
     for name in chosen_scores(jobs):
-        parts += ["", f"## {code(name)}", "", *_section(name, rows)]
+        parts += ["", f"## {code_span(name)}", "", *_section(name, rows)]
     more = "All figures of all scores stand in `comparison.parquet` beside this page."
     return (
         "\n".join(
@@ -113,8 +113,8 @@ def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         lines.append(
             [
                 str(row["job"]),
-                code(row["label"], 200),
-                *([code(row["method"] or "all")] if several else []),
+                code_span(row["label"], 200),
+                *([code_span(row["method"] or "all")] if several else []),
                 f"{_number(row['mean'])} {bracketed(_bounds(row), places=3)}".rstrip(),
                 ", ".join(_on_shared(row)) or "the same",
                 _STANDINGS.get(row["standing"], "-"),
@@ -124,7 +124,7 @@ def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 _share(row["flip_share"]),
             ]
         )
-    return table(heads, lines)
+    return markdown_table(heads, lines)
 
 
 def _figures(row: Mapping[str, Any] | None) -> list[str]:

@@ -16,7 +16,7 @@ from ragpipe.store.run.run_tables import open_table, rows_at
 _NO_SCORE = 2.0  # sorts after every overall score
 
 
-def worst_cases(records: Path, count: int) -> list[dict[str, Any]]:
+def lowest_cases(records: Path, count: int) -> list[dict[str, Any]]:
     """Rows of the `count` worst cases: lowest overall score first, then most failed scores, then data order.
 
     Without an overall score a case counts only when something failed. Rows that passed everything are left out.
@@ -29,7 +29,7 @@ def worst_cases(records: Path, count: int) -> list[dict[str, Any]]:
     return [found[row] for row in lowest]
 
 
-def shown_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
+def select_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
     """Rows of at most `count` cases to look at: the worst ones first, then others drawn by the hash of who they are.
 
     The worst are at most three quarters of them (all when nothing else is left), so that what passed is seen too; those
@@ -42,8 +42,8 @@ def shown_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
         if len(kept) == count:
             return kept, []
         taken = set(kept)
-        drawn = heapq.nsmallest(count - len(kept), ((key, row) for row, key in _keys(file) if row not in taken))
-    return kept, sorted(row for _, row in drawn)
+        sampled = heapq.nsmallest(count - len(kept), ((key, row) for row, key in _keys(file) if row not in taken))
+    return kept, sorted(row for _, row in sampled)
 
 
 def _keys(file: pq.ParquetFile) -> Iterator[tuple[int, str]]:

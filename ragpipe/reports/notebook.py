@@ -7,7 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ragpipe.reports.number_format import Cell, cell, columns, heading
+from ragpipe.reports.metrics_view import heading, method_groups, score_cell
+from ragpipe.reports.model import ScoreCell
 
 
 def notebook_html(path: Path, metrics: Mapping[str, Any], gates: Mapping[str, Any]) -> str:
@@ -19,10 +20,10 @@ def notebook_html(path: Path, metrics: Mapping[str, Any], gates: Mapping[str, An
         metrics: `metrics.json` of the iteration.
         gates: `gates.json` of the run.
     """
-    groups = columns(metrics)
+    groups = method_groups(metrics)
     rows = []
     for name in metrics["overall"]["scores"]:
-        cells = [cell(group["scores"].get(name)) for group in groups.values()]
+        cells = [score_cell(group["scores"].get(name)) for group in groups.values()]
         if any(each.mean != "-" for each in cells):
             rows.append([escape(heading(name, metrics, ())), *map(_cell, cells)])
     return "".join(
@@ -43,7 +44,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _cell(score: Cell) -> str:
+def _cell(score: ScoreCell) -> str:
     return "<br>".join(escape(line) for line in score.lines)
 
 

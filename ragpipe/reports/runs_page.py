@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.text_escape import code, table
+from ragpipe.reports.text_escape import code_span, markdown_table
 
 SCORES_SHOWN = 4
 DIFFERENCES_SHOWN = 3
@@ -73,16 +73,18 @@ def cells(line: RunLine, names: Sequence[str]) -> list[str]:
 def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str:
     """The page of the runs called `name`; `older` runs are left out."""
     names = score_names(lines)
-    rows = [[*_coded(row[:5], line), *row[5:-1], code(row[-1], 400)] for line in lines if (row := cells(line, names))]
+    rows = [
+        [*_coded(row[:5], line), *row[5:-1], code_span(row[-1], 400)] for line in lines if (row := cells(line, names))
+    ]
     lead, last = heads(lines)[:5], heads(lines)[-3:]
     shown = [
-        f"# Runs of {code(name)}",
+        f"# Runs of {code_span(name)}",
         "",
         "Made anew from the run folders at the end of every evaluation and by `task=runs`. Scores are means over all methods "
         "and iterations, with the number of judgements that they rest on; a run's own report has their intervals and the "
         "methods beside each other.",
         "",
-        *table([*lead, *map(code, names), *last], rows),
+        *markdown_table([*lead, *map(code_span, names), *last], rows),
     ]
     if older:
         shown += ["", f"{older:,} older runs are not listed."]
@@ -92,7 +94,7 @@ def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str
 def _coded(row: Sequence[str], line: RunLine) -> list[str]:
     """The cells before the figures: what a folder or its manifest says stands in code."""
     run_id, created, state, cases, judge = row
-    return [code(run_id), code(created), code(state) if line.unread else state, cases, code(judge)]
+    return [code_span(run_id), code_span(created), code_span(state) if line.unread else state, cases, code_span(judge)]
 
 
 def differs(line: RunLine) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ragpipe.core.safe_text import on_one_line, printable
@@ -11,7 +11,7 @@ from ragpipe.core.safe_text import on_one_line, printable
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>#+!|~&]|://")
 
 
-def code(text: str, limit: int = 200) -> str:
+def code_span(text: str, limit: int = 200) -> str:
     """A Markdown code span: inside it nothing is a link, an image, HTML or emphasis.
 
     The fence is longer than any run of backticks in the text.
@@ -24,7 +24,7 @@ def code(text: str, limit: int = 200) -> str:
     return f"{fence}{pad}{line}{pad}{fence}"
 
 
-def escaped(text: str, limit: int = 600) -> str:
+def escape_markdown(text: str, limit: int = 600) -> str:
     """Plain words on one line of Markdown, where none of their characters is markup."""
     return _MARKUP.sub(r"\\\g<0>", on_one_line(text, limit))
 
@@ -53,13 +53,13 @@ def reply_text(call: Mapping[str, Any]) -> str:
     return f"a vector of {len(reply.rstrip('=')) * 3 // 16:,} numbers; its float32 bytes stand in judge_inputs.parquet"
 
 
-def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table; the first column is set to the left.
+def markdown_table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
+    """A Markdown table; columns in `left` are aligned left, the others right.
 
     A bar in a cell becomes a broken one: renderers disagree on how `\\|` is read, and where the cell ends there, the
     rest of the text would leave its code span.
     """
-    rule = ["---", *("---:" for _ in heads[1:])]
+    rule = ["---" if place in left else "---:" for place in range(len(heads))]
     cells = [[text.replace("|", "¦") for text in line] for line in (heads, *lines)]
     return ["| " + " | ".join(line) + " |" for line in (cells[0], rule, *cells[1:])]
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ragpipe.reports.build import build_report
 from ragpipe.reports.case_views import read_cases
+from ragpipe.reports.console import Console
 from ragpipe.reports.exports.junit import junit
 from ragpipe.reports.exports.table_export import export_tables
-from ragpipe.reports.lowest_cases import worst_cases
-from ragpipe.reports.render.html import html
-from ragpipe.reports.render.markdown import markdown
-from ragpipe.reports.render.terminal import Console
-from ragpipe.reports.sections.index import index_warnings, read_index
-from ragpipe.reports.sections.iterations import results_of
+from ragpipe.reports.lowest_cases import lowest_cases
+from ragpipe.reports.model import Report
+from ragpipe.reports.render.html import render_html
+from ragpipe.reports.render.markdown import render_markdown
+from ragpipe.reports.render.terminal import print_report
+from ragpipe.reports.report_data import ReportData, read_results
+from ragpipe.reports.sections.index import read_index
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.stages.combine_iterations import scored_iterations
@@ -35,69 +38,92 @@ def write_reports(
 ) -> list[Path]:
     """Write the reports of `settings.formats` into the run folder `target` and print the results. Returns their paths.
 
-    The pages and the terminal show all iterations together where there are several and `iteration_folder` is the last
-    one's, with its cases; else that iteration. JUnit and exports cover all iterations that are scored. What would not change is left alone. `shown_folder` is how the folder is
-    named to the user (`outputs/x/latest`), by default the target. Raises DataError, OutputError.
+    They show all iterations together where there are several and `iteration_folder` is the last one's, with its cases;
+    else that iteration. JUnit and exports cover all iterations that are scored. A file that would not change is left
+    alone. Raises DataError, OutputError.
+
+    Args:
+        iteration_folder: The iteration to show.
+        target: The run folder.
+        settings: The `report` section of the configuration.
+        console: Where results are printed, for the format `terminal`.
+        shown_folder: How the folder is named to the user (`outputs/x/latest`); by default the target.
+        next_command: The next useful command; empty for none.
     """
-    run, (metrics, cost) = RunFolder(target), results_of(target, iteration_folder)
-    gates = read_json(run.gates) if run.gates.is_file() else gates_document([metrics])
-    index = read_index(target)
-    written = list[Path]()
-    if "markdown" in settings.formats:
-        worst = worst_cases(iteration_folder / "records.parquet", settings.worst_cases)
-        write_unless_same(target / "report.md", markdown(metrics, cost, worst, settings, gates, index))
-        written.append(run.report)
-    written += write_report_files(run, IterationFolder(iteration_folder), settings)
+    run = RunFolder(target)
+    data = _report_data(run, IterationFolder(iteration_folder), settings)
+    data = replace(data, folder=shown_folder or str(target), next_command=next_command)
+    report = build_report(data)
+    written = _write_pages(run, report, settings) + _write_exports(run, settings)
     if "terminal" in settings.formats:
-        folder = shown_folder or str(target)
-        for warning in index_warnings(index) if index else ():
-            console.warn(warning)
-        console.finish(
-            metrics,
-            cost,
-            folder=folder,
-            next_command=next_command,
-            percent=settings.percent,
-            gates=gates,
-            judging=judging_times(run),
-        )
+        print_report(report, console)
     return written
 
 
 def judging_times(run: RunFolder) -> dict[int, float]:
     """The seconds for which each scored iteration was judged; those that this machine did not judge are left out."""
-    found = {number: judged_seconds(run.iteration(number).wall) for number in scored_iterations(run)}
-    return {number: seconds for number, seconds in found.items() if seconds is not None}
+    times = {number: judged_seconds(run.iteration(number).wall) for number in scored_iterations(run)}
+    return {number: seconds for number, seconds in times.items() if seconds is not None}
 
 
 def write_report_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> list[Path]:
-    """Write those of `html`, `junit`, `csv` and `json` that `settings.formats` names; returns their paths.
+    """Write the files of `settings.formats`; returns their paths.
 
-    `shown` is the iteration of the page. Raises DataError for a file of the run that is missing or broken, OutputError.
+    `shown` is the iteration of the pages. Raises DataError for a file of the run that is missing or broken, OutputError.
     """
-    wanted, written = set(settings.formats), list[Path]()
-    if not wanted & {"html", "junit", "csv", "json"}:
-        return written
-    numbers = scored_iterations(run)
-    per_iteration = [read_json(run.iteration(number).metrics) for number in numbers]
-    gates, name = gates_document(per_iteration), _name(run)
-    if "html" in wanted:
-        write_unless_same(run.html, _page(run, shown, settings, name, gates))
+    written = list[Path]()
+    if {"markdown", "html"} & set(settings.formats):
+        written += _write_pages(run, build_report(_report_data(run, shown, settings)), settings)
+    return written + _write_exports(run, settings)
+
+
+def _report_data(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> ReportData:
+    """What the report is made from. Cases are read only for the formats that show them."""
+    metrics, cost = read_results(run.root, shown.root)
+    wants_lowest, wants_cases = "markdown" in settings.formats, "html" in settings.formats
+    names = list(metrics["overall"]["scores"])
+    return ReportData(
+        metrics,
+        cost,
+        settings,
+        name=_name(run),
+        gates=read_json(run.gates) if run.gates.is_file() else gates_document(_metrics_per_iteration(run)),
+        index=read_index(run.root),
+        lowest=lowest_cases(shown.records, settings.worst_cases) if wants_lowest else (),
+        cases=read_cases(run, shown, names, settings.html_cases) if wants_cases else (),
+        judging_seconds=judging_times(run),
+    )
+
+
+def _write_pages(run: RunFolder, report: Report, settings: ReportSettings) -> list[Path]:
+    written = list[Path]()
+    if "markdown" in settings.formats:
+        write_unless_same(run.report, render_markdown(report, text_chars=settings.text_chars))
+        written.append(run.report)
+    if "html" in settings.formats:
+        write_unless_same(run.html, render_html(report))
         written.append(run.html)
-    if "junit" in wanted:
-        write_unless_same(run.junit, junit(per_iteration, gates, name=name))
+    return written
+
+
+def _write_exports(run: RunFolder, settings: ReportSettings) -> list[Path]:
+    """Write those of `junit`, `csv` and `json` that `settings.formats` names, over all scored iterations."""
+    formats = set(settings.formats)
+    if not formats & {"junit", "csv", "json"}:
+        return []
+    numbers, written = scored_iterations(run), list[Path]()
+    if "junit" in formats:
+        per_iteration = _metrics_per_iteration(run)
+        write_unless_same(run.junit, junit(per_iteration, gates_document(per_iteration), name=_name(run)))
         written.append(run.junit)
-    return written + export_tables(run, wanted, numbers)
+    return written + export_tables(run, formats, numbers)
 
 
-def _page(run: RunFolder, shown: IterationFolder, settings: ReportSettings, name: str, gates: Mapping[str, Any]) -> str:
-    """The page, with the cases as the iteration `shown` judged them."""
-    metrics, cost = results_of(run.root, shown.root)
-    cases = read_cases(run, shown, list(metrics["overall"]["scores"]), settings.html_cases)
-    return html(metrics, cost, cases, settings, name=name, gates=gates, index=read_index(run.root))
+def _metrics_per_iteration(run: RunFolder) -> list[dict[str, Any]]:
+    return [read_json(run.iteration(number).metrics) for number in scored_iterations(run)]
 
 
 def _name(run: RunFolder) -> str:
-    """What the user calls the run; a folder without a manifest is called by its own name."""
-    found = read_json(run.manifest).get("name") if run.manifest.is_file() else None
-    return found if isinstance(found, str) and found else run.root.name
+    """What the user calls the run; a folder without a manifest has its own name."""
+    name = read_json(run.manifest).get("name") if run.manifest.is_file() else None
+    return name if isinstance(name, str) and name else run.root.name

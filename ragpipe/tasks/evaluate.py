@@ -10,7 +10,7 @@ from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.judge_access import refuse_other_addresses
 from ragpipe.engine.run_identity import run_identity, with_source
 from ragpipe.engine.user_code import system_sources
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 
 
 def run(config: RunConfig, console: Console) -> int:

@@ -16,9 +16,9 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.finished_run import FinishedRun, open_run
 from ragpipe.engine.question_order import in_call_order
 from ragpipe.metrics.shared.multi_reference import mean_of_references
+from ragpipe.reports.console import Console
 from ragpipe.reports.explanation import CaseExplanation, explanation_lines
 from ragpipe.reports.question_table import question_table
-from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL

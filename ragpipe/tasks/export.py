@@ -12,7 +12,7 @@ from pydantic import Field
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.finished_run import read_config
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations

@@ -16,7 +16,7 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.schema.settings import Settings
 
 if TYPE_CHECKING:
-    from ragpipe.reports.render.terminal import Console
+    from ragpipe.reports.console import Console
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,40}\Z")
 

@@ -22,7 +22,7 @@ from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.agreement_report import HEADS, NOTE, absent_lines, agreement_markdown, agreement_rows, asked_lines
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.store.calls.call_store import StoredCalls

@@ -16,7 +16,7 @@ from ragpipe.engine.judge_access import open_replay
 from ragpipe.engine.run_comparison import compare_scoring
 from ragpipe.engine.run_identity import run_id
 from ragpipe.reports.agreement_report import absent_lines, changed_rows
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.store.run.run_folder import RunFolder
 
 CHANGEABLE = ("scoring", "metrics", "report", "system.prices", "judge.prices", "embedder.prices")

@@ -11,7 +11,7 @@ from pydantic import Field
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.run_list import list_runs, refuse_other_formats, run_list_folders
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.reports.runs_page import RunLine, cells, differs, heads, runs_markdown, score_names
 from ragpipe.schema.settings import Settings
 from ragpipe.store.files.write_if_changed import write_unless_same

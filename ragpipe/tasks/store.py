@@ -15,8 +15,8 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.cache_miss import explain_cache_miss
 from ragpipe.engine.referenced_calls import referenced_keys
 from ragpipe.engine.run_list import all_runs, readable_runs
+from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import price, whole
-from ragpipe.reports.render.terminal import Console
 from ragpipe.schema.settings import Settings
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.prune import Choice, prunable, prune

@@ -20,7 +20,7 @@ from ragpipe.engine.journal_conflicts import JournalConflict, journal_conflicts
 from ragpipe.engine.judge_access import open_replay
 from ragpipe.engine.run_identity import identity_differences, run_id
 from ragpipe.engine.run_prices import changed_prices, made_with
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.schema.usage import Usage
 from ragpipe.stages.seal_run import derived_and_frozen
 from ragpipe.store.files.filesystem import is_regular_file

@@ -1,247 +1,120 @@
-"""`report.md`: the run on one page. Every text of data, answers and judges stands in code, where nothing is markup."""
+"""`report.md`: a report as one Markdown page. Texts of data, answers and judges are code, where nothing is markup."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from ragpipe.reports.number_format import (
-    SHARED_NOTE,
-    cell,
-    columns,
-    heading,
-    hidden_overall,
-    iterations_text,
-    judged_times,
-    method_names,
-    parts_note,
-    price,
-    reasons_of,
-    shared_lines,
-    shared_title,
-    whole,
+from ragpipe.reports.model import (
+    CaseBrowser,
+    CaseExcerpt,
+    CaseName,
+    Cell,
+    Column,
+    Items,
+    Note,
+    Part,
+    Piece,
+    Prose,
+    Report,
+    Section,
+    Strong,
+    Table,
+    Text,
+    Verbatim,
+    joined,
+    pieces_of,
+    texts_of,
 )
-from ragpipe.reports.sections.diagnosis import wrong_section
-from ragpipe.reports.sections.distribution_tables import distribution_tables
-from ragpipe.reports.sections.gates import gates_section
-from ragpipe.reports.sections.index import index_section
-from ragpipe.reports.sections.iterations import HEADS, final_lines, final_notes, final_title
-from ragpipe.reports.sections.tables import OPERATIONS, asked_line, case_line, operation_lines, prices_line, spent_lines
-from ragpipe.reports.sections.usage import TITLE, USAGE, has_usage, usage_lines, usage_notes
-from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.text_escape import case_name, code, code_block
-from ragpipe.reports.text_escape import table as _table
-from ragpipe.schema.index_coverage import IndexCoverage
-from ragpipe.schema.usage import Usage
+from ragpipe.reports.text_escape import code_block, code_span, escape_markdown, markdown_table
 
-_SLICES_SHOWN = 20  # groups of one field; the rest stands in metrics.json
+_TEXT_LIMIT = 1000  # characters of one text of the data in a line; report.text_chars bounds the excerpts
+_SIGNATURE_LIMIT = 4000
+_KINDS = {"plain": "", "warning": "**Warning:** ", "good": "", "bad": ""}
 
 
-def markdown(
-    metrics: Mapping[str, Any],
-    cost: Mapping[str, Any],
-    worst: Sequence[Mapping[str, Any]],
-    settings: ReportSettings,
-    gates: Mapping[str, Any] | None = None,
-    index: IndexCoverage | None = None,
-) -> str:
-    """The page. `metrics` and `cost` are what `results_of` gives, `worst` are rows of the last iteration's
-    `records.parquet`, `gates` is gates.json."""
-    sections = (
-        _head(metrics, judged=cost["used"]["uses"] > 0),
-        _results(metrics, settings.percent),
-        _final(metrics, settings.percent) if judged_times(metrics) > 1 else [],
-        _shared(metrics, settings.percent),
-        gates_section(gates) if gates else [],
-        wrong_section(metrics),
-        _slices(metrics, settings.percent),
-        _distributions(metrics, settings.percent),
-        _coverage(metrics),
-        _operations(metrics),
-        index_section(index) if index else [],
-        _cost(cost),
-        _worst(worst, list(metrics["overall"]["scores"]), settings, several=judged_times(metrics) > 1),
-        _reading(metrics),
-    )
-    return "\n".join("\n".join(section) + "\n" for section in sections if section)
+def render_markdown(report: Report, *, text_chars: int) -> str:
+    """The page; excerpts of cases show `text_chars` characters of each text."""
+    report = report.for_medium("markdown")
+    head = ["# Evaluation report", "", code_span(report.signature, _SIGNATURE_LIMIT), "", f"{report.summary}."]
+    for note in report.notices:
+        head += ["", *_note(note)]
+    sections = [head, *(_section(section, text_chars) for section in report.sections)]
+    return "\n".join("\n".join(lines) + "\n" for lines in sections)
 
 
-def _head(metrics: Mapping[str, Any], *, judged: bool) -> list[str]:
-    lines = ["# Evaluation report", "", code(metrics["signature"], 4000), ""]
-    cases, samples = whole(metrics["n_cases"]), whole(metrics["n_samples"])
-    lines.append(f"{cases} cases on {samples} questions, {iterations_text(metrics)}.")
-    if judged and not metrics["judge"]["calibrated"]:
-        lines += [
-            "",
-            "**The judge is not calibrated against human labels:** how often its verdicts are right is not known.",
-        ]
-    for warning in metrics["warnings"]:
-        lines += ["", f"**Warning:** {code(warning, 600)}"]
+def _section(section: Section, text_chars: int) -> list[str]:
+    lines = [f"## {section.title}"]
+    for part in section.parts:
+        lines += ["", *_part(part, text_chars)]
     return lines
 
 
-def _results(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
-    groups, names = columns(metrics), method_names(metrics)
-    lines = [
-        [
-            code(heading(name, metrics, percent)) + _parts(name, metrics),
-            *(_cell(groups[g]["scores"].get(name), name in percent) for g in groups),
-        ]
-        for name in names
-    ]
-    why = hidden_overall(metrics)
-    return ["## Results", "", *_table(["score", *map(code, groups)], lines), *(["", code(why)] if why else [])]
+def _part(part: Part, text_chars: int) -> Iterator[str]:
+    if isinstance(part, Table):
+        yield from _table(part)
+    elif isinstance(part, Note):
+        yield from _note(part)
+    elif isinstance(part, CaseExcerpt):
+        yield from _excerpt(part, text_chars)
+    elif isinstance(part, CaseBrowser):
+        raise TypeError("the cases in full are for HTML alone")
 
 
-def _parts(name: str, metrics: Mapping[str, Any]) -> str:
-    mark, measured = parts_note(name, metrics)
-    return f"<br>{mark}: {code(measured, 600)}" if mark else ""
+def _note(note: Note) -> Iterator[str]:
+    yield _KINDS[note.kind] + _line(note.text)
 
 
-def _final(final: Mapping[str, Any], percent: Collection[str]) -> list[str]:
-    heads, lines = final_lines(final, percent)
-    texts = len(heads) - len(HEADS)  # the columns of names; the rest are figures
-    table = _table(heads, [[*map(code, line[:texts]), *line[texts:]] for line in lines])
-    return [f"## {final_title(final)}", "", *table, *(part for note in final_notes(final) for part in ("", note))]
+def _table(table: Table) -> Iterator[str]:
+    if table.title:
+        yield from (f"### {_line(table.title)}", "")
+    if table.layout == "entries":
+        yield from (_entry(table.columns, row.cells) for row in table.rows)
+    else:
+        heads = [_line(column.head) for column in table.columns]
+        left = [place for place, column in enumerate(table.columns) if column.is_text]
+        yield from markdown_table(heads, [[_cell(cell) for cell in row.cells] for row in table.rows], left=left)
+    if table.rows_left_out:
+        yield from ("", f"{table.rows_left_out} more in metrics.json.")
 
 
-def _shared(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
-    heads, lines = shared_lines(metrics, percent)
-    if not lines:
-        return []
-    cells = [[code(name), questions, *("<br>".join(one.lines) for one in found)] for name, questions, found in lines]
-    return [f"## {shared_title(metrics)}", "", *_table([*heads[:2], *map(code, heads[2:])], cells), "", SHARED_NOTE]
+def _entry(columns: tuple[Column, ...], cells: tuple[Cell, ...]) -> str:
+    """`- name: figure. First text. **Head:** text.`: the heads of the first three columns are left out."""
+    name, figure, text, *others = (_inline(cell) for cell in cells)
+    labelled = (
+        f" **{_line(column.head).capitalize()}:** {value}"
+        for column, value in zip(columns[3:], others, strict=True)
+        if value
+    )
+    return f"- {name}: {figure}. {text}{''.join(labelled)}"
 
 
-def _slices(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
-    found: list[str] = []
-    names = method_names(metrics)
-    for field, groups in metrics["by"].items():
-        if field == "method" or not groups:
-            continue
-        shown = list(groups)[:_SLICES_SHOWN]
-        lines = [
-            [code(group), whole(groups[group]["n_cases"])]
-            + [_cell(groups[group]["scores"].get(name), name in percent) for name in names]
-            for group in shown
-        ]
-        heads = [heading(name, metrics, percent) for name in names]
-        found += ["", f"### By {code(field)}", "", *_table([code(field), "cases", *map(code, heads)], lines)]
-        if len(groups) > len(shown):
-            found += ["", f"{len(groups) - len(shown)} more in `metrics.json`."]
-    return ["## By slice", *found] if found else []
+def _inline(cell: Cell) -> str:
+    """A cell within a sentence."""
+    separator = ", " if isinstance(cell, Items) and cell.separator == ", " else " "
+    return _line(joined(texts_of(cell), separator))
 
 
-def _distributions(metrics: Mapping[str, Any], percent: Collection[str]) -> list[str]:
-    found: list[str] = []
-    for one in distribution_tables(metrics, percent):
-        lines = [[*map(code, line[: one.names]), *line[one.names :]] for line in one.lines]
-        heads = [*map(code, one.heads)] if one.names == 1 else list(one.heads)  # grades are named by the user
-        found += [
-            "",
-            f"### {one.title}",
-            "",
-            *_table(heads, lines),
-            *(part for note in one.notes for part in ("", note)),
-        ]
-    return ["## Grades, best and worst", *found] if found else []
+def _cell(cell: Cell) -> str:
+    separator = cell.separator if isinstance(cell, Items) else "\n"
+    return separator.replace("\n", "<br>").join(map(_line, texts_of(cell)))
 
 
-def _coverage(metrics: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for name, score in metrics["overall"]["scores"].items():
-        if name == "overall_score":
-            continue
-        share = "-" if score["coverage"] is None else f"{score['coverage']:.1%}"
-        reasons = [f"{code(text, 80)} {whole(n)}" for text, n in reasons_of(score)]
-        counts = [whole(score.get(key, 0)) for key in ("n_ok", "n_skipped", "n_error", "n_missing")]
-        lines.append([code(name), *counts, share, ", ".join(reasons)])
-    heads = ["score", "ok", "skipped", "error", "not measured", "coverage", "reasons"]
-    return ["## Coverage and failures", "", *_table(heads, lines)] if lines else []
+def _line(text: Text) -> str:
+    return "".join(map(_piece, pieces_of(text)))
 
 
-def _operations(metrics: Mapping[str, Any]) -> list[str]:
-    lines = [
-        [code(name), *counts, code(latency, 600) if latency != "-" else latency]
-        for name, *counts, latency in operation_lines(columns(metrics))
-    ]
-    found = ["## Operations", "", *_table(list(OPERATIONS), lines)]
-    if groups := metrics["by"].get("doc_type"):
-        shown = dict(list(groups.items())[:_SLICES_SHOWN])
-        rest = [
-            [code(name), *counts, code(latency, 600) if latency != "-" else latency]
-            for name, *counts, latency in operation_lines(shown)
-        ]
-        found += ["", *_table(["type of the documents", *OPERATIONS[1:]], rest)]
-    return [*found, *_usage(metrics)]
+def _piece(piece: Piece) -> str:
+    if isinstance(piece, CaseName):
+        return f"{code_span(piece.sample_id)} / {code_span(piece.method)}{piece.suffix}"
+    if isinstance(piece, Verbatim):
+        return code_span(piece, _TEXT_LIMIT)
+    if isinstance(piece, Prose):
+        return escape_markdown(piece)
+    return f"**{piece}**" if isinstance(piece, Strong) else piece
 
 
-def _usage(metrics: Mapping[str, Any]) -> list[str]:
-    if not has_usage(metrics):
-        return []
-    lines = [[code(name), *figures] for name, *figures in usage_lines(columns(metrics))]
-    return ["", f"### {TITLE}", "", *_table(list(USAGE), lines), "", " ".join(usage_notes(metrics))]
-
-
-_BILL = ("calls", "calls_failed", "tokens_in", "tokens_out", "tokens_cached")
-
-
-def _cost(cost: Mapping[str, Any]) -> list[str]:
-    used = cost["used"]
-    if not used["uses"]:
-        return ["## Cost", "", "No judge was asked."]
-    bills = [*used["by_metric"].items(), ("all", used)]
-    lines = [[code(name), *(whole(bill[key]) for key in _BILL), price(Usage.from_json(bill))] for name, bill in bills]
-    heads = ["metric", "calls", "failed", "tokens in", "tokens out", "cached", "price"]
-    found = ["## Cost", "", *_table(heads, lines), "", *spent_lines(cost)]
-    found += ["", asked_line(used, code), "", case_line(used)]
-    if used["unpriced_reasons"]:
-        unknown = ", ".join(f"{code(reason)} {whole(n)}" for reason, n in used["unpriced_reasons"].items())
-        found += ["", f"Calls without a known price: {unknown}."]
-    return [*found, "", prices_line(cost, code)] if cost["prices"] else found
-
-
-def _worst(
-    worst: Sequence[Mapping[str, Any]], names: Sequence[str], settings: ReportSettings, *, several: bool
-) -> list[str]:
-    """`worst` stand in the data of the last iteration."""
-    if not worst:
-        return []
-    heading_line = f"## Lowest cases of iteration {worst[0]['iteration']}" if several else "## Lowest cases"
-    return [heading_line, *(line for row in worst for line in _case(row, names, settings))]
-
-
-def _case(row: Mapping[str, Any], names: Sequence[str], settings: ReportSettings) -> Iterator[str]:
-    overall = row["overall_score"]
-    yield from ("", f"### {case_name(row, code)}", "")
-    if overall is not None:
-        yield from (f"overall_score {overall:.2f}", "")
-    for name in names:
-        if row.get(f"{name}.passed") is False and name in (row["failed_by"] or ()):
-            reason = row.get(f"{name}.reason")
-            yield f"- {code(name)} {row[name]:g}" + (f": {code(reason, 300)}" if reason else "")
-        elif row.get(f"{name}.status") == "error":
-            yield f"- {code(name)} error: {code(row.get(f'{name}.reason') or '', 300)}"
-    yield from ("", "Question", "", code_block(row["question"] or "", settings.text_chars))
-    yield from ("", "Answer", "", code_block(row["answer"] or "", settings.text_chars))
-
-
-def _reading(metrics: Mapping[str, Any]) -> list[str]:
-    level = metrics["scoring"]["level"]
-    return [
-        "## How to read it",
-        "",
-        f"- `0.85 [0.82, 0.88]`: the mean and its {level:.0%} interval: so often such an interval holds the true mean. Rows "
-        "that share a question are counted as one cluster. `too few`: fewer than five questions, read it with care.",
-        "- `coverage`: of the judgements that were due the share that came out; shown where it is not 100 %.",
-        "- `x100`: a score of 0 to 1, printed times 100.",
-        "- `78% of 412`: the share of 412 cases that reached the score's threshold (`scoring.thresholds`).",
-        "- `skipped` does not apply to the case, or the system or the data gave nothing to judge; `error` could not be "
-        "judged. Neither is a 0.",
-        "- `overall_score`: the weighted mean of what a case has, each score brought to 0..1.",
-        "- The cost of a reply that several metrics share stands with the first of them.",
-    ]
-
-
-def _cell(score: Mapping[str, Any] | None, percent: bool) -> str:
-    return "<br>".join(cell(score, percent=percent).lines)
+def _excerpt(excerpt: CaseExcerpt, text_chars: int) -> Iterator[str]:
+    yield from (f"### {_line(excerpt.case)}", "")
+    yield from (f"- {_line(line)}" for line in excerpt.lines)
+    for label, text in excerpt.texts:
+        yield from ("", label, "", code_block(text, text_chars))

@@ -1,101 +1,135 @@
-"""What is wrong and what to try: the diagnoses and failure modes of `metrics.json`, for the terminal and the page."""
+"""What is wrong and what to try: the diagnoses and failure modes of `metrics.json`."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ragpipe.core.safe_text import on_one_line
+from ragpipe.reports.case_views import CaseView
+from ragpipe.reports.metrics_view import counted_per_iteration, iteration_count, method_groups, share_of_cases
 from ragpipe.reports.missing_replies import advice_for
-from ragpipe.reports.number_format import each_iteration, items_of, mode_shares, share_of_cases, whole
-from ragpipe.reports.text_escape import case_name, code, escaped, table
+from ragpipe.reports.model import (
+    EVERYWHERE,
+    PAGES,
+    TERMINAL,
+    CaseName,
+    Cell,
+    Column,
+    Items,
+    Note,
+    Prose,
+    Row,
+    Section,
+    Table,
+    Verbatim,
+    joined,
+    pieces_of,
+)
+from ragpipe.reports.number_format import whole
+from ragpipe.reports.report_data import ReportData
 
-TOLD = 5  # diagnoses on the terminal
-
-
-def diagnosis_section(metrics: Mapping[str, Any], width: int) -> list[str]:
-    """The most frequent diagnoses, each with what is wrong, then what to try and which cases to look at; `width` columns."""
-    made = _by_count(metrics)
-    lines = []
-    for one in made[:TOLD]:
-        count = share_of_cases(one["n"], metrics)
-        lines += _wrapped(f"{on_one_line(one['name'])}: {count}: {on_one_line(one['says'], 300)}", width, "")
-        advice = " ".join(on_one_line(text, 300) for text in advice_for(one, metrics)[:1])
-        cases = ", ".join(case_name(case, lambda text: on_one_line(text, 60), "/") for case in _some(one, 3))
-        lines += _wrapped(f"try: {advice} See {cases}." if advice else f"see {cases}", width, "  ")
-    if len(made) > TOLD:
-        lines.append(f"and {len(made) - TOLD} more under `What is wrong` in the report")
-    return lines
-
-
-def items_line(metrics: Mapping[str, Any]) -> str:
-    """`items: 23 unsupported claims, 14 irrelevant chunks`; empty where the run counts none."""
-    modes = metrics["overall"].get("failure_modes") or {}
-    there = [on_one_line(items_of(name, mode, metrics), 200) for name, mode in modes.items() if mode.get("n_items")]
-    return f"items: {', '.join(there)} (in all cases, also in those that passed)" if there else ""
+_TERMINAL_ROWS = 5  # diagnoses on the terminal
+_TERMINAL_CASES = 3  # examples of each
 
 
-def wrong_section(metrics: Mapping[str, Any]) -> list[str]:
-    """`## What is wrong` of the page; empty when nothing is."""
-    parts = [*_diagnoses(metrics), *_modes(metrics)]
-    notes = [line for note in each_iteration(metrics) for line in ("", note)]
-    return ["## What is wrong", *parts, *notes] if parts else []
+def diagnosis_section(data: ReportData) -> Section | None:
+    """The diagnoses with advice and examples, and the failure modes by method; None when nothing is wrong."""
+    metrics = data.metrics
+    tables = [*_diagnoses(metrics, data.cases), *_failure_modes(metrics)]
+    if not tables:
+        return None
+    per_iteration = (Note(text, shown_in=PAGES) for text in counted_per_iteration(metrics))
+    return Section("problems", "What is wrong", (*tables, *per_iteration))
 
 
-def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[str]:
-    made = _by_count(metrics)
-    if made:
-        yield ""
-    for one in made:
-        cases = ", ".join(case_name(case, code) for case in one["examples"])
-        advice = " ".join(escaped(text) for text in advice_for(one, metrics))
-        yield (
-            f"- {code(one['name'])}: {share_of_cases(one['n'], metrics, ' cases')}. {escaped(one['says'])}"
-            + (f" **Try:** {advice}" if advice else "")
-            + f" For example {cases}."
-        )
-
-
-def _modes(metrics: Mapping[str, Any]) -> Iterator[str]:
-    overall = metrics["overall"].get("failure_modes") or {}
-    there = {name: mode for name, mode in overall.items() if mode["n"] or mode.get("n_items")}
-    if not there:
-        return
-    lines = [
-        [
-            *(code(name), whole(mode["n"]), *mode_shares(mode["n"], metrics), whole(mode["n_judged"])),
-            escaped(items_of(name, mode, metrics)),
-        ]
-        for name, mode in sorted(there.items(), key=lambda pair: -pair[1]["n"])
-    ]
-    heads = [
-        "failure mode",
-        "cases",
-        "of all cases",
-        "of cases with one",
-        "of all modes",
-        "of how many it can be told",
-        "items",
-    ]
-    yield from ("", *table(heads, lines), "")
-    yield (
-        f"{whole(metrics['overall']['n_with_failure_mode'])} cases have a failure mode, some have several; "
-        f"{whole(metrics['overall']['n_failed_without_mode'])} failed a score and have none. Items are those of all cases, "
-        "also of those that passed."
-    )
-    if unknown := metrics.get("not_applicable", {}).get("failure_modes"):
-        yield from ("", f"Not told, because their scores are not in this run: {', '.join(map(code, unknown))}.")
-
-
-def _by_count(metrics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _diagnoses(metrics: Mapping[str, Any], cases: Sequence[CaseView]) -> Iterator[Table | Note]:
     """The most frequent diagnosis first, ties in their order of priority."""
-    return sorted(metrics.get("diagnosis") or (), key=lambda one: -int(one["n"]))
+    diagnoses = sorted(metrics.get("diagnosis") or (), key=lambda diagnosis: -int(diagnosis["n"]))
+    if not diagnoses:
+        return
+    page_rows = {(case.sample_id, case.method, case.repeat): case.row for case in cases}
+    columns = (
+        Column("diagnosis", is_text=True),
+        Column("cases"),
+        Column("what is wrong", is_text=True),
+        Column("try", is_text=True),
+        Column("for example", is_text=True),
+    )
+    rows = (
+        Row(_diagnosis_cells(diagnosis, metrics, page_rows), EVERYWHERE if place < _TERMINAL_ROWS else PAGES)
+        for place, diagnosis in enumerate(diagnoses)
+    )
+    yield Table(columns, tuple(rows), "Diagnosis", layout="entries")
+    if (more := len(diagnoses) - _TERMINAL_ROWS) > 0:
+        yield Note(f"and {more} more under `What is wrong` in the report", shown_in=TERMINAL)
 
 
-def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    return textwrap.wrap(text, max(width, 40), initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
+def _diagnosis_cells(
+    diagnosis: Mapping[str, Any], metrics: Mapping[str, Any], page_rows: Mapping[tuple[str, str, int], int]
+) -> tuple[Cell, ...]:
+    advice = tuple(map(Prose, advice_for(diagnosis, metrics)))
+    examples = tuple(CaseName.of(case, page_rows) for case in diagnosis["examples"])
+    return (
+        Verbatim(diagnosis["name"]),
+        share_of_cases(diagnosis["n"], metrics),
+        Prose(diagnosis["says"]),
+        Items(advice, terminal_items=1),
+        Items(examples, separator=", ", terminal_items=_TERMINAL_CASES),
+    )
 
 
-def _some(one: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
-    return list(one["examples"][:count])
+def _failure_modes(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
+    """The most frequent mode first. The terminal shows the counted items alone."""
+    overall, groups = metrics["overall"], method_groups(metrics)
+    modes = {
+        name: mode for name, mode in (overall.get("failure_modes") or {}).items() if mode["n"] or mode.get("n_items")
+    }
+    if not modes:
+        return
+    rows = (
+        Row(_mode_cells(name, mode, metrics)) for name, mode in sorted(modes.items(), key=lambda item: -item[1]["n"])
+    )
+    figures = ("cases", "of all cases", "of cases with one", "of all modes", "cases where it can be decided", "items")
+    by_method = (Column(Verbatim(method)) for method in groups)
+    columns = (Column("failure mode", is_text=True), *map(Column, figures), *by_method)
+    yield Table(columns, tuple(rows), "Failure modes", shown_in=PAGES)
+    yield Note(
+        f"{whole(overall['n_with_failure_mode'])} cases have a failure mode, some have several; "
+        f"{whole(overall['n_failed_without_mode'])} cases failed a score but match no failure mode. Items are counted in all "
+        "cases, also in those that passed.",
+        shown_in=PAGES,
+    )
+    if undecided := metrics.get("not_applicable", {}).get("failure_modes"):
+        names = pieces_of(joined(tuple(map(Verbatim, undecided)), ", "))
+        yield Note(("Not decided, because this run lacks their scores: ", *names, "."), shown_in=PAGES)
+    if items := [_items(name, mode, metrics) for name, mode in modes.items() if "n_items" in mode]:
+        counts = pieces_of(joined(items, ", "))
+        yield Note(("items: ", *counts, " (in all cases, also in those that passed)"), shown_in=TERMINAL)
+
+
+def _mode_cells(name: str, mode: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Cell, ...]:
+    by_method = (group["failure_modes"].get(name, {}).get("n", 0) for group in method_groups(metrics).values())
+    return (
+        Verbatim(name),
+        whole(mode["n"]),
+        *mode_shares(mode["n"], metrics),
+        whole(mode["n_judged"]),
+        _items(name, mode, metrics),
+        *map(whole, by_method),
+    )
+
+
+def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
+    """`n` cases with a failure mode as a share of all cases, of those with any mode, and of all modes together."""
+    overall = metrics["overall"]
+    cases = metrics["n_cases"] * iteration_count(metrics)
+    of_cases, of_with_mode, of_modes = (
+        f"{n / total:.1%}" if total else "-"
+        for total in (cases, overall["n_with_failure_mode"], overall["n_failure_modes"])
+    )
+    return of_cases, of_with_mode, of_modes
+
+
+def _items(name: str, mode: Mapping[str, Any], metrics: Mapping[str, Any]) -> Prose:
+    """`23 unsupported claims`: what is counted beside the cases of a failure mode; empty where nothing is."""
+    return Prose(f"{whole(mode['n_items'])} {metrics['failure_items'][name]}" if "n_items" in mode else "")

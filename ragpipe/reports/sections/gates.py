@@ -1,54 +1,57 @@
-"""The gates on the terminal and in `report.md`: one line each, and in words what did not pass."""
+"""The gates: what each of them asks for, what was measured, and its verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from ragpipe.reports.number_format import whole
-from ragpipe.reports.text_escape import code, table
+from ragpipe.reports.model import EVERYWHERE, PAGES, TERMINAL, Column, Media, Note, Row, Section, Table, Verbatim
+from ragpipe.reports.number_format import share, whole
+from ragpipe.reports.report_data import ReportData
 from ragpipe.scoring.gates.gate_rules import limit, number
 
-HEADS = ("gate", "tier", "value", "limit", "cases", "verdict")
+_OUTCOMES = ("blocked", "warned")
+_COLUMNS: tuple[tuple[str, bool, Media], ...] = (
+    ("gate", True, EVERYWHERE),
+    ("tier", True, EVERYWHERE),
+    ("value", False, EVERYWHERE),
+    ("limit", True, EVERYWHERE),
+    ("cases", False, EVERYWHERE),
+    ("coverage", False, PAGES),
+    ("verdict", True, EVERYWHERE),
+    ("outcome", True, PAGES),
+    ("in words", True, PAGES),
+)
 
 
-def gate_rows(gates: Mapping[str, Any]) -> list[list[str]]:
-    """A row for each gate of gates.json under HEADS, in the order of the configuration."""
-    return [
-        [
-            gate["name"],
+def gates_section(data: ReportData) -> Section | None:
+    """A row per gate in the order of the configuration; the terminal warns of those that did not pass."""
+    gates = data.gates["gates"]
+    if not gates:
+        return None
+    columns = tuple(Column(head, is_text, shown_in) for head, is_text, shown_in in _COLUMNS)
+    failed = sorted(
+        (gate for gate in gates if gate["outcome"] in _OUTCOMES), key=lambda gate: _OUTCOMES.index(gate["outcome"])
+    )
+    warnings = (Note(_warning(gate), "warning", TERMINAL) for gate in failed)
+    return Section("gates", "Gates", (Table(columns, tuple(map(_row, gates))), *warnings))
+
+
+def _row(gate: Mapping[str, Any]) -> Row:
+    return Row(
+        (
+            Verbatim(gate["name"]),
             gate["tier"],
             "-" if gate["value"] is None else number(gate["value"], gate),
             limit(gate),
             whole(gate["n_ok"]),
+            share(gate["coverage"]),
             gate["verdict"].replace("_", " "),
-        ]
-        for gate in gates["gates"]
-    ]
-
-
-def gate_notes(gates: Mapping[str, Any]) -> list[str]:
-    """In words what did not pass, those that block first."""
-    ranked = sorted(
-        gates["gates"], key=lambda gate: ("blocked", "warned").index(gate["outcome"]) if _counts(gate) else 2
+            gate["outcome"],
+            Verbatim(gate["sentence"]),
+        )
     )
-    return [
-        f"gate {gate['name']} ({gate['tier']}, {gate['outcome']}): {gate['sentence']}"
-        for gate in ranked
-        if _counts(gate)
-    ]
 
 
-def gates_section(gates: Mapping[str, Any]) -> list[str]:
-    """The section of `report.md`; nothing where there are no gates."""
-    if not gates["gates"]:
-        return []
-    blocked = [gate["name"] for gate in gates["gates"] if gate["outcome"] == "blocked"]
-    said = f"**Blocked** by {', '.join(map(code, blocked))}." if blocked else "Not blocked."
-    lines: list[Sequence[str]] = [[code(row[0]), *row[1:]] for row in gate_rows(gates)]
-    notes = [line for note in gate_notes(gates) for line in ("", f"- {code(note, 600)}")]
-    return ["## Gates", "", said, "", *table(HEADS, lines), *notes]
-
-
-def _counts(gate: Mapping[str, Any]) -> bool:
-    return gate["outcome"] in ("blocked", "warned")
+def _warning(gate: Mapping[str, Any]) -> Verbatim:
+    return Verbatim(f"gate {gate['name']} ({gate['tier']}, {gate['outcome']}): {gate['sentence']}")

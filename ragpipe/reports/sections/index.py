@@ -1,22 +1,26 @@
-"""How far the documents are in the index of the system under test, in a small table: `index.json` in people's words."""
+"""How much of the documents is in the index of the system under test, from `index.json`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from ragpipe.reports.number_format import whole
-from ragpipe.reports.sections.tables import Table
-from ragpipe.reports.text_escape import code
-from ragpipe.reports.text_escape import table as _table
+from ragpipe.reports.model import PAGES, TERMINAL, Column, Items, Note, Row, Section, Table, Verbatim
+from ragpipe.reports.number_format import count_with_share, whole
+from ragpipe.reports.report_data import ReportData
 from ragpipe.schema.index_coverage import Coverage, IndexCoverage
 from ragpipe.store.run.run_tables import read_json, run_file_error
 
-_NAMED = 5  # documents named in a note; the rest stands in index.json
-_TYPES = 40  # types of documents with a row of their own
-HEADS = ("documents", "in all", "without chunks", "not embedded", "chunks attempted", "embedded", "skipped", "because")
-_WHY = {"not_in_manifest": "not in the manifest", "no_chunks": "without chunks", "not_embedded": "no chunk embedded"}
+_EXAMPLES = 5  # documents named in a warning; index.json has all
+_TYPES_SHOWN = 40  # types of documents with their own row
+_FIGURES = ("total", "without chunks", "not embedded", "chunks attempted", "embedded", "skipped")
+_REASONS = {
+    "not_in_manifest": "not in the manifest",
+    "no_chunks": "without chunks",
+    "not_embedded": "no chunk embedded",
+}
 
 
 def read_index(run: Path) -> IndexCoverage | None:
@@ -27,64 +31,63 @@ def read_index(run: Path) -> IndexCoverage | None:
     try:
         return IndexCoverage.model_validate(read_json(path))
     except ValidationError as error:
-        found = str(error.errors(include_url=False, include_context=False)[0]["msg"])
-        raise run_file_error(path, found, "what ragpipe wrote there") from error
+        message = str(error.errors(include_url=False, include_context=False)[0]["msg"])
+        raise run_file_error(path, message, "what ragpipe wrote there") from error
 
 
-def index_table(index: IndexCoverage) -> Table:
-    """All documents, then those of each type."""
+def index_section(data: ReportData) -> Section | None:
+    """All documents, then those of each type; None without an index manifest. The terminal shows warnings alone."""
+    index = data.index
+    if index is None:
+        return None
     types = list(index.by_doc_type.items())
-    lines = [_line("all", index.overall), *(_line(name, one) for name, one in types[:_TYPES])]
-    return Table("The index", HEADS, lines, left=(0, 7), notes=index_notes(index), more=len(types[_TYPES:]))
-
-
-def index_section(index: IndexCoverage) -> list[str]:
-    """`## The index` of report.md."""
-    table = index_table(index)
-    lines = [
-        [code(str(cell), 200) if place in table.left and cell else str(cell) for place, cell in enumerate(line)]
-        for line in table.lines
-    ]
-    notes = [part for note in table.notes for part in ("", code(note, 1000))]
-    return ["## The index", "", *_table(list(HEADS), lines), *notes]
+    rows = (_row("all", index.overall), *(_row(name, coverage) for name, coverage in types[:_TYPES_SHOWN]))
+    columns = (
+        Column("documents", is_text=True),
+        *map(Column, _FIGURES),
+        Column("reasons", is_text=True),
+    )
+    table = Table(columns, rows, rows_left_out=len(types[_TYPES_SHOWN:]), shown_in=PAGES)
+    notes = (Note(Verbatim(note), shown_in=PAGES) for note in index_notes(index))
+    warnings = (Note(Verbatim(warning), "warning", TERMINAL) for warning in _warnings(index))
+    return Section("index", "The index", (table, *notes, *warnings), folded=True)
 
 
 def index_notes(index: IndexCoverage) -> list[str]:
     """Tokens, versions, and the labelled documents that cannot be retrieved."""
     notes = []
-    if found := index.tokens:
+    if tokens := index.tokens:
+        low, high = f"least {whole(tokens.min)}", f"most {whole(tokens.max)}"
         notes.append(
-            f"tokens of {whole(found.n)} chunks: least {whole(found.min)}, mean {found.mean:,.1f}, p95 {found.p95:,.1f}, most {whole(found.max)}"
+            f"tokens of {whole(tokens.n)} chunks: {low}, mean {tokens.mean:,.1f}, p95 {tokens.p95:,.1f}, {high}"
         )
     kinds = (("chunker", index.chunkers), ("embedding", index.embeddings), ("index version", index.index_versions))
     notes += [f"{kind}: {', '.join(names)}" for kind, names in kinds if names]
-    return notes + index_warnings(index)
+    return [*notes, *_warnings(index)]
 
 
-def index_warnings(index: IndexCoverage) -> list[str]:
-    """What no retrieval can fix: gold documents that are not in the index. Empty where all are."""
-    if not index.gold_missing_count:
-        return []
-    named = "; ".join(
-        f"{one.document} ({_WHY[one.why]}; {', '.join(one.samples[:3])})" for one in index.gold_missing[:_NAMED]
+def _warnings(index: IndexCoverage) -> Iterator[str]:
+    """What no retrieval can fix: gold documents that are not in the index."""
+    if index.gold_missing_count:
+        examples = "; ".join(
+            f"{gold.document} ({_REASONS[gold.why]}; {', '.join(gold.samples[:3])})"
+            for gold in index.gold_missing[:_EXAMPLES]
+        )
+        count = f"{whole(index.gold_missing_count)} of {whole(index.gold_documents)}"
+        yield f"{count} gold documents cannot be retrieved, because they are not in the index: {examples}"
+
+
+def _row(name: str, coverage: Coverage) -> Row:
+    reasons = tuple((Verbatim(reason), f" {whole(n)}") for reason, n in coverage.skipped_because.items())
+    return Row(
+        (
+            Verbatim(name),
+            whole(coverage.documents),
+            count_with_share(coverage.documents_without_chunks, coverage.documents),
+            count_with_share(coverage.documents_not_embedded, coverage.documents),
+            whole(coverage.chunks_attempted),
+            whole(coverage.chunks_embedded),
+            count_with_share(coverage.chunks_skipped, coverage.chunks_attempted),
+            Items(reasons, separator=", "),
+        )
     )
-    count = f"{whole(index.gold_missing_count)} of {whole(index.gold_documents)}"
-    return [f"{count} gold documents cannot be retrieved, because they are not in the index: {named}"]
-
-
-def _line(name: str, one: Coverage) -> list[str]:
-    because = ", ".join(f"{why} {whole(n)}" for why, n in one.skipped_because.items())
-    return [
-        name,
-        whole(one.documents),
-        _share(one.documents_without_chunks, one.documents),
-        _share(one.documents_not_embedded, one.documents),
-        whole(one.chunks_attempted),
-        whole(one.chunks_embedded),
-        _share(one.chunks_skipped, one.chunks_attempted),
-        because,
-    ]
-
-
-def _share(count: int, n: int) -> str:
-    return f"{whole(count)} ({count / n:.1%})" if count else "0"

@@ -10,10 +10,12 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
-from ragpipe.reports.sections.diagnosis import diagnosis_section, wrong_section
-from ragpipe.reports.text_escape import escaped
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.diagnosis import diagnosis_section
+from ragpipe.reports.text_escape import escape_markdown
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
+from tests.support.reports import markdown_of, report_of, terminal_of
 from tests.support.run_tables import Row, records, score, write_run
 
 YES_NO = {"chunk_faithfulness": {}, "chunk_relevancy": {}}
@@ -105,16 +107,17 @@ def test_the_report_says_what_is_wrong(tmp_path: Path) -> None:
     rows = [Row(f"q{n}|`", "a", {"faithfulness": 0.1, "answer_relevance": 1.0, "mrr": 1.0}) for n in range(2)]
     write_run(tmp_path, [*rows, Row("miss", "a", {"mrr": 0.0}), Row("x", "a", {"mrr": 0.5})])
     metrics = score(tmp_path, SPECS, ScoringSettings(slices=[]))
-    page = "\n".join(wrong_section(metrics))
-    assert "`hallucination`: 2 of 4 cases (50.0%)" in page
+    report = report_of(diagnosis_section(ReportData(metrics, {})))
+    page = markdown_of(report)
+    assert "`hallucination`: 2 of 4 (50.0%)" in page
     assert "**Try:** Tighten the system prompt: only facts of the contexts" in page
     assert "`` q0|` `` / `a`" in page
     assert "| `unsupported_claim` | 2 | 50.0% | 66.7% | 66.7% | 2 |" in page
     assert "3 cases have a failure mode" in page
-    lines = diagnosis_section(metrics, 80)
+    lines = terminal_of(report, 80).splitlines()
     assert lines[0].startswith("hallucination: 2 of 4 (50.0%): The answer is on the question")
     assert max(map(len, lines)) <= 80
-    assert wrong_section(score(tmp_path, SPECS, NOTHING)) == []
+    assert diagnosis_section(ReportData(score(tmp_path, SPECS, NOTHING), {})) is None
 
 
 NOTHING = ScoringSettings(
@@ -123,7 +126,7 @@ NOTHING = ScoringSettings(
 
 
 def test_words_of_a_configuration_are_no_markup() -> None:
-    assert escaped("<b>*a*</b> [x](http://y) `c`\n# d") == r"\<b\>\*a\*\</b\> \[x\](http\://y) \`c\` \# d"
+    assert escape_markdown("<b>*a*</b> [x](http://y) `c`\n# d") == r"\<b\>\*a\*\</b\> \[x\](http\://y) \`c\` \# d"
 
 
 DEMO = Path(ragpipe.__file__).parent / "data" / "demo" / "cases.jsonl"

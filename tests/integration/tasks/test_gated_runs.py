@@ -55,7 +55,7 @@ def test_a_gate_decides_the_exit_code(
     for gate in document["gates"]:
         assert gate["name"] in said.out
         assert (gate["sentence"] in said.err.replace("\n", " ")) is (gate["outcome"] in ("blocked", "warned"))
-        assert (gate["sentence"] in page) is (gate["outcome"] in ("blocked", "warned"))
+        assert gate["sentence"] in page
 
 
 @pytest.mark.slow

@@ -12,9 +12,11 @@ import pytest
 
 from ragpipe.judging.pricing import own_rates
 from ragpipe.judging.settings import Price
+from ragpipe.reports.console import Console
 from ragpipe.reports.live_progress import Progress
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.model import plain_text
 from ragpipe.reports.safe_stream import SafeStream
+from ragpipe.reports.sections.cost import cost_line
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.stages.write_reports import write_reports
@@ -141,7 +143,7 @@ def test_a_closed_stream_ends_nothing(run: Path, make: Any) -> None:
 SHOW = """
 import sys
 from pathlib import Path
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.stages.write_reports import run_report
 root = Path(sys.argv[1])
@@ -222,8 +224,6 @@ def test_unknown_price_is_said() -> None:
 
 
 def test_cost_line(tmp_path: Path) -> None:
-    from ragpipe.reports.render.terminal import cost_line
-
     call = {
         "sample_id": "q",
         "method": "a",
@@ -242,14 +242,12 @@ def test_cost_line(tmp_path: Path) -> None:
     paid = spent(1, 3, 2.5, tokens_in=4500, tokens_out=1500)
     score(tmp_path, SPECS, spent=paid, rates={"j": rates})
     assert (
-        cost_line(stored(tmp_path, "cost.json"))
+        plain_text(cost_line(stored(tmp_path, "cost.json")))
         == "cost: 2 calls, 4,000 tokens, $2.00; asked here: 1 calls, $2.50; saved: 1 calls; wasted: 2 answers, $1.50"
     )
 
 
 def test_cost_line_of_the_embedded_judge(tmp_path: Path) -> None:
-    from ragpipe.reports.render.terminal import cost_line
-
     call = {
         "sample_id": "q",
         "method": "a",
@@ -261,16 +259,14 @@ def test_cost_line_of_the_embedded_judge(tmp_path: Path) -> None:
     write_run(tmp_path, [Row("q", "a", {})], [{**call, "key": "1"}, {**call, "key": "2"}])
     score(tmp_path, SPECS)
     assert (
-        cost_line(stored(tmp_path, "cost.json"))
+        plain_text(cost_line(stored(tmp_path, "cost.json")))
         == "cost: 2 questions answered by the embedded judge, no call to a provider"
     )
 
 
 def test_cost_line_without_stored_replies(tmp_path: Path) -> None:
-    from ragpipe.reports.render.terminal import cost_line
-
     call = {"sample_id": "q", "method": "a", "metric": "m", "judge": "j", "status": "missing_reply", "attempts": 0}
     write_run(tmp_path, [Row("q", "a", {})], [{**call, "key": "1"}, {**call, "key": "2"}])
     score(tmp_path, SPECS)
-    said = cost_line(stored(tmp_path, "cost.json"))
+    said = plain_text(cost_line(stored(tmp_path, "cost.json")))
     assert said == "cost: no call to a provider; 2 questions have no stored reply"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.number_format import Cell, Grey, cell
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console, Grey
+from ragpipe.reports.metrics_view import score_cell
+from ragpipe.reports.model import ScoreCell
 
 
 def score(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:
@@ -34,16 +35,16 @@ def score(mean: float, low: float | None, high: float | None, **more: Any) -> di
 def test_a_cell_says_mean_interval_count_and_what_is_missing(
     found: dict[str, Any] | None, percent: bool, lines: list[str]
 ) -> None:
-    assert cell(found, percent=percent).lines == lines
+    assert score_cell(found, percent=percent).lines == lines
 
 
 def test_what_rests_on_too_few_questions_is_grey() -> None:
-    assert cell(score(0.0, 0.0, 0.56, bounds={"too_few": True})).few
-    assert not cell(score(0.0, 0.0, 0.56)).few
+    assert score_cell(score(0.0, 0.0, 0.56, bounds={"too_few": True})).few
+    assert not score_cell(score(0.0, 0.0, 0.56)).few
 
 
 def test_a_narrow_cell_has_the_interval_below_the_mean() -> None:
-    assert Cell("87.5", "[78.9, 93.0]", "90% of 40").narrow == ["87.5", "[78.9, 93.0]", "90% of 40"]
+    assert ScoreCell("87.5", "[78.9, 93.0]", "90% of 40").narrow_lines == ["87.5", "[78.9, 93.0]", "90% of 40"]
 
 
 def test_a_grey_text_is_dim_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ from ragpipe.store.files.lazy_pandas import keep_pandas_away
 keep_pandas_away()
 from tests.support.run_tables import score
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.stages.write_reports import run_report
 root = Path(sys.argv[1])

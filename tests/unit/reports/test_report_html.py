@@ -13,9 +13,9 @@ import pytest
 
 from ragpipe.core.safe_text import printable
 from ragpipe.reports.case_views import read_cases
+from ragpipe.reports.console import Console
 from ragpipe.reports.highlight import highlight
-from ragpipe.reports.lowest_cases import shown_cases
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.lowest_cases import select_cases
 from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
@@ -174,7 +174,7 @@ def test_the_page_says_what_the_files_say(tmp_path: Path) -> None:
 
 def test_cases_are_bounded_and_the_page_says_so(tmp_path: Path) -> None:
     write(tmp_path, cases=9)
-    for count, said in ((4, "4 of 9 cases: the 3 worst first, then 1 drawn from the others."), (0, "None of 9 cases stands here"), (9, "All 9 cases")):  # fmt: skip
+    for count, said in ((4, "4 of 9 cases: the 3 worst first, then 1 drawn from the others."), (0, "None of 9 cases is shown"), (9, "All 9 cases")):  # fmt: skip
         found = Elements(page(tmp_path, html_cases=count))
         cases = [a for tag, a in found.tags if a.get("class") == "case"]
         assert len(cases) == count
@@ -186,16 +186,16 @@ def test_the_worst_come_first_and_the_sample_is_always_the_same(tmp_path: Path) 
     write_run(tmp_path, [Row(f"q{i:02}", "a", {"faithfulness": 1 - i * 0.05}) for i in range(20)], group=4)
     score(tmp_path, SPECS[:1])
     records = tmp_path / "iteration-1" / "records.parquet"
-    worst, drawn = shown_cases(records, 8)
+    worst, sampled = select_cases(records, 8)
     assert worst == [19, 18, 17, 16, 15, 14]
-    assert len(drawn) == 2
-    assert not set(drawn) & set(worst)
+    assert len(sampled) == 2
+    assert not set(sampled) & set(worst)
     pq.write_table(pq.read_table(records), tmp_path / "other.parquet", row_group_size=3)
-    assert shown_cases(tmp_path / "other.parquet", 8) == (worst, drawn)
-    everything = shown_cases(records, 50)
+    assert select_cases(tmp_path / "other.parquet", 8) == (worst, sampled)
+    everything = select_cases(records, 50)
     assert sorted(everything[0] + everything[1]) == list(range(20))
-    assert shown_cases(records, 0) == ([], [])
-    assert shown_cases(records, 1) == ([19], [])
+    assert select_cases(records, 0) == ([], [])
+    assert select_cases(records, 1) == ([19], [])
 
 
 def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
@@ -75,9 +75,9 @@ def test_diagnoses_are_counted_in_every_iteration(run: Path, monkeypatch: pytest
     out = reported(run, monkeypatch)
     page = (run / "report.md").read_text()
     assert re.search(r"hallucination: 6 of 12 \(50\.0%\)", out)
-    assert "- `hallucination`: 6 of 12 cases (50.0%)." in page
+    assert "- `hallucination`: 6 of 12 (50.0%)." in page
     assert "Counted in each of 3 iterations: 4 cases x 3." in page
-    assert "For example `q1` / `baseline`, `q0` / `baseline`, `q1` / `rerank`." in page, (
+    assert "**For example:** `q1` / `baseline`, `q0` / `baseline`, `q1` / `rerank`\n" in page, (
         "those that most iterations name"
     )
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
+from ragpipe.reports.console import Console
 from ragpipe.reports.exports.junit import junit
-from ragpipe.reports.render.terminal import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings

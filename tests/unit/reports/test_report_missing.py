@@ -8,8 +8,9 @@ import yaml
 
 from ragpipe.core.resources import conf_dir
 from ragpipe.reports.missing_replies import FIX, advice_for, passing
-from ragpipe.reports.sections.diagnosis import diagnosis_section, wrong_section
-from ragpipe.reports.sections.tables import problem_tables
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.diagnosis import diagnosis_section
+from tests.support.reports import html_of, markdown_of, report_of, terminal_of
 
 
 def metrics(*errors: dict[str, int]) -> dict[str, Any]:
@@ -46,9 +47,8 @@ def test_nothing_is_missing() -> None:
 
 def test_terminal_and_pages_say_the_same() -> None:
     found = metrics({"missing_reply": 4})
-    (table,) = problem_tables(found, {})
-    pages = [" ".join(diagnosis_section(found, 80)), "\n".join(wrong_section(found)), str(table.lines)]
-    for page in pages:
+    report = report_of(diagnosis_section(ReportData(found, {})))
+    for page in (terminal_of(report, 80), markdown_of(report), html_of(report)):
         assert "retry_errors" not in page.replace("\\", "")
         assert "action=import" in " ".join(page.split()).replace("\\", "")
 

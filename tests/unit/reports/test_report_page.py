@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
-from ragpipe.reports.lowest_cases import worst_cases
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
+from ragpipe.reports.lowest_cases import lowest_cases
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
@@ -92,7 +92,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert text.startswith("# Evaluation report\n\n`ragpipe 0 | test`\n\n5 cases on 5 questions, iteration 1.\n")
     assert "calibrated" not in text, "no judge was asked"
     assert "| `faithfulness` | 3 | 1 | 1 | 0 | 75.0% | `refused` 1, `no_answer` 1 |" in text
-    assert "| `faithfulness x100` | 43.3 [" in text
+    assert "| `faithfulness x100`<br>passes from 85 | 43.3 [" in text
     assert "### By `category`" in text
     assert "No judge was asked." in text
     assert text.index("### `q4` / `a`") < text.index("### `q2` / `a`")
@@ -118,9 +118,9 @@ def test_worst_cases_are_those_with_the_lowest_overall_score(tmp_path: Path) -> 
     table = pq.read_table(tmp_path / "iteration-1/records.parquet")
     pq.write_table(table, tmp_path / "small.parquet", row_group_size=2)
     for path in (tmp_path / "iteration-1/records.parquet", tmp_path / "small.parquet"):
-        assert [row["sample_id"] for row in worst_cases(path, 10)] == ["q4", "q2", "q3"]
-        assert [row["sample_id"] for row in worst_cases(path, 1)] == ["q4"]
-        assert worst_cases(path, 0) == []
+        assert [row["sample_id"] for row in lowest_cases(path, 10)] == ["q4", "q2", "q3"]
+        assert [row["sample_id"] for row in lowest_cases(path, 1)] == ["q4"]
+        assert lowest_cases(path, 0) == []
 
 
 def test_an_unchanged_page_is_not_rewritten(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from ragpipe.core.safe_text import on_one_line, printable
-from ragpipe.reports.text_escape import code, code_block
+from ragpipe.reports.text_escape import code_block, code_span
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def test_one_line_is_cut_visibly() -> None:
     [("plain", "`plain`"), ("a `b` c", "``a `b` c``"), ("`", "`` ` ``"), ("``x```", "```` ``x``` ````"), ("  ", "")],
 )
 def test_code_spans(text: str, span: str) -> None:
-    assert code(text) == span
+    assert code_span(text) == span
 
 
 @given(st.text(alphabet=st.sampled_from("ab`~<>[]()!|\\*_#&;:/.@\n\r\t\x1b \u202e\ud800é-="), max_size=60))
 def test_in_code_nothing_is_markup(text: str) -> None:
     """CommonMark reads back exactly the printable text: one code span, one block, nothing else."""
     reader = MarkdownIt("commonmark")
-    if span := code(text, 1000):
+    if span := code_span(text, 1000):
         (inline,) = [t for t in reader.parse("x " + span) if t.type == "inline"]
         (found,) = [t for t in inline.children or [] if t.type != "text"]
         assert (found.type, found.content) == ("code_inline", on_one_line(text, 1000))

@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from ragpipe.reports.number_format import hidden_overall, parts_note
-from ragpipe.reports.render.html import _tiles
-from ragpipe.reports.render.terminal import Console
+from ragpipe.reports.console import Console
+from ragpipe.reports.metrics_view import measured_parts, missing_overall_score
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.overview import tiles
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
@@ -88,8 +89,8 @@ def test_a_part_that_the_run_has_not_is_left_out_and_said(tmp_path: Path) -> Non
     assert metrics["parts"]["ragas_score"] == {
         "measured": ["faithfulness", "answer_relevance"], "absent": ["context_precision", "context_recall"],
     }  # fmt: skip
-    assert parts_note("ragas_score", metrics) == ("2 of 4 parts", "faithfulness, answer_relevance")
-    assert parts_note("faithfulness", metrics) == ("", "")
+    assert measured_parts("ragas_score", metrics) == ("2 of 4 parts", "faithfulness, answer_relevance")
+    assert measured_parts("faithfulness", metrics) == ("", "")
 
 
 def test_a_single_part_is_no_composite(tmp_path: Path) -> None:
@@ -106,9 +107,11 @@ def test_an_overall_score_says_what_it_is_made_of(tmp_path: Path) -> None:
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 1.0})])
     metrics = score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
     assert metrics["overall"]["scores"]["overall_score"]["mean"] == pytest.approx((0.2 * 0.5 + 0.15 * 1.0) / 0.35)
-    assert parts_note("overall_score", metrics) == ("2 of 8 parts", "faithfulness, answer_relevance")
+    assert measured_parts("overall_score", metrics) == ("2 of 8 parts", "faithfulness, answer_relevance")
     every = ScoringSettings(slices=[], weights={name: 0 for name in shipped()["weights"] if name not in NAMES})
-    assert parts_note("overall_score", score(tmp_path, [PARTS[0], PARTS[3]], every)) == ("", ""), "it has no other part"
+    assert measured_parts("overall_score", score(tmp_path, [PARTS[0], PARTS[3]], every)) == ("", ""), (
+        "it has no other part"
+    )
 
 
 def test_there_is_no_overall_score_of_a_single_part(tmp_path: Path) -> None:
@@ -118,11 +121,11 @@ def test_there_is_no_overall_score_of_a_single_part(tmp_path: Path) -> None:
     assert "overall_score" not in metrics["overall"]["scores"]
     assert "overall_score" not in metrics["by"]["method"]["a"]["scores"]
     assert "overall_score" not in metrics["declared"]
-    assert hidden_overall(metrics) == "no overall_score: of its parts this run has faithfulness alone"
+    assert missing_overall_score(metrics) == "no overall_score: of its parts this run has faithfulness alone"
     alone = ScoringSettings(weights={name: 0 for name in shipped()["weights"] if name != "faithfulness"})
     metrics = score(tmp_path, [PARTS[0], ScoreSpec("mrr")], alone)
     assert metrics["overall"]["scores"]["overall_score"]["mean"] == 0.5, "who gives one score all the weight wants it"
-    assert hidden_overall(metrics) == ""
+    assert missing_overall_score(metrics) == ""
 
 
 def test_the_mark_stands_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,5 +260,5 @@ def test_a_metric_that_fails_on_a_case_is_one_failed_judgement(tmp_path: Path) -
     metrics = score(tmp_path, specs)
     assert metrics["n_failed_judgements"] == 4
     bill = {"used": {"calls": 0, "calls_computed": 0, "usd_known": 0.0}}
-    tile = next(one for one in _tiles(metrics, bill, ReportSettings()) if one["head"] == "judgements failed")
-    assert tile["value"] == "4"
+    tile = next(tile for tile in tiles(ReportData(metrics, bill)) if tile.head == "judgements failed")
+    assert tile.value == "4"

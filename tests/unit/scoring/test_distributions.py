@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.render.markdown import markdown
-from ragpipe.reports.sections.tables import spread_tables
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.distributions import distributions_section
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec, whole_grades
 from ragpipe.scoring.value_distributions import add_grades, merge_extremes
+from tests.support.reports import markdown_of, page_of, report_of
 from tests.support.run_tables import Row, score, stored, write_run
 
 LETTERS = (("A", 80.0), ("B", 60.0), ("C", 40.0), ("D", 20.0), ("E", 0.0))
@@ -67,8 +68,8 @@ def test_classes_are_counts_beside_shares(tmp_path: Path) -> None:
         "llm_with_context": {"correct": 5, "wrong": 2, "don't know": 1},
     }  # fmt: skip
     assert counts["by"]["question_type"]["creative"] == {"correct": 0, "wrong": 2, "don't know": 1}
-    page = markdown(found, stored(tmp_path, "cost.json"), [], ReportSettings())
-    assert "### Cases by answer_class" in page
+    page = page_of(found, stored(tmp_path, "cost.json"))
+    assert "### Cases by `answer_class`" in page
     assert "| `all` | 17 (70.8%) | 6 (25.0%) | 1 (4.2%) | 24 |" in page  # the document's percentages
     assert found["overall"]["scores"]["correct_answers"]["mean"] == pytest.approx(17 / 24)
 
@@ -95,9 +96,11 @@ def test_best_worst_and_mean_are_of_the_shared_questions(tmp_path: Path) -> None
     }  # fmt: skip
     noise = found["extremes"]["noise"]["methods"]["c"]
     assert (noise["best"], noise["worst"], noise["n"]) == (0.0, pytest.approx(0.3), 4)
-    (table,) = list(spread_tables(found, ()))
-    assert table.lines[0] == ["ragas", "a", "70.00", "90.00", "50.00", "2", "2"]
-    assert next(iter(spread_tables(found, {"noise"}))).lines[2][:3] == ["noise x100", "a", "15.0"]
+    page = markdown_of(report_of(distributions_section(ReportData(found, {}))))
+    assert "| `ragas` | `a` | 70.00 | 90.00 | 50.00 | 2 | 2 |" in page
+    settings = ReportSettings(percent=["noise"])
+    page = markdown_of(report_of(distributions_section(ReportData(found, {}, settings))))
+    assert "| `noise x100` | `a` | 15.0 |" in page
 
 
 def test_binary_scores_and_counts_have_no_extremes(tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ import pytest
 from pydantic import ValidationError
 
 from ragpipe.core.errors import ConfigError
-from ragpipe.reports.number_format import mode_shares
-from ragpipe.reports.sections.diagnosis import items_line, wrong_section
-from ragpipe.reports.sections.tables import problem_tables
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.diagnosis import diagnosis_section, mode_shares
 from ragpipe.schema.sample import Expected
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.rules.failure_modes import mode_counts
 from ragpipe.scoring.settings import ScoringSettings
+from tests.support.reports import line_of, markdown_of, report_of, terminal_of
 from tests.support.run_tables import Citation, Row, records, score, write_run
 
 FAITHFUL, RELEVANT = ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")
@@ -345,13 +345,11 @@ def test_failure_modes_are_counted_in_items_too(tmp_path: Path) -> None:
     by = {name: group["failure_modes"]["unsupported_claim"]["n_items"] for name, group in found["by"]["method"].items()}
     assert by == {"x": 4, "y": 2}
     assert found["failure_items"]["unsupported_claim"] == "unsupported claims"
-    assert items_line(found) == (
+    report = report_of(diagnosis_section(ReportData(found, {})))
+    assert line_of(terminal_of(report, 200), "items: ") == (
         "items: 2 irrelevant chunks, 6 unsupported claims, 1 claims without a citation (in all cases, also in those that passed)"
     )
-    page = "\n".join(wrong_section(found))
-    assert "| 6 unsupported claims |" in page
-    (modes_table,) = [table for table in problem_tables(found, {}) if table.title == "Failure modes"]
-    assert "6 unsupported claims" in next(line for line in modes_table.lines if line[0] == "unsupported_claim")
+    assert "| 6 unsupported claims |" in markdown_of(report)
 
 
 def test_items_are_what_the_yaml_says(tmp_path: Path) -> None:

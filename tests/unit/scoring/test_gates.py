@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from scipy import stats
 
-from ragpipe.reports.number_format import cell
+from ragpipe.reports.metrics_view import score_cell
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.default_settings import shipped
@@ -530,8 +530,8 @@ def test_a_pass_rate_is_of_the_cases_that_were_judged(tmp_path: Path) -> None:
     metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates=gates, weights=FAITHFUL_ALONE))
     found = metrics["overall"]["scores"]["overall_score"]
     assert (found["n_ok"], found["n_judged"], found["n_unjudged"], found["pass_rate"]) == (12, 5, 7, 0.2)
-    assert cell(found).passed == "20% of 5"
-    assert cell(found).note == "7 without a verdict"
+    assert score_cell(found).passed == "20% of 5"
+    assert score_cell(found).note == "7 without a verdict"
     gate = next(one for one in metrics["gates"] if one["name"] == "rate")
     assert (gate["n_ok"], gate["n_error"], gate["coverage"]) == (5, 7, 5 / 12)
     assert (gate["verdict"], gate["value"]) == ("not_enough_evidence", 0.2)

@@ -9,14 +9,15 @@ import pytest
 
 from ragpipe.judging.pricing import own_rates
 from ragpipe.judging.settings import Price
-from ragpipe.reports.render.markdown import markdown
-from ragpipe.reports.render.terminal import operations_line
-from ragpipe.reports.sections.tables import asked_line, case_line, usage_table
-from ragpipe.reports.settings import ReportSettings
+from ragpipe.reports.model import plain_text
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.cost import cost_per_case, judge_line
+from ragpipe.reports.sections.operations import operations_section
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import is_timeout
 from ragpipe.scoring.iterations.cost_over_iterations import final_cost
 from ragpipe.scoring.system_usage import figures
+from tests.support.reports import line_of, page_of, report_of, terminal_of
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
 FAITHFUL = ScoreSpec("faithfulness")
@@ -108,8 +109,13 @@ def test_what_a_case_costs_on_average(tmp_path: Path) -> None:
     expected = (
         "A case on average: 0.4 calls, 300.0 tokens in, 40.0 out, 200 ms (of the cases with a measured time), $0.0800."
     )
-    assert case_line(stored(tmp_path, "cost.json")["used"]) == expected
-    assert expected in markdown(found, stored(tmp_path, "cost.json"), [], ReportSettings())
+    assert cost_per_case(stored(tmp_path, "cost.json")["used"]) == expected
+    assert expected in page_of(found, stored(tmp_path, "cost.json"))
+
+
+def system_line(metrics: dict[str, Any]) -> str:
+    """What the terminal says of the system."""
+    return line_of(terminal_of(report_of(operations_section(ReportData(metrics, {}))), 200), "system: ")
 
 
 def test_the_time_of_a_case_and_its_citations_stand_in_its_record(tmp_path: Path) -> None:
@@ -191,17 +197,15 @@ def test_reasoning_tokens_have_their_price() -> None:
 def test_reports_tell_what_the_system_used(tmp_path: Path) -> None:
     usages = [{"tokens_in": 1200.0, "tokens_out": 50.0, "cost_usd": 0.014}] * 2
     found = used_by(tmp_path, usages)
-    page = markdown(found, stored(tmp_path, "cost.json"), [], ReportSettings())
+    page = page_of(found, stored(tmp_path, "cost.json"))
     assert "### Tokens and money of the system" in page
     assert "| `a` | 1 | 1,200.0 | 50.0 | 1,250 / 1,250 | 1,250 | $0.0140 | $0.0140 |" in page
-    assert operations_line(found) == "system: 1,200.0 tokens in, 50.0 out per answer, $0.0140 per answer"
-    assert usage_table(found).lines[1][0] == "b"
+    assert system_line(found) == "system: 1,200.0 tokens in, 50.0 out per answer, $0.0140 per answer"
+    assert "| `b` | 1 | 1,200.0 |" in page
     unknown = used_by(tmp_path, [{"tokens_in": 1200.0, "tokens_out": 50.0}, {}])
-    assert operations_line(unknown).endswith("50.0 out per answer, price unknown")
-    assert "system.prices" in usage_table(unknown).notes[1]
-    assert "Tokens and money" not in markdown(
-        used_by(tmp_path, [{}]), stored(tmp_path, "cost.json"), [], ReportSettings()
-    )
+    assert system_line(unknown).endswith("50.0 out per answer, price unknown")
+    assert "system.prices" in page_of(unknown, stored(tmp_path, "cost.json"))
+    assert "Tokens and money" not in page_of(used_by(tmp_path, [{}]), stored(tmp_path, "cost.json"))
 
 
 def test_rates_over_iterations_are_those_of_the_sums(tmp_path: Path) -> None:
@@ -221,12 +225,12 @@ def test_reports_tell_it_in_a_few_lines(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS, [*CALLS, call("k9", "q4", "<b>odd</b>")])
     found = score(tmp_path, [FAITHFUL])
     cost = stored(tmp_path, "cost.json")
-    line = operations_line(found)
+    line = system_line(found)
     assert line.startswith("system: 2 errors, 1 timeouts, 1 empty answers; ")
     assert "retrieval 150 / 195" in line
     assert "total 500 / 27,050" in line
-    assert "error rate 60.0%, timeout rate 20.0%, empty rate 20.0%" in asked_line(cost["used"])
-    page = markdown(found, cost, [], ReportSettings())
+    assert "error rate 60.0%, timeout rate 20.0%, empty rate 20.0%" in plain_text(judge_line(cost["used"]))
+    page = page_of(found, cost)
     assert "| `a` | 4 | 2 (50.0%) | 1 (25.0%) | 1 (25.0%) | 0 |" in page
     assert "| `pdf` | 2 | 0 | 0 | 1 (50.0%) | 0 |" in page
     assert "`<b>odd</b>` 1" in page

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from ragpipe.reports.model import CaseName
+from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.diagnosis import diagnosis_section
-from ragpipe.reports.sections.tables import problem_tables
-from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.run_agreement import agreement
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations
 from ragpipe.stages.score_iteration import score_iteration
 from ragpipe.store.run.run_folder import RunFolder
+from tests.support.reports import markdown_of, report_of, terminal_of
 from tests.support.run_tables import Row, records, score, spent, stored, write_run
 
 FAITHFUL = ScoreSpec("faithfulness")
@@ -65,10 +66,10 @@ def test_a_case_is_named_with_its_repeat_where_it_is_not_the_first(tmp_path: Pat
     assert [(one["sample_id"], one["method"], one["repeat"]) for one in band["examples"]] == [
         ("q1", "a", 2), ("q4", "a", 1), ("q4", "a", 2),
     ]  # fmt: skip
-    lines = " ".join(" ".join(diagnosis_section(metrics, 200)).split())
-    assert "q1/a repeat 2, q2/a, q4/a." in lines
-    table = next(problem_tables(metrics, {CaseKey("q1", "a", 2): 1}))
-    assert table.lines[0][-1][:2] == [("q1 / a repeat 2", 1), ("q2 / a", None)]
+    report = report_of(diagnosis_section(ReportData(metrics, {})))
+    assert "for example: q1/a repeat 2, q2/a, q4/a\n" in terminal_of(report, 200)
+    assert "`q1` / `a` repeat 2, `q2` / `a`" in markdown_of(report)
+    assert CaseName.of({"sample_id": "q1", "method": "a", "repeat": 2}, {("q1", "a", 2): 1}).row == 1
 
 
 def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:

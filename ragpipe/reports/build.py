@@ -1,0 +1,55 @@
+"""A report from the files of a run: every section is built here, once for all renderers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ragpipe.reports.model import Report, Section
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.cases import browser_section, lowest_cases_section
+from ragpipe.reports.sections.cost import cost_section
+from ragpipe.reports.sections.coverage import coverage_section
+from ragpipe.reports.sections.diagnosis import diagnosis_section
+from ragpipe.reports.sections.distributions import distributions_section
+from ragpipe.reports.sections.gates import gates_section
+from ragpipe.reports.sections.index import index_section
+from ragpipe.reports.sections.iterations import iterations_section
+from ragpipe.reports.sections.operations import operations_section
+from ragpipe.reports.sections.overview import closing_lines, notices, summary, tiles
+from ragpipe.reports.sections.reading import reading_section
+from ragpipe.reports.sections.results import results_section, shared_section
+from ragpipe.reports.sections.slices import slices_section
+
+SectionBuilder = Callable[[ReportData], Section | None]
+
+SECTIONS: tuple[SectionBuilder, ...] = (
+    results_section,
+    shared_section,
+    iterations_section,
+    gates_section,
+    diagnosis_section,
+    slices_section,
+    distributions_section,
+    coverage_section,
+    operations_section,
+    index_section,
+    cost_section,
+    lowest_cases_section,
+    browser_section,
+    reading_section,
+)
+"""The builders in the order of the report. A builder returns None where its section does not apply to the run."""
+
+
+def build_report(data: ReportData) -> Report:
+    """All sections of a report, whatever the medium; `Report.for_medium` picks what one of them shows."""
+    sections = (builder(data) for builder in SECTIONS)
+    return Report(
+        name=data.name,
+        summary=summary(data.metrics),
+        signature=data.metrics["signature"],
+        tiles=tuple(tiles(data)),
+        notices=tuple(notices(data)),
+        sections=tuple(section for section in sections if section is not None),
+        closing=tuple(closing_lines(data)),
+    )

@@ -1,0 +1,82 @@
+"""The frame of a report: what was evaluated, the notices before the sections, and the terminal's last lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ragpipe.reports.live_progress import duration
+from ragpipe.reports.metrics_view import iterations_text, method_groups, score_cell, table_scores
+from ragpipe.reports.model import PAGES, TERMINAL, Note, Strong, Tile, Verbatim, joined, pieces_of
+from ragpipe.reports.number_format import plural, price, whole
+from ragpipe.reports.report_data import ReportData
+from ragpipe.schema.usage import Usage
+
+_METHOD_TILES = 6  # methods with a tile of their own; the results have all of them
+
+
+def summary(metrics: Mapping[str, Any]) -> str:
+    """`101 cases on 40 questions, 3 methods, iteration 1`."""
+    methods = metrics["by"].get("method") or {}
+    several = f", {len(methods)} methods" if len(methods) > 1 else ""
+    cases, questions = whole(metrics["n_cases"]), whole(metrics["n_samples"])
+    return f"{cases} cases on {questions} questions{several}, {iterations_text(metrics)}"
+
+
+def notices(data: ReportData) -> Iterator[Note]:
+    """The verdict of the gates, a judge without calibration, and the warnings of the run."""
+    yield from _verdict(data.gates)
+    if data.cost["used"]["uses"] and not data.metrics["judge"]["calibrated"]:
+        lead = Strong("The judge is not calibrated against human labels:")
+        yield Note((lead, " how often its verdicts are right is not known."), shown_in=PAGES)
+    for warning in data.metrics["warnings"]:
+        yield Note(Verbatim(warning), "warning")
+
+
+def closing_lines(data: ReportData) -> Iterator[Note]:
+    """What the terminal says last: time, signature, folder and the next useful command."""
+    if data.judging_seconds:
+        yield Note(judging_time(data.judging_seconds), shown_in=TERMINAL)
+    yield Note(Verbatim(data.metrics["signature"]), shown_in=TERMINAL)
+    if data.folder:
+        yield Note(f"results: {data.folder}", shown_in=TERMINAL)
+    if data.next_command:
+        yield Note(f"next:    {data.next_command}", shown_in=TERMINAL)
+
+
+def judging_time(seconds: Mapping[int, float]) -> str:
+    """`time: 12:34 of judging`; with several iterations also each one's: `time: 12:34 of judging (6:10, 6:24)`."""
+    each = f" ({', '.join(map(duration, seconds.values()))})" if len(seconds) > 1 else ""
+    return f"time: {duration(sum(seconds.values()))} of judging{each}"
+
+
+def tiles(data: ReportData) -> Iterator[Tile]:
+    """The figures to see first: the overall score of each method, failures, and what the judge cost."""
+    metrics, cost = data.metrics, data.cost
+    if "overall_score" in table_scores(metrics):
+        for method, group in list(method_groups(metrics).items())[:_METHOD_TILES]:
+            cell = score_cell(group["scores"].get("overall_score"))
+            remark = ", ".join(filter(None, (cell.interval, cell.passed, "too few" if cell.few else "")))
+            yield Tile(("overall_score, ", Verbatim(method)), cell.mean, remark)
+    system_errors = metrics["overall"]["operations"]["n_error"]
+    yield Tile("judgements failed", whole(metrics["n_failed_judgements"]), f"system errors: {whole(system_errors)}")
+    used = cost["used"]
+    sent = used["calls"] - used["calls_computed"]
+    total = price(Usage.from_json(used)) if sent else "no call"
+    yield Tile("judge", total, f"{whole(used['calls'])} questions, {whole(sent)} to a provider")
+
+
+def _verdict(gates: Mapping[str, Any]) -> Iterator[Note]:
+    """Whether the gates block the run."""
+    outcomes = [gate["outcome"] for gate in gates["gates"]]
+    if not outcomes:
+        return
+    warned = outcomes.count("warned")
+    blocking = [Verbatim(gate["name"]) for gate in gates["gates"] if gate["outcome"] == "blocked"]
+    if blocking:
+        counts = f" {len(blocking)} of {len(outcomes)} gates ("
+        yield Note((Strong("Blocked:"), counts, *pieces_of(joined(blocking, ", ")), ")"), "bad", PAGES)
+    else:
+        warnings = f"; {warned} warned" if warned else ""
+        text = f" {plural(len(outcomes), 'gate')}{warnings}"
+        yield Note((Strong("Not blocked:"), text), "plain" if warned else "good", PAGES)

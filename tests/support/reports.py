@@ -1,0 +1,51 @@
+"""Reports of literal files: what a section or a whole report looks like in each medium."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ragpipe.reports.build import build_report
+from ragpipe.reports.console import Console
+from ragpipe.reports.model import Report, Section
+from ragpipe.reports.render.html import render_html
+from ragpipe.reports.render.markdown import render_markdown
+from ragpipe.reports.render.terminal import print_report
+from ragpipe.reports.report_data import ReportData
+
+
+def report_of(*sections: Section | None) -> Report:
+    """A report of these sections alone."""
+    return Report("run", "summary", "signature", (), (), tuple(section for section in sections if section is not None))
+
+
+def markdown_of(report: Report) -> str:
+    return render_markdown(report, text_chars=600)
+
+
+def html_of(report: Report) -> str:
+    return render_html(report)
+
+
+def terminal_of(report: Report, columns: int = 120) -> str:
+    """What the terminal prints on standard output, `columns` wide."""
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        print_report(report, Console(out=out, err=io.StringIO()))
+    return out.getvalue()
+
+
+def page_of(metrics: Mapping[str, Any], cost: Mapping[str, Any]) -> str:
+    """The Markdown page of these files."""
+    return markdown_of(build_report(ReportData(metrics, cost)))
+
+
+def line_of(text: str, start: str) -> str:
+    """The one line of a terminal's output that begins so."""
+    (line,) = [line for line in text.splitlines() if re.match(re.escape(start), line)]
+    return line
