@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from evidence import kappa
 
-from ragpipe.judging.heuristic.citation_checks import citations_hold
+from ragpipe.judging.heuristic.citation_checks import check_citations
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 
 LABELS = {"Complete": True, "Partial": False, "Incomplete": False, "Missing": False}
@@ -49,7 +49,7 @@ def measure(path: Path) -> str:
 
 
 def _accurate(claim: str, passage: str) -> bool:
-    return citations_hold([{"text": claim, "source": 1}], [passage], HeuristicSettings()).verdicts[0].accurate
+    return check_citations([{"text": claim, "source": 1}], [passage], HeuristicSettings()).verdicts[0].accurate
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What can be seen of one claim beside its sources: overlaps, numbers, names, negations and quotes."""
+"""What a comparison of one claim with its sources shows: overlaps, numbers, names, negation and quotes."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ragpipe.judging.heuristic.claim_splitting import without_citations
+from ragpipe.judging.heuristic.numbers import Number
 from ragpipe.judging.heuristic.tokenized_text import Sentence, TokenizedText, tokenize
 
-_QUOTE_MATCH = 95.0  # rapidfuzz partial ratio from which a quotation counts as literal (a changed comma, not a word)
-_MANY = 100  # sentences with a word of the claim; up to so many every run is tried
-_SMALL_POOL = 20_000  # characters; few larger pools are kept
-_TWIN = 0.8  # share of the claim's content words from which a sentence counts as saying the same thing
+_QUOTE_MATCH = 95.0  # rapidfuzz partial ratio from which a quotation counts as literal (a comma may differ, no word)
+_MANY = 100  # sentences with a word of the claim, up to which every window is tried
+_SMALL = 20_000  # characters; of larger sources only a few indexes are cached
+_TWIN = 0.8  # share of the claim's content words from which a sentence says the same thing
 _CLOSE = 0.5  # share of the sentence's own content words that are in the claim
 _SHORTEST_QUOTE = 3  # words; shorter quotation marks are scare quotes and titles
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFeatures:
-    """All shares are 0..1, and 1 where there is nothing to look for.
+    """Shares are 0..1, and 1 where the claim has nothing of the kind.
 
-    recall: content words of the claim found anywhere in the sources; window: in the best run of a few sentences;
-    bigrams: neighbouring content words found side by side; lcs: longest common subsequence with the best window over
-    the claim's length; numbers, names: share of them found; negated: the claim says no and the best sentence does not,
-    or the other way round; quotes: every quotation in the claim
-    stands in a source. `evidence` is the best stretch of a source, literally.
+    `recall`: content words of the claim that are anywhere in the sources. `window`: those in the best window of a few
+    sentences. `bigrams`: pairs of adjacent content words that are adjacent in a source. `lcs`: the longest common
+    subsequence with the best window, over the claim's length. `numbers`, `names`: those that are in a source. `negated`:
+    the claim is negated and the sentence that says the same is not, or the other way round. `quotes`: every quotation in
+    the claim is in a source. `evidence`: the best window, literally.
     """
 
     recall: float
@@ -43,34 +44,42 @@ class ClaimFeatures:
     evidence: str
 
 
-class Pool:
-    """The sources of one question, read and indexed once."""
+class SourceIndex:
+    """The sources of one question, tokenized and indexed once."""
 
     def __init__(self, texts: tuple[str, ...]):
-        self.readings = tuple(tokenize(text) for text in texts)
+        self.sources = tuple(tokenize(text) for text in texts)
         self.sentences: list[tuple[int, Sentence]] = []
-        self.where: dict[str, list[int]] = defaultdict(list)
-        for source, reading in enumerate(self.readings):
-            for sentence in reading.sentences:
-                for word in sentence.stems:
-                    self.where[word].append(len(self.sentences))
-                self.sentences.append((source, sentence))
-        self.stems = frozenset().union(*(r.stems | r.acronyms for r in self.readings))
-        self.capitals = frozenset(t.text.lower() for r in self.readings for t in r.tokens if t.text.isupper())
-        self.bigrams = frozenset(pair for r in self.readings for pair in pairwise(r.content))
+        """All sentences in order, each with the position of its source."""
+        self.positions: dict[str, list[int]] = defaultdict(list)
+        """By stem, the sentences that have it."""
+        self._index_sentences()
+        self.stems = frozenset().union(*(source.stems | source.acronyms for source in self.sources))
+        tokens = [token for source in self.sources for token in source.tokens]
+        self.capitals = frozenset(token.text.lower() for token in tokens if token.text.isupper())
+        self.bigrams = frozenset(pair for source in self.sources for pair in pairwise(source.content))
         self.units: dict[str, set[str | None]] = defaultdict(set)
-        for number in (n for r in self.readings for n in r.numbers):
-            self.units[number.value].add(number.unit)
-        self.starts = {word[:5] for word in self.stems if len(word) >= 5}
+        """By number, the units that it has in the sources; None where it has none."""
+        for source in self.sources:
+            for number in source.numbers:
+                self.units[number.value].add(number.unit)
+        self.prefixes = {stem[:5] for stem in self.stems if len(stem) >= 5}
+
+    def _index_sentences(self) -> None:
+        for position, source in enumerate(self.sources):
+            for sentence in source.sentences:
+                for stem in sentence.stems:
+                    self.positions[stem].append(len(self.sentences))
+                self.sentences.append((position, sentence))
 
     def best_window(self, stems: frozenset[str], size: int) -> tuple[int, int]:
-        """First and last sentence of the run of at most `size` sentences of one source that holds most of the stems.
+        """First and last sentence of the window of at most `size` sentences of one source that has most of the stems.
 
-        Of equal runs the shortest, then the earliest. (0, -1) when no word is found anywhere. Where very many sentences
-        hold a word of the claim, only runs around its rarest words are tried.
+        Of equal windows the shortest, then the earliest. (0, -1) when no stem is found. Where very many sentences have a
+        word of the claim, only windows around its rarest words are tried.
         """
-        best, found = (0, 0, 0), (0, -1)
-        for first in self._starts(stems, size):
+        best_rank, best = (0, 0, 0), (0, -1)
+        for first in self._window_starts(stems, size):
             covered: frozenset[str] = frozenset()
             for last in range(first, min(first + size, len(self.sentences))):
                 source, sentence = self.sentences[last]
@@ -78,116 +87,123 @@ class Pool:
                     break
                 covered |= stems & sentence.stems
                 rank = (len(covered), first - last, -first)
-                if covered and rank > best:
-                    best, found = rank, (first, last)
-        return found
+                if covered and rank > best_rank:
+                    best_rank, best = rank, (first, last)
+        return best
 
-    def _starts(self, stems: frozenset[str], size: int) -> list[int]:
-        places: set[int] = set()
-        for word in sorted(stems & self.where.keys(), key=lambda w: (len(self.where[w]), w)):
-            more = self.where[word][:_MANY]
-            if places and len(places.union(more)) > _MANY:
-                return sorted({max(0, place - before) for place in places for before in range(size)})
-            places.update(more)
-        return sorted(places)
+    def _window_starts(self, stems: frozenset[str], size: int) -> list[int]:
+        starts: set[int] = set()
+        for stem in sorted(stems & self.positions.keys(), key=lambda s: (len(self.positions[s]), s)):
+            more = self.positions[stem][:_MANY]
+            if starts and len(starts.union(more)) > _MANY:
+                return sorted({max(0, start - before) for start in starts for before in range(size)})
+            starts.update(more)
+        return sorted(starts)
 
     def text(self, first: int, last: int) -> str:
-        """The literal stretch of a source from one sentence to another."""
+        """The literal text of a source from one sentence to another; '' for an empty window."""
         if last < first:
             return ""
         source, opening = self.sentences[first]
-        return self.readings[source].text[opening.start : self.sentences[last][1].end].strip()
+        return self.sources[source].text[opening.start : self.sentences[last][1].end].strip()
 
 
-def pool_of(texts: tuple[str, ...]) -> Pool:
-    """The indexed sources; the same case asks about them several times."""
-    return _small_pool(texts) if sum(map(len, texts)) <= _SMALL_POOL else _large_pool(texts)
+def index_sources(texts: tuple[str, ...]) -> SourceIndex:
+    """The indexed sources, cached: the same case asks about them several times."""
+    return _small_index(texts) if sum(map(len, texts)) <= _SMALL else _large_index(texts)
 
 
-_small_pool = lru_cache(maxsize=128)(Pool)
-_large_pool = lru_cache(maxsize=8)(Pool)
+_small_index = lru_cache(maxsize=128)(SourceIndex)
+_large_index = lru_cache(maxsize=8)(SourceIndex)
 
 
-def extract_features(claim: str, pool: Pool, window: int) -> ClaimFeatures:
-    """All signals of one claim. Pure; never fails."""
-    reading = tokenize(without_citations(claim))
-    stems = frozenset(reading.content)
-    first, last = pool.best_window(stems, window)
-    run = [sentence for _, sentence in pool.sentences[first : last + 1]]
-    near = [word for sentence in run for word in sentence.content]
-    missing_numbers = _missing_numbers(reading, pool)
-    missing_names = _missing_names(reading, pool)
-    numbers = [n for n in reading.numbers if _counts(n.value, n.word, n.month)]
-    pairs = list(pairwise(reading.content))
+def extract_features(claim: str, index: SourceIndex, window: int) -> ClaimFeatures:
+    """All features of one claim. Pure; never fails."""
+    tokenized = tokenize(without_citations(claim))
+    stems = frozenset(tokenized.content)
+    first, last = index.best_window(stems, window)
+    sentences = [sentence for _, sentence in index.sentences[first : last + 1]]
+    nearby = [stem for sentence in sentences for stem in sentence.content]
+    missing_numbers = _missing_numbers(tokenized, index)
+    missing_names = _missing_names(tokenized, index)
+    numbers = [number for number in tokenized.numbers if _must_be_found(number)]
     return ClaimFeatures(
-        recall=_share(len(stems & pool.stems), len(stems)),
-        window=_share(len(stems.intersection(near)), len(stems)),
-        bigrams=_share(sum(pair in pool.bigrams for pair in pairs), len(pairs))
-        if pairs
-        else float(bool(stems) and stems <= pool.stems),
-        lcs=_share(_in_order(reading.content, near), len(reading.content)),
+        recall=_share(len(stems & index.stems), len(stems)),
+        window=_share(len(stems.intersection(nearby)), len(stems)),
+        bigrams=_bigram_share(tokenized, stems, index),
+        lcs=_share(_common_subsequence(tokenized.content, nearby), len(tokenized.content)),
         numbers=1 - len(missing_numbers) / len(numbers) if numbers else 1.0,
-        names=1 - len(missing_names) / len(reading.names) if reading.names else 1.0,
-        negated=_negation_differs(reading, run, stems),
-        quotes=all(_quoted(quote, pool) for quote in reading.quotes),
+        names=1 - len(missing_names) / len(tokenized.names) if tokenized.names else 1.0,
+        negated=_negation_differs(tokenized, sentences, stems),
+        quotes=all(_is_quoted(quote, index) for quote in tokenized.quotes),
         missing_numbers=missing_numbers,
         missing_names=missing_names,
-        evidence=pool.text(first, last),
+        evidence=index.text(first, last),
     )
 
 
-def _in_order(claim: Sequence[str], source: Sequence[str]) -> int:
+def _bigram_share(claim: TokenizedText, stems: frozenset[str], index: SourceIndex) -> float:
+    """A claim of one word has no pairs: 1 where the sources have the word."""
+    pairs = list(pairwise(claim.content))
+    if not pairs:
+        return float(bool(stems) and stems <= index.stems)
+    return _share(sum(pair in index.bigrams for pair in pairs), len(pairs))
+
+
+def _common_subsequence(claim: Sequence[str], source: Sequence[str]) -> int:
     """Length of the longest common subsequence."""
-    from rapidfuzz.distance import LCSseq  # 40 ms, which `--help` and reports need not pay
+    from rapidfuzz.distance import LCSseq  # imported here: it takes 40 ms, which `--help` and reports need not pay
 
     return LCSseq.similarity(claim, source)
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
+def _share(part: int, total: int) -> float:
+    return part / total if total else 0.0
 
 
-def _counts(value: str, word: bool, month: bool) -> bool:
-    """Whether a number must be found: the word `one` is mostly a pronoun, a month's name is looked for as a name."""
-    return not month and not (word and value in ("0", "1"))
+def _must_be_found(number: Number) -> bool:
+    """Whether a source must have the number. The word `one` is mostly a pronoun; a month's name is compared as a word."""
+    return not number.month and not (number.word and number.value in ("0", "1"))
 
 
-def _missing_numbers(reading: TokenizedText, pool: Pool) -> tuple[str, ...]:
+def _missing_numbers(claim: TokenizedText, index: SourceIndex) -> tuple[str, ...]:
     """Numbers that no source has, or that every source has only with another known unit."""
     missing = []
-    for number in reading.numbers:
-        if not _counts(number.value, number.word, number.month):
+    for number in claim.numbers:
+        if not _must_be_found(number):
             continue
-        units = pool.units.get(number.value)
+        units = index.units.get(number.value)
         if not units or (number.unit and number.unit not in units and None not in units):
             missing.append(number.value + (f" {number.unit}" if number.unit else ""))
     return tuple(dict.fromkeys(missing))
 
 
-def _missing_names(reading: TokenizedText, pool: Pool) -> tuple[str, ...]:
+def _missing_names(claim: TokenizedText, index: SourceIndex) -> tuple[str, ...]:
     """Names that no source has: not as a word, not as initials, not in a derived form (America, American)."""
-    written_out = "".join(initials for initials in reading.acronyms & pool.capitals if len(initials) >= 3)
+    written_out = "".join(initials for initials in claim.acronyms & index.capitals if len(initials) >= 3)
     return tuple(
         name
-        for name in reading.names
-        if not (name in pool.stems or (len(name) >= 6 and name[:5] in pool.starts) or name[0] in written_out)
+        for name in claim.names
+        if not (name in index.stems or (len(name) >= 6 and name[:5] in index.prefixes) or name[0] in written_out)
     )
 
 
-def _negation_differs(reading: TokenizedText, run: list[Sentence], stems: frozenset[str]) -> bool:
-    """Compared only with a sentence that says the same otherwise: most words of the claim, and little beside them.
+def _negation_differs(claim: TokenizedText, sentences: list[Sentence], stems: frozenset[str]) -> bool:
+    """Whether the sentences that say the same have the opposite negation.
 
-    A long sentence negates something else too often.
+    Only sentences with most words of the claim and few others are compared: a long sentence too often negates something
+    else.
     """
-    twins = [s for s in run if len(s.stems & stems) >= _TWIN * max(len(stems), 2)]
+    twins = [s for s in sentences if len(s.stems & stems) >= _TWIN * max(len(stems), 2)]
     close = [s for s in twins if len(s.stems & stems) >= _CLOSE * len(s.stems)]
-    return bool(close) and all(s.negated != reading.negated for s in close)
+    return bool(close) and all(s.negated != claim.negated for s in close)
 
 
-def _quoted(quote: str, pool: Pool) -> bool:
+def _is_quoted(quote: str, index: SourceIndex) -> bool:
+    """Whether a source has the quotation. Very short ones are not looked for."""
     from rapidfuzz import fuzz
 
     words = tokenize(quote).plain.strip()
     if len(words.split()) < _SHORTEST_QUOTE or quote.rstrip().endswith("?"):  # a quoted question is the user's
         return True
-    return any(words in r.plain or fuzz.partial_ratio(words, r.plain) >= _QUOTE_MATCH for r in pool.readings)
+    return any(words in s.plain or fuzz.partial_ratio(words, s.plain) >= _QUOTE_MATCH for s in index.sources)

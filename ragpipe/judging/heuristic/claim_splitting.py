@@ -52,37 +52,37 @@ _PLEASANTRY = re.compile(
 )
 _STOP = re.compile(r"(?<=[.!?])[\"'”’)\]*]{0,3}\s+|(?<=[。！？؟])")
 _PLAIN_STOP = re.compile(r"(?<=\s[a-z]{4})[.!?]\s+(?=[A-Z])|(?<=[a-z]{5})[.!?]\s+(?=[A-Z])")
-_LONGEST_LINE = 4_000  # characters given to the sentence splitter at once; its rules are not linear on odd texts
+_LONGEST_LINE = 4_000  # characters per call of the sentence splitter, whose rules are not linear on odd texts
 
 
 @lru_cache(maxsize=256)
-def claims_of(text: str) -> tuple[str, ...]:
-    """The claims of an answer in order. Empty when it asserts nothing (a refusal, a question, punctuation)."""
-    return tuple(cleaned for sentence in sentences_of(text) if (cleaned := _claim(sentence)))
+def extract_claims(text: str) -> tuple[str, ...]:
+    """The claims of an answer, in order. Empty when it asserts nothing (a refusal, a question, punctuation)."""
+    return tuple(cleaned for sentence in split_sentences(text) if (cleaned := _claim(sentence)))
 
 
-def sentences_of(text: str) -> list[str]:
-    """Sentences and list items, without list marks and headings; each is a literal piece of the text."""
-    found: list[str] = []
+def split_sentences(text: str) -> list[str]:
+    """Sentences and list items, without list marks and headings. Each is a literal part of the text."""
+    sentences: list[str] = []
     for line in text.split("\n"):
         if _HEADING.match(line) or not any(c.isalnum() for c in line):
             continue
         bullet = _BULLET.match(line)
         body = line[bullet.end() :] if bullet else line
         for start in range(0, len(body), _LONGEST_LINE):
-            found.extend(s for s in _split(body[start : start + _LONGEST_LINE]) if s)
-    return found
+            sentences.extend(s for s in _split(body[start : start + _LONGEST_LINE]) if s)
+    return sentences
 
 
 def _split(line: str) -> list[str]:
-    """The sentences of a line. Where every stop is plain (`... word. Next`) a plain split gives what pysbd gives, at a
-    hundredth of its time."""
+    """The sentences of a line. Where every stop is plain (`... word. Next`) a plain split gives what pysbd gives, in a
+    hundredth of the time."""
     line = line.strip()
     stops = len(_STOP.findall(line))
     if not stops:
         return [line]
     if len(_PLAIN_STOP.findall(line)) == stops:
-        return [line[start:end].strip() for start, end in _between(line)]
+        return [line[start:end].strip() for start, end in _plain_spans(line)]
     try:
         pieces = _segmenter()(language="en", clean=False).segment(line)
     except Exception:  # its regular expressions are built from the text and can fail on odd punctuation
@@ -92,13 +92,13 @@ def _split(line: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _segmenter() -> Any:
-    with warnings.catch_warnings():  # Python 3.12 warns of its source text when it is compiled
+    with warnings.catch_warnings():  # Python 3.12 warns about its source when compiling it
         warnings.simplefilter("ignore")
         import pysbd
     return pysbd.Segmenter
 
 
-def _between(line: str) -> list[tuple[int, int]]:
+def _plain_spans(line: str) -> list[tuple[int, int]]:
     edges = [0, *(stop.end() for stop in _PLAIN_STOP.finditer(line)), len(line)]
     return list(pairwise(edges))
 
@@ -115,15 +115,15 @@ def _claim(sentence: str) -> str:
 
 
 def is_refusal(sentence: str) -> bool:
-    """Whether a sentence says that it cannot answer or that the sources do not tell: nothing a source could support."""
+    """Whether a sentence says that it cannot answer or that the sources do not say. No source could support that."""
     return bool(_REFUSAL.search(sentence.strip()))
 
 
 def without_citations(text: str) -> str:
-    """The text without its citation marks (`[1]`, `(Passage 2)`), whose numbers are no facts."""
+    """The text without citation marks (`[1]`, `(Passage 2)`), whose numbers are no facts."""
     return CITATION.sub(" ", text)
 
 
 def is_cited(text: str) -> bool:
-    """Whether a claim carries a citation mark."""
+    """Whether a claim has a citation mark."""
     return bool(CITATION.search(text))

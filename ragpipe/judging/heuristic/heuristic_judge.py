@@ -1,8 +1,8 @@
-"""The embedded judge: answers by looking at strings, and says so.
+"""The heuristic judge: answers a metric's questions by comparing strings.
 
-It has one handler for each answer type and set of roles, and gets the values of the prompt's variables, never the
-rendered text: instructions, forged tags or verdict words inside an answer are only strings to it. Not calibrated: its
-agreement with human labels, and what it cannot see, stand in `docs/evidence.md`.
+It has one handler per answer type and set of roles. It gets the values of the prompt's variables, never the rendered text,
+so instructions, forged tags or verdict words inside an answer are only strings to it. `docs/evidence.md` has its agreement
+with human labels, and what it cannot see.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from ragpipe.core.errors import Skipped
-from ragpipe.judging.heuristic.citation_checks import citations_hold, cited_claims, declines, source_uses
-from ragpipe.judging.heuristic.claim_features import Pool, pool_of
-from ragpipe.judging.heuristic.claim_splitting import claims_of, is_cited
+from ragpipe.judging.heuristic.chunk_grades import grade_chunks
+from ragpipe.judging.heuristic.citation_checks import (
+    check_citations,
+    classify_refusal,
+    classify_source_use,
+    find_cited_claims,
+)
+from ragpipe.judging.heuristic.claim_features import SourceIndex, index_sources
+from ragpipe.judging.heuristic.claim_splitting import extract_claims, is_cited
 from ragpipe.judging.heuristic.settings import HeuristicSettings
-from ragpipe.judging.heuristic.useful_chunks import useful_chunks
 from ragpipe.judging.heuristic.verdict_rules import ClaimFinding, decide
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answers import (
@@ -34,8 +39,8 @@ from ragpipe.schema.reference_answers import AnyReference
 
 A = TypeVar("A", bound=Answer)
 
-IGNORED_ROLES = frozenset(("question", "history"))  # roles that may be there and change no look at strings
-_UNRELATED = 0.2  # share of content words under which a claim has nothing to do with the sources
+IGNORED_ROLES = frozenset(("question", "history"))  # roles that the handlers do not need
+_UNRELATED = 0.2  # recall under which a claim is unrelated to the sources
 
 
 class HeuristicJudge:
@@ -52,7 +57,7 @@ class HeuristicJudge:
         """Answer one question from the prompt's values.
 
         Raises Skipped: `evidence_cannot_answer` when there is no handler for the answer type and the prompt's roles
-        (rubric questions, generation), `no_factual_claims` when the text asserts nothing that could be looked for.
+        (rubric questions, generation), `no_factual_claims` when the text asserts nothing.
         """
         roles = _by_role(prompt, values)
         handler = HANDLERS.get((answer, frozenset(roles) - IGNORED_ROLES))
@@ -62,15 +67,15 @@ class HeuristicJudge:
 
 
 def _by_role(prompt: Prompt, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values under their roles; absent ones are left out. Two values of one role are a question unknown to it."""
-    given = {**prompt.optional, **values}
+    """The values by role, without absent ones. Raises Skipped where two values have the same role."""
+    arguments = {**prompt.optional, **values}
     roles: dict[str, Any] = {}
     for name, role in prompt.roles.items():
-        if given.get(name) is None:
+        if arguments.get(name) is None:
             continue
         if role in roles and role not in IGNORED_ROLES:
             raise Skipped("evidence_cannot_answer")
-        roles[role] = given[name]
+        roles[role] = arguments[name]
     return roles
 
 
@@ -79,120 +84,128 @@ def _extract(roles: Mapping[str, Any], settings: HeuristicSettings) -> Claims:
 
 
 def _verify(roles: Mapping[str, Any], settings: HeuristicSettings) -> Verdicts:
-    found = decide([str(claim) for claim in roles["claims"]], _sources(roles), settings)
-    return Verdicts(
-        verdicts=[
-            Verdict(index=place, supported=f.supported, evidence=f.evidence, reason=f.reason)
-            for place, f in enumerate(found, 1)
-        ]
-    )
+    findings = decide([str(claim) for claim in roles["claims"]], _sources(roles), settings)
+    verdicts = [
+        Verdict(index=index, supported=f.supported, evidence=f.evidence, reason=f.reason)
+        for index, f in enumerate(findings, 1)
+    ]
+    return Verdicts(verdicts=verdicts)
 
 
 def _check(roles: Mapping[str, Any], settings: HeuristicSettings) -> CheckedClaims:
-    """Extraction and verdicts at once: the same claims and the same findings as one after the other."""
-    found = decide(_claims(roles), _sources(roles), settings)
-    return CheckedClaims(
-        claims=[CheckedClaim(claim=f.claim, supported=f.supported, evidence=f.evidence, reason=f.reason) for f in found]
-    )
+    """Extraction and verdicts at once, with the same result as one after the other."""
+    findings = decide(_claims(roles), _sources(roles), settings)
+    claims = [
+        CheckedClaim(claim=f.claim, supported=f.supported, evidence=f.evidence, reason=f.reason) for f in findings
+    ]
+    return CheckedClaims(claims=claims)
 
 
-def _useful(roles: Mapping[str, Any], settings: HeuristicSettings) -> ChunkGrades:
+def _grade_chunks(roles: Mapping[str, Any], settings: HeuristicSettings) -> ChunkGrades:
     reference = roles["reference"]
     references = reference.texts if isinstance(reference, AnyReference) else (str(reference),)
-    return useful_chunks(str(roles.get("question", "")), references, _texts(roles), settings)
+    return grade_chunks(str(roles.get("question", "")), references, _texts(roles), settings)
 
 
-def _citations(roles: Mapping[str, Any], settings: HeuristicSettings) -> CitationVerdicts:
-    return citations_hold(roles["citations"], _texts(roles), settings)
+def _check_citations(roles: Mapping[str, Any], settings: HeuristicSettings) -> CitationVerdicts:
+    return check_citations(roles["citations"], _texts(roles), settings)
 
 
-def _cited_claims(roles: Mapping[str, Any], settings: HeuristicSettings) -> CitedClaims:
-    return cited_claims(str(roles["text"]), roles["citations"])
+def _find_cited_claims(roles: Mapping[str, Any], settings: HeuristicSettings) -> CitedClaims:
+    return find_cited_claims(str(roles["text"]), roles["citations"])
 
 
-def _uses(roles: Mapping[str, Any], settings: HeuristicSettings) -> SourceUses:
-    return source_uses(str(roles["text"]), _texts(roles), settings)
+def _classify_source_use(roles: Mapping[str, Any], settings: HeuristicSettings) -> SourceUses:
+    return classify_source_use(str(roles["text"]), _texts(roles), settings)
 
 
-def _declines(roles: Mapping[str, Any], settings: HeuristicSettings) -> Refusal:
-    return declines(str(roles["text"]))
+def _classify_refusal(roles: Mapping[str, Any], settings: HeuristicSettings) -> Refusal:
+    return classify_refusal(str(roles["text"]))
 
 
-def _whole(roles: Mapping[str, Any], settings: HeuristicSettings) -> YesNo:
-    """Whether the sources support every claim of the text. An existing YES stays YES."""
+def _supports_all(roles: Mapping[str, Any], settings: HeuristicSettings) -> YesNo:
+    """Whether the sources support every claim of the text. An existing YES remains."""
     if str(roles.get("existing", "")).strip()[:3].upper() == "YES":
         return YesNo(verdict="YES", text="YES: the existing answer stands")
-    claims = claims_of(str(roles["text"]))
+    claims = extract_claims(str(roles["text"]))
     if not claims:
         if "question" in roles:
             return YesNo(verdict="NO", text="NO: the text asserts nothing, so it answers nothing")
         raise Skipped("no_factual_claims")
-    found = decide(claims, _sources(roles), settings)
-    lacking = [f for f in found if not f.supported]
-    verdict = "NO" if lacking else "YES"
-    first = f"; first without support: {lacking[0].claim[:200]!r} ({lacking[0].reason})" if lacking else ""
-    return YesNo(
-        verdict=verdict, text=f"{verdict}: {len(found) - len(lacking)} of {len(found)} claims supported{first}"
-    )
+    findings = decide(claims, _sources(roles), settings)
+    unsupported = [f for f in findings if not f.supported]
+    verdict = "NO" if unsupported else "YES"
+    supported = len(findings) - len(unsupported)
+    text = f"{verdict}: {supported} of {len(findings)} claims supported"
+    if unsupported:
+        text += f"; first without support: {unsupported[0].claim[:200]!r} ({unsupported[0].reason})"
+    return YesNo(verdict=verdict, text=text)
 
 
-def _grounded(roles: Mapping[str, Any], settings: HeuristicSettings) -> Groundedness:
-    claims = claims_of(str(roles["text"]))
+def _groundedness(roles: Mapping[str, Any], settings: HeuristicSettings) -> Groundedness:
+    claims = extract_claims(str(roles["text"]))
     if not claims:
         raise Skipped("no_factual_claims")
-    found = decide(claims, _sources(roles), settings)
-    score, why = _grade(found)
+    findings = decide(claims, _sources(roles), settings)
+    score, reason = _grade(findings)
     return Groundedness(
         score=score,
-        supported_claims=[f.claim for f in found if f.supported],
-        unsupported_claims=[f.claim for f in found if not f.supported],
-        major_claims_cited=_cited(claims),
-        reason=why,
+        supported_claims=[f.claim for f in findings if f.supported],
+        unsupported_claims=[f.claim for f in findings if not f.supported],
+        major_claims_cited=_mostly_cited(claims),
+        reason=reason,
     )
 
 
-def _cited(claims: Sequence[str]) -> bool | None:
-    """Whether at least half of the claims carry a mark: a mark often stands for the sentences before it too.
+def _mostly_cited(claims: Sequence[str]) -> bool | None:
+    """Whether at least half of the claims have a citation mark: a mark often covers the sentences before it too.
 
-    None without any mark: citations recorded beside the answer are not in its text.
+    None without any mark: citations that are recorded apart from the answer are not in its text.
     """
     marked = sum(is_cited(claim) for claim in claims)
     return 2 * marked >= len(claims) if marked else None
 
 
-def _grade(found: list[ClaimFinding]) -> tuple[int, str]:
-    """0..5 from the share of supported claims; a contradiction caps it at 2. Citations are reported apart."""
-    share = sum(f.supported for f in found) / len(found)
-    against = sum(f.contradicted for f in found)
-    why = f"{share:.2f} of {len(found)} claims supported, {against} contradicted"
+def _grade(findings: list[ClaimFinding]) -> tuple[int, str]:
+    """0..5 from the share of supported claims; a contradiction caps it at 2. Citations are reported separately."""
+    share = sum(f.supported for f in findings) / len(findings)
+    contradicted = sum(f.contradicted for f in findings)
+    reason = f"{share:.2f} of {len(findings)} claims supported, {contradicted} contradicted"
     if share == 1:
-        return 5, why
-    if not share and all(f.signals.recall < _UNRELATED for f in found):
-        return 0, f"{why}; nothing in common with the sources"
-    if against:
-        return (2 if share >= 0.5 else 1), why
-    return (4 if share >= 0.75 else 3 if share >= 0.5 else 2), why
+        return 5, reason
+    if not share and all(f.features.recall < _UNRELATED for f in findings):
+        return 0, f"{reason}; nothing in common with the sources"
+    if contradicted:
+        return (2 if share >= 0.5 else 1), reason
+    return _grade_of_share(share), reason
+
+
+def _grade_of_share(share: float) -> int:
+    if share >= 0.75:
+        return 4
+    return 3 if share >= 0.5 else 2
 
 
 def _claims(roles: Mapping[str, Any]) -> tuple[str, ...]:
-    """The claims of the answer, or of the reference where that is what is taken apart. Of several references of which any
-    will do there is no one list of claims."""
+    """The claims of the answer, or of the reference where that is the text. Raises Skipped for alternative references: they
+    have no single list of claims."""
     text = roles["text"] if "text" in roles else roles["reference"]
     if isinstance(text, AnyReference):
         raise Skipped("evidence_cannot_answer")
-    return claims_of(str(text))
+    return extract_claims(str(text))
 
 
-def _sources(roles: Mapping[str, Any]) -> Pool:
+def _sources(roles: Mapping[str, Any]) -> SourceIndex:
     """The sources, indexed once."""
-    return pool_of(_texts(roles))
+    return index_sources(_texts(roles))
 
 
 def _texts(roles: Mapping[str, Any]) -> tuple[str, ...]:
-    """Chunks or texts, one or many."""
-    given = roles["sources"]
-    many = given if isinstance(given, list | tuple) else [given]
-    return tuple(source if isinstance(source, str) else str(source.text) for source in many)
+    """The texts of the sources: chunks or strings, one or many."""
+    sources = roles["sources"]
+    if not isinstance(sources, list | tuple):
+        sources = [sources]
+    return tuple(source if isinstance(source, str) else str(source.text) for source in sources)
 
 
 _Handler = Callable[[Mapping[str, Any], HeuristicSettings], Answer]
@@ -202,12 +215,12 @@ HANDLERS: dict[tuple[type[Answer], frozenset[str]], _Handler] = {
     (Verdicts, frozenset(("claims", "sources"))): _verify,
     (CheckedClaims, frozenset(("text", "sources"))): _check,
     (CheckedClaims, frozenset(("reference", "sources"))): _check,
-    (ChunkGrades, frozenset(("reference", "sources"))): _useful,
-    (YesNo, frozenset(("text", "sources"))): _whole,
-    (YesNo, frozenset(("text", "sources", "existing"))): _whole,
-    (Groundedness, frozenset(("text", "sources"))): _grounded,
-    (CitationVerdicts, frozenset(("sources", "citations"))): _citations,
-    (CitedClaims, frozenset(("text", "citations"))): _cited_claims,
-    (SourceUses, frozenset(("text", "sources"))): _uses,
-    (Refusal, frozenset(("text",))): _declines,
+    (ChunkGrades, frozenset(("reference", "sources"))): _grade_chunks,
+    (YesNo, frozenset(("text", "sources"))): _supports_all,
+    (YesNo, frozenset(("text", "sources", "existing"))): _supports_all,
+    (Groundedness, frozenset(("text", "sources"))): _groundedness,
+    (CitationVerdicts, frozenset(("sources", "citations"))): _check_citations,
+    (CitedClaims, frozenset(("text", "citations"))): _find_cited_claims,
+    (SourceUses, frozenset(("text", "sources"))): _classify_source_use,
+    (Refusal, frozenset(("text",))): _classify_refusal,
 }

@@ -1,4 +1,4 @@
-"""Lists of English words: what carries no meaning, what denies, and how numbers, months and units are written."""
+"""Lists of English words: stop words, negations, number words, months and units."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# The last two lines are words of answers about passages ("the passage states ..."), which no passage needs to hold.
-STOP = _set(
+# The last two lines are words of answers about passages ("the passage states ..."), which no passage needs to contain.
+STOP_WORDS = _set(
     """a about above after again against all also although am an and any are as at be because been before being below
     between both but by can could did do does doing down during each either else etc even ever every few for from
     further get had has have having he her here hers him his how however i if in into is it its itself just let like

@@ -1,4 +1,4 @@
-"""Numbers in a text, brought to one form: `1,000`, `1000` and `one thousand` are equal, `5 min` is `5 minutes`.
+"""The numbers of a text in a normal form: `1,000`, `1000` and `one thousand` are equal, `5 min` is `5 minutes`.
 
 A month beside a number counts as the number of the month, so that `March 15, 2024` agrees with `2024-03-15`.
 """
@@ -13,13 +13,14 @@ from ragpipe.judging.heuristic.lexicon import MONTH_NUMBER, SCALE, SHORT_SCALE, 
 
 _PIECE = re.compile(r"(?P<number>\d+(?:[.,]\d+)*)|(?P<word>[^\W\d_]+)|(?P<sign>[%$€£°])")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?\Z")
-_LONGEST = 40  # digits; a longer run is an identifier and is compared as it stands
+_LONGEST = 40  # digits; a longer number is an identifier and is compared as written
 
 
 class Number(NamedTuple):
-    """A number in its place. `month` marks the name of a month, `value` is then its number.
+    """A number and where it is in the text.
 
-    `value` is a plain decimal without trailing zeros; what is no number (a version, an identifier) is kept as written.
+    `value` is a plain decimal without trailing zeros; versions and identifiers are kept as written. `month`: it is the
+    name of a month, and `value` the month's number. `word`: it is written in words.
     """
 
     value: str
@@ -30,8 +31,8 @@ class Number(NamedTuple):
     word: bool = False
 
 
-def normal(digits: str) -> str:
-    """The one written form of a number in digits: `1,000.50` is `1000.5`, `3,5` is `3.5`, `1.2.3` stays."""
+def normalize_digits(digits: str) -> str:
+    """The normal form of a number in digits: `1,000.50` is `1000.5`, `3,5` is `3.5`, `1.2.3` stays."""
     if len(digits) > _LONGEST:
         return digits
     if _GROUPED.match(digits):
@@ -48,50 +49,60 @@ def _plain(value: Decimal) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
 
 
+_Piece = tuple[str | None, str, int, int]
+"""A part of the text: `number`, `word` or `sign`, its lower-case text, start and end."""
+
+
 def find_numbers(text: str) -> tuple[Number, ...]:
     """All numbers of a text in order, in digits or English words."""
     pieces = [(m.lastgroup, m[0].lower(), m.start(), m.end()) for m in _PIECE.finditer(text)]
-    found: list[Number] = []
+    numbers: list[Number] = []
     at = 0
     while at < len(pieces):
         kind, word, start, end = pieces[at]
         value, used = _value(pieces, at, text)
         if value is None:
             if kind == "word" and word in MONTH_NUMBER and _beside_number(pieces, at):
-                found.append(Number(str(MONTH_NUMBER[word]), None, start, end, month=True))
+                numbers.append(Number(str(MONTH_NUMBER[word]), None, start, end, month=True))
             at += 1
             continue
-        unit, taken = _unit(pieces, at, at + used, text)
-        found.append(Number(value, unit, start, pieces[at + used - 1][3], word=kind == "word"))
-        at += used + taken
-    return tuple(found)
-
-
-_Piece = tuple[str | None, str, int, int]
+        unit, unit_pieces = _unit(pieces, at, at + used, text)
+        numbers.append(Number(value, unit, start, pieces[at + used - 1][3], word=kind == "word"))
+        at += used + unit_pieces
+    return tuple(numbers)
 
 
 def _value(pieces: list[_Piece], at: int, text: str) -> tuple[str | None, int]:
-    """The number that begins at a piece and how many pieces it takes."""
-    kind, word, _, end = pieces[at]
-    used = 1
+    """The number that begins at a piece, and how many pieces it takes; None where none begins there."""
+    kind, word, _, _ = pieces[at]
     if kind == "number":
-        value = normal(word)
-    elif kind == "word" and word in TENS:
-        whole = TENS[word]
-        follower = pieces[at + 1] if at + 1 < len(pieces) else None
-        if follower and 0 < SMALL.get(follower[1], 0) < 10 and text[end : follower[2]] in ("-", " "):
-            whole, used = whole + SMALL[follower[1]], 2
-        value = str(whole)
-    elif kind == "word" and word in SMALL:
-        value = str(SMALL[word])
-    else:
-        return None, 0
+        return _scaled(normalize_digits(word), 1, pieces, at, text)
+    if kind == "word" and word in TENS:
+        value, used = _tens(pieces, at, text)
+        return _scaled(str(value), used, pieces, at, text)
+    if kind == "word" and word in SMALL:
+        return _scaled(str(SMALL[word]), 1, pieces, at, text)
+    return None, 0
+
+
+def _tens(pieces: list[_Piece], at: int, text: str) -> tuple[int, int]:
+    """`twenty`, or `twenty-one` with the piece after it; and how many pieces that takes."""
+    _, word, _, end = pieces[at]
+    if at + 1 < len(pieces):
+        _, next_word, next_start, _ = pieces[at + 1]
+        if 0 < SMALL.get(next_word, 0) < 10 and text[end:next_start] in ("-", " "):
+            return TENS[word] + SMALL[next_word], 2
+    return TENS[word], 1
+
+
+def _scaled(value: str, used: int, pieces: list[_Piece], at: int, text: str) -> tuple[str, int]:
+    """The value multiplied by the scales that follow it (`thousand`, `k`), and how many pieces that takes."""
     while at + used < len(pieces) and value.replace(".", "", 1).isdecimal() and len(value) < _LONGEST:
-        _, follower_word, follower_start, _ = pieces[at + used]
-        between = text[pieces[at + used - 1][3] : follower_start]
-        scale = SCALE.get(follower_word) if between in (" ", "-", "\u00a0", "\n") else None
-        if between == "" and kind == "number":
-            scale = SHORT_SCALE.get(follower_word)
+        _, scale_word, scale_start, _ = pieces[at + used]
+        between = text[pieces[at + used - 1][3] : scale_start]
+        scale = SCALE.get(scale_word) if between in (" ", "-", "\u00a0", "\n") else None
+        if between == "" and pieces[at][0] == "number":
+            scale = SHORT_SCALE.get(scale_word)
         if scale is None:
             break
         value, used = _plain(Decimal(value) * scale), used + 1
@@ -99,7 +110,7 @@ def _value(pieces: list[_Piece], at: int, text: str) -> tuple[str | None, int]:
 
 
 def _unit(pieces: list[_Piece], first: int, after: int, text: str) -> tuple[str | None, int]:
-    """The unit beside a number (after it, or a currency sign before it) and how many pieces it takes."""
+    """The unit of a number (after it, or a currency sign before it), and how many pieces after the number it takes."""
     if first and pieces[first - 1][1] in "$€£" and pieces[first - 1][3] == pieces[first][2]:
         return UNITS[pieces[first - 1][1]], 0
     if after < len(pieces) and pieces[after][1] in UNITS:

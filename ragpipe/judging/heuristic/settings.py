@@ -1,4 +1,4 @@
-"""The `judge` section for the embedded judge."""
+"""The `judge` section of the heuristic judge (`judge=evidence`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ragpipe.schema.settings import NotInIdentity, Settings
 
 
 class HeuristicSettings(Settings):
-    """The embedded judge: no key, no network, no weights. Everything here can change a verdict, so all of it is identity.
+    """The heuristic judge: no key, no network, no weights. Every setting can change a verdict, so all are identity.
 
     `threshold`: mean overlap (0..1) from which a claim counts as supported; `window`: sentences in a row that are
     compared with a claim; `contradicts_from`: overlap from which a claim with such an objection counts as contradicted and
@@ -64,5 +64,5 @@ class HeuristicSettings(Settings):
         return self.rules
 
     def identity_of_judge(self) -> dict[str, Any]:
-        """What an answer depends on beside the question: part of every question's key."""
+        """What an answer depends on besides the question: part of every question's key."""
         return self.identity()

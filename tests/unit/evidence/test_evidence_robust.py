@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import Skipped
-from ragpipe.judging.heuristic.claim_features import pool_of
-from ragpipe.judging.heuristic.claim_splitting import claims_of
+from ragpipe.judging.heuristic.claim_features import index_sources
+from ragpipe.judging.heuristic.claim_splitting import extract_claims
 from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.tokenized_text import tokenize
@@ -85,10 +85,10 @@ _TEXT = st.one_of(
 @example(claims=["2"], sources=["²", "A'TWO"])
 @pytest.mark.slow
 def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
-    found = decide(claims, pool_of(tuple(sources)), HeuristicSettings())
+    found = decide(claims, index_sources(tuple(sources)), HeuristicSettings())
     assert [f.claim for f in found] == claims
     for finding in found:
-        s = finding.signals
+        s = finding.features
         for share in (s.recall, s.window, s.bigrams, s.lcs, s.numbers, s.names, finding.overlap):
             assert math.isfinite(share)
             assert 0 <= share <= 1
@@ -99,9 +99,9 @@ def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
 @settings(max_examples=150, deadline=None)
 @given(text=_TEXT)
 def test_claims_have_words_and_are_stable(text):
-    claims = claims_of(text)
+    claims = extract_claims(text)
     assert all(any(c.isalnum() for c in claim) for claim in claims)
-    assert claims_of(text) == claims
+    assert extract_claims(text) == claims
 
 
 @settings(max_examples=150, deadline=None)
@@ -118,7 +118,7 @@ def test_tokens_and_sentences_stand_where_they_say(text):
 @settings(max_examples=100, deadline=None)
 @given(claim=_TEXT, source=_TEXT, more=_TEXT)
 def test_without_negation_more_sources_never_take_numbers_names_or_words_away(claim, source, more):
-    few, many = (decide([claim], pool_of(s), HeuristicSettings())[0].signals for s in ((source,), (source, more)))
+    few, many = (decide([claim], index_sources(s), HeuristicSettings())[0].features for s in ((source,), (source, more)))
     assert many.recall >= few.recall
     assert many.window >= few.window
     assert set(many.missing_names) <= set(few.missing_names)

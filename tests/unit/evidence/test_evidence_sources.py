@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.judging.heuristic.citation_checks import citations_hold, cited_claims, declines, source_uses
+from ragpipe.judging.heuristic.citation_checks import (
+    check_citations,
+    classify_refusal,
+    classify_source_use,
+    find_cited_claims,
+)
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.schema.judge_answers.behaviour import CitationVerdicts, CitedClaims, Refusal, SourceUses
 
@@ -87,7 +92,7 @@ def test_refusals_go_by_the_shipped_rules(ask, answer, refused, cutoff):
 @given(st.text('aT1 .[]()"\n?', max_size=60), st.lists(st.text('aT1 ."', max_size=40), min_size=1, max_size=3))
 def test_one_verdict_for_each_item_whatever_the_texts(answer, chunks):
     citations = [{"text": answer, "source": i} for i in range(1, len(chunks) + 1)]
-    assert [v.index for v in citations_hold(citations, chunks, SETTINGS).verdicts] == list(range(1, len(chunks) + 1))
-    assert [v.index for v in source_uses(answer, chunks, SETTINGS).verdicts] == list(range(1, len(chunks) + 1))
-    assert isinstance(cited_claims(answer, chunks), CitedClaims)
-    assert isinstance(declines(answer), Refusal)
+    assert [v.index for v in check_citations(citations, chunks, SETTINGS).verdicts] == list(range(1, len(chunks) + 1))
+    assert [v.index for v in classify_source_use(answer, chunks, SETTINGS).verdicts] == list(range(1, len(chunks) + 1))
+    assert isinstance(find_cited_claims(answer, chunks), CitedClaims)
+    assert isinstance(classify_refusal(answer), Refusal)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.judging.heuristic.claim_splitting import claims_of, is_cited, without_citations
-from ragpipe.judging.heuristic.numbers import find_numbers, normal
+from ragpipe.judging.heuristic.claim_splitting import extract_claims, is_cited, without_citations
+from ragpipe.judging.heuristic.numbers import find_numbers, normalize_digits
 from ragpipe.judging.heuristic.tokenized_text import stem, tokenize
 
 
@@ -59,7 +59,7 @@ def test_units(text, unit):
 
 
 def test_normal_keeps_what_is_no_number():
-    assert normal("192.168.0.1") == "192.168.0.1"
+    assert normalize_digits("192.168.0.1") == "192.168.0.1"
 
 
 @pytest.mark.parametrize("words", [("passing", "passed", "passes"), ("author", "authored"), ("stopped", "stop", "stops"),
@@ -122,7 +122,7 @@ def test_names_are_capitals_that_the_place_does_not_explain(text, names):
     ],
 )
 def test_claims(answer, claims):
-    assert claims_of(answer) == claims
+    assert extract_claims(answer) == claims
 
 
 @pytest.mark.parametrize(
