@@ -16,6 +16,18 @@ test:
 slow:
     python -m pytest -n auto --dist worksteal -m slow
 
+# the tests that need Chromium on PATH
+browser:
+    python -m pytest -m browser
+
+# the tests beside torch, transformers, bert-score and sentence-transformers: the extra dev-oracles
+oracles:
+    python -m pytest -m oracles
+
+# the tests of the built wheel: they need hatchling
+wheel:
+    python -m pytest -m wheel
+
 # lint, format, types
 check:
     python -m ruff check .
