@@ -118,7 +118,9 @@ def test_tokens_and_sentences_stand_where_they_say(text):
 @settings(max_examples=100, deadline=None)
 @given(claim=_TEXT, source=_TEXT, more=_TEXT)
 def test_without_negation_more_sources_never_take_numbers_names_or_words_away(claim, source, more):
-    few, many = (decide([claim], index_sources(s), HeuristicSettings())[0].features for s in ((source,), (source, more)))
+    few, many = (
+        decide([claim], index_sources(s), HeuristicSettings())[0].features for s in ((source,), (source, more))
+    )
     assert many.recall >= few.recall
     assert many.window >= few.window
     assert set(many.missing_names) <= set(few.missing_names)
