@@ -51,7 +51,7 @@ def write_reports(
         next_command: The next useful command; empty for none.
     """
     run = RunFolder(target)
-    data = _report_data(run, IterationFolder(iteration_folder), settings)
+    data = read_report_data(run, IterationFolder(iteration_folder), settings)
     data = replace(data, folder=shown_folder or str(target), next_command=next_command)
     report = build_report(data)
     written = _write_pages(run, report, settings) + _write_exports(run, settings)
@@ -73,11 +73,11 @@ def write_report_files(run: RunFolder, shown: IterationFolder, settings: ReportS
     """
     written = list[Path]()
     if {"markdown", "html"} & set(settings.formats):
-        written += _write_pages(run, build_report(_report_data(run, shown, settings)), settings)
+        written += _write_pages(run, build_report(read_report_data(run, shown, settings)), settings)
     return written + _write_exports(run, settings)
 
 
-def _report_data(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> ReportData:
+def read_report_data(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> ReportData:
     """What the report is made from. Cases are read only for the formats that show them."""
     metrics, cost = read_results(run.root, shown.root)
     wants_lowest, wants_cases = "markdown" in settings.formats, "html" in settings.formats

@@ -1,0 +1,188 @@
+"""One report in three media: whatever two of them share has the same rows, cells and order in both."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.reports import build
+from ragpipe.reports.build import build_report
+from ragpipe.reports.model import (
+    Cell,
+    Column,
+    Medium,
+    Note,
+    Report,
+    Row,
+    Section,
+    Table,
+    Verbatim,
+    plain_text,
+    texts_of,
+)
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.stages.write_reports import read_report_data
+from ragpipe.store.run.run_folder import RunFolder
+from tests.support.reports import html_of, markdown_of, terminal_of
+
+GATES = "+scoring.gates={ranking: {score: mrr, min: 0.99}, depth: {score: recall@5, min: 0.1, tier: quality}}"
+RUNS = {
+    "one iteration": [],
+    "several iterations, with gates": ["metrics=[retrieval,faithfulness]", "iterations=2", GATES],
+}
+MEDIA: tuple[Medium, ...] = ("terminal", "markdown", "html")
+
+
+@pytest.fixture(scope="module", params=RUNS.values(), ids=RUNS)
+def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ReportData:
+    """What the reports of a run of the demonstration set, with three methods, are made from."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("run"))
+        assert main(["+experiment=quickstart", "report.formats=[]", *request.param]) in (0, 3)
+        run = RunFolder(Path("outputs/quickstart/latest").resolve())
+        settings = ReportSettings(formats=["markdown", "html"], percent=["faithfulness"], html_cases=20)
+        return read_report_data(run, run.iteration(max(run.iterations())), settings)
+
+
+@pytest.fixture(scope="module")
+def report(data: ReportData) -> Report:
+    return build_report(data)
+
+
+class PageRows(HTMLParser):
+    """The rows of the tables of a page by section, each as the text of its cells."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.by_section: dict[str, list[str]] = {}
+        self._section, self._in_row = "", False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "section":
+            self._section = dict(attrs)["id"] or ""
+        if tag == "tr":
+            self.by_section.setdefault(self._section, []).append("")
+            self._in_row = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_row = self._in_row and tag != "tr"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_row:
+            self.by_section[self._section][-1] += squeezed(data)
+
+
+def squeezed(text: str) -> str:
+    """A text without blanks, without markup of Markdown, and without what separates the items of a cell."""
+    return re.sub(r"<br>|\*\*|[\s`|¦\\,;]", "", text)
+
+
+def text_of(*cells: Cell) -> str:
+    """The text of cells as every medium has it."""
+    return squeezed("".join(plain_text(text) for cell in cells for text in texts_of(cell)))
+
+
+def heads_of(table: Table) -> tuple[Cell, ...]:
+    return tuple(column.head for column in table.columns)
+
+
+def tables_of(section: Section) -> list[Table]:
+    return [part for part in section.parts if isinstance(part, Table)]
+
+
+def sections_with_tables(report: Report, medium: Medium) -> list[Section]:
+    return [section for section in report.for_medium(medium).sections if tables_of(section)]
+
+
+def test_html_has_every_row(report: Report) -> None:
+    rows = PageRows(html_of(report)).by_section
+    sections = sections_with_tables(report, "html")
+    assert len(sections) > 6
+    for section in sections:
+        expected = [
+            text_of(*cells)
+            for table in tables_of(section)
+            for cells in (heads_of(table), *(row.cells for row in table.rows))
+        ]
+        assert rows[section.name] == expected, section.name
+
+
+def test_markdown_has_every_row(report: Report) -> None:
+    page = markdown_of(report)
+    sections = sections_with_tables(report, "markdown")
+    assert len(sections) > 6
+    for section in sections:
+        text = page.split(f"\n## {section.title}\n")[1].split("\n## ")[0]
+        lines = [squeezed(line) for line in text.splitlines() if line.startswith(("| ", "- ")) and "| ---" not in line]
+        expected = [
+            cells
+            for table in tables_of(section)
+            for cells in (*([heads_of(table)] if table.layout == "grid" else []), *(row.cells for row in table.rows))
+        ]
+        for line, cells in zip(lines, expected, strict=True):
+            if line.startswith("-"):
+                assert [cell for cell in cells if text_of(cell) not in line] == [], section.name
+            else:
+                assert line == text_of(*cells), section.name
+
+
+def test_the_terminal_has_its_rows_in_order(report: Report) -> None:
+    printed = terminal_of(report, columns=1000)
+    place = 0
+    sections = sections_with_tables(report, "terminal")
+    assert len(sections) >= 3
+    for section in sections:
+        for table in tables_of(section):
+            for row in table.rows:
+                name, *cells = (plain_text(texts_of(cell)[0]) for cell in row.cells)
+                match = re.compile(rf"^ *{re.escape(name)}[ :]", re.MULTILINE).search(printed, place)
+                assert match, f"{name} of {section.name}"
+                place = match.start()
+                block = printed[place : place + 1000]
+                shown = cells[:2] if table.layout == "entries" else cells
+                assert [text for text in shown if text not in " ".join(block.split())] == [], section.name
+
+
+def test_media_share_rows_and_columns_in_one_order(report: Report) -> None:
+    """The pages have the same tables; the terminal's rows and columns are some of theirs, in the same order."""
+    shown = {
+        medium: {section.name: tables_of(section) for section in sections_with_tables(report, medium)}
+        for medium in MEDIA
+    }
+    assert shown["markdown"] == shown["html"]
+    for name, tables in shown["terminal"].items():
+        for table, page_table in zip(tables, shown["html"][name], strict=False):
+            places = [page_table.columns.index(column) for column in table.columns]
+            assert places == sorted(places)
+            page_rows = [tuple(row.cells[place] for place in places) for row in page_table.rows]
+            row_places = [page_rows.index(row.cells) for row in table.rows]
+            assert row_places == sorted(set(row_places))
+
+
+def test_a_section_added_in_one_place_is_in_all_media(data: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:
+    def weather_section(data: ReportData) -> Section:
+        columns = (Column("day", is_text=True), Column("degrees"))
+        rows = (Row((Verbatim("monday"), "17")), Row((Verbatim("tuesday"), "23")))
+        return Section("weather", "Weather", (Table(columns, rows), Note("measured at noon")))
+
+    monkeypatch.setattr(build, "SECTIONS", (*build.SECTIONS, weather_section))
+    report = build_report(data)
+    for text in (terminal_of(report), markdown_of(report), html_of(report)):
+        assert re.search(r"Weather.*monday.*17.*tuesday.*23.*measured at noon", text, re.DOTALL)
+
+
+def test_the_first_problem_is_the_most_frequent_in_every_medium(report: Report) -> None:
+    (section,) = [section for section in report.sections if section.name == "problems"]
+    diagnoses = tables_of(section)[0]
+    name, count = (plain_text(texts_of(cell)[0]) for cell in diagnoses.rows[0].cells[:2])
+    counts = [int(plain_text(texts_of(row.cells[1])[0]).split()[0].replace(",", "")) for row in diagnoses.rows]
+    assert counts == sorted(counts, reverse=True)
+    assert f"## What is wrong\n\n### Diagnosis\n\n- `{name}`: {count}." in markdown_of(report)
+    assert PageRows(html_of(report)).by_section["problems"][1].startswith(squeezed(f"{name}{count}"))
+    assert f"\n{name}: {count}: " in terminal_of(report, columns=1000)
