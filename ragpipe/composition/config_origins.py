@@ -71,7 +71,12 @@ class HydraOrigins:
         if path is None:
             return []
         listed = (yaml.safe_load(path.read_text(encoding="utf-8-sig")) or {}).get("defaults") or []
-        groups = [key.removeprefix("override ").strip("/") for item in listed if isinstance(item, dict) for key in item]
+        groups = [
+            key.removeprefix("override ").strip("/").replace("/", ".")
+            for item in listed
+            if isinstance(item, dict)
+            for key in item
+        ]
         keys = list(lines_of(path))
         leaves = [key for key in keys if not any(longer.startswith(f"{key}.") for longer in keys)]
         return [*groups, *leaves]

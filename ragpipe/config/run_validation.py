@@ -20,7 +20,6 @@ from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.cross_checks import scoring_faults
-from ragpipe.scoring.default_settings import WHOLE
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.systems.settings import PythonSystem, settings_class
 
@@ -47,17 +46,14 @@ def validate_config(plain: Mapping[str, Any], origins: ConfigOrigins | None = No
     return sections.run_config()
 
 
-def validate_finished_config(
-    plain: Mapping[str, Any], origins: ConfigOrigins, *, prompts: PromptLibrary, merged_scoring: bool
-) -> RunConfig:
+def validate_finished_config(plain: Mapping[str, Any], origins: ConfigOrigins, *, prompts: PromptLibrary) -> RunConfig:
     """Check the configuration of a finished run, with what another task changed in it.
 
-    Its templates travelled with it (`prompts`), its system is not asked again, and nothing need be installed. With
-    `merged_scoring` the scoring was merged with the defaults when the run was made, and none is merged into it now.
-    Raises ConfigError as `validate_config`.
+    Its templates travelled with it (`prompts`), its system is not asked again, and nothing need be installed. Raises
+    ConfigError as `validate_config`.
     """
     sections = _Sections(plain, origins)
-    sections.read(merged_scoring=merged_scoring)
+    sections.read()
     sections.read_judge_and_embedder()
     sections.read_metrics(prompts)
     sections.check_scoring()
@@ -90,14 +86,14 @@ class _Sections:
         """The user's folders of templates."""
         return self._top.prompt_dirs if self._top is not None else []
 
-    def read(self, *, merged_scoring: bool = False) -> None:
+    def read(self) -> None:
         """The keys outside of any section, and the sections whose settings need no other section."""
         top = {key: value for key, value in self._plain.items() if key in TopSettings.model_fields}
         self._top = validated(TopSettings, top, "", self._origins, self._problems)
         self._problems += _unknown_keys(self._plain, self._origins)
         self._read_dataset()
         self._read_section("transport", TransportSettings)
-        self._read_section("scoring", ScoringSettings, WHOLE if merged_scoring else None)
+        self._read_section("scoring", ScoringSettings)
         self._read_section("report", ReportSettings)
         self._read_section("store", StoreSettings)
         self._read_section("system", settings_class(self._plain.get("system", {})))
@@ -167,9 +163,9 @@ class _Sections:
         self._problems.append(Problem(self._origins.of("dataset"), "dataset", "no data set", "a data set", fix))
         self._sections["dataset"] = None
 
-    def _read_section(self, name: str, model: type[S], context: Mapping[str, Any] | None = None) -> None:
+    def _read_section(self, name: str, model: type[S]) -> None:
         section = self._plain.get(name, {})
-        self._sections[name] = validated(model, section, name, self._origins, self._problems, context)
+        self._sections[name] = validated(model, section, name, self._origins, self._problems)
 
     def _read_kind(self, name: str, kinds: Mapping[str, type[Settings]], default: str) -> None:
         """A section with the settings of its `kind`."""

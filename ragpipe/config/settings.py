@@ -102,7 +102,7 @@ class TopSettings(Settings):
             "for the jobs of a sweep."
         ),
     )
-    store_inputs: bool = Field(
+    keep_messages: bool = Field(
         default=True, description="Whether the messages of every question are kept in judge_inputs.parquet."
     )
     task: Annotated[str, NotInIdentity] = Field(

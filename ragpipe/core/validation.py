@@ -39,13 +39,11 @@ def validated(
     prefix: str,
     origins: ConfigOrigins,
     problems: list[Problem],
-    context: Mapping[str, Any] | None = None,
 ) -> M | None:
     """The section as its model; None when it is wrong, with every fault added to `problems`.
 
     The command line is typed by its looks (`name=2024` arrives as a number): where a text is expected, what was typed
-    is taken instead. A section is read as JSON, so that a YAML list may be a tuple and a text a path. `context` is for the
-    validators of the model.
+    is taken instead. A section is read as JSON, so that a YAML list may be a tuple and a text a path.
     """
     if not isinstance(section, Mapping):
         problems.append(Problem(origins.of(prefix), prefix, show_value(section), "a mapping (key: value)"))
@@ -53,7 +51,7 @@ def validated(
     plain = json.loads(json.dumps(section))
     for _ in range(2):
         try:
-            return model.model_validate_json(json.dumps(plain), context=context)
+            return model.model_validate_json(json.dumps(plain))
         except ValidationError as error:
             if not _typed_texts(error, plain, prefix, origins):
                 problems += _problems(error, model, plain, prefix, origins)

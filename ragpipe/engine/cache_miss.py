@@ -89,7 +89,7 @@ def _difference(found: NearestCall) -> Iterator[str]:
 
 def _texts(old: Row, new: Row) -> Iterator[str]:
     if old["messages"] is None or new["messages"] is None:
-        yield "  messages: a run was made with store_inputs=false and has no texts"
+        yield "  messages: a run was made with keep_messages=false and has no texts"
         return
     before, after = json.loads(old["messages"]), json.loads(new["messages"])
     if len(before) != len(after):

@@ -37,7 +37,7 @@ def completion_notice(config: RunConfig, manifest: Mapping[str, Any], now: datet
 def _asks_system(config: RunConfig, manifest: Mapping[str, Any]) -> str | None:
     """None where the outputs are recorded, or another run's."""
     system = config.system
-    if isinstance(system, RecordedSystem) or manifest["made_from"] is not None:
+    if isinstance(system, RecordedSystem) or manifest["source_run"] is not None:
         return None
     return shlex.join([f"system.version={next_name(system.version)}"])
 
@@ -49,7 +49,7 @@ def _asks_judge(config: RunConfig, manifest: Mapping[str, Any]) -> str | None:
     asks = any(not isinstance(metric, Computed) for metric in config.metrics.values())
     if not (asks and isinstance(judge, JudgeSettings) and config.transport.kind == "live"):
         return None
-    if manifest["made_from"] is not None:
+    if manifest["source_run"] is not None:
         return shlex.join([f"judge.season={next_name(judge.season)}"])
     return f"iterations={max(map(int, manifest['iterations'])) + 1}"
 

@@ -237,7 +237,7 @@ class Evaluation:
                 self.identity,
                 run_id=self.run_id,
                 data=data,
-                made_from=self._made_from["run_id"] if self._made_from else None,
+                source_run=self._made_from["run_id"] if self._made_from else None,
             )
             manifest["iterations"] = self.inputs.adopt_judged(self.folder)
         else:
@@ -398,7 +398,7 @@ class Evaluation:
                         folder=folder,
                         view=view,
                         window=case_window(self.config),
-                        store_inputs=self.config.store_inputs,
+                        keep_messages=self.config.keep_messages,
                         on_metric_error=self.config.on_metric_error,
                         on_change=update,
                         on_notice=self.console.warn,

@@ -145,7 +145,7 @@ def open_run(
     prompts = prompt_library(dirs) if current_prompts else _prompts(folder, dirs)
     if "iterations" not in words:
         composed["iterations"] = max(_judged(manifest))
-    config = validate_finished_config(composed, place, prompts=prompts, merged_scoring="scoring" not in words)
+    config = validate_finished_config(composed, place, prompts=prompts)
     return FinishedRun(folder, manifest, config, said)
 
 

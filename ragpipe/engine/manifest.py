@@ -70,13 +70,13 @@ def new_manifest(
     *,
     run_id: str,
     data: Mapping[str, Any],
-    made_from: str | None = None,
+    source_run: str | None = None,
 ) -> dict[str, Any]:
-    """A manifest before anything is done. `made_from` is the run whose frozen cases these are."""
+    """A manifest before anything is done. `source_run` is the id of the run whose frozen cases these are."""
     return {
         "format": FORMAT,
         "run_id": run_id,
-        "made_from": made_from,
+        "source_run": source_run,
         "name": config.name,
         "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "ragpipe": __version__,

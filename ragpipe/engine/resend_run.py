@@ -96,7 +96,7 @@ def _describe(finished: FinishedRun, target: RunFolder, identity: Mapping[str, A
             identity,
             run_id=target.run_id,
             data=finished.manifest["data"],
-            made_from=finished.run_id,
+            source_run=finished.run_id,
         ),
     )
 

@@ -88,7 +88,7 @@ def list_runs(folder: Path) -> tuple[list[RunLine], int]:
     lines, before = [], dict[str, Any]()
     for place, (_, run_folder, manifest, line) in enumerate(found):
         if place >= len(found) - LISTED:
-            against = known.get(str(manifest.get("made_from")), before)
+            against = known.get(str(manifest.get("source_run")), before)
             lines.append(line if line.unread else _line(run_folder, manifest, against))
         before = manifest or before
     return lines, max(0, len(found) - LISTED)

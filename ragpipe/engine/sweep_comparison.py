@@ -103,7 +103,7 @@ def _document(jobs: Sequence[Job], words: Sequence[str], home: Path, folder: Pat
     listed = [
         {
             "job": one.number,
-            "words": list(one.words),
+            "overrides": list(one.words),
             "state": one.state,
             "exit_code": one.code,
             "reason": one.reason or None,
@@ -112,4 +112,4 @@ def _document(jobs: Sequence[Job], words: Sequence[str], home: Path, folder: Pat
         }
         for one in jobs
     ]
-    return {"format": FORMAT, "name": home.name, "words": list(words), "jobs": listed}
+    return {"format": FORMAT, "name": home.name, "overrides": list(words), "jobs": listed}

@@ -63,7 +63,7 @@ def comparison_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
     """The page: the jobs and how they ended, then a table for each score that a reader compares first."""
-    heads = ["job", "words", "run", "state", "iterations", "calls", "price", "paid by the run", "reason"]
+    heads = ["job", "overrides", "run", "state", "iterations", "calls", "price", "paid by the run", "reason"]
     lines = []
     for job, label in zip(jobs, job_labels(jobs), strict=True):
         row = next(row for row in rows if row["job"] == job.number)
@@ -106,7 +106,7 @@ def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if all(row["standing"] == "equal" for row in found):
         found = [{**row, "label": "all jobs"} for row in found if row["job"] == found[0]["job"]]
     several = any(row["method"] for row in found)
-    heads = ["job", "words", *(["method"] if several else [])]
+    heads = ["job", "overrides", *(["method"] if several else [])]
     heads += ["mean", "on shared questions", "standing", "passed", "coverage", "judgements", "flips"]
     lines = []
     for row in found:

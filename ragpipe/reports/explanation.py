@@ -208,7 +208,7 @@ def _question(row: Mapping[str, Any], number: int, count: int, messages: bool) -
         for message in json.loads(row["messages"] or "[]"):
             yield from _text(message["role"], message["content"])
     if row["messages"] is None:
-        yield "  (the messages and the reply were not kept: store_inputs=false)"
+        yield "  (the messages and the reply were not kept: keep_messages=false)"
     elif row["reply"] is not None:
         yield from _text("reply", reply_text(row))
 

@@ -16,7 +16,7 @@ TEXT, WHOLE, REAL, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 
 _JOB = (
     ("job", WHOLE, "number of the job in the sweep, from 0"),
-    ("words", TEXT, "all words of the job, as they could be typed"),
+    ("overrides", TEXT, "all overrides of the job, as typed on the command line"),
     ("label", TEXT, "the words that not all jobs share"),
     ("run_id", TEXT, "the run's folder beside `sweeps`; null when the job never had one"),
     ("exit_code", WHOLE, "how the job ended; null = not started"),
@@ -125,7 +125,7 @@ def _head(job: Job, label: str) -> dict[str, Any]:
     used, spent = ((job.cost or {}).get("total", {}).get(part, {}) for part in ("used", "spent"))
     return {
         "job": job.number,
-        "words": " ".join(job.words),
+        "overrides": " ".join(job.words),
         "label": label,
         "run_id": job.folder.name if job.folder else None,
         "exit_code": job.code,

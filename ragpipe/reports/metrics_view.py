@@ -65,7 +65,7 @@ def heading(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> 
 
 def measured_parts(name: str, metrics: Mapping[str, Any]) -> tuple[str, str]:
     """`2 of 4 parts` and the names of these two, for a composite or overall score that lacks some parts; else empty."""
-    parts = metrics["parts"].get(name)
+    parts = metrics["composite_parts"].get(name)
     if not parts or not parts["absent"]:
         return "", ""
     measured = parts["measured"]
@@ -74,7 +74,7 @@ def measured_parts(name: str, metrics: Mapping[str, Any]) -> tuple[str, str]:
 
 def missing_overall_score(metrics: Mapping[str, Any]) -> str:
     """Why a run with only one part of the overall score has none; empty where it has one, or no part of it."""
-    parts = metrics["parts"].get("overall_score")
+    parts = metrics["composite_parts"].get("overall_score")
     if parts is None or "overall_score" in metrics["overall"]["scores"]:
         return ""
     return f"no overall_score: of its parts this run has {parts['measured'][0]} alone"

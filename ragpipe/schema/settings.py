@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 
 class NotInIdentity:
-    """Marks a field that cannot change a number (`Annotated[int, Operational]`): it is left out of a run's identity."""
+    """Marks a field that cannot change a number (`Annotated[int, NotInIdentity]`): it is left out of a run's identity."""
 
 
 class Settings(BaseModel):

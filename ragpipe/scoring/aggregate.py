@@ -69,7 +69,7 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
         "n_samples": len(np.unique(ledger.samples)),
         "n_failed_judgements": ledger.n_failed,
         "declared": score_declarations(shown, settings),
-        "parts": settings.parts([spec.name for spec in specs]),
+        "composite_parts": settings.parts([spec.name for spec in specs]),
         "overall": overall,
         "by": by,
         **({"shared": shared} if shared else {}),

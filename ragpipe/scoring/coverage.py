@@ -47,7 +47,7 @@ def coverage(counts: Mapping[str, int]) -> float | None:
 def lost(ledger: Accumulators, name: str, settings: ScoringSettings) -> Lost:
     """The cases that a score lost, over all cases; worked out once. Of a composite those that one of its parts lost."""
     if name not in ledger.lost:
-        made_of = settings.made_of()
+        made_of = settings.active_composites()
         weights = settings.effective() if name == OVERALL.name else made_of[name].weights if name in made_of else None
         if weights is None:
             ledger.lost[name] = _measured(ledger, ledger.scores[name])

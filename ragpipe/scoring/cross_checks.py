@@ -25,7 +25,7 @@ def scoring_faults(settings: ScoringSettings, specs: Sequence[ScoreSpec], where:
     A name is known when a metric of the run gives it or the shipped section names it: a weight for a metric that is not
     switched on is no fault.
     """
-    composites = {name: composite.spec(name) for name, composite in settings.made_of().items()}
+    composites = {name: composite.spec(name) for name, composite in settings.active_composites().items()}
     declared = {spec.name: spec for spec in (*specs, OVERALL)}
     everything = {**composites, **declared}
     return [
@@ -81,14 +81,14 @@ def _composites(settings: ScoringSettings, declared: Specs, where: str) -> Itera
     shipped_parts = {part for one in shipped()["composites"].values() for part in one["weights"]}
     known = {*shipped()["weights"], *shipped_parts, *declared} - {OVERALL.name}
     columns = {name for name, _, _ in CASE}
-    for name, composite in settings.made_of().items():
+    for name, composite in settings.active_composites().items():
         key = f"scoring.composites.{name}"
         if name in declared or name in columns:
             owner = "a score of this run" if name in declared else "a column of records.parquet"
             yield Problem(where, key, f"the name {name!r}", f"a name that is free; {name} is that of {owner}")
         for part in composite.parts:
             spec = declared.get(part)
-            if part in settings.made_of() and part not in declared:
+            if part in settings.active_composites() and part not in declared:
                 yield Problem(
                     where, f"{key}.weights.{part}", f"the composite {part!r}", "scores of metrics, not composites"
                 )

@@ -1,4 +1,4 @@
-"""What `conf/scoring/default.yaml` says that every scoring option is merged with."""
+"""The shipped scoring settings, which fill in what an option of the user's own does not name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.yaml_lines import FastLoader
 
-MERGED = (
+FILLED = (
     "weights",
     "thresholds",
     "passes_with",
@@ -19,35 +19,48 @@ MERGED = (
     "diagnosis",
     "low_scores",
 )
+"""The sections that are filled in from the shipped ones."""
+
+_FILLED_BY_KEY = ("composites", "failure_items", "diagnosis", "low_scores")
+"""Sections whose entries are mappings of settings: those are filled in key by key. An entry of the others is one rule."""
+
+_PARTS = ("weights", "thresholds", "diagnosis", "low_scores")
+"""Sections with a folder and a file of their own; `failure_modes/default.yaml` has two sections."""
 
 
 @lru_cache(maxsize=1)
 def shipped() -> dict[str, dict[str, Any]]:
-    """The sections of MERGED as they are shipped."""
+    """The shipped sections of FILLED."""
+    sections = {**_read("default"), **_read("failure_modes/default")}
+    sections |= {name: _read(f"{name}/default") for name in _PARTS}
+    return {name: sections[name] for name in FILLED}
+
+
+def _read(option: str) -> dict[str, Any]:
     import yaml
 
-    found = yaml.load((conf_dir() / "scoring" / "default.yaml").read_text(encoding="utf-8"), Loader=FastLoader)
-    return {key: found[key] for key in MERGED}
+    text = (conf_dir() / "scoring" / f"{option}.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.load(text, Loader=FastLoader)
+    return content
 
 
-WHOLE = {"scoring_is_whole": True}
-"""Context to validate the scoring of a finished run in: it was merged when the run was made, and shipped defaults that
-came or changed since must not become part of it."""
+def filled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A scoring section with what it does not name taken from the shipped one."""
+    sections = {name: settings.get(name, {}) for name in FILLED}
+    return {
+        **settings,
+        **{
+            name: _filled_section(name, section) if isinstance(section, Mapping) else section
+            for name, section in sections.items()
+        },
+    }
 
-_BY_KEY = (
-    "composites",
-    "failure_items",
-    "diagnosis",
-    "low_scores",
-)  # where an entry is a mapping of settings, and not a rule
 
-
-def merged(section: str, given: Mapping[str, Any], context: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A section with what it does not name taken from the shipped one; the keys of a composite or a diagnosis are merged
-    one by one. As it is in the context WHOLE."""
-    if context and context.get("scoring_is_whole"):
-        return dict(given)
-    default = shipped()[section]
-    both = [name for name, one in given.items() if isinstance(one, dict) and isinstance(default.get(name), dict)]
-    both = both if section in _BY_KEY else []
-    return {**default, **given, **{name: {**default[name], **given[name]} for name in both}}
+def _filled_section(name: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    default = shipped()[name]
+    merged = {**default, **section}
+    if name in _FILLED_BY_KEY:
+        for key, value in section.items():
+            if isinstance(value, dict) and isinstance(default.get(key), dict):
+                merged[key] = {**default[key], **value}
+    return merged

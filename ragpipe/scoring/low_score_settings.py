@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.settings import Settings
-from ragpipe.scoring.default_settings import merged
 from ragpipe.scoring.dimensions import field_fault
 from ragpipe.scoring.normalisation import HAIR, Column
 
@@ -74,11 +72,6 @@ class LowScoreSettings(Settings):
     flags: bool = Field(
         default=True, description="Whether the flags that metrics wrote into the details are counted too."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _merged(cls, given: Any, info: ValidationInfo) -> Any:
-        return merged("low_scores", given, info.context) if isinstance(given, Mapping) else given
 
     @field_validator("bands")
     @classmethod

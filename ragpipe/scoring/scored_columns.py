@@ -51,7 +51,7 @@ def score_block(block: CaseBlock, fields: Fields, specs: Sequence[ScoreSpec], se
     places = _places(block, [spec.name for spec in specs])
     columns = {spec.name: _column(block.scores, places[spec.name], spec, settings) for spec in specs}
     measured = dict(columns)
-    composites = settings.made_of()
+    composites = settings.active_composites()
     for spec in specs_of(composites, specs):  # those alone that the run has: an unseen one must decide nothing
         weights, threshold = composites[spec.name].weights, settings.thresholds.get(spec.name)
         columns[spec.name] = mean_column(measured, weights, spec, threshold, len(block))

@@ -6,12 +6,12 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.schema.settings import Settings
+from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.composites import OVERALL, Composite, Weight, composite_parts, specs_of
-from ragpipe.scoring.default_settings import merged
+from ragpipe.scoring.default_settings import filled
 from ragpipe.scoring.dimensions import DIMENSIONS, LISTS, field_fault, nearest_field
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.scoring.low_score_settings import LowScoreSettings
@@ -32,29 +32,33 @@ RuleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 class ScoringSettings(Settings):
     """How values become scores, passes, one overall score, and gates.
 
-    `weights` maps a score name to its share in `overall_score`; `thresholds` a score name to the value from which a
-    case passes, in the native scale (None: not judged). `composites` are further scores made of others, `gates` what the
-    run must reach, each under a name of the user's; null takes one away. Weights, thresholds, composites and
-    `passes_with` are merged with the shipped defaults, so that an override names only what it changes. `passes_with`
-    names scores that pass exactly when all of the others listed do. `slices` are breakdowns beside the usual ones: a
-    field, `meta.<key>`, or several joined by `*`. A score whose coverage (`coverage.py`) is under
-    `coverage_floor` is warned about, and a gate on it fails. `inconclusive` says what an inconclusive critical gate does; with `accept_uncalibrated` a judge that nobody
-    compared with people may pass a critical gate. `level` is that of every interval. `failure_modes` and `diagnosis` are
-    rules on cases (`conditions.py`), merged likewise, each taken away by null; `low_scores` is what `low_scores.json` says.
-    `failure_items` says what is counted of a failure mode beside its cases.
+    `weights` maps a score name to its share in `overall_score`; `thresholds` a score name to the value from which a case
+    passes, in the native scale (None: never judged passed or failed). `passes_with` names scores that pass exactly when all
+    the listed ones do. `composites` are further scores made of others, `gates` what the run must reach, `failure_modes` and
+    `diagnosis` rules on cases (`rules/conditions.py`), each under a name of the user's; null takes one away. `failure_items`
+    says what is counted of a failure mode beside its cases. `slices` are breakdowns beside the usual ones: a field,
+    `meta.<key>`, or several joined by `*`. A score with a coverage (`coverage.py`) below `coverage_floor` gets a warning,
+    and a gate on it fails. `inconclusive` says what an inconclusive critical gate does; with `accept_uncalibrated` a judge
+    that was not calibrated against human labels may pass a critical gate. `level` is the confidence level of every interval.
+    `low_scores` is about `low_scores.json`.
+
+    With `fill_defaults` the sections and entries that are not named are taken from the shipped scoring. It is always False
+    once read.
     """
 
+    fill_defaults: Annotated[bool, NotInIdentity] = Field(
+        default=True,
+        description=(
+            "Whether sections and entries that are not named are taken from the shipped scoring. The shipped options "
+            "name all of them and set false."
+        ),
+    )
     weights: dict[str, Weight] = Field(
         default_factory=dict,
-        validate_default=True,
-        description=(
-            "Weight of each score in `overall_score`, 0 or more. They are divided by their sum; what is not named "
-            "keeps its default."
-        ),
+        description=("Weight of each score in `overall_score`, 0 or more. They are divided by their sum."),
     )
     thresholds: dict[str, Threshold | None] = Field(
         default_factory=dict,
-        validate_default=True,
         description=(
             "Value from which a case passes (to which, where lower is better), by score name, in the score's own "
             "scale. null: neither passed nor failed."
@@ -62,12 +66,10 @@ class ScoringSettings(Settings):
     )
     passes_with: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(
         default_factory=dict,
-        validate_default=True,
         description="Scores that pass exactly when all the listed scores pass, by score name.",
     )
     composites: dict[str, Composite | None] = Field(
         default_factory=dict,
-        validate_default=True,
         description="Further scores that are weighted means of others, by name. null takes one away.",
     )
     gates: dict[str, Gate | None] = Field(
@@ -96,36 +98,27 @@ class ScoringSettings(Settings):
     )
     failure_modes: dict[RuleName, Rule | None] = Field(
         default_factory=dict,
-        validate_default=True,
         description=(
             "Ways in which a case can go wrong, by name: rules of which one condition must hold. null takes one away."
         ),
     )
     failure_items: dict[RuleName, Items | None] = Field(
         default_factory=dict,
-        validate_default=True,
         description="Items that are counted for a failure mode beside its cases, by mode. null takes one away.",
     )
     diagnosis: dict[RuleName, Diagnosis | None] = Field(
         default_factory=dict,
-        validate_default=True,
         description="What is wrong with a case and what to try, by name. null takes one away.",
     )
     low_scores: LowScoreSettings = Field(default_factory=LowScoreSettings, description="What `low_scores.json` lists.")
 
-    @field_validator(
-        "weights",
-        "thresholds",
-        "passes_with",
-        "composites",
-        "failure_modes",
-        "failure_items",
-        "diagnosis",
-        mode="before",
-    )
+    @model_validator(mode="before")
     @classmethod
-    def _merged(cls, given: Any, info: ValidationInfo) -> Any:
-        return merged(str(info.field_name), given, info.context) if isinstance(given, Mapping) else given
+    def _fill_defaults(cls, settings: Any) -> Any:
+        """Fill in the shipped defaults once: what results is complete, also when it is read from a run's config.yaml."""
+        if not isinstance(settings, Mapping) or settings.get("fill_defaults", True) is not True:
+            return settings
+        return {**filled(settings), "fill_defaults": False}
 
     @field_validator("slices")
     @classmethod
@@ -150,13 +143,13 @@ class ScoringSettings(Settings):
         total = math.fsum(self.weights.values())
         return {name: weight / total for name, weight in self.weights.items()}
 
-    def made_of(self) -> dict[str, Composite]:
+    def active_composites(self) -> dict[str, Composite]:
         """The composites that were not taken away, by name."""
         return {name: composite for name, composite in self.composites.items() if composite is not None}
 
     def parts(self, names: Collection[str]) -> dict[str, dict[str, list[str]]]:
         """What the composites and the overall score of a run with the scores `names` are made of (see `parts_of`)."""
-        made_of = {name: composite.parts for name, composite in self.made_of().items()}
+        made_of = {name: composite.parts for name, composite in self.active_composites().items()}
         weighed = [name for name, weight in self.weights.items() if weight > 0]
         return composite_parts({**made_of, OVERALL.name: weighed}, names)
 
@@ -230,7 +223,7 @@ class ScoringSettings(Settings):
 
     def all_specs(self, specs: Sequence[ScoreSpec]) -> list[ScoreSpec]:
         """The scores of a run whose metrics declare `specs`: those, then the composites that have a part among them."""
-        return [*specs, *specs_of(self.made_of(), specs)]
+        return [*specs, *specs_of(self.active_composites(), specs)]
 
     def rules(self) -> dict[str, Rule]:
         """Every rule that was not taken away, by its key in the configuration."""

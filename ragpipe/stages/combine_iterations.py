@@ -29,7 +29,7 @@ def is_combined(folder: RunFolder, iterations: Sequence[int]) -> bool:
     made = ((final.metrics, [one.metrics for one in folders]), (final.cost, [one.cost for one in folders]))
     if not folder.gates.is_file():
         return False
-    return all(path.is_file() and read_json(path).get("made_of") == _made_of(files) for path, files in made)
+    return all(path.is_file() and read_json(path).get("iteration_digests") == _digests(files) for path, files in made)
 
 
 def combine_iterations(folder: RunFolder, iterations: Sequence[int], settings: ScoringSettings) -> dict[str, Any]:
@@ -44,19 +44,21 @@ def combine_iterations(folder: RunFolder, iterations: Sequence[int], settings: S
     head = {"format": FORMAT, "signature": _signature(per_iteration), "iterations": list(iterations)}
     metrics = {
         **head,
-        "made_of": _made_of([one.metrics for one in folders]),
+        "iteration_digests": _digests([one.metrics for one in folders]),
         "judge": per_iteration[0]["judge"],
         "scoring": per_iteration[0]["scoring"],
         **final_metrics(per_iteration, [one.records for one in folders], settings),
     }
     final = folder.final.create()
     json_unless_same(final.metrics, metrics)
-    json_unless_same(final.cost, {**head, "made_of": _made_of([one.cost for one in folders]), **final_cost(bills)})
+    json_unless_same(
+        final.cost, {**head, "iteration_digests": _digests([one.cost for one in folders]), **final_cost(bills)}
+    )
     json_unless_same(folder.gates, gates_document(per_iteration))
     return metrics
 
 
-def _made_of(files: Sequence[Path]) -> list[str]:
+def _digests(files: Sequence[Path]) -> list[str]:
     """What tells the iterations' files from later ones: their sha256."""
     return [sha256_file(path) for path in files]
 

@@ -127,7 +127,7 @@ def _asker(row: Mapping[str, Any]) -> str:
 def stored_questions(files: Sequence[Path]) -> Iterator[list[StoredQuestion]]:
     """The different questions of `judge_inputs.parquet` files, each where it was asked first, in blocks.
 
-    Raises DataError for a table of another form, for questions that were not kept (`store_inputs=false`), and for one
+    Raises DataError for a table of another form, for questions that were not kept (`keep_messages=false`), and for one
     that is not what its id says.
     """
     seen: set[bytes] = set()
@@ -160,7 +160,7 @@ def _stored(row: dict[str, Any], path: Path) -> StoredQuestion:
                     "messages",
                     "null",
                     "the messages of every question",
-                    "it was made with store_inputs=false: use rejudge.mode=replay",
+                    "it was made with keep_messages=false: use rejudge.mode=replay",
                 )
             ],
         )

@@ -78,14 +78,14 @@ def add_scores(columns: dict[str, list[Any]], case: CaseKey, measured: Measureme
     columns["calls"] += [keys] * count
 
 
-def input_rows(case: CaseKey, measured: Measurement, *, store_inputs: bool) -> list[dict[str, Any]]:
+def input_rows(case: CaseKey, measured: Measurement, *, keep_messages: bool) -> list[dict[str, Any]]:
     """Rows of `judge_inputs.parquet`, ordered by step, turn and payload."""
     order = {step: place for place, step in enumerate(measured.metric.step_names())}
     uses = sorted(measured.uses, key=lambda use: (order.get(use.step, len(order)), use.turn, use.payload.id))
-    return [_input_row(case, use, store_inputs) for use in uses]
+    return [_input_row(case, use, keep_messages) for use in uses]
 
 
-def _input_row(case: CaseKey, use: JudgeCallUse, store_inputs: bool) -> dict[str, Any]:
+def _input_row(case: CaseKey, use: JudgeCallUse, keep_messages: bool) -> dict[str, Any]:
     call, prompt = use.call, use.prompt
     return {
         "sample_id": case.sample_id,
@@ -101,10 +101,10 @@ def _input_row(case: CaseKey, use: JudgeCallUse, store_inputs: bool) -> dict[str
         "template": prompt.name if prompt else None,
         "template_version": prompt.version if prompt else None,
         "template_sha256": prompt.sha256 if prompt else None,
-        "messages": use.payload.messages_json if store_inputs else None,
-        "schema": use.payload.schema_json if store_inputs else None,
+        "messages": use.payload.messages_json if keep_messages else None,
+        "schema": use.payload.schema_json if keep_messages else None,
         "answer": use.answer,
-        "reply": call.text if store_inputs else None,
+        "reply": call.text if keep_messages else None,
         "status": call.status,
         "message": call.message,
         "flags": list(use.flags),

@@ -94,7 +94,7 @@ def verify(finished: FinishedRun) -> tuple[list[JournalConflict], list[str], lis
         try:
             _again(finished, seal, made)
         except (RagpipeError, ValueError) as error:
-            if not finished.config.store_inputs:
+            if not finished.config.keep_messages:
                 return _unkept(finished, seal), [], []
             return [JournalConflict("scores.parquet", f"cannot be made again: {error}")], [], []
         found, same, held = _compared(folder, made, seal)
@@ -104,7 +104,7 @@ def verify(finished: FinishedRun) -> tuple[list[JournalConflict], list[str], lis
 def _refuse_resent(finished: FinishedRun) -> None:
     """Raises DataError for the folder of a resend: it holds replies beside replies, and no figure is made of them."""
     if finished.manifest["identity"].get("rejudge", {}).get("mode") == "resend":
-        run = finished.manifest.get("made_from")
+        run = finished.manifest.get("source_run")
         raise DataError(
             "there is nothing to verify",
             [
@@ -129,7 +129,7 @@ def _unkept(finished: FinishedRun, seal: Mapping[str, Any]) -> list[JournalConfl
         [
             Problem(
                 str(finished.folder.root),
-                "store_inputs",
+                "keep_messages",
                 "false",
                 "true: its figures are made again from its replies",
                 f"nothing seems changed: {len(held)} files and the inputs are as they were sealed; keep the replies of the next run",

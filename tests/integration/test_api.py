@@ -124,7 +124,7 @@ def test_a_run_is_scored_again_judged_again_and_verified(here: Path) -> None:
     assert list(stricter.records["faithfulness"]) == list(run.records["faithfulness"])
     assert stricter.metrics["declared"]["faithfulness"]["threshold"] == 1.0
     other = ragpipe.rejudge(run.path, {"judge.threshold": 0.9}, quiet=True)
-    assert other.manifest["made_from"] == run.manifest["run_id"]
+    assert other.manifest["source_run"] == run.manifest["run_id"]
     assert ragpipe.verify(run, quiet=True)
     with open(run.path / "report.md", "a") as report:
         report.write("edited\n")

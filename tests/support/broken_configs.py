@@ -50,8 +50,8 @@ CASES: tuple[Broken, ...] = (
     Broken("E1 no data set", ("metrics=[retrieval]",), ("dataset", "+experiment=NAME")),
     Broken("E1 no metric", ("dataset=mine",), ("metrics", "metrics=[NAME,...]")),
     # types and ranges (E2)
-    Broken("E2 all at once", (*RUN, "seed=-1", "iterations=0", "log_level=loud", "store_inputs=maybe"),
-           ("seed", "iterations", "log_level", "store_inputs", "greater than or equal to 0", "debug, info")),
+    Broken("E2 all at once", (*RUN, "seed=-1", "iterations=0", "log_level=loud", "keep_messages=maybe"),
+           ("seed", "iterations", "log_level", "keep_messages", "greater than or equal to 0", "debug, info")),
     Broken("E2 range of a judge", (*RUN, "judge.threshold=2"), ("judge.threshold=2", "less than or equal to 1")),
     Broken("E2 number as text", (*RUN, "judge.window=wide"), ("judge.window", "'wide' (text)", "whole number")),
     Broken("E2 whole number", (*RUN, "iterations=1.5"), ("iterations", "1.5 (number)", "whole number")),

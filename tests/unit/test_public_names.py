@@ -42,7 +42,7 @@ def test_functions_stay_functions_whatever_is_imported() -> None:
 @pytest.mark.parametrize(("config", "words"), [
     ({"experiment": "x", "judge": "llm"}, ["+experiment=x", "judge=llm"]),
     ({"dataset": {"limit": 10, "path": "a b.jsonl"}}, ["dataset.limit=10", 'dataset.path="a b.jsonl"']),
-    ({"metrics": ["a", "b"], "store_inputs": False}, ["metrics=[a,b]", "store_inputs=false"]),
+    ({"metrics": ["a", "b"], "keep_messages": False}, ["metrics=[a,b]", "keep_messages=false"]),
     ({"scoring.weights.a": 0.5, "name": None}, ["scoring.weights.a=0.5", "name=null"]),
     ({"name": "null", "x": "007", "y": 'say "so"'}, ['name="null"', 'x="007"', 'y="say \\"so\\""']),
     ({"+metrics.tact": {"class": "m.Tact", "shows": ["answer"]}}, ["+metrics.tact={class:m.Tact,shows:[answer]}"]),

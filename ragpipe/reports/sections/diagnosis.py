@@ -72,7 +72,7 @@ def _diagnosis_cells(
     return (
         Verbatim(diagnosis["name"]),
         share_of_cases(diagnosis["n"], metrics),
-        Prose(diagnosis["says"]),
+        Prose(diagnosis["message"]),
         Items(advice, terminal_items=1),
         Items(examples, separator=", ", terminal_items=_TERMINAL_CASES),
     )

@@ -36,7 +36,7 @@ def _notes(metrics: Mapping[str, Any]) -> Iterator[Note]:
         "mean: of the iterations' means; sd: their standard deviation; noise: standard deviation of a case's value between "
         "iterations; flips: cases whose verdict is not the same in all iterations."
     )
-    if count := metrics["flips"]["count"]:
+    if count := metrics["flips"]["n"]:
         yield Note(f"{whole(count)} flipping verdicts: the cases are listed in final/metrics.json, under flips.")
     yield Note(
         "The figures, diagnoses and cost of this report are those of all iterations; each iteration's own are in its folder."

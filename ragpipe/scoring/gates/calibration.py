@@ -17,7 +17,9 @@ def judged_scores(settings: ScoringSettings, names: Iterable[str], asked: Collec
     `asked` are the scores of the metrics that ask it.
     """
     known = set(names)
-    judged = judged_with({name: composite.parts for name, composite in settings.made_of().items()}, asked) & known
+    judged = (
+        judged_with({name: composite.parts for name, composite in settings.active_composites().items()}, asked) & known
+    )
     weighed = [name for name, weight in settings.weights.items() if weight > 0 and name in known]
     return judged_with({OVERALL.name: weighed}, judged)
 

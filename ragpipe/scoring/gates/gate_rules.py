@@ -245,7 +245,7 @@ def _outcome(gate: Definition, verdict: str) -> str:
     if verdict == "passed":
         return "passed"
     if gate["tier"] == "diagnostic" or verdict == "not_applicable":
-        return "shown"
+        return "reported"
     softened = verdict == "inconclusive" and gate["inconclusive"] == "warn"
     return "blocked" if gate["tier"] == "critical" and not softened else "warned"
 

@@ -63,7 +63,7 @@ def final_metrics(
         "n_samples": first["n_samples"],
         "n_failed_judgements": sum(metrics["n_failed_judgements"] for metrics in per_iteration),
         "declared": first["declared"],
-        "parts": first["parts"],
+        "composite_parts": first["composite_parts"],
         "overall": overall,
         "by": by,
         **({"shared": {**asked(methods, cases.samples), "scores": shared}} if len(methods) > 1 else {}),
@@ -220,7 +220,7 @@ class _Flips:
             {**self._cases.key(place), "score": name, "passed": passed, "of": of}
             for place, _, name, passed, of in self._found
         ]
-        return {"count": self._count, "shown": len(shown), "cases": shown}
+        return {"n": self._count, "n_listed": len(shown), "cases": shown}
 
 
 def _warnings(per_iteration: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -27,7 +27,7 @@ class Diagnosis(Settings):
     `metrics.json` and so belong to a run's identity, although they change no number."""
 
     when: Rule = Field(description="Rule that a case must meet.")
-    says: Sentence = Field(description="What is wrong, in one sentence.")
+    message: Sentence = Field(description="What is wrong, in one sentence.")
     advice: list[Sentence] = Field(default_factory=list, description="What to try, the likeliest first. Default: none.")
     order: int = Field(default=100, description="Position among the diagnoses of a case, lowest first.")
 
@@ -98,7 +98,7 @@ class DiagnosisAccumulator:
             {
                 "name": name,
                 **counts[name],
-                "says": self._diagnoses[name].says,
+                "message": self._diagnoses[name].message,
                 "advice": self._diagnoses[name].advice,
                 "examples": self._examples[name],
             }

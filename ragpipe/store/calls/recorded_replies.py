@@ -49,7 +49,7 @@ class RecordedReplies:
 
     Sixteen bytes a row are held and a few row groups: replaying a run reads its files once, in order. `failures` says
     whether calls that failed are given too: `all`, `permanent`, or `none`. Raises DataError for a file that cannot be read
-    and for one whose replies were not kept (`store_inputs=false`).
+    and for one whose replies were not kept (`keep_messages=false`).
     """
 
     def __init__(self, files: Sequence[Path], *, failures: str = "all"):
@@ -127,7 +127,7 @@ class RecordedReplies:
                         "reply",
                         "null",
                         "the raw reply",
-                        "it was made with store_inputs=false: re-judging and re-scoring with other parameters need the replies",
+                        "it was made with keep_messages=false: re-judging and re-scoring with other parameters need the replies",
                     )
                 ],
             )

@@ -28,8 +28,8 @@ DOCUMENTS = [
     ("A hallucination", {"chunk_faithfulness": 0.0, "chunk_relevancy": 1.0}, ["hallucination"]),
     ("B off topic", {"chunk_faithfulness": 1.0, "chunk_relevancy": 0.0}, ["off_topic"]),
     ("C retrieval failure", {"chunk_faithfulness": 1.0, "chunk_relevancy": 1.0, **MISS}, ["retrieval_failure"]),
-    ("D partial correctness", {"correctness": 2.5}, ["too_terse"]),
-    ("D with its retrieval", {"correctness": 2.5, **HIT}, ["too_terse"]),
+    ("D partial correctness", {"correctness": 2.5}, ["partly_correct"]),
+    ("D with its retrieval", {"correctness": 2.5, **HIT}, ["partly_correct"]),
     ("the run's worked example", {"chunk_faithfulness": 1.0, "chunk_relevancy": 1.0, "correctness": 4.5, **HIT}, []),
     ("a failure of faithfulness", {"chunk_faithfulness": 0.0}, ["unsupported_answer"]),
     # the same by the scores of rag-evaluation-framework.md
@@ -39,14 +39,14 @@ DOCUMENTS = [
     ("both", {"faithfulness": 0.9, "answer_relevance": 0.8}, []),
     ("relevance failed", {"faithfulness": 0.2, "answer_relevance": ("error", "refused: no")}, ["unsupported_answer", "not_judged"]),
     # metrics.md section 9: correctness 2-3 *with a hit*
-    ("2 with a hit", {"correctness": 2.0, **HIT}, ["too_terse"]),
-    ("3 with a hit", {"correctness": 3.0, **HIT}, ["too_terse"]),
+    ("2 with a hit", {"correctness": 2.0, **HIT}, ["partly_correct"]),
+    ("3 with a hit", {"correctness": 3.0, **HIT}, ["partly_correct"]),
     ("3 without one", {"correctness": 3.0, **MISS}, ["retrieval_failure"]),
     ("1 with a hit", {"correctness": 1.0, **HIT}, ["wrong_despite_hit"]),
     ("4 with a hit", {"correctness": 4.0, **HIT}, []),
     # answer-synthesis-evaluation.md, "Why Two Independent Dimensions?"
-    ("persuasive", {"answer_faithfulness": 2.0, "answer_completeness": 5.0}, ["persuasive_but_made_up"]),
-    ("useless", {"answer_faithfulness": 5.0, "answer_completeness": 2.0}, ["true_but_useless"]),
+    ("persuasive", {"answer_faithfulness": 2.0, "answer_completeness": 5.0}, ["complete_but_unsupported"]),
+    ("useless", {"answer_faithfulness": 5.0, "answer_completeness": 2.0}, ["faithful_but_incomplete"]),
     ("ideal", {"answer_faithfulness": 4.0, "answer_completeness": 4.0}, []),
     # and what stands around them
     ("found and buried", {"context_relevance": 0.3, **HIT}, ["noisy_context"]),
@@ -80,16 +80,16 @@ def test_counts_order_and_examples(tmp_path: Path) -> None:
     assert {key: made_up[key] for key in ("n", "n_first", "n_judged")} == {"n": 7, "n_first": 5, "n_judged": 8}
     assert made_up["examples"] == [{"sample_id": f"q{n}", "method": "ab"[n % 2], "repeat": 1} for n in range(5)]
     assert (missed["n"], missed["n_first"]) == (2, 2)
-    assert "only facts of the contexts" in made_up["advice"][0]
+    assert "use only facts from the contexts" in made_up["advice"][0]
     assert {m: g["diagnosis"]["hallucination"]["n"] for m, g in metrics["by"]["method"].items()} == {"a": 4, "b": 3}
-    assert "too_terse" in metrics["not_applicable"]["diagnosis"]
+    assert "partly_correct" in metrics["not_applicable"]["diagnosis"]
 
 
 def test_order_words_and_rules_are_configuration(tmp_path: Path) -> None:
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.1, "answer_relevance": 1.0, "mrr": 0.0})])
     mine = {
         "when": {"all": [{"failure_mode": "retrieval_miss"}, {"field": "method", "equals": "a"}]},
-        "says": "It is a.",
+        "message": "It is a.",
         "order": 1,
     }
     settings = ScoringSettings(diagnosis={"hallucination": {"order": 2}, "mine": mine, "retrieval_failure": None})
@@ -99,7 +99,7 @@ def test_order_words_and_rules_are_configuration(tmp_path: Path) -> None:
 
 def test_words_belong_to_the_run_that_shows_them() -> None:
     """metrics.json holds them: a run with other words is another folder, never one whose report says something else."""
-    worded = ScoringSettings(diagnosis={"hallucination": {"says": "It lies."}})
+    worded = ScoringSettings(diagnosis={"hallucination": {"message": "It lies."}})
     assert worded.identity() != ScoringSettings().identity()
 
 
@@ -110,7 +110,7 @@ def test_the_report_says_what_is_wrong(tmp_path: Path) -> None:
     report = report_of(diagnosis_section(ReportData(metrics, {})))
     page = markdown_of(report)
     assert "`hallucination`: 2 of 4 (50.0%)" in page
-    assert "**Try:** Tighten the system prompt: only facts of the contexts" in page
+    assert "**Try:** Tighten the system prompt: use only facts from the contexts" in page
     assert "`` q0|` `` / `a`" in page
     assert "| `unsupported_claim` | 2 | 50.0% | 66.7% | 66.7% | 2 |" in page
     assert "3 cases have a failure mode" in page
@@ -190,14 +190,14 @@ def test_planted_failures_that_it_cannot_see_are_not_told(demo: Any) -> None:
     ("case", "first"),
     [
         (("dao-02", "baseline"), "unsupported_answer"),  # scenario A, with nothing that measures relevance
-        (("dao-03", "baseline"), "gold_found_not_cited"),  # scenario B by its citations
+        (("dao-03", "baseline"), "relevant_not_cited"),  # scenario B by its citations
         (("dao-04", "baseline"), "retrieval_failure"),  # scenario C
         (("dao-05", "baseline"), None),  # scenario D needs correctness, which the embedded judge does not answer
         (("dao-02", "rerank"), None),
         (("courses-09", "baseline"), "scope_too_narrow"),
-        (("courses-09", "no_rerank_small_k"), "nothing_answered"),
+        (("courses-09", "no_rerank_small_k"), "blank_answer"),
         (("earnings-10", "baseline"), "system_failure"),
-        (("dao-10", "baseline"), "answered_without_right"),
+        (("dao-10", "baseline"), "should_have_refused"),
     ],
 )
 def test_the_first_diagnosis_of_demonstration_cases(demo: Any, case: tuple[str, str], first: str | None) -> None:

@@ -198,7 +198,7 @@ def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
     assert python_run("system.version=v7", prices) == 0
     assert "$0.0040 per answer" in capfd.readouterr().out
     assert asked(here) == ASKED, "the outputs are those of the run before"
-    first = json.loads((here / "outputs/live/latest/manifest.json").read_text())["made_from"]
+    first = json.loads((here / "outputs/live/latest/manifest.json").read_text())["source_run"]
     assert first is None
     assert main(["task=rescore", "run=outputs/live/latest", "system.prices={input: 4, output: 8}"]) == 0
     assert "$0.0080 per answer" in capfd.readouterr().out

@@ -153,7 +153,7 @@ def test_a_run_of_retrieval_alone_is_told_nothing_of_answers(capsys: pytest.Capt
         mode for modes in ragpipe.load("outputs/x/latest").records["failure_modes"] for mode in modes
     }
     page = Path("outputs/x/latest/report.md").read_text()
-    assert "nothing_answered" not in page + capsys.readouterr().out
+    assert "blank_answer" not in page + capsys.readouterr().out
     assert "not recorded" not in " ".join(metrics["warnings"])
 
 

@@ -16,6 +16,7 @@ from ragpipe.engine.finished_run import FinishedRun, open_run
 from ragpipe.engine.manifest import config_text, copy_prompts, new_manifest, write_manifest
 from ragpipe.engine.run_identity import run_id, run_identity
 from ragpipe.scoring import default_settings
+from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.rows import first_rows
 
@@ -94,7 +95,7 @@ def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(tmp_path: Pa
     assert opened(run).run_id == run_id(opened(run).identity())
     assert (main(["task=verify", f"run={run}"]), main(["task=rescore", f"run={run}"])) == (0, 0)
     assert [path.name for path in run.parent.glob("????????????")] == [run.name]
-    assert "later" in compose(words).scoring.made_of(), "a run that is made now has them"
+    assert "later" in ScoringSettings().active_composites(), "scoring that is filled in now has them"
 
 
 def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

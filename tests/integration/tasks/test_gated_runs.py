@@ -72,7 +72,7 @@ def test_the_documents_tiers_say_what_they_miss(
         ("source_policy", "critical"), ("context_relevance", "quality"), ("answer_relevance", "quality"), ("faithfulness", "quality"),
         ("rejection_calibration", "quality"), ("retrieval", "diagnostic"),
     ]  # fmt: skip
-    assert (found[0]["verdict"], found[0]["outcome"]) == ("not_applicable", "shown"), "the metric is not in the run"
+    assert (found[0]["verdict"], found[0]["outcome"]) == ("not_applicable", "reported"), "the metric is not in the run"
 
 
 TIERS = [
@@ -116,7 +116,7 @@ def test_without_a_restricted_chunk_there_is_nothing_to_gate(tmp_path: Path, mon
     words = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=free", "metrics=[source_policy]"]
     assert main([*words, *TIERS]) == 0
     gate = next(one for one in gates_of(tmp_path / "outputs/free/latest")["gates"] if one["name"] == "source_policy")
-    assert (gate["verdict"], gate["outcome"]) == ("not_applicable", "shown")
+    assert (gate["verdict"], gate["outcome"]) == ("not_applicable", "reported")
     assert "no_restricted_chunks" in gate["sentence"]
 
 

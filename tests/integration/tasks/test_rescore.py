@@ -141,11 +141,11 @@ def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = travelled(tmp_path, "store_inputs=false")
+    run = travelled(tmp_path, "keep_messages=false")
     assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"]) == 0
     assert len(siblings(run)) == 1
     assert main(["task=rescore", f"run={run}", "metrics.retrieval.k=[2]"]) == 2
-    assert "store_inputs=false" in capsys.readouterr().err
+    assert "keep_messages=false" in capsys.readouterr().err
     assert len(siblings(run)) == 1
     row = pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()[0]
     assert (row["messages"], row["reply"]) == (None, None)

@@ -142,7 +142,7 @@ def test_a_run_that_kept_no_replies_cannot_be_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = travelled(tmp_path, "store_inputs=false")
+    run = travelled(tmp_path, "keep_messages=false")
     code, said = verified(run, capsys)
     assert (code, "differs" in said) == (2, False)
     assert "cannot be verified: its replies were not kept" in said

@@ -47,8 +47,8 @@ def test_the_composites_of_the_catalogue_are_shipped() -> None:
     """Section 7: ragas_score with its parts, and the weights of overall_score."""
     settings = ScoringSettings()
     parts = {"faithfulness": 0.3, "context_precision": 0.2, "context_recall": 0.2, "answer_relevance": 0.3}
-    assert settings.made_of()["ragas_score"].weights == parts
-    assert settings.made_of()["ragas_score"].scale == [0, 100]
+    assert settings.active_composites()["ragas_score"].weights == parts
+    assert settings.active_composites()["ragas_score"].scale == [0, 100]
     assert settings.weights == {
         "retrieval_score": 0.10, "context_relevance": 0.10, "faithfulness": 0.20, "answer_relevance": 0.15,
         "citation": 0.15, "source_policy": 0.10, "policy_compliance": 0.10, "rejection_calibration": 0.10,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
-from ragpipe.core.resources import conf_dir
 from ragpipe.reports.missing_replies import FIX, advice_for, passing
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.diagnosis import diagnosis_section
+from ragpipe.scoring import default_settings
 from tests.support.reports import html_of, markdown_of, report_of, terminal_of
 
 
 def metrics(*errors: dict[str, int]) -> dict[str, Any]:
     """What metrics.json says of scores that failed for these reasons, with the shipped words of the diagnosis."""
-    shipped = yaml.safe_load((conf_dir() / "scoring" / "default.yaml").read_text(encoding="utf-8"))["diagnosis"]
-    one = {"name": "not_judged", "n": 4, "share_of_cases": 1.0, "says": shipped["not_judged"]["says"],
+    shipped = default_settings.shipped()["diagnosis"]
+    one = {"name": "not_judged", "n": 4, "share_of_cases": 1.0, "message": shipped["not_judged"]["message"],
            "advice": shipped["not_judged"]["advice"], "examples": [{"sample_id": "q", "method": "m", "repeat": 1}]}  # fmt: skip
     scores = {f"s{place}": {"errors": kinds} for place, kinds in enumerate(errors)}
     return {"n_cases": 4, "overall": {"scores": scores, "failure_modes": {}}, "diagnosis": [one], "by": {}}

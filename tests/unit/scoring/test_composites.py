@@ -86,7 +86,7 @@ def test_a_part_that_the_run_has_not_is_left_out_and_said(tmp_path: Path) -> Non
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 0.5})])
     metrics = score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
     assert metrics["overall"]["scores"]["ragas_score"]["mean"] == 50
-    assert metrics["parts"]["ragas_score"] == {
+    assert metrics["composite_parts"]["ragas_score"] == {
         "measured": ["faithfulness", "answer_relevance"], "absent": ["context_precision", "context_recall"],
     }  # fmt: skip
     assert measured_parts("ragas_score", metrics) == ("2 of 4 parts", "faithfulness, answer_relevance")
@@ -170,7 +170,7 @@ def test_a_composite_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_an_override_of_a_shipped_composite_keeps_what_it_does_not_name() -> None:
-    found = ScoringSettings(composites={"ragas_score": {"scale": [0, 1]}}).made_of()["ragas_score"]
+    found = ScoringSettings(composites={"ragas_score": {"scale": [0, 1]}}).active_composites()["ragas_score"]
     assert found.scale == [0, 1]
     assert found.weights == {
         "faithfulness": 0.3,

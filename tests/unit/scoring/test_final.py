@@ -78,7 +78,7 @@ def test_a_small_table_worked_by_hand(tmp_path: Path) -> None:
     assert one["flips"] == {"share": pytest.approx(1 / 3), "n_flipping": 1, "n_cases": 3}
     # q1: 0.2² + 0.4² + 0.2² = 0.24 around 0.8; q2: 0; q3: 2 · 0.1² = 0.02 around 0.7; 2 + 2 + 1 degrees of freedom
     assert one["within_sd"] == pytest.approx((0.26 / 5) ** 0.5)
-    assert found["flips"]["count"] == 1  # faithfulness of q1; of a single part there is no overall score
+    assert found["flips"]["n"] == 1  # faithfulness of q1; of a single part there is no overall score
     assert found["flips"]["cases"][0] == {
         "sample_id": "q1", "method": "a", "repeat": 1, "score": "faithfulness", "passed": 2, "of": 3,
     }  # fmt: skip
@@ -217,7 +217,7 @@ def test_the_list_of_flipping_cases_is_bounded_and_in_data_order(
     }  # so that it is the overall score, too
     settings = ScoringSettings(thresholds={"faithfulness": 0.5, "overall_score": 0.5}, weights=alone)
     found = final(tmp_path, [(f"q{i}", "a", (0.1, 0.9)) for i in range(5)], settings=settings)
-    assert found["flips"]["count"] == 10
+    assert found["flips"]["n"] == 10
     assert [(one["sample_id"], one["score"]) for one in found["flips"]["cases"]] == [
         ("q0", "faithfulness"), ("q0", "overall_score"), ("q1", "faithfulness"),
     ]  # fmt: skip

@@ -52,7 +52,7 @@ def measured(value: float | None, low: float | None = None, high: float | None =
         ({"min": 0.3}, measured(0.1 + 0.2 - 1e-12), "passed", "passed"),
         ({"min": 0.8}, measured(0.79), "failed", "blocked"),
         ({"min": 0.8, "tier": "quality"}, measured(0.79), "failed", "warned"),
-        ({"min": 0.8, "tier": "diagnostic"}, measured(0.79), "failed", "shown"),
+        ({"min": 0.8, "tier": "diagnostic"}, measured(0.79), "failed", "reported"),
         ({"min": 0.8, "tier": "diagnostic"}, measured(0.81), "passed", "passed"),
         ({"max": 0.1}, measured(0.1), "passed", "passed"),
         ({"max": 0.1}, measured(0.11), "failed", "blocked"),
@@ -79,9 +79,9 @@ def measured(value: float | None, low: float | None = None, high: float | None =
         ({"min": 0.2, "max": 0.4, "by": "interval"}, measured(0.3, 0.1, 0.5), "inconclusive", "blocked"),
         ({"min": 0.8, "by": "interval"}, measured(1.0), "inconclusive", "blocked"),  # one question: no interval
         ({"min": 0.8, "by": "interval", "tier": "quality"}, measured(0.9, 0.79, 1.0), "inconclusive", "warned"),
-        ({"min": 0.8, "by": "interval", "tier": "diagnostic"}, measured(0.9, 0.79, 1.0), "inconclusive", "shown"),
+        ({"min": 0.8, "by": "interval", "tier": "diagnostic"}, measured(0.9, 0.79, 1.0), "inconclusive", "reported"),
         # without a case that it applies to; a failure, or a case that is not measured yet, is one
-        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_skipped=9), "not_applicable", "shown"),
+        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_skipped=9), "not_applicable", "reported"),
         ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_error=1), "no_evidence", "blocked"),
         ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_missing=1), "no_evidence", "blocked"),
         ({"min": 1, "without_cases": "not_applicable"}, measured(0.9), "failed", "blocked"),

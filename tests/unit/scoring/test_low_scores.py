@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring import accumulators
 from ragpipe.scoring.cross_checks import scoring_faults
-from ragpipe.scoring.low_score_settings import LowScoreSettings
 from ragpipe.scoring.rules import low_scores
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Row, score, stored, write_run
@@ -172,9 +171,9 @@ def test_examples_stay_bounded_however_many_cases(tmp_path: Path) -> None:
 
 
 def test_an_option_names_only_what_it_changes() -> None:
-    mine = LowScoreSettings(bands={"correctness": None}, examples=1)
+    mine = ScoringSettings(low_scores={"bands": {"correctness": None}, "examples": 1}).low_scores
     assert mine.bands["correctness"] is None
-    assert mine.bands["groundedness"] == LowScoreSettings().bands["groundedness"]
+    assert mine.bands["groundedness"] == ScoringSettings().low_scores.bands["groundedness"]
     assert (mine.examples, mine.reasons) == (1, 5)
 
 

@@ -64,7 +64,7 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (ScoringSettings, "gates"): {"mine": {"score": "faithfulness", "min": 0.5}},
     (ScoringSettings, "failure_modes"): {"mine": {"score": "faithfulness", "below": 0.5}},
     (ScoringSettings, "failure_items"): {"hallucination": None},
-    (ScoringSettings, "diagnosis"): {"mine": {"when": {"score": "faithfulness", "below": 0.5}, "says": "Low."}},
+    (ScoringSettings, "diagnosis"): {"mine": {"when": {"score": "faithfulness", "below": 0.5}, "message": "Low."}},
     (ScoringSettings, "low_scores"): {"min_cases": 4},
     (TopSettings, "name"): "other",
 }  # fmt: skip
@@ -80,6 +80,7 @@ SAME_HERE = {
     (EMBEDDERS["litellm"], "endpoint"): "as the judge's",
     (DatasetSettings, "references"): "is in the parameters of the metrics that read references",
     (TopSettings, "name"): "names the folder above the run's",
+    (ScoringSettings, "fill_defaults"): "is in the sections that it fills in",
     (TopSettings, "seed"): "is in the sample that it draws",
     (TopSettings, "plugins"): "must be importable",
     (TopSettings, "prompt_dirs"): "must be folders; the templates are in the identity",
