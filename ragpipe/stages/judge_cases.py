@@ -132,7 +132,7 @@ class JudgeStage:
         self._computes = len(self._asking) < len(self._metrics)
         self._window = asyncio.Semaphore(window)
         self._open = asyncio.Semaphore(OPEN_BLOCKS if self._asking else 1)
-        self._store_inputs, self._record = keep_messages, on_metric_error == "record"
+        self._keep_messages, self._record = keep_messages, on_metric_error == "record"
         self._retry = retry_errors
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
         self._scores = Parts(folder.parts / "scores", SCORES)
@@ -308,7 +308,7 @@ class JudgeStage:
             self._open.release()
 
     def _packed(self, case: CaseKey, measured: Iterable[Measurement]) -> PackedInputs:
-        return PackedInputs.of([row for m in measured for row in input_rows(case, m, keep_messages=self._store_inputs)])
+        return PackedInputs.of([row for m in measured for row in input_rows(case, m, keep_messages=self._keep_messages)])
 
     def _write(self, block: _Block) -> None:
         """A block as one part of each table: computed metrics join here, rows stand in case and config order."""
