@@ -308,7 +308,9 @@ class JudgeStage:
             self._open.release()
 
     def _packed(self, case: CaseKey, measured: Iterable[Measurement]) -> PackedInputs:
-        return PackedInputs.of([row for m in measured for row in input_rows(case, m, keep_messages=self._keep_messages)])
+        return PackedInputs.of(
+            [row for m in measured for row in input_rows(case, m, keep_messages=self._keep_messages)]
+        )
 
     def _write(self, block: _Block) -> None:
         """A block as one part of each table: computed metrics join here, rows stand in case and config order."""
