@@ -115,7 +115,7 @@ def test_the_report_says_what_is_wrong(tmp_path: Path) -> None:
     assert "| `unsupported_claim` | 2 | 50.0% | 66.7% | 66.7% | 2 |" in page
     assert "3 cases have a failure mode" in page
     lines = terminal_of(report, 80).splitlines()
-    assert lines[0].startswith("hallucination: 2 of 4 (50.0%): The answer is on the question")
+    assert lines[0].startswith("hallucination: 2 of 4 (50.0%): The answer addresses the question")
     assert max(map(len, lines)) <= 80
     assert diagnosis_section(ReportData(score(tmp_path, SPECS, NOTHING), {})) is None
 
