@@ -1,6 +1,6 @@
-"""Strict JSON, and the one JSON object that stands in a reply.
+"""Strict JSON, and the JSON object in a reply.
 
-Limits on size, depth and digits come before any work that grows with them; json-repair is asked last.
+Limits on size, depth and digits are checked before any work that grows with them. json-repair is the last resort.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 from ragpipe.core.strict_json import BadJson, decoder
 
 MAX_CHARACTERS = 500_000
-MAX_REPAIRED = 100_000  # json-repair is slow on long rubbish
+MAX_REPAIRED = 100_000  # json-repair is slow on long garbage
 MAX_DEPTH = 64
 MAX_DIGITS = 100
-MAX_GROUPS = 200  # bracketed parts of one reply that are looked at
+MAX_GROUPS = 200  # bracketed parts of one reply that are examined
 
 
 class Unparsable(ValueError):
-    """The reply holds no valid answer. The message says what is wrong with it, for the user and for the repair turn."""
+    """The reply has no valid answer. The message says what is wrong, for the user and for the repair turn."""
 
 
 class _Forbidden(Unparsable):
-    """Well-formed, but it holds what no answer may hold; json-repair is not asked."""
+    """Well-formed JSON with a value that no answer may have; json-repair is not tried."""
 
 
 def _int(text: str) -> int:
@@ -53,7 +53,7 @@ def reply_loads(text: str) -> Any:
 
 
 def object_end(text: str, start: int) -> int | None:
-    """Where the JSON object that begins at `start` ends; None when no whole object begins there."""
+    """Where the JSON object that begins at `start` ends; None when no complete object begins there."""
     try:
         return _DECODER.raw_decode(text, start)[1]
     except (ValueError, RecursionError):
@@ -61,7 +61,7 @@ def object_end(text: str, start: int) -> int | None:
 
 
 def objects_in(text: str) -> Iterator[dict[str, Any]]:
-    """The well-formed JSON objects in a text, those inside others too. Braces after the first `MAX_GROUPS` are not tried."""
+    """The well-formed JSON objects in a text, nested ones included. Braces after the first `MAX_GROUPS` are not tried."""
     start = text.find("{")
     for _ in range(MAX_GROUPS):
         if start < 0:
@@ -113,42 +113,53 @@ class ReplyObject:
 
 
 def find_object(text: str) -> ReplyObject | None:
-    """The one JSON object of a reply, None when it holds none. Raises Unparsable when it holds two different ones."""
+    """The only JSON object of a reply; None when it has none. Raises Unparsable when it has two different ones."""
     try:
-        whole = reply_loads(text)
-        if isinstance(whole, dict):
-            return ReplyObject(whole, text)
+        value = reply_loads(text)
+        if isinstance(value, dict):
+            return ReplyObject(value, text)
     except json.JSONDecodeError:
         pass
     except RecursionError:
         raise Unparsable("the JSON is nested too deeply") from None
     groups, rest = _groups(text)
-    objects: list[str] = []
-    values: list[Any] = []
-    broken: list[str] = []
-    for group in groups:
-        try:
-            value = reply_loads(group)
-        except json.JSONDecodeError:
-            if group.startswith("{") and ":" in group:
-                broken.append(group)
-            continue
-        if isinstance(value, dict) or any(isinstance(item, dict) for item in value):
-            objects.append(group)
-            values += [] if value in values else [value]
-    if len(values) + len(broken) + (rest is not None and bool(values)) > 1:
+    objects, values, malformed = _sort_groups(groups)
+    if len(values) + len(malformed) + (rest is not None and bool(values)) > 1:
         raise Unparsable("the reply holds more than one JSON object, and they differ: give exactly one")
     if values:
         if not isinstance(values[0], dict):
             raise Unparsable("expected a JSON object, found a list")
         return ReplyObject(values[0], objects[0], _without(text, objects))
-    damaged = broken[0] if broken else rest
-    if damaged is None:
+    if malformed:
+        return _repaired_object(text, malformed[0])
+    if rest is None:
         return None
-    value = _repaired(damaged)
-    if not broken and _is_cut(damaged):
-        raise Unparsable(f"the JSON in the reply is cut off, perhaps in the middle of a value: {damaged[-40:]!r}")
-    return ReplyObject(value, damaged, _without(text, [damaged]), ("json_repaired",))
+    repaired = _repaired_object(text, rest)
+    if _is_cut(rest):
+        raise Unparsable(f"the JSON in the reply is cut off, perhaps in the middle of a value: {rest[-40:]!r}")
+    return repaired
+
+
+def _sort_groups(groups: list[str]) -> tuple[list[str], list[Any], list[str]]:
+    """The groups that contain an object, their different values, and the groups that look like a malformed object."""
+    objects: list[str] = []
+    values: list[Any] = []
+    malformed: list[str] = []
+    for group in groups:
+        try:
+            value = reply_loads(group)
+        except json.JSONDecodeError:
+            if group.startswith("{") and ":" in group:
+                malformed.append(group)
+            continue
+        if isinstance(value, dict) or any(isinstance(item, dict) for item in value):
+            objects.append(group)
+            values += [] if value in values else [value]
+    return objects, values, malformed
+
+
+def _repaired_object(text: str, damaged: str) -> ReplyObject:
+    return ReplyObject(_repaired(damaged), damaged, _without(text, [damaged]), ("json_repaired",))
 
 
 def _without(text: str, parts: list[str]) -> str:
@@ -158,19 +169,19 @@ def _without(text: str, parts: list[str]) -> str:
 
 
 def _is_cut(text: str) -> bool:
-    """Whether an object that is never closed may have lost a part that matters.
+    """Whether an unclosed object may have lost a part that matters.
 
-    It has when it ends in a number or a bare word (`4` may be the beginning of 4.5), in a text of one word (`"4`), or in
-    a list, whose other items would be missing. A reason that breaks off loses nothing but words.
+    It may when it ends in a number or a bare word (`4` may be the beginning of 4.5), in a text of one word (`"4`), or in
+    a list, whose other items would be missing. A reason that breaks off only loses words.
     """
-    open_ones, last = "", ""
+    open_brackets, last = "", ""
     for token in _TOKEN.finditer(text):
         last = token[0]
         if last in "[{":
-            open_ones += last
-        elif last in "]}":  # what closes an object closes a list in it that was forgotten
-            open_ones = open_ones[: max(0, open_ones.rfind("[" if last == "]" else "{"))]
-    if "[" in open_ones:
+            open_brackets += last
+        elif last in "]}":  # closing an object also closes an unclosed list in it
+            open_brackets = open_brackets[: max(0, open_brackets.rfind("[" if last == "]" else "{"))]
+    if "[" in open_brackets:
         return True
     if last.startswith('"') and not re.fullmatch(_STRING, last, re.S):
         return len(last.split()) < 2
@@ -180,14 +191,14 @@ def _is_cut(text: str) -> bool:
 def _groups(text: str) -> tuple[list[str], str | None]:
     """The outermost bracketed parts of a text, and what follows a brace that is never closed.
 
-    A square bracket that is never closed is prose; so is what stands before the first bracket.
+    A square bracket that is never closed is prose, like the text before the first bracket.
     """
-    found: list[str] = []
+    groups: list[str] = []
     start = 0
     for _ in range(MAX_GROUPS):
         opening = _OPENING.search(text, start)
         if opening is None:
-            return found, None
+            return groups, None
         depth, end = 0, -1
         for place, step in _brackets(text, opening.start()):
             depth += step
@@ -196,11 +207,11 @@ def _groups(text: str) -> tuple[list[str], str | None]:
                 break
         if end < 0:
             if opening[0] == "{":
-                rest = text[opening.start() :].rstrip(" \t\r\n`")  # a code fence ends behind it
-                return found, rest if ":" in rest else None
+                rest = text[opening.start() :].rstrip(" \t\r\n`")  # a code fence may end after it
+                return groups, rest if ":" in rest else None
             start = opening.end()
             continue
-        found.append(text[opening.start() : end])
+        groups.append(text[opening.start() : end])
         start = end
     raise Unparsable(f"the reply holds more than {MAX_GROUPS} bracketed parts")
 
@@ -222,7 +233,7 @@ _QUALIFIED = re.compile(
 
 
 def _repaired(text: str) -> Any:
-    """A malformed object fixed. Raises Unparsable when it cannot be, or when a key of it stands twice."""
+    """The value of a malformed object. Raises Unparsable when it cannot be repaired without losing something."""
     if len(text) > MAX_REPAIRED or _depth(text) > MAX_DEPTH:
         raise Unparsable(f"the JSON in the reply is malformed: {text[:80]!r}")
     import json_repair
@@ -231,11 +242,11 @@ def _repaired(text: str) -> Any:
         value = reply_loads(_PAIR.sub(_joined, json_repair.repair_json(text, ensure_ascii=False)))
     except Unparsable:
         raise
-    except Exception as error:  # whatever json-repair trips over, the reply is to blame
+    except Exception as error:  # whatever json-repair fails on, the reply is to blame
         raise Unparsable(f"the JSON in the reply is malformed: {text[:80]!r}") from error
     if not isinstance(value, dict) or not value:
         raise Unparsable(f"the JSON in the reply is malformed: {text[:80]!r}")
-    _nothing_lost(text, value)
+    _check_nothing_lost(text, value)
     return value
 
 
@@ -243,18 +254,18 @@ def _joined(halves: re.Match[str]) -> str:
     return halves[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
-def _nothing_lost(text: str, value: Any) -> None:
-    """json-repair keeps the last of two equal keys and drops what stands around a number or a literal (`4 or 5`, `<4`,
-    `true but not all`) without a word: refuse all of it."""
+def _check_nothing_lost(text: str, value: Any) -> None:
+    """Raises Unparsable where json-repair has silently dropped something: the first of two equal keys, or words around a
+    number or a literal (`4 or 5`, `<4`, `true but not all`)."""
     for name, count in _count_keys(value).items():
         if re.fullmatch(r"\w+", name) and len(re.findall(rf"\b{name}[\"']?\s*:", text)) > count:
             raise Unparsable(f"the JSON in the reply is malformed, and its key `{name}` stands twice")
-    there = Counter(_DIGITS.findall(_ESCAPE.sub("", text)))
+    written = Counter(_DIGITS.findall(_ESCAPE.sub("", text)))
     kept = json.dumps(value, ensure_ascii=False)
-    lost = there - Counter(_DIGITS.findall(kept))
+    lost = written - Counter(_DIGITS.findall(kept))
     if lost:
         raise Unparsable(f"the JSON in the reply is malformed around the number {next(iter(lost))}")
-    bare = _QUOTED.sub(lambda found: f'"{"_" * (len(found[0]) - 2)}"', text)
+    bare = _QUOTED.sub(lambda match: f'"{"_" * (len(match[0]) - 2)}"', text)
     qualified = _QUALIFIED.search(bare)
     if qualified or len(_LITERAL.findall(bare)) > len(_LITERAL.findall(kept)):
         near = text[max(0, qualified.start() - 15) :] if qualified else text
@@ -262,7 +273,7 @@ def _nothing_lost(text: str, value: Any) -> None:
 
 
 def _count_keys(value: Any) -> Counter[str]:
-    found: Counter[str] = Counter()
+    keys: Counter[str] = Counter()
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        found += _count_keys(item)
-    return found + Counter(value.keys()) if isinstance(value, dict) else found
+        keys += _count_keys(item)
+    return keys + Counter(value.keys()) if isinstance(value, dict) else keys
