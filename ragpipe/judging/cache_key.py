@@ -1,4 +1,4 @@
-"""A question on its way to a transport, and the key under which its reply is kept."""
+"""A question for a judge, and the key under which its reply is stored."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ragpipe.schema.judge_answers.answers import Answer
 
 @dataclass(frozen=True)
 class Question:
-    """One payload for one judge, and the type its reply will be read as.
+    """One payload for one judge, and the type that its reply is parsed into.
 
-    `key` names the logical question in the call store and `fields` are the hashes of its parts. `judge` is the judge's
-    printable name, `asker` is `case / metric / step`: both stand in messages only. `iteration` is the one in which it is
-    asked: that of the key, but for a vector, whose key all iterations share.
+    `key` identifies the question in the call store; `fields` are the hashes of its parts. `judge` (the printable name) and
+    `asker` (`case / metric / step`) are for messages only. `iteration` is the one that asks: that of the key, except for
+    vectors and token matches, whose keys all iterations share.
     """
 
     key: str
@@ -31,23 +31,21 @@ class Question:
 
     @property
     def step(self) -> str:
-        """The metric and the step that ask, without the case."""
+        """The metric and the step, without the case."""
         return " / ".join(self.asker.rsplit(" / ", 2)[-2:])
 
 
 def judge_parts(judge: Mapping[str, Any]) -> dict[str, str]:
-    """Hashes of everything that identifies a judge, field by field."""
+    """The hash of each field that identifies a judge."""
     return {f"judge.{name}": sha256(value) for name, value in judge.items()}
 
 
 def key_parts(payload: Payload, judge: Mapping[str, str], iteration: int, repeat: int) -> dict[str, str]:
-    """Hashes of everything that makes a question another question; comparing two says why one was asked again.
+    """The hash of each part of a question. Comparing the parts of two questions shows why one was asked again.
 
-    `judge` are its `judge_parts`.
-
-    Messages before any transport touches them, the bare answer schema, what identifies the judge (model, endpoint,
-    sampling parameters, season), the iteration and the repeat. Not in it: max_tokens, output mode, client, retries,
-    timeouts, prices, template files and comments, names of metrics and classes.
+    In the key: the messages before any transport changes them, the answer schema, what identifies the judge (model,
+    endpoint, sampling parameters, season; as `judge_parts`), the iteration and the repeat. Not in it: max_tokens, output
+    mode, client, retries, timeouts, prices, template files and comments, names of metrics and classes.
     """
     return {**payload.parts, **judge, "iteration": _number(iteration), "repeat": _number(repeat)}
 
@@ -58,5 +56,5 @@ def _number(value: int) -> str:
 
 
 def question_key(parts: Mapping[str, str]) -> str:
-    """The name of a question in the call store: the sha256 over the hashes of its parts."""
+    """The key of a question: the sha256 of the hashes of its parts."""
     return sha256(dict(parts))

@@ -1,7 +1,7 @@
-"""What providers take: sampling parameters and the first output mode worth trying.
+"""What providers support: sampling parameters and the first output mode to try.
 
-Seen with litellm 1.106.2's own table. What a provider refuses in spite of this table is learnt from its answer to the
-first call (`transports/output_modes.py`).
+Compared with the table of litellm 1.106.2. What a provider refuses in spite of this table is learned from its response to
+the first call (`transports/output_modes.py`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LOCAL: frozenset[str] = frozenset(
         "custom_openai",
     }
 )
-"""Providers whose weights stand on the user's own machines."""
+"""Providers whose weights are on the user's own machines."""
 
 OPENAI_COMPATIBLE: frozenset[str] = LOCAL | {"openai", "openai_like", "litellm_proxy"}
-"""Providers whose endpoint speaks OpenAI's chat completions: the direct client can ask them."""
+"""Providers with an OpenAI-compatible endpoint: the direct client can ask them."""
 
 _ALL = frozenset({"temperature", "top_p", "seed"})
 _SEEDLESS = frozenset({"temperature", "top_p"})
@@ -33,7 +33,7 @@ _SEEDLESS = frozenset({"temperature", "top_p"})
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """`sampling`: parameters that are sent and are in the key. `mode`: the first rung of the output ladder."""
+    """`sampling`: parameters that are sent and are in the key. `mode`: the first output mode."""
 
     sampling: frozenset[str] = _ALL
     mode: Literal["json_schema", "json_object", "plain"] = "json_schema"
@@ -52,5 +52,5 @@ _DEFAULT = Capabilities()
 
 
 def capabilities(provider: str) -> Capabilities:
-    """The row of a provider; everything is assumed of one that is not in the table."""
+    """The capabilities of a provider; one that is not in the table is assumed to support everything."""
     return _TABLE.get(provider, _DEFAULT)

@@ -1,4 +1,4 @@
-"""Whether a model's name says which weights answer, or is an alias that a provider may move."""
+"""Whether a model's name is pinned to certain weights, or an alias that a provider may move."""
 
 from __future__ import annotations
 

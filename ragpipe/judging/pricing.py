@@ -1,7 +1,6 @@
-"""What a reply costs: litellm's bundled price table, read as a file without importing litellm, and the user's own prices.
+"""Prices of models: the user's own, else litellm's bundled price table, which is read without importing litellm.
 
-Prices apply when they are read: tokens are kept, money is computed from them. An unknown price is None with a reason,
-never 0.
+Tokens are stored, and money is computed from them when it is needed. An unknown price is None with a reason, never 0.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _ABOVE = re.compile(rf"({'|'.join(_COLUMNS.values())})_above_(\d+)k_tokens")
 
 
 def rates_for(settings: JudgeSettings) -> Rates:
-    """The prices of a judge or an embedder: its own, else the table's; a server of one's own has no public price."""
+    """The prices of a judge or an embedder: its own, else those of the table. A private server has no public price."""
     section = settings.section
     if settings.prices is not None:
         return own_rates(settings.model, settings.prices, f"{section}.prices")
@@ -41,7 +40,7 @@ def rates_for(settings: JudgeSettings) -> Rates:
 
 
 def own_rates(model: str, price: Price, source: str) -> Rates:
-    """The prices that a user set."""
+    """Prices that the user has set."""
     return Rates(model, source, (price.tier,))
 
 
@@ -58,29 +57,35 @@ def table_rates(model: str, *, section: str = "judge") -> Rates:
 
 
 def _tiers(row: Mapping[str, Any]) -> tuple[Tier, ...]:
-    """The row's own prices, and those for long prompts: a price that a tier does not name is that of the tier below."""
-    levels: dict[int, dict[str, float]] = {0: _named(row)}
-    for found in filter(None, map(_ABOVE.fullmatch, row)):
-        column = next(name for name, key in _COLUMNS.items() if key == found[1])
-        if _is_price(row[found[0]]):
-            levels.setdefault(int(found[2]) * 1000, {})[column] = float(row[found[0]])
-    for part in row.get("tiered_pricing") or ():
-        if isinstance(part, dict) and isinstance(part.get("range"), list) and part["range"]:
-            levels[int(part["range"][0])] = _named(part)
+    """The row's prices, and those for long prompts. A price that a tier does not name is that of the tier below."""
     tiers = []
     known: dict[str, float] = {}
-    for above, prices in sorted(levels.items()):
+    for above, prices in sorted(_prices_by_prompt_length(row).items()):
         known |= prices
         if "input" in known and "output" in known:
-            per = {name: _per_million(known.get(name, known[beside])) for name, beside in _BESIDE.items()}
+            per = {name: _per_million(known.get(name, known[default])) for name, default in _DEFAULT_PRICE.items()}
             tiers.append(Tier(above, **per))
     return tuple(tiers)
 
 
-_BESIDE = {"input": "input", "output": "output", "cached_input": "input", "reasoning": "output"}
+_DEFAULT_PRICE = {"input": "input", "output": "output", "cached_input": "input", "reasoning": "output"}
+"""The price that applies where one is not named."""
 
 
-def _named(row: Mapping[str, Any]) -> dict[str, float]:
+def _prices_by_prompt_length(row: Mapping[str, Any]) -> dict[int, dict[str, float]]:
+    """The prices per token that a row names, by the prompt tokens above which they apply."""
+    prices: dict[int, dict[str, float]] = {0: _named_prices(row)}
+    for match in filter(None, map(_ABOVE.fullmatch, row)):
+        column = next(name for name, key in _COLUMNS.items() if key == match[1])
+        if _is_price(row[match[0]]):
+            prices.setdefault(int(match[2]) * 1000, {})[column] = float(row[match[0]])
+    for tier in row.get("tiered_pricing") or ():
+        if isinstance(tier, dict) and isinstance(tier.get("range"), list) and tier["range"]:
+            prices[int(tier["range"][0])] = _named_prices(tier)
+    return prices
+
+
+def _named_prices(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(row[key]) for name, key in _COLUMNS.items() if _is_price(row.get(key))}
 
 
@@ -95,20 +100,20 @@ def _per_million(per_token: float) -> float:
 def _row(rows: Mapping[str, Any], model: str) -> Mapping[str, Any] | None:
     """The row of the full name, or of the bare name where it belongs to the same provider."""
     provider, _, name = model.partition("/")
-    found = rows.get(model)
-    if found is None:
+    row = rows.get(model)
+    if row is None:
         bare = rows.get(name)
         if isinstance(bare, dict) and str(bare.get("litellm_provider", "")).startswith(provider):
-            found = bare
-    return found if isinstance(found, dict) else None
+            row = bare
+    return row if isinstance(row, dict) else None
 
 
 @lru_cache(maxsize=1)
 def _bundled() -> tuple[str, Mapping[str, Any]]:
-    """What table it is, and its rows. The day of its prices is nowhere said: the file's own is that of its installation."""
+    """The name and the rows of the price table. It does not say from which day its prices are."""
     spec = find_spec("litellm")  # finds the package without running it
-    places = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
-    path = next((p / _FILE for p in places if (p / _FILE).is_file()), None)
+    folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    path = next((p / _FILE for p in folders if (p / _FILE).is_file()), None)
     if path is None:
         return "no price table (litellm is not installed)", {}
     try:

@@ -1,4 +1,4 @@
-"""Keeping API keys out of everything that ragpipe writes, prints or raises."""
+"""Keeps API keys out of everything that ragpipe writes, prints or raises."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ragpipe.core.secret_detection import looks_secret
 
 HIDDEN = "<hidden: it looks like a secret>"
 _MASK = "***"
-_SHORTEST = 8  # a shorter "key" (EMPTY, none, test) is no secret, and striking it out would garble replies
+_SHORTEST = 8  # a shorter "key" (EMPTY, none, test) is no secret, and redacting it would garble replies
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}\Z")
 
 
 def has_key_form(value: Any) -> bool:
-    """Whether a value has the form of some provider's keys, whatever random texts may be meant to stand there."""
+    """Whether a value has the form of some provider's keys."""
     return isinstance(value, str) and looks_secret(value) is not None
 
 
@@ -36,7 +36,7 @@ def looks_like_key(text: str) -> bool:
 
 
 def is_variable_name(text: str) -> bool:
-    """Whether a text can be the name of an environment variable and is not a key."""
+    """Whether a text can be the name of an environment variable and is no key."""
     return bool(_NAME.match(text)) and not looks_like_key(text)
 
 
@@ -52,17 +52,16 @@ def hide_secrets(value: Any) -> Any:
 
 
 class Redactor:
-    """Strikes the given secrets out of a text, also in their percent-encoded form.
+    """Replaces the given secrets in a text by `***`, also in their percent-encoded form.
 
-    Where the text is an answer or a reply, give only what `ragpipe.core.secret_detection.looks_random`.
+    For answers and replies pass only secrets that `ragpipe.core.secret_detection.looks_random`.
     """
 
     def __init__(self, secrets: Iterable[str | None]):
-        found = {s.strip() for s in secrets if s and len(s.strip()) >= _SHORTEST}
-        found |= {quote(s, safe="") for s in found}
-        self._pattern = (
-            re.compile("|".join(re.escape(s) for s in sorted(found, key=len, reverse=True))) if found else None
-        )
+        spellings = {secret.strip() for secret in secrets if secret and len(secret.strip()) >= _SHORTEST}
+        spellings |= {quote(secret, safe="") for secret in spellings}
+        longest_first = sorted(spellings, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if spellings else None
 
     def __call__(self, text: str) -> str:
         return self._pattern.sub(_MASK, text) if self._pattern else text

@@ -1,4 +1,4 @@
-"""Whether a reply is the asked model's: a gateway may answer with another one, and its replies are no verdicts of this judge."""
+"""Whether a reply comes from the requested model: a gateway may answer with another, which is another judge."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ragpipe.schema.call import Call
 Kind = Literal["asked", "dated", "other", "unknown"]
 OTHER, DATED = "other_model", "dated_model"
 """Flags of a reply in `judge_inputs.parquet`."""
+_FLAGS: dict[Kind, tuple[str, ...]] = {"other": (OTHER,), "dated": (DATED,)}
 
 _DATE = re.compile(r"[-@:_](20\d\d-?\d\d-?\d\d|\d\d-\d\d|\d{3,4}|sha256[:-]?[0-9a-f]+|[0-9a-f]{7,64})(-preview)?")
 
 
 class ServedModel:
-    """What one judge's settings say of the models that answer."""
+    """Which models may answer for one judge, by its settings."""
 
     def __init__(self, settings: JudgeSettings):
         self._provider = settings.provider.lower()
@@ -26,13 +27,13 @@ class ServedModel:
         self._asked = {name, name.partition("/")[2] or name}
         self._aliases = {self._bare(alias) for alias in settings.served_as}
         public = settings.api_base is None and settings.provider not in LOCAL
-        given = settings.served_model
-        self.refuses = given == "refuse" if given else public and is_pinned(settings.name)
-        """Whether a reply of another model ends the run, and counts as not there in the store."""
+        option = settings.served_model
+        self.refuses = option == "refuse" if option else public and is_pinned(settings.name)
+        """Whether a reply of another model ends the run, and counts as missing in the store."""
 
     def kind(self, model: str | None) -> Kind:
-        """`asked`: the asked model or one of `served_as`; `dated`: a dated name where an undated one was asked; `other`;
-        `unknown`: the reply names none."""
+        """`asked`: the requested model or one of `served_as`. `dated`: a dated version of a requested name without a date.
+        `unknown`: the reply names no model. `other`: any other."""
         if not model:
             return "unknown"
         name = self._bare(model)
@@ -44,17 +45,17 @@ class ServedModel:
         return "other"
 
     def flags(self, call: Call) -> tuple[str, ...]:
-        """How a reply that was given is flagged."""
+        """The flags of a reply."""
         if call.status != "ok" or not call.attempts:
             return ()
         kind = self.kind(call.model)
-        return (OTHER,) if kind == "other" else (DATED,) if kind == "dated" else ()
+        return _FLAGS.get(kind, ())
 
     def refuse(self, call: Call) -> bool:
-        """Whether a stored reply may not be taken for this judge's."""
+        """Whether a stored reply may not be used for this judge."""
         return self.refuses and OTHER in self.flags(call)
 
     def _bare(self, name: str) -> str:
-        """A name without what providers put round it."""
-        found = name.strip().lower().removeprefix("models/").removeprefix(f"{self._provider}/")
-        return found.removesuffix(":latest")
+        """A name without the prefixes and suffixes that providers add."""
+        bare = name.strip().lower().removeprefix("models/").removeprefix(f"{self._provider}/")
+        return bare.removesuffix(":latest")

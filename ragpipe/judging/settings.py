@@ -53,7 +53,7 @@ class Price(Settings):
         return Tier(0, self.input, self.output, cached, reasoning)
 
     def usd(self, tokens_in: float, tokens_out: float, cached: float = 0.0, reasoning: float = 0.0) -> float:
-        """Dollars for these tokens; `cached` of the `tokens_in` were cached, `reasoning` of the `tokens_out` were thought."""
+        """Dollars for these tokens; `cached` of the `tokens_in` were cached, `reasoning` of the `tokens_out` were reasoning."""
         return float(dollars(tokens_in, tokens_out, cached, reasoning, self.tier))
 
 
@@ -61,7 +61,7 @@ class JudgeSettings(Settings):
     """A language model as judge.
 
     Only what changes the text of a reply is in `identity_of_judge()`, and so in the key under which replies are found
-    again; fields marked `Operational` are in no identity at all. `section` is the part of the configuration that these
+    again; fields marked `NotInIdentity` are in no identity at all. `section` is the part of the configuration that these
     settings are of, for messages that name a key.
     """
 
@@ -74,7 +74,7 @@ class JudgeSettings(Settings):
     kind: Annotated[Literal["llm"], NotInIdentity] = Field(
         default="llm", description="A language model that a provider or a local server runs."
     )
-    # `model` is checked against these three, so they stand before it
+    # `model` is checked against these three, so they come before it
     allow_unpinned: Annotated[bool, NotInIdentity] = Field(
         default=False,
         description="Whether a model name without a version is accepted, although its meaning can change between runs.",
@@ -256,16 +256,17 @@ class JudgeSettings(Settings):
                 f"{cls.section}.revision names the weights behind api_base or a local provider, not those of {provider}"
             )
         if not (is_pinned(name) or info.data["allow_unpinned"] or revision is not None):
-            how = (
-                f"set {cls.section}.revision to the weights' commit or digest"
-                if local
-                else "name a dated version of it"
-            )
-            raise ValueError(
-                f"{name!r} is an alias: what it names can change between two runs. Give a pinned version (a date such "
-                f"as 2024-07-18, @sha256:..., a revision); {how}, or accept the drift with {cls.section}.allow_unpinned=true"
-            )
+            raise ValueError(cls._alias_message(name, local))
         return value
+
+    @classmethod
+    def _alias_message(cls, name: str, local: bool) -> str:
+        dated = "name a dated version of it"
+        how = f"set {cls.section}.revision to the weights' commit or digest" if local else dated
+        return (
+            f"{name!r} is an alias: what it names can change between two runs. Give a pinned version (a date such "
+            f"as 2024-07-18, @sha256:..., a revision); {how}, or accept the drift with {cls.section}.allow_unpinned=true"
+        )
 
     @field_validator("top_p", "seed")
     @classmethod
@@ -312,12 +313,12 @@ class JudgeSettings(Settings):
 
     @property
     def label(self) -> str:
-        """Short printable name: the model, and where it stands when that is not its public provider."""
+        """Short printable name: the model, and its server when that is not its public provider."""
         return self.model + (f"@{self.place}" if self.place else "")
 
     @property
     def breaker_after(self) -> int:
-        """Failed calls in a row after which the provider counts as dead."""
+        """Consecutive failed calls that end the run."""
         return self.breaker or self.concurrency + 5
 
     @property
@@ -344,21 +345,21 @@ class JudgeSettings(Settings):
         return (os.environ.get(self.key_variable) or None) if self.key_variable else None
 
     def sampling(self) -> dict[str, Any]:
-        """The sampling parameters that this provider takes, as they stand in keys and go over the wire."""
-        asked = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed}
-        takes = capabilities(self.provider)
-        return {name: value for name, value in asked.items() if value is not None and name in takes.sampling}
+        """The sampling parameters that this provider takes, as they are in keys and are sent."""
+        parameters = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed}
+        supported = capabilities(self.provider).sampling
+        return {name: value for name, value in parameters.items() if value is not None and name in supported}
 
     def identity_of_judge(self) -> dict[str, Any]:
-        """What a reply depends on beside the question: part of every question's key."""
-        found: dict[str, Any] = {
+        """What a reply depends on besides the question: part of every question's key."""
+        identity: dict[str, Any] = {
             "model": self.model,
             "endpoint": self.place,
             "sampling": self.sampling(),
             "season": self.season,
         }
-        return found if self.revision is None else {**found, "revision": self.revision}
+        return identity if self.revision is None else {**identity, "revision": self.revision}
 
     def identity(self) -> dict[str, Any]:
-        """As `Settings.identity`, with the endpoint that is really meant."""
+        """As `Settings.identity`, with the endpoint that is in use."""
         return {**super().identity(), "endpoint": self.place}

@@ -1,4 +1,4 @@
-"""Token counts without a network: tiktoken over the encoding files that litellm bundles, litellm not imported."""
+"""Token counts without a network: tiktoken with the encoding files that litellm bundles. litellm is not imported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-# the files are named by the sha1 of the address they once came from, as tiktoken's cache does
+# the files are named by the sha1 of the URL that they came from, as in tiktoken's cache
 _FILES = {
     "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
@@ -26,7 +26,7 @@ def count_tokens(text: str, model: str = "") -> int:
 
 
 def how_counted(model: str = "") -> str:
-    """How `count_tokens` counts for this model: the encoding's name, marked where it is only an estimate."""
+    """How `count_tokens` counts for this model: the name of the encoding, marked where it is only an estimate."""
     if _encoding(_name(model)) is None:
         return f"estimated from {CHARACTERS_PER_TOKEN} characters a token"
     bare = model.rsplit("/", 1)[-1]
@@ -40,15 +40,15 @@ def _name(model: str) -> str:
 
 @lru_cache(maxsize=2)
 def _encoding(name: str) -> Any:
-    """The encoding, None when its file or tiktoken is not there."""
+    """The encoding; None without its file or tiktoken."""
     spec = find_spec("litellm")
-    places = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
-    file = next((f for p in places if (f := p / "litellm_core_utils/tokenizers" / _FILES[name]).is_file()), None)
+    folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    file = next((f for p in folders if (f := p / "litellm_core_utils/tokenizers" / _FILES[name]).is_file()), None)
     if file is None or find_spec("tiktoken") is None:
         return None
     from tiktoken import Encoding
 
-    words = file.read_bytes().split()  # a token in base64 and its rank by turns, 100,000 of each
+    words = file.read_bytes().split()  # a token in base64 and its rank, alternately, 100,000 of each
     ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
     return Encoding(name, pat_str=_PATTERNS[name], mergeable_ranks=ranks, special_tokens={})
 

@@ -1,5 +1,8 @@
-"""Vectors as replies: a text is the question, the base64 of its float32 bytes the reply. So they are kept, shared, claimed,
-resumed, sealed and replayed like every other reply, and the first that was computed is the one that counts."""
+"""Vectors and token matches as replies.
+
+The question is a text, its reply the base64 of a vector's float32 bytes. So vectors are stored, shared, resumed, sealed and
+replayed like all other replies, and the first one that was computed is the one that counts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ STEP, MATCH = "embed", "match"
 
 
 class Vector(Answer):
-    """A vector as its text form. Never asked of a language model."""
+    """A vector, parsed from its text form. No language model is asked for one."""
 
     form = "text"
     values: Any
@@ -32,7 +35,7 @@ class Vector(Answer):
 class TokenMatch(Answer):
     """Two texts compared token by token: precision, recall and F1 (-1 to 1), how many tokens each has, which was cut.
 
-    `weightless` names the text of which no token has a weight: each of them stands in every reference of the data set.
+    `weightless` names the texts whose tokens all have weight 0: each of them is in every reference of the data set.
     """
 
     precision: Number
@@ -45,9 +48,9 @@ class TokenMatch(Answer):
 
 def pair_payload(candidate: str, reference: str, corpus: str | None = None) -> Payload:
     """The question for a pair's token match; `corpus` is the digest of the references by which tokens are weighted."""
-    said = ({"role": "candidate", "content": candidate}, {"role": "reference", "content": reference})
+    texts = ({"role": "candidate", "content": candidate}, {"role": "reference", "content": reference})
     weighted = ({"role": "idf", "content": corpus},) if corpus is not None else ()
-    return Payload((*said, *weighted), {"form": "json", "type": "token_match"})
+    return Payload((*texts, *weighted), {"form": "json", "type": "token_match"})
 
 
 def text_payload(text: str) -> Payload:
@@ -56,27 +59,27 @@ def text_payload(text: str) -> Payload:
 
 
 def vector_text(vector: Floats) -> str:
-    """float32 little-endian bytes in base64: exact, and 1.3 times their size."""
+    """A vector's float32 little-endian bytes in base64: exact, and 1.3 times their size."""
     return base64.b64encode(np.ascontiguousarray(vector, dtype="<f4").tobytes()).decode("ascii")
 
 
 def read_vector(text: str) -> Floats:
-    """The vector of a reply. Raises ValueError for another text and for numbers that are not finite."""
-    found = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
-    if not len(found) or not np.all(np.isfinite(found)):
+    """The vector in a reply. Raises ValueError for any other text and for numbers that are not finite."""
+    vector = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
+    if not len(vector) or not np.all(np.isfinite(vector)):
         raise ValueError("expected the base64 of finite float32 numbers")
-    return found
+    return vector
 
 
-def cosine(one: Floats, other: Floats) -> float:
-    """-1 to 1; 0 when either has no length. Raises ValueError for vectors of two lengths."""
-    if one.shape != other.shape:
-        raise ValueError(f"vectors of {len(one)} and {len(other)} numbers have no cosine")
-    size = math.sqrt(_dot(one, one) * _dot(other, other))
-    return max(-1.0, min(1.0, _dot(one, other) / size)) if size else 0.0
+def cosine(left: Floats, right: Floats) -> float:
+    """The cosine similarity, -1 to 1; 0 where a vector is zero. Raises ValueError for vectors of different lengths."""
+    if left.shape != right.shape:
+        raise ValueError(f"vectors of {len(left)} and {len(right)} numbers have no cosine")
+    norms = math.sqrt(_dot(left, left) * _dot(right, right))
+    return max(-1.0, min(1.0, _dot(left, right) / norms)) if norms else 0.0
 
 
-def _dot(one: Floats, other: Floats) -> float:
-    """Exact up to one rounding: products of two float32 fit into a double, and `fsum` adds without error. So a stored
-    vector gives the same score on every machine."""
-    return math.fsum((one.astype(np.float64) * other.astype(np.float64)).tolist())
+def _dot(left: Floats, right: Floats) -> float:
+    """The dot product, exact up to one rounding: a product of two float32 fits into a double, and `fsum` adds without
+    error. So a stored vector gives the same score on every machine."""
+    return math.fsum((left.astype(np.float64) * right.astype(np.float64)).tolist())

@@ -52,14 +52,14 @@ def parse_response(response: ApiResponse) -> Completion:
         message = f"an error in an answer with status 200: {_excerpt(_error_body(data)[0])}"
         raise AttemptError("not_an_api_answer", message, partial=billed_usage(data))
     choice = choices[0] if isinstance(choices, list) and choices else None
-    content = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(choice, dict) or not isinstance(content, dict):
+    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         message = f"not an API answer (a proxy?), no message in it: {_excerpt(data)}"
         raise AttemptError("not_an_api_answer", message, partial=billed_usage(data))
-    return _completion(choice, content, data)
+    return _completion(choice, data)
 
 
-def _completion(choice: dict[str, Any], message: dict[str, Any], data: dict[str, Any]) -> Completion:
+def _completion(choice: dict[str, Any], data: dict[str, Any]) -> Completion:
+    message = choice["message"]
     text, notes = _text(message.get("content"))
     finish = choice.get("finish_reason")
     metadata: dict[str, Any] = {

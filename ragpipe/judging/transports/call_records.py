@@ -16,6 +16,21 @@ _REDACTED = "the reply held the key, which was replaced by ***"
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a question ended: `ok` or the kind of failure, and the completion (of a failed call, what could be read).
+
+    `message` is for the user; `output_mode` is the form in which the answer was requested, `sent` the parameters that went
+    with the messages.
+    """
+
+    status: str
+    completion: Completion
+    message: str | None
+    output_mode: str
+    sent: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class CallRecorder:
     """Builds calls from which the provider's keys are redacted: from messages, and from what the provider sent."""
 
@@ -23,38 +38,18 @@ class CallRecorder:
     redact_message: Callable[[str], str]
     redact_reply: Callable[[str], str]
 
-    def record(
-        self,
-        question: Question,
-        status: str,
-        completion: Completion,
-        tally: AttemptTally,
-        *,
-        message: str | None,
-        output_mode: str,
-        sent: Mapping[str, Any],
-    ) -> Call:
-        """The call of one question.
-
-        Args:
-            question: What was asked.
-            status: `ok` or the kind of failure.
-            completion: The text, the model and why it ended; of a failed call, what could be read.
-            tally: The attempts; tokens are those of the last answered one.
-            message: What the user should know about it.
-            output_mode: The form in which the answer was requested.
-            sent: The parameters that were sent with the messages.
-        """
-        last = tally.last_completion
+    def record(self, question: Question, outcome: Outcome, tally: AttemptTally) -> Call:
+        """The call of one question. Its tokens are those of the last answered attempt."""
+        completion, last = outcome.completion, tally.last_completion
         text = self._redacted(completion.text)
-        message = None if message is None else self.redact_message(message)
+        message = None if outcome.message is None else self.redact_message(outcome.message)
         if text != completion.text:
             message = "; ".join(filter(None, (message, _REDACTED)))
         return Call(
             key=question.key,
             payload_id=question.payload.id,
             judge=question.judge,
-            status=status,
+            status=outcome.status,
             text=text,
             message=message,
             model=self._redacted(completion.model),
@@ -68,8 +63,8 @@ class CallRecorder:
             answers=tally.answers,
             latency_ms=tally.latency_ms,
             attempts=tally.attempts,
-            output_mode=output_mode,
-            sent=dict(sent),
+            output_mode=outcome.output_mode,
+            sent=dict(outcome.sent),
             wire_hash=tally.wire_hash,
             fields=dict(question.fields),
             run_id=self.run_id,

@@ -27,7 +27,7 @@ from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
-from ragpipe.judging.transports.call_records import CallRecorder
+from ragpipe.judging.transports.call_records import CallRecorder, Outcome
 from ragpipe.judging.transports.output_modes import RequestForm
 from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState
 from ragpipe.schema.call import Call, Paid, Payment
@@ -145,7 +145,8 @@ class LiveTransport:
             else:
                 self.provider.circuit_breaker.record_success(question.step)
                 output_modes.record_success(question, form)
-                return self._call(question, form, tally, "ok", completion, "; ".join(completion.notes) or None)
+                outcome = self._outcome(form, "ok", completion, "; ".join(completion.notes) or None)
+                return self._calls.record(question, outcome, tally)
             if not output_modes.fall_back(error, question, form):
                 return self._failed_call(question, form, tally, error)
             self._notify_of_form(question, form, error)
@@ -326,7 +327,8 @@ class LiveTransport:
             tokens = sum(count_tokens(m["content"], self.settings.model) for m in question.payload.messages)
             message += f" (about {tokens:,} tokens by our own count)"
         completion = Completion(**{"text": None, **error.partial})
-        return self._call(question, form, tally, error.kind, completion, f"{question.asker}: {message}")
+        outcome = self._outcome(form, error.kind, completion, f"{question.asker}: {message}")
+        return self._calls.record(question, outcome, tally)
 
     def _check_provider(self, question: Question, form: RequestForm, tally: AttemptTally, error: AttemptError) -> None:
         """Raises ProviderUnusable when a failure means that later questions would fail too."""
@@ -344,24 +346,8 @@ class LiveTransport:
         if reason := breaker.record_failure(question.step, error, self.settings.breaker_after):
             raise self._unusable(*reason) from None
 
-    def _call(
-        self,
-        question: Question,
-        form: RequestForm,
-        tally: AttemptTally,
-        status: str,
-        completion: Completion,
-        message: str | None,
-    ) -> Call:
-        return self._calls.record(
-            question,
-            status,
-            completion,
-            tally,
-            message=message,
-            output_mode=form.mode,
-            sent=self.provider.output_modes.parameters(form),
-        )
+    def _outcome(self, form: RequestForm, status: str, completion: Completion, message: str | None) -> Outcome:
+        return Outcome(status, completion, message, form.mode, self.provider.output_modes.parameters(form))
 
     def _open(self) -> Client:
         if self._client is None:

@@ -1,4 +1,4 @@
-"""The `stored` transport: replies come from the call store alone. No network; a missing reply is an error that says whose."""
+"""The `stored` transport: replies come from the call store alone, without a network."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ragpipe.schema.call import Call, Paid
 
 
 class StoredTransport:
-    """Answers every question that the store did not with the failure `missing_reply`, naming case, metric and step.
+    """Answers every question that is not in the store with the failure `missing_reply`, which names case, metric and step.
 
-    With `fix` a missing reply ends the run instead, as a DataError that says how to fix it.
+    With `fix` a missing reply ends the run instead, with a DataError that says what to do.
     """
 
     def __init__(self, fix: str = ""):
@@ -25,18 +25,9 @@ class StoredTransport:
 
     async def ask(self, question: Question, paid: Paid) -> Call:
         if self._fix:
-            raise DataError(
-                "a reply that is needed was never given",
-                [
-                    Problem(
-                        question.asker,
-                        "reply",
-                        f"none for this question (key {question.key[:12]})",
-                        "a stored reply",
-                        self._fix,
-                    )
-                ],
-            )
+            nothing = f"none for this question (key {question.key[:12]})"
+            problem = Problem(question.asker, "reply", nothing, "a stored reply", self._fix)
+            raise DataError("a needed reply is not stored", [problem])
         return Call(
             question.key,
             question.payload.id,
@@ -48,7 +39,7 @@ class StoredTransport:
         )
 
     def stop(self, why: RagpipeError) -> None:
-        pass  # nothing is ever under way
+        pass  # nothing is ever in flight
 
     async def close(self) -> None:
         pass
