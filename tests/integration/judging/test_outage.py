@@ -181,7 +181,7 @@ async def test_a_rate_limit_is_no_outage(serve, quick):
 
 
 async def test_stopping_ends_a_pause_at_once(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.outage._FIRST", 600.0)
+    monkeypatch.setattr("ragpipe.judging.limits.outage._FIRST", 600.0)
     server = serve("500:after=1")
     live = LiveTransport(settings(server.url, concurrency=4), run_id="r")
     await live.ask(question("first"), nobody)
