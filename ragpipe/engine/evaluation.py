@@ -55,8 +55,8 @@ from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.console import Console
-from ragpipe.reports.missing_replies import MISSING, passing
-from ragpipe.reports.signature import signature
+from ragpipe.reports.missing_replies import MISSING_REPLY, transient_errors
+from ragpipe.reports.signature import run_signature
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.usage import Usage
@@ -179,7 +179,7 @@ class Evaluation:
             return False
         if not all(self._prices.stand(i) for i in wanted):
             return False
-        return self._asks != "store" or not any(MISSING in passing(self._figures(i)) for i in wanted)
+        return self._asks != "store" or not any(MISSING_REPLY in transient_errors(self._figures(i)) for i in wanted)
 
     def _run(self) -> int:
         fresh = not self.folder.manifest.exists()
@@ -352,7 +352,7 @@ class Evaluation:
 
     def _signature(self, iteration: int) -> str:
         judge = judge_description(self.config)
-        return signature(
+        return run_signature(
             version=__version__,
             dataset=self.inputs.name,
             dataset_digest=self.inputs.digest,

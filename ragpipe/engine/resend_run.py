@@ -21,7 +21,7 @@ from ragpipe.engine.run_identity import run_id
 from ragpipe.engine.run_list import write_run_list as write_runs
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
 from ragpipe.reports.console import Console
-from ragpipe.reports.missing_replies import FIX, MISSING
+from ragpipe.reports.missing_replies import MISSING_REPLY, MISSING_REPLY_FIX
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.stages.plan_calls import Plan, StepPlan
@@ -53,8 +53,8 @@ def resend(finished: FinishedRun, console: Console) -> tuple[int, Path]:
         write_runs(target.root.parent)
     _tell(found, target, console, stored=plan.stored or 0)
     if stage.whole.transient:
-        if missing := stage.whole.failed.get(MISSING):
-            console.warn(f"questions without a stored reply were not asked: {FIX}")
+        if missing := stage.whole.failed.get(MISSING_REPLY):
+            console.warn(f"questions without a stored reply were not asked: {MISSING_REPLY_FIX}")
         if stage.whole.transient != missing:
             console.warn("some calls failed for a passing reason: the same command asks for them again")
         return Incomplete.exit_code, target.root

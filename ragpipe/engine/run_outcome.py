@@ -10,7 +10,7 @@ from ragpipe.core.errors import TRANSIENT, Incomplete
 from ragpipe.engine.iteration_states import INCOMPLETE
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.console import Console
-from ragpipe.reports.missing_replies import FIX, MISSING, kinds_of_errors, passing
+from ragpipe.reports.missing_replies import MISSING_REPLY, MISSING_REPLY_FIX, error_kinds, transient_errors
 from ragpipe.scoring.gates.gate_rules import exit_code
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.store.run.run_folder import RunFolder
@@ -52,10 +52,10 @@ class RunOutcome:
         if not self._asks:
             return None
         judged = {spec.name for metric in self._metrics if not isinstance(metric, Computed) for spec in metric.scores()}
-        kinds = {kind for iteration in wanted for kind in kinds_of_errors(self._figures(iteration), judged)}
+        kinds = {kind for iteration in wanted for kind in error_kinds(self._figures(iteration), judged)}
         if failed or (kinds - TRANSIENT and not incomplete):
             return ("retry_errors=true",)
-        return () if incomplete and kinds != {MISSING} else None
+        return () if incomplete and kinds != {MISSING_REPLY} else None
 
     def _unanswered(self) -> bool:
         """Whether the live system of this run failed on more cases than the coverage floor leaves; says so."""
@@ -72,10 +72,10 @@ class RunOutcome:
 
     def _warn_of_the_rest(self, iterations: Iterable[int]) -> None:
         """What another start would ask, and which: over stored replies alone the same command asks nobody."""
-        kinds = {kind for iteration in iterations for kind in passing(self._figures(iteration))}
-        if MISSING in kinds:
-            self._console.warn(f"questions without a stored reply were not asked: {FIX}")
-        if kinds != {MISSING}:
+        kinds = {kind for iteration in iterations for kind in transient_errors(self._figures(iteration))}
+        if MISSING_REPLY in kinds:
+            self._console.warn(f"questions without a stored reply were not asked: {MISSING_REPLY_FIX}")
+        if kinds != {MISSING_REPLY}:
             again = "the same command asks for them again" if self._asks else UNASKED
             self._console.warn(f"some calls failed for a passing reason: {again}")
 

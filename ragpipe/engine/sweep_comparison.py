@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
-from ragpipe.reports.comparison_page import chosen_scores, comparison_lines, comparison_markdown, comparison_notes
+from ragpipe.reports.comparison_page import compared_scores, comparison_lines, comparison_markdown, comparison_notes
 from ragpipe.reports.console import Console
-from ragpipe.reports.job_comparison import SCHEMA, Job, comparison
-from ragpipe.reports.shared_questions import shared_between
+from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows
+from ragpipe.reports.shared_questions import shared_questions
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.atomic import sweep_temporaries
 from ragpipe.store.files.parquet_writer import parquet_writer
@@ -57,18 +57,18 @@ def compare_jobs(jobs: Sequence[Job], words: Sequence[str], console: Console) ->
     home = next((one.folder.parent for one in found if one.folder), None)
     if home is None:
         return None
-    rows = comparison(found, shared_between(_with_records(found)))
+    rows = comparison_rows(found, shared_questions(_with_records(found)))
     folder = home / SWEEPS / sha256({"words": list(words), "name": home.name, "format": FORMAT})[:12]
     make_folder(folder)
     sweep_temporaries(folder)
     with (
         open_unless_same(folder / "comparison.parquet") as file,
-        parquet_writer(file, SCHEMA, compression="zstd") as writer,
+        parquet_writer(file, COMPARISON_SCHEMA, compression="zstd") as writer,
     ):
-        writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+        writer.write_table(pa.Table.from_pylist(rows, schema=COMPARISON_SCHEMA))
     write_unless_same(folder / "comparison.md", comparison_markdown(found, rows, words))
     json_unless_same(folder / "sweep.json", _document(found, words, home, folder))
-    if chosen_scores(found):
+    if compared_scores(found):
         heads, lines = comparison_lines(found, rows)
         console.folded(heads, lines)
         for note in comparison_notes(rows):

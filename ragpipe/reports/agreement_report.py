@@ -9,8 +9,19 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.number_format import money, whole
 from ragpipe.reports.text_escape import code_span, markdown_table
 
-HEADS = ("score", "cases", "old", "new", "difference", "equal", "verdicts equal", "kappa", "flips", "coverage")
-NOTE = (
+AGREEMENT_HEADS = (
+    "score",
+    "cases",
+    "old",
+    "new",
+    "difference",
+    "equal",
+    "verdicts equal",
+    "kappa",
+    "flips",
+    "coverage",
+)
+AGREEMENT_NOTE = (
     "old and new: means of the cases with a value in both runs; difference: new less old, with its 95% interval, clustered "
     "by question; equal: share of equal values; kappa: agreement of the verdicts beyond chance; flips: verdicts that became "
     "passed (+) and failed (-)."
@@ -25,7 +36,7 @@ def agreement_rows(found: Mapping[str, Any]) -> list[list[str]]:
     ]
 
 
-def asked_lines(found: Mapping[str, Any]) -> list[str]:
+def question_lines(found: Mapping[str, Any]) -> list[str]:
     """What the new run asked beside the old one, and what both cost."""
     asked, old, new = found["questions"], found["cost"]["old"], found["cost"]["new"]
     new_calls = asked["calls"] - asked["same_calls"]
@@ -68,8 +79,17 @@ def agreement_markdown(found: Mapping[str, Any]) -> str:
         for side, one in (("old", found["old"]), ("new", found["new"]))
     ]
     scores = [[code_span(row[0]), *row[1:]] for row in agreement_rows(found)]
-    lines = ["# Old against new", "", *markdown_table(heads, runs), "", *markdown_table(HEADS, scores), "", NOTE, ""]
-    lines += [f"- {line}" for line in [*asked_lines(found), *absent_lines(found)]]
+    lines = [
+        "# Old against new",
+        "",
+        *markdown_table(heads, runs),
+        "",
+        *markdown_table(AGREEMENT_HEADS, scores),
+        "",
+        AGREEMENT_NOTE,
+        "",
+    ]
+    lines += [f"- {line}" for line in [*question_lines(found), *absent_lines(found)]]
     lines += [
         "",
         "## More coefficients",

@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 from ragpipe.reports.model import Report, Section
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.cases import browser_section, lowest_cases_section
-from ragpipe.reports.sections.cost import cost_section
-from ragpipe.reports.sections.coverage import coverage_section
-from ragpipe.reports.sections.diagnosis import diagnosis_section
-from ragpipe.reports.sections.distributions import distributions_section
-from ragpipe.reports.sections.gates import gates_section
-from ragpipe.reports.sections.index import index_section
-from ragpipe.reports.sections.iterations import iterations_section
-from ragpipe.reports.sections.operations import operations_section
-from ragpipe.reports.sections.overview import closing_lines, notices, summary, tiles
-from ragpipe.reports.sections.reading import reading_section
-from ragpipe.reports.sections.results import results_section, shared_section
-from ragpipe.reports.sections.slices import slices_section
+from ragpipe.reports.sections.cases_section import browser_section, lowest_cases_section
+from ragpipe.reports.sections.cost_section import cost_section
+from ragpipe.reports.sections.coverage_section import coverage_section
+from ragpipe.reports.sections.diagnosis_section import diagnosis_section
+from ragpipe.reports.sections.distributions_section import distributions_section
+from ragpipe.reports.sections.gates_section import gates_section
+from ragpipe.reports.sections.index_section import index_section
+from ragpipe.reports.sections.iterations_section import iterations_section
+from ragpipe.reports.sections.operations_section import operations_section
+from ragpipe.reports.sections.overview import closing_lines, notices, summary_line, tiles
+from ragpipe.reports.sections.reading_section import reading_section
+from ragpipe.reports.sections.results_section import results_section, shared_section
+from ragpipe.reports.sections.slices_section import slices_section
 
 SectionBuilder = Callable[[ReportData], Section | None]
 
@@ -46,7 +46,7 @@ def build_report(data: ReportData) -> Report:
     sections = (builder(data) for builder in SECTIONS)
     return Report(
         name=data.name,
-        summary=summary(data.metrics),
+        summary=summary_line(data.metrics),
         signature=data.metrics["signature"],
         tiles=tuple(tiles(data)),
         notices=tuple(notices(data)),

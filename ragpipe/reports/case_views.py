@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragpipe.reports.highlight import Part, highlight
+from ragpipe.reports.highlight import TextPart, highlight
 from ragpipe.reports.lowest_cases import select_cases
 from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
 from ragpipe.reports.text_escape import reply_text
@@ -44,7 +44,7 @@ class CaseView:
     method: str
     repeat: int
     question: str
-    answer: list[Part]
+    answer: list[TextPart]
     record: Mapping[str, Any]
     labels: list[tuple[str, str]]
     references: list[str]
@@ -217,10 +217,10 @@ def cut(text: str, limit: int = TEXT_MAX) -> str:
     return text[:limit] + _cut_note(text, limit)
 
 
-def _highlighted(text: str, quotes: Sequence[tuple[str, str]]) -> list[Part]:
+def _highlighted(text: str, quotes: Sequence[tuple[str, str]]) -> list[TextPart]:
     """The text as `cut` leaves it, with its quotes marked."""
     note = _cut_note(text, TEXT_MAX)
-    return [*highlight(text, quotes, TEXT_MAX), *([Part(note)] if note else [])]
+    return [*highlight(text, quotes, TEXT_MAX), *([TextPart(note)] if note else [])]
 
 
 def _cut_note(text: str, limit: int) -> str:

@@ -25,7 +25,7 @@ NEAR = (
 )
 
 
-def chosen_scores(jobs: Sequence[Job]) -> list[str]:
+def compared_scores(jobs: Sequence[Job]) -> list[str]:
     """The scores that a reader compares first: those with a weight or a threshold, the overall score last.
 
     Where no score has either, all that are on a scale.
@@ -43,7 +43,7 @@ def chosen_scores(jobs: Sequence[Job]) -> list[str]:
 
 def comparison_lines(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows for the terminal: jobs down, scores over all cases across, the cost last."""
-    names = chosen_scores(jobs)
+    names = compared_scores(jobs)
     cells = {(row["job"], row["score"]): row for row in rows if row["method"] is None}
     lines = []
     for job, label in zip(jobs, job_labels(jobs), strict=True):
@@ -80,7 +80,7 @@ def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], 
             ]
         )
     parts = ["# Sweep", "", code_span(" ".join(words), 2000), "", "## Jobs", "", *markdown_table(heads, lines)]
-    for name in chosen_scores(jobs):
+    for name in compared_scores(jobs):
         parts += ["", f"## {code_span(name)}", "", *_section(name, rows)]
     more = "All figures of all scores stand in `comparison.parquet` beside this page."
     return (

@@ -9,14 +9,14 @@ from ragpipe.core.text_match import MatchableText
 
 
 @dataclass(frozen=True)
-class Part:
+class TextPart:
     """A piece of a text. `mark` is None for what is not highlighted, else the kind of the quote."""
 
     text: str
     mark: str | None = None
 
 
-def highlight(text: str, quotes: Sequence[tuple[str, str]], limit: int | None = None) -> list[Part]:
+def highlight(text: str, quotes: Sequence[tuple[str, str]], limit: int | None = None) -> list[TextPart]:
     """The first `limit` characters of a text in pieces; those that a quote covers carry its kind.
 
     `quotes` are (quote, kind); where two overlap, the earlier one wins. Quotes are looked for in the whole text, in the
@@ -28,10 +28,10 @@ def highlight(text: str, quotes: Sequence[tuple[str, str]], limit: int | None = 
         for start, end in matchable.find(quote):
             for place in range(start, min(end, length)):
                 kinds[place] = kinds[place] or kind
-    parts: list[Part] = []
+    parts: list[TextPart] = []
     start = 0
     for place in range(1, length + 1):
         if place == length or kinds[place] != kinds[start]:
-            parts.append(Part(text[start:place], kinds[start]))
+            parts.append(TextPart(text[start:place], kinds[start]))
             start = place
     return parts

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.reports.shared_questions import Key, SharedQuestions
+from ragpipe.reports.shared_questions import SharedKey, SharedQuestions
 from ragpipe.scoring.score_declarations import unit_value
 
 TEXT, WHOLE, REAL, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -58,13 +58,13 @@ _SCORE = (
     ("flip_share", REAL, "share of cases whose verdict is not the same in all iterations; null with one iteration"),
     ("higher_is_better", FLAG, "direction of the score"),
 )
-SCHEMA = pa.schema(
+COMPARISON_SCHEMA = pa.schema(
     [pa.field(name, kind, metadata={"description": text}) for name, kind, text in (*_JOB, *_SCORE)]
 )  # of comparison.parquet
 
 
 _Group = tuple[str | None, str, Mapping[str, Any], Mapping[str, Any]]
-_NOTHING: Mapping[Key, SharedQuestions] = {}
+_NOTHING: Mapping[SharedKey, SharedQuestions] = {}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,9 @@ def job_labels(jobs: Sequence[Job]) -> list[list[str]]:
     return [[word for word in job.words if word not in shared] for job in jobs]
 
 
-def comparison(jobs: Sequence[Job], shared: Mapping[Key, SharedQuestions] = _NOTHING) -> list[dict[str, Any]]:
+def comparison_rows(
+    jobs: Sequence[Job], shared: Mapping[SharedKey, SharedQuestions] = _NOTHING
+) -> list[dict[str, Any]]:
     """The rows of the table, job by job; over all cases, then by method where there are several.
 
     A job without results has one row, with its reason and no score. `shared` is what `shared_between` says of the jobs
@@ -100,12 +102,12 @@ def comparison(jobs: Sequence[Job], shared: Mapping[Key, SharedQuestions] = _NOT
     for job, label in zip(jobs, job_labels(jobs), strict=True):
         head = _head(job, " ".join(label))
         found = [_row(head, group, shared) for group in _scores(job)]
-        rows += found or [dict.fromkeys(SCHEMA.names) | head]
+        rows += found or [dict.fromkeys(COMPARISON_SCHEMA.names) | head]
     _place(rows, {job.number: _floor(job) for job in jobs})
     return rows
 
 
-def _row(head: Mapping[str, Any], group: _Group, shared: Mapping[Key, SharedQuestions]) -> dict[str, Any]:
+def _row(head: Mapping[str, Any], group: _Group, shared: Mapping[SharedKey, SharedQuestions]) -> dict[str, Any]:
     one = shared.get((head["job"], group[0], group[1]))
     bounds = one.estimate.interval if one else None
     figures = {

@@ -7,18 +7,18 @@ from typing import Any
 
 from ragpipe.core.errors import TRANSIENT
 
-MISSING = "missing_reply"
-FIX = (
+MISSING_REPLY = "missing_reply"
+MISSING_REPLY_FIX = (
     "name this judge (for vectors: this embedder) with transport=live (and not rejudge.mode=stored, but replay), and only they "
     "are asked for; or take them in from another store with task=store action=import from=FILE"
 )
-_ADVICE = f"Replies are missing: {FIX}."
+_ADVICE = f"Replies are missing: {MISSING_REPLY_FIX}."
 _USELESS = "retry_errors"
 
 
-def passing(metrics: Mapping[str, Any]) -> set[str]:
+def transient_errors(metrics: Mapping[str, Any]) -> set[str]:
     """The kinds of failures among `metrics.json`'s scores that another start may fix."""
-    return kinds_of_errors(metrics) & TRANSIENT
+    return error_kinds(metrics) & TRANSIENT
 
 
 def advice_for(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
@@ -26,14 +26,14 @@ def advice_for(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> list
     (`retry_errors`) comes after what helps, and is left out where nothing else failed: a missing reply is no failure that
     is kept, and who gave none has no network. The words of the configuration stay in `metrics.json` as they are."""
     advice: list[str] = list(diagnosis["advice"])
-    kinds = kinds_of_errors(metrics)
-    if MISSING not in kinds or not any(_USELESS in text for text in advice):
+    kinds = error_kinds(metrics)
+    if MISSING_REPLY not in kinds or not any(_USELESS in text for text in advice):
         return advice
-    others = kinds - {MISSING}
+    others = kinds - {MISSING_REPLY}
     return [_ADVICE, *(text for text in advice if others or _USELESS not in text)]
 
 
-def kinds_of_errors(metrics: Mapping[str, Any], names: Collection[str] | None = None) -> set[str]:
+def error_kinds(metrics: Mapping[str, Any], names: Collection[str] | None = None) -> set[str]:
     """Why judgements failed, by `metrics.json`: of the scores `names` (None: of all), without those that failed because
     another one did."""
     scores = metrics["overall"]["scores"]

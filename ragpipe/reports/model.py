@@ -59,15 +59,15 @@ class CaseName:
 
 
 Piece = str | CaseName
-Text = Piece | tuple[Piece, ...]
+RichText = Piece | tuple[Piece, ...]
 """One line: a piece or several in a row. A plain `str` is our own words or a figure and may hold no text of others."""
 
 
 @dataclass(frozen=True)
-class Items:
+class ItemList:
     """Several texts in one cell. The terminal shows the first `terminal_items` of them (None: all)."""
 
-    texts: tuple[Text, ...]
+    texts: tuple[RichText, ...]
     separator: str = "\n"
     terminal_items: int | None = None
 
@@ -116,25 +116,25 @@ class ScoreCell:
 class RowHead:
     """What a row is about: its name, `remarks` for the pages, and a short `mark` in their place on a terminal."""
 
-    name: Text
+    name: RichText
     mark: str = ""
-    remarks: tuple[Text, ...] = ()
+    remarks: tuple[RichText, ...] = ()
 
 
-Cell = Text | Items | ScoreCell | RowHead
+Cell = RichText | ItemList | ScoreCell | RowHead
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column's head. `is_text` columns are aligned left, figures right."""
 
-    head: Text
+    head: RichText
     is_text: bool = False
     shown_in: Media = EVERYWHERE
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row: a cell for each column."""
 
     cells: tuple[Cell, ...]
@@ -151,9 +151,9 @@ class Table:
     `metrics.json` only.
     """
 
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    title: Text = ""
+    columns: tuple[TableColumn, ...]
+    rows: tuple[TableRow, ...]
+    title: RichText = ""
     key_columns: int = 1
     layout: Literal["grid", "entries"] = "grid"
     turnable: bool = False
@@ -166,7 +166,7 @@ class Table:
 class Note:
     """A line of text. A `warning` goes to standard error on a terminal; `good` and `bad` are the verdict of gates."""
 
-    text: Text
+    text: RichText
     kind: Literal["plain", "warning", "good", "bad"] = "plain"
     shown_in: Media = EVERYWHERE
 
@@ -176,7 +176,7 @@ class CaseExcerpt:
     """A case in short: its lines, then texts of the data, each under its label."""
 
     case: CaseName
-    lines: tuple[Text, ...]
+    lines: tuple[RichText, ...]
     texts: tuple[tuple[str, str], ...]
     shown_in: Media = EVERYWHERE
 
@@ -190,7 +190,7 @@ class CaseBrowser:
     shown_in: Media = HTML
 
 
-Part = Table | Note | CaseExcerpt | CaseBrowser
+SectionPart = Table | Note | CaseExcerpt | CaseBrowser
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Section:
 
     name: str
     title: str
-    parts: tuple[Part, ...]
+    parts: tuple[SectionPart, ...]
     folded: bool = False
     shown_in: Media = EVERYWHERE
 
@@ -208,7 +208,7 @@ class Section:
 class Tile:
     """A figure to see first: its head, its value and a remark below it."""
 
-    head: Text
+    head: RichText
     value: str
     remark: str
 
@@ -240,7 +240,7 @@ class Report:
         )
 
 
-def _parts_for(parts: Sequence[Part], medium: Medium) -> Iterator[Part]:
+def _parts_for(parts: Sequence[SectionPart], medium: Medium) -> Iterator[SectionPart]:
     for part in parts:
         if medium in part.shown_in:
             yield _table_for(part, medium) if isinstance(part, Table) else part
@@ -254,14 +254,14 @@ def _table_for(table: Table, medium: Medium) -> Table:
     return replace(table, columns=tuple(table.columns[place] for place in places), rows=tuple(rows))
 
 
-def pieces_of(text: Text) -> tuple[Piece, ...]:
+def pieces_of(text: RichText) -> tuple[Piece, ...]:
     """The pieces of a line."""
     return text if isinstance(text, tuple) else (text,)
 
 
-def texts_of(cell: Cell) -> tuple[Text, ...]:
+def texts_of(cell: Cell) -> tuple[RichText, ...]:
     """The lines of any cell, as pages show them below each other."""
-    if isinstance(cell, Items):
+    if isinstance(cell, ItemList):
         return cell.texts
     if isinstance(cell, ScoreCell):
         return tuple(cell.lines)
@@ -271,12 +271,12 @@ def texts_of(cell: Cell) -> tuple[Text, ...]:
     return (cell,)
 
 
-def joined(texts: Sequence[Text], separator: str) -> Text:
+def joined(texts: Sequence[RichText], separator: str) -> RichText:
     """Several texts as one line."""
     pieces = [piece for text in texts for piece in (separator, *pieces_of(text))]
     return tuple(pieces[1:])
 
 
-def plain_text(text: Text) -> str:
+def plain_text(text: RichText) -> str:
     """A line without any markup."""
     return "".join(map(str, pieces_of(text)))

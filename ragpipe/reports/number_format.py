@@ -47,7 +47,7 @@ def share_below_one(value: float) -> str:
     return f"{min(value, 0.999):.1%}"
 
 
-def share(value: float | None, missing: str = "-") -> str:
+def percentage(value: float | None, missing: str = "-") -> str:
     """`95.0%`; `missing` where there is no value."""
     return missing if value is None else f"{value:.1%}"
 

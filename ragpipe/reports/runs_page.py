@@ -41,18 +41,18 @@ class RunLine:
         return f"broken: {self.broken}" if self.broken else f"refused: {self.refused}" if self.refused else ""
 
 
-def score_names(lines: Sequence[RunLine]) -> list[str]:
+def run_list_scores(lines: Sequence[RunLine]) -> list[str]:
     """The scores of the table: the main ones of the newest run, filled up with those of the runs before it."""
     names = [name for line in reversed(lines) for name in line.scores]
     return list(dict.fromkeys(names))[:SCORES_SHOWN]
 
 
-def heads(lines: Sequence[RunLine]) -> list[str]:
+def run_list_heads(lines: Sequence[RunLine]) -> list[str]:
     """The heads of the table."""
-    return ["run", "created", "state", "cases", "judge", *score_names(lines), "gates", "cost", "differs in"]
+    return ["run", "created", "state", "cases", "judge", *run_list_scores(lines), "gates", "cost", "differs in"]
 
 
-def cells(line: RunLine, names: Sequence[str]) -> list[str]:
+def run_list_cells(line: RunLine, names: Sequence[str]) -> list[str]:
     """A run's row; of one that is not read why."""
     if line.unread:
         return [line.run_id, "", on_one_line(line.unread, 160), *[""] * (len(names) + 5)]
@@ -66,17 +66,19 @@ def cells(line: RunLine, names: Sequence[str]) -> list[str]:
         *figures,
         line.gates,
         line.cost,
-        differs(line),
+        differences_text(line),
     ]
 
 
 def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str:
     """The page of the runs called `name`; `older` runs are left out."""
-    names = score_names(lines)
+    names = run_list_scores(lines)
     rows = [
-        [*_coded(row[:5], line), *row[5:-1], code_span(row[-1], 400)] for line in lines if (row := cells(line, names))
+        [*_coded(row[:5], line), *row[5:-1], code_span(row[-1], 400)]
+        for line in lines
+        if (row := run_list_cells(line, names))
     ]
-    lead, last = heads(lines)[:5], heads(lines)[-3:]
+    lead, last = run_list_heads(lines)[:5], run_list_heads(lines)[-3:]
     shown = [
         f"# Runs of {code_span(name)}",
         "",
@@ -97,7 +99,7 @@ def _coded(row: Sequence[str], line: RunLine) -> list[str]:
     return [code_span(run_id), code_span(created), code_span(state) if line.unread else state, cases, code_span(judge)]
 
 
-def differs(line: RunLine) -> str:
+def differences_text(line: RunLine) -> str:
     """`against 1a2b3c: judge.model: a -> b; 3 more`."""
     if not line.differences:
         return f"nothing against {line.before}" if line.before else "-"

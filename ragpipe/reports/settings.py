@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ragpipe.schema.settings import Settings
 
-Format = Literal["terminal", "markdown", "html", "junit", "csv", "json"]
+ReportFormat = Literal["terminal", "markdown", "html", "junit", "csv", "json"]
 
 
 class ReportSettings(Settings):
@@ -17,7 +17,7 @@ class ReportSettings(Settings):
     report.html holds in full.
     """
 
-    formats: list[Format] = Field(
+    formats: list[ReportFormat] = Field(
         default=["terminal", "markdown", "html"],
         description=(
             "Reports to make: terminal prints tables, markdown and html write a page, junit a file for CI, csv "

@@ -14,7 +14,7 @@ from ragpipe.scoring.estimates import estimate_of
 from ragpipe.scoring.iterations.per_case_repeats import cases_of, repeats
 from ragpipe.stats.intervals import Estimate
 
-Key = tuple[int, str | None, str]  # job, method (None: all cases), score
+SharedKey = tuple[int, str | None, str]  # job, method (None: all cases), score
 
 
 class SharedQuestions(NamedTuple):
@@ -32,7 +32,7 @@ class _Table(NamedTuple):
     methods: NDArray[Any]
 
 
-def shared_between(runs: Mapping[int, tuple[Path, Mapping[str, Any]]]) -> dict[Key, SharedQuestions]:
+def shared_questions(runs: Mapping[int, tuple[Path, Mapping[str, Any]]]) -> dict[SharedKey, SharedQuestions]:
     """For each job, method and score the figures on the shared questions, over the means of its cases.
 
     `runs` are the folder and the `final/metrics.json` of each job that has results. Nothing for a score (of a method)
@@ -40,7 +40,7 @@ def shared_between(runs: Mapping[int, tuple[Path, Mapping[str, Any]]]) -> dict[K
     """
     tables = {number: _table(folder, metrics) for number, (folder, metrics) in runs.items()}
     names = dict.fromkeys(name for _, metrics in runs.values() for name in metrics["declared"])
-    found: dict[Key, SharedQuestions] = {}
+    found: dict[SharedKey, SharedQuestions] = {}
     for name in names:
         having = {number: metrics for number, (_, metrics) in runs.items() if name in metrics["declared"]}
         values = {number: repeats(tables[number].records, name, len(tables[number].samples)).means for number in having}
@@ -66,7 +66,7 @@ def _compared(
     having: Mapping[int, Mapping[str, Any]],
     tables: Mapping[int, _Table],
     values: Mapping[int, NDArray[np.float64]],
-) -> dict[Key, SharedQuestions]:
+) -> dict[SharedKey, SharedQuestions]:
     places = {}
     for number in having:
         of_method = True if method is None else tables[number].methods == method

@@ -9,7 +9,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.safe_text import on_one_line
 
 
-def signature(
+def run_signature(
     *,
     version: str,
     dataset: str,

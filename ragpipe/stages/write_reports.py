@@ -17,7 +17,7 @@ from ragpipe.reports.render.html import render_html
 from ragpipe.reports.render.markdown import render_markdown
 from ragpipe.reports.render.terminal import print_report
 from ragpipe.reports.report_data import ReportData, read_results
-from ragpipe.reports.sections.index import read_index
+from ragpipe.reports.sections.index_section import read_index
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.stages.combine_iterations import scored_iterations

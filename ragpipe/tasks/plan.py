@@ -15,7 +15,7 @@ from ragpipe.engine.case_sources import open_index
 from ragpipe.engine.judge_access import scoring_warnings, store_path
 from ragpipe.engine.plan_summary import missing_embedder_line, plan_line, plan_remaining, reference_lines, report_gaps
 from ragpipe.reports.console import Console
-from ragpipe.reports.sections.index import index_notes
+from ragpipe.reports.sections.index_section import index_notes
 from ragpipe.scoring.pointer_checks import pointer_warnings
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods

@@ -21,7 +21,14 @@ from ragpipe.engine.run_identity import run_id
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed
-from ragpipe.reports.agreement_report import HEADS, NOTE, absent_lines, agreement_markdown, agreement_rows, asked_lines
+from ragpipe.reports.agreement_report import (
+    AGREEMENT_HEADS,
+    AGREEMENT_NOTE,
+    absent_lines,
+    agreement_markdown,
+    agreement_rows,
+    question_lines,
+)
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.seal_run import seal_added
@@ -195,10 +202,12 @@ def _tell(finished: FinishedRun, new: RunFolder, console: Console, *, asked: int
     page = _kept(new, found, agreement_markdown(found | {"scores": judged}))
     found["scores"] = judged
     console.folded(
-        HEADS, agreement_rows(found), title=f"old ({found['old']['judge']}) against new ({found['new']['judge']})"
+        AGREEMENT_HEADS,
+        agreement_rows(found),
+        title=f"old ({found['old']['judge']}) against new ({found['new']['judge']})",
     )
-    console.say(NOTE)
-    for line in [*asked_lines(found), *absent_lines(found)]:
+    console.say(AGREEMENT_NOTE)
+    for line in [*question_lines(found), *absent_lines(found)]:
         console.say(line)
     console.say(f"agreement: {page}")
 

@@ -21,7 +21,7 @@ from ragpipe.store.run.run_folder import RunFolder
 
 CHANGEABLE = ("scoring", "metrics", "report", "system.prices", "judge.prices", "embedder.prices")
 FIX = "this parameter decides what is asked: task=rejudge (or task=evaluate) asks for what is missing"
-HEADS = ("score", "mean", "threshold", "passed", "flips")
+AGREEMENT_HEADS = ("score", "mean", "threshold", "passed", "flips")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRun:
@@ -78,7 +78,7 @@ def _tell(finished: FinishedRun, new: RunFolder, console: Console) -> None:
         return
     rows, others = changed_rows(found)
     if rows:
-        console.folded(HEADS, rows, title=f"changed against {name}")
+        console.folded(AGREEMENT_HEADS, rows, title=f"changed against {name}")
         console.say("flips: verdicts that became passed (+) and failed (-)")
     console.say(f"{others:,} scores as in {name}")
     for line in absent_lines(found):

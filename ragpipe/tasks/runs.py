@@ -12,7 +12,14 @@ from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.run_list import list_runs, refuse_other_formats, run_list_folders
 from ragpipe.reports.console import Console
-from ragpipe.reports.runs_page import RunLine, cells, differs, heads, runs_markdown, score_names
+from ragpipe.reports.runs_page import (
+    RunLine,
+    differences_text,
+    run_list_cells,
+    run_list_heads,
+    run_list_scores,
+    runs_markdown,
+)
 from ragpipe.schema.settings import Settings
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import RUNS
@@ -74,12 +81,12 @@ def run(settings: RunsSettings, console: Console) -> int:
 
 def _tell(folder: Path, lines: Sequence[RunLine], older: int, console: Console) -> None:
     """The table of the runs of a name, and its runs.md."""
-    names = score_names(lines)
-    shown = [cells(line, names)[:-1] for line in lines if not line.refused]
-    console.table(heads(lines)[:-1], shown, title=str(folder), left=(0, 1, 2, 4))
+    names = run_list_scores(lines)
+    shown = [run_list_cells(line, names)[:-1] for line in lines if not line.refused]
+    console.table(run_list_heads(lines)[:-1], shown, title=str(folder), left=(0, 1, 2, 4))
     for line in lines:
         if line.differences:
-            console.say(f"{line.run_id} differs {differs(line)}")
+            console.say(f"{line.run_id} differs {differences_text(line)}")
     if older:
         console.say(f"{older:,} older runs are not listed")
     write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))

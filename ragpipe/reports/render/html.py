@@ -19,7 +19,7 @@ from ragpipe.reports.case_views import CaseView
 from ragpipe.reports.model import (
     CaseBrowser,
     CaseName,
-    Items,
+    ItemList,
     Note,
     Report,
     RowHead,
@@ -86,7 +86,7 @@ def _environment() -> Environment:
         "note": Note,
         "case_browser": CaseBrowser,
         "case_name": CaseName,
-        "items": Items,
+        "items": ItemList,
         "score_cell": ScoreCell,
         "row_head": RowHead,
         "strong": Strong,

@@ -9,17 +9,17 @@ from ragpipe.reports.model import (
     CaseExcerpt,
     CaseName,
     Cell,
-    Column,
-    Items,
+    ItemList,
     Note,
-    Part,
     Piece,
     Prose,
     Report,
+    RichText,
     Section,
+    SectionPart,
     Strong,
     Table,
-    Text,
+    TableColumn,
     Verbatim,
     joined,
     pieces_of,
@@ -49,7 +49,7 @@ def _section(section: Section, text_chars: int) -> list[str]:
     return lines
 
 
-def _part(part: Part, text_chars: int) -> Iterator[str]:
+def _part(part: SectionPart, text_chars: int) -> Iterator[str]:
     if isinstance(part, Table):
         yield from _table(part)
     elif isinstance(part, Note):
@@ -77,7 +77,7 @@ def _table(table: Table) -> Iterator[str]:
         yield from ("", f"{table.rows_left_out} more in metrics.json.")
 
 
-def _entry(columns: tuple[Column, ...], cells: tuple[Cell, ...]) -> str:
+def _entry(columns: tuple[TableColumn, ...], cells: tuple[Cell, ...]) -> str:
     """`- name: figure. First text. **Head:** text.`: the heads of the first three columns are left out."""
     name, figure, text, *others = (_inline(cell) for cell in cells)
     labelled = (
@@ -90,16 +90,16 @@ def _entry(columns: tuple[Column, ...], cells: tuple[Cell, ...]) -> str:
 
 def _inline(cell: Cell) -> str:
     """A cell within a sentence."""
-    separator = ", " if isinstance(cell, Items) and cell.separator == ", " else " "
+    separator = ", " if isinstance(cell, ItemList) and cell.separator == ", " else " "
     return _line(joined(texts_of(cell), separator))
 
 
 def _cell(cell: Cell) -> str:
-    separator = cell.separator if isinstance(cell, Items) else "\n"
+    separator = cell.separator if isinstance(cell, ItemList) else "\n"
     return separator.replace("\n", "<br>").join(map(_line, texts_of(cell)))
 
 
-def _line(text: Text) -> str:
+def _line(text: RichText) -> str:
     return "".join(map(_piece, pieces_of(text)))
 
 

@@ -9,16 +9,16 @@ from ragpipe.reports.console import Console, Grey, column_lots
 from ragpipe.reports.model import (
     CaseName,
     Cell,
-    Items,
+    ItemList,
     Note,
     Piece,
     Prose,
     Report,
+    RichText,
     RowHead,
     ScoreCell,
     Section,
     Table,
-    Text,
     Verbatim,
     joined,
     pieces_of,
@@ -77,7 +77,7 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
 
 def _inline(cell: Cell) -> str:
     """A cell within a sentence, with as many of its items as a terminal shows."""
-    if not isinstance(cell, Items):
+    if not isinstance(cell, ItemList):
         return _cell(cell, compact=True, narrow=False)
     separator = ", " if cell.separator == ", " else " "
     return _line(joined(cell.texts[: cell.terminal_items], separator))
@@ -110,7 +110,7 @@ def _cell(cell: Cell, *, compact: bool, narrow: bool) -> str:
         return _score(cell, compact=compact, narrow=narrow)
     if isinstance(cell, RowHead):
         return "\n".join(filter(None, (_line(cell.name), cell.mark)))
-    if isinstance(cell, Items):
+    if isinstance(cell, ItemList):
         return cell.separator.join(map(_line, cell.texts[: cell.terminal_items]))
     return _line(cell)
 
@@ -123,7 +123,7 @@ def _score(cell: ScoreCell, *, compact: bool, narrow: bool) -> str:
     return Grey(text) if cell.few else text
 
 
-def _line(text: Text) -> str:
+def _line(text: RichText) -> str:
     return "".join(map(_piece, pieces_of(text)))
 
 

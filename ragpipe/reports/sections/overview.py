@@ -15,7 +15,7 @@ from ragpipe.schema.usage import Usage
 _METHOD_TILES = 6  # methods with a tile of their own; the results have all of them
 
 
-def summary(metrics: Mapping[str, Any]) -> str:
+def summary_line(metrics: Mapping[str, Any]) -> str:
     """`101 cases on 40 questions, 3 methods, iteration 1`."""
     methods = metrics["by"].get("method") or {}
     several = f", {len(methods)} methods" if len(methods) > 1 else ""

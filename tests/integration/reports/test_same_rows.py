@@ -13,13 +13,13 @@ from ragpipe.reports import build
 from ragpipe.reports.build import build_report
 from ragpipe.reports.model import (
     Cell,
-    Column,
     Medium,
     Note,
     Report,
-    Row,
     Section,
     Table,
+    TableColumn,
+    TableRow,
     Verbatim,
     plain_text,
     texts_of,
@@ -167,8 +167,8 @@ def test_media_share_rows_and_columns_in_one_order(report: Report) -> None:
 
 def test_a_section_added_in_one_place_is_in_all_media(data: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:
     def weather_section(data: ReportData) -> Section:
-        columns = (Column("day", is_text=True), Column("degrees"))
-        rows = (Row((Verbatim("monday"), "17")), Row((Verbatim("tuesday"), "23")))
+        columns = (TableColumn("day", is_text=True), TableColumn("degrees"))
+        rows = (TableRow((Verbatim("monday"), "17")), TableRow((Verbatim("tuesday"), "23")))
         return Section("weather", "Weather", (Table(columns, rows), Note("measured at noon")))
 
     monkeypatch.setattr(build, "SECTIONS", (*build.SECTIONS, weather_section))

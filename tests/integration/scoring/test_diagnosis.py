@@ -11,7 +11,7 @@ import pytest
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.diagnosis import diagnosis_section
+from ragpipe.reports.sections.diagnosis_section import diagnosis_section
 from ragpipe.reports.text_escape import escape_markdown
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings

@@ -16,7 +16,7 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.live_progress import Progress
 from ragpipe.reports.model import plain_text
 from ragpipe.reports.safe_stream import SafeStream
-from ragpipe.reports.sections.cost import cost_line
+from ragpipe.reports.sections.cost_section import cost_line
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.stages.write_reports import write_reports

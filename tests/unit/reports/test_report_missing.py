@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ragpipe.reports.missing_replies import FIX, advice_for, passing
+from ragpipe.reports.missing_replies import MISSING_REPLY_FIX, advice_for, transient_errors
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.diagnosis import diagnosis_section
+from ragpipe.reports.sections.diagnosis_section import diagnosis_section
 from ragpipe.scoring import default_settings
 from tests.support.reports import html_of, markdown_of, report_of, terminal_of
 
@@ -27,14 +27,14 @@ def advice(*errors: dict[str, int]) -> list[str]:
 
 def test_only_what_is_missing() -> None:
     found = advice({"missing_reply": 4}, {"part_error": 4})
-    assert FIX in found[0]
+    assert MISSING_REPLY_FIX in found[0]
     assert not any("retry_errors" in text for text in found)
     assert "Look at the kinds of errors under coverage." in found, "the other advice stays"
 
 
 def test_something_else_failed_too() -> None:
     found = advice({"missing_reply": 3}, {"refused": 1})
-    assert [FIX in found[0], "retry_errors=true" in found[1]] == [True, True]
+    assert [MISSING_REPLY_FIX in found[0], "retry_errors=true" in found[1]] == [True, True]
 
 
 def test_nothing_is_missing() -> None:
@@ -53,4 +53,4 @@ def test_terminal_and_pages_say_the_same() -> None:
 
 def test_what_another_start_may_fix() -> None:
     found = metrics({"missing_reply": 1, "refused": 2}, {"part_error": 3, "rate_limit": 1})
-    assert passing(found) == {"missing_reply", "rate_limit"}
+    assert transient_errors(found) == {"missing_reply", "rate_limit"}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ragpipe.reports.comparison_page import comparison_lines, comparison_markdown
-from ragpipe.reports.job_comparison import SCHEMA, Job, comparison
-from ragpipe.reports.shared_questions import shared_between
+from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows
+from ragpipe.reports.shared_questions import shared_questions
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations
@@ -45,7 +45,7 @@ def job(root: Path, number: int, values: Mapping[str, Sequence[Result]]) -> Job:
 
 def compared(*jobs: Job) -> list[dict[str, Any]]:
     runs = {one.number: (one.folder, one.metrics) for one in jobs if one.folder and one.metrics}
-    return comparison(jobs, shared_between(runs))
+    return comparison_rows(jobs, shared_questions(runs))
 
 
 def faithfulness(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -62,11 +62,11 @@ def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
     assert [round(row["mean"], 3) for row in rows] == [0.5, 0.855]
     assert [row["n_shared"] for row in rows] == [20, 20]
     assert [row["shared_mean"] for row in rows] == pytest.approx([1.0, 0.855])
-    own = faithfulness(comparison([both, some]))
+    own = faithfulness(comparison_rows([both, some]))
     assert [row["standing"] for row in own] == ["behind", "best"], "what all answers together would have said"
     assert [row["standing"] for row in rows] == ["not_separable", "not_separable"]
     everything = compared(both, some)
-    assert all(set(row) == set(SCHEMA.names) for row in everything)
+    assert all(set(row) == set(COMPARISON_SCHEMA.names) for row in everything)
     cell = comparison_lines([both, some], everything)[1][0][1]
     assert "on 20 shared: 1.00 [" in cell
     assert "on 20 shared: 1.00 [" in comparison_markdown([both, some], everything, ["k=0,1"])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ragpipe.reports.signature import signature
+from ragpipe.reports.signature import run_signature
 
 LINE = dict(
     version="0.1.0", dataset="demo", dataset_digest="1a2b3c4d5e6f", judge="evidence 1", calibrated=None,
@@ -10,19 +10,19 @@ LINE = dict(
 
 def test_every_part_is_there() -> None:
     # sha256 of {"level":0.95} starts with the eight digits below (sha256sum of the canonical text)
-    assert signature(**LINE) == (  # type: ignore[arg-type]
+    assert run_signature(**LINE) == (  # type: ignore[arg-type]
         "ragpipe 0.1.0 | data demo@1a2b3c4d | judge evidence 1 (uncalibrated) | faithfulness(v1 extract:v1@aaaa) mrr | "
         "scoring 7ec0d3b7 | n=412 | iteration 2"
     )
 
 
 def test_a_calibrated_judge_and_no_metrics() -> None:
-    line = signature(**{**LINE, "calibrated": {"kappa": 0.9}, "metrics": {}})  # type: ignore[arg-type]
+    line = run_signature(**{**LINE, "calibrated": {"kappa": 0.9}, "metrics": {}})  # type: ignore[arg-type]
     assert "judge evidence 1 | no metrics |" in line
 
 
 def test_names_cannot_forge_a_part() -> None:
-    line = signature(**{**LINE, "dataset": "x | judge gpt\n\x1b[2J"})  # type: ignore[arg-type]
+    line = run_signature(**{**LINE, "dataset": "x | judge gpt\n\x1b[2J"})  # type: ignore[arg-type]
     assert line.count(" | ") == 6
     assert "\n" not in line
     assert "\x1b" not in line

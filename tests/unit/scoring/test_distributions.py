@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.distributions import distributions_section
+from ragpipe.reports.sections.distributions_section import distributions_section
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec, whole_grades
 from ragpipe.scoring.value_distributions import add_grades, merge_extremes

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ragpipe.core.errors import ConfigError
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.diagnosis import diagnosis_section, mode_shares
+from ragpipe.reports.sections.diagnosis_section import diagnosis_section, mode_shares
 from ragpipe.schema.sample import Expected
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults

@@ -9,7 +9,7 @@ import pytest
 
 from ragpipe.reports.model import CaseName
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.diagnosis import diagnosis_section
+from ragpipe.reports.sections.diagnosis_section import diagnosis_section
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.run_agreement import agreement
 from ragpipe.scoring.settings import ScoringSettings

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragpipe.reports.model import EVERYWHERE, PAGES, TERMINAL, Column, Media, Note, Row, Section, Table, Verbatim
-from ragpipe.reports.number_format import share, whole
+from ragpipe.reports.model import (
+    EVERYWHERE,
+    PAGES,
+    TERMINAL,
+    Media,
+    Note,
+    Section,
+    Table,
+    TableColumn,
+    TableRow,
+    Verbatim,
+)
+from ragpipe.reports.number_format import percentage, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.scoring.gates.gate_rules import limit, number
 
@@ -29,7 +40,7 @@ def gates_section(data: ReportData) -> Section | None:
     gates = data.gates["gates"]
     if not gates:
         return None
-    columns = tuple(Column(head, is_text, shown_in) for head, is_text, shown_in in _COLUMNS)
+    columns = tuple(TableColumn(head, is_text, shown_in) for head, is_text, shown_in in _COLUMNS)
     failed = sorted(
         (gate for gate in gates if gate["outcome"] in _OUTCOMES), key=lambda gate: _OUTCOMES.index(gate["outcome"])
     )
@@ -37,15 +48,15 @@ def gates_section(data: ReportData) -> Section | None:
     return Section("gates", "Gates", (Table(columns, tuple(map(_row, gates))), *warnings))
 
 
-def _row(gate: Mapping[str, Any]) -> Row:
-    return Row(
+def _row(gate: Mapping[str, Any]) -> TableRow:
+    return TableRow(
         (
             Verbatim(gate["name"]),
             gate["tier"],
             "-" if gate["value"] is None else number(gate["value"], gate),
             limit(gate),
             whole(gate["n_ok"]),
-            share(gate["coverage"]),
+            percentage(gate["coverage"]),
             gate["verdict"].replace("_", " "),
             gate["outcome"],
             Verbatim(gate["sentence"]),

@@ -18,13 +18,13 @@ from ragpipe.reports.model import (
     EVERYWHERE,
     PAGES,
     TERMINAL,
-    Column,
     Note,
-    Row,
+    RichText,
     RowHead,
     Section,
     Table,
-    Text,
+    TableColumn,
+    TableRow,
     Verbatim,
 )
 from ragpipe.reports.number_format import whole
@@ -44,8 +44,8 @@ def results_section(data: ReportData) -> Section:
             score_cell(group["scores"].get(name), percent=name in percent, declared=declared)
             for group in groups.values()
         ]
-        rows.append(Row((_row_head(name, metrics, percent), *cells)))
-    columns = (Column("score", is_text=True), *(Column(Verbatim(method)) for method in groups))
+        rows.append(TableRow((_row_head(name, metrics, percent), *cells)))
+    columns = (TableColumn("score", is_text=True), *(TableColumn(Verbatim(method)) for method in groups))
     table = Table(columns, tuple(rows), turnable=True)
     return Section("scores", "Results", (table, *_notes(metrics)))
 
@@ -69,8 +69,12 @@ def shared_section(data: ReportData) -> Section | None:
         questions = f"{whole(scores[name]['n_questions'])} of {whole(scores[name]['of'])}"
         cells = (score_cell(by_method.get(method), percent=name in percent) for method in methods)
         shown_in = EVERYWHERE if name in main else PAGES
-        rows.append(Row((Verbatim(heading(name, metrics, percent)), questions, *cells), shown_in))
-    columns = (Column("score", is_text=True), Column("questions"), *(Column(Verbatim(method)) for method in methods))
+        rows.append(TableRow((Verbatim(heading(name, metrics, percent)), questions, *cells), shown_in))
+    columns = (
+        TableColumn("score", is_text=True),
+        TableColumn("questions"),
+        *(TableColumn(Verbatim(method)) for method in methods),
+    )
     title = f"On shared questions (all methods were asked {whole(shared['n_questions'])} of {whole(shared['of'])})"
     table = Table(columns, tuple(rows), key_columns=2, compact=True)
     return Section("shared", title, (table, Note(SHARED_NOTE)))
@@ -78,7 +82,7 @@ def shared_section(data: ReportData) -> Section | None:
 
 def _row_head(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> RowHead:
     mark, measured = measured_parts(name, metrics)
-    remarks: list[Text] = []
+    remarks: list[RichText] = []
     declared = metrics["declared"][name]
     if (threshold := declared["threshold"]) is not None:
         scaled = threshold * 100 if name in percent else threshold

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragpipe.reports.metrics_view import heading, iteration_count, method_groups, table_scores
-from ragpipe.reports.model import Cell, Column, Note, Row, Section, Table, Verbatim
-from ragpipe.reports.number_format import share, whole
+from ragpipe.reports.model import Cell, Note, Section, Table, TableColumn, TableRow, Verbatim
+from ragpipe.reports.number_format import percentage, whole
 from ragpipe.reports.report_data import ReportData
 
 _FIGURES = ("mean", "least - most", "sd", "noise", "passed", "flips")
@@ -25,9 +25,9 @@ def iterations_section(data: ReportData) -> Section | None:
         for method, group in groups.items():
             keys: list[Cell] = [Verbatim(heading(name, metrics, percent)), *([Verbatim(method)] if several else [])]
             figures = _figures(group["scores"].get(name), metrics["declared"][name], percent=name in percent)
-            rows.append(Row((*keys, *figures)))
-    keys_columns = [Column("score", is_text=True), *([Column("method", is_text=True)] if several else [])]
-    table = Table((*keys_columns, *map(Column, _FIGURES)), tuple(rows), key_columns=len(keys_columns))
+            rows.append(TableRow((*keys, *figures)))
+    keys_columns = [TableColumn("score", is_text=True), *([TableColumn("method", is_text=True)] if several else [])]
+    table = Table((*keys_columns, *map(TableColumn, _FIGURES)), tuple(rows), key_columns=len(keys_columns))
     return Section("iterations", f"Over {iteration_count(metrics)} iterations", (table, *_notes(metrics)))
 
 
@@ -59,6 +59,6 @@ def _figures(score: Mapping[str, Any] | None, declared: Mapping[str, Any], *, pe
         f"{number(spread['min'])} - {number(spread['max'])}" if spread else "-",
         number(spread["sd"] if spread else None),
         number(score.get("within_sd")),
-        share(score.get("pass_rate")),
+        percentage(score.get("pass_rate")),
         f"{flips['share']:.1%} ({whole(flips['n_flipping'])} of {whole(flips['n_cases'])})" if flips else "-",
     )

@@ -9,12 +9,12 @@ from ragpipe.reports.model import (
     MARKDOWN,
     PAGES,
     TERMINAL,
-    Column,
     Note,
-    Row,
+    RichText,
     Section,
     Table,
-    Text,
+    TableColumn,
+    TableRow,
     Verbatim,
     joined,
     pieces_of,
@@ -48,12 +48,12 @@ def _by_metric(used: Mapping[str, Any]) -> Table:
     rows = []
     for name, usage in (*used["by_metric"].items(), ("all", used)):
         counts = (whole(usage[key]) for key in _COUNTS)
-        rows.append(Row((Verbatim(name), *counts, price(Usage.from_json(usage)))))
-    columns = (Column("metric", is_text=True), *map(Column, _COUNTS.values()), Column("price"))
+        rows.append(TableRow((Verbatim(name), *counts, price(Usage.from_json(usage)))))
+    columns = (TableColumn("metric", is_text=True), *map(TableColumn, _COUNTS.values()), TableColumn("price"))
     return Table(columns, tuple(rows), "Cost of the judge", shown_in=PAGES)
 
 
-def _notes(cost: Mapping[str, Any]) -> Iterator[Text]:
+def _notes(cost: Mapping[str, Any]) -> Iterator[RichText]:
     used = cost["used"]
     yield "A reply that several metrics share is counted with the first of them."
     if used["unpriced_reasons"]:
@@ -96,9 +96,9 @@ def cost_per_case(used: Mapping[str, Any]) -> str:
     return f"A case on average: {', '.join([*parts, money(average['usd'])])}."
 
 
-def judge_line(used: Mapping[str, Any]) -> Text:
+def judge_line(used: Mapping[str, Any]) -> RichText:
     """How the judge ran: latency, failures by kind, retries."""
-    parts: list[Text] = []
+    parts: list[RichText] = []
     for what, times in (("a call p50 / p95", used["latency_ms"]), ("a case", used["case_latency_ms"])):
         if times and "p50" in times:
             parts.append(f"{what} {times['p50']:,.0f} / {times['p95']:,.0f} ms")
@@ -109,7 +109,7 @@ def judge_line(used: Mapping[str, Any]) -> Text:
     return ("The judge: ", *pieces_of(joined(parts, "; ")), ".")
 
 
-def cost_line(cost: Mapping[str, Any]) -> Text:
+def cost_line(cost: Mapping[str, Any]) -> RichText:
     """`cost: 1,200 calls, 1,234,567 tokens, $0.45; asked here: 12 calls, $0.01; saved: 1,188 calls`."""
     used, spent, saved, wasted = (cost[part] for part in ("used", "spent", "saved", "wasted"))
     if not used["uses"]:
@@ -129,11 +129,11 @@ def cost_line(cost: Mapping[str, Any]) -> Text:
     return (f"{text}. Price unknown: ", *pieces_of(joined(reasons, ", ")))
 
 
-def _cost_line_without_calls(used: Mapping[str, Any]) -> Text:
+def _cost_line_without_calls(used: Mapping[str, Any]) -> RichText:
     """Of a run that called no provider: its judge is embedded, or its replies are missing."""
     if missing := used["failures"].get("missing_reply"):
         return f"cost: no call to a provider; {whole(missing)} questions have no stored reply"
     names = [Verbatim(name) for name in used.get("by_judge", ())]
     has_encoder = any("@" in name for name in names)  # vectors are computed here too, by weights that the name says
-    judge: Text = joined(names, " and ") if has_encoder else "the embedded judge"
+    judge: RichText = joined(names, " and ") if has_encoder else "the embedded judge"
     return (f"cost: {whole(used['calls'])} questions answered by ", *pieces_of(judge), ", no call to a provider")

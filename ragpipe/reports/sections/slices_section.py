@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ragpipe.reports.metrics_view import heading, score_cell, table_scores
-from ragpipe.reports.model import PAGES, Column, Row, Section, Table, Verbatim
+from ragpipe.reports.model import PAGES, Section, Table, TableColumn, TableRow, Verbatim
 from ragpipe.reports.number_format import whole
 from ragpipe.reports.report_data import ReportData
 
@@ -21,8 +21,8 @@ def slices_section(data: ReportData) -> Section | None:
 def _tables(data: ReportData) -> Iterator[Table]:
     metrics, percent = data.metrics, data.settings.percent
     names = table_scores(metrics)
-    heads = (Column(Verbatim(heading(name, metrics, percent))) for name in names)
-    score_columns = (Column("cases"), *heads)
+    heads = (TableColumn(Verbatim(heading(name, metrics, percent))) for name in names)
+    score_columns = (TableColumn("cases"), *heads)
     for field, groups in metrics["by"].items():
         if field == "method" or not groups:
             continue
@@ -30,6 +30,6 @@ def _tables(data: ReportData) -> Iterator[Table]:
         for group in list(groups)[:GROUPS_SHOWN]:
             scores = groups[group]["scores"]
             cells = (score_cell(scores.get(name), percent=name in percent) for name in names)
-            rows.append(Row((Verbatim(group), whole(groups[group]["n_cases"]), *cells)))
-        columns = (Column(Verbatim(field), is_text=True), *score_columns)
+            rows.append(TableRow((Verbatim(group), whole(groups[group]["n_cases"]), *cells)))
+        columns = (TableColumn(Verbatim(field), is_text=True), *score_columns)
         yield Table(columns, tuple(rows), ("By ", Verbatim(field)), rows_left_out=len(groups) - len(rows))

@@ -14,13 +14,13 @@ from ragpipe.reports.model import (
     TERMINAL,
     CaseName,
     Cell,
-    Column,
-    Items,
+    ItemList,
     Note,
     Prose,
-    Row,
     Section,
     Table,
+    TableColumn,
+    TableRow,
     Verbatim,
     joined,
     pieces_of,
@@ -49,14 +49,14 @@ def _diagnoses(metrics: Mapping[str, Any], cases: Sequence[CaseView]) -> Iterato
         return
     page_rows = {(case.sample_id, case.method, case.repeat): case.row for case in cases}
     columns = (
-        Column("diagnosis", is_text=True),
-        Column("cases"),
-        Column("what is wrong", is_text=True),
-        Column("try", is_text=True),
-        Column("for example", is_text=True),
+        TableColumn("diagnosis", is_text=True),
+        TableColumn("cases"),
+        TableColumn("what is wrong", is_text=True),
+        TableColumn("try", is_text=True),
+        TableColumn("for example", is_text=True),
     )
     rows = (
-        Row(_diagnosis_cells(diagnosis, metrics, page_rows), EVERYWHERE if place < _TERMINAL_ROWS else PAGES)
+        TableRow(_diagnosis_cells(diagnosis, metrics, page_rows), EVERYWHERE if place < _TERMINAL_ROWS else PAGES)
         for place, diagnosis in enumerate(diagnoses)
     )
     yield Table(columns, tuple(rows), "Diagnosis", layout="entries")
@@ -73,8 +73,8 @@ def _diagnosis_cells(
         Verbatim(diagnosis["name"]),
         share_of_cases(diagnosis["n"], metrics),
         Prose(diagnosis["message"]),
-        Items(advice, terminal_items=1),
-        Items(examples, separator=", ", terminal_items=_TERMINAL_CASES),
+        ItemList(advice, terminal_items=1),
+        ItemList(examples, separator=", ", terminal_items=_TERMINAL_CASES),
     )
 
 
@@ -87,11 +87,12 @@ def _failure_modes(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
     if not modes:
         return
     rows = (
-        Row(_mode_cells(name, mode, metrics)) for name, mode in sorted(modes.items(), key=lambda item: -item[1]["n"])
+        TableRow(_mode_cells(name, mode, metrics))
+        for name, mode in sorted(modes.items(), key=lambda item: -item[1]["n"])
     )
     figures = ("cases", "of all cases", "of cases with one", "of all modes", "cases where it can be decided", "items")
-    by_method = (Column(Verbatim(method)) for method in groups)
-    columns = (Column("failure mode", is_text=True), *map(Column, figures), *by_method)
+    by_method = (TableColumn(Verbatim(method)) for method in groups)
+    columns = (TableColumn("failure mode", is_text=True), *map(TableColumn, figures), *by_method)
     yield Table(columns, tuple(rows), "Failure modes", shown_in=PAGES)
     yield Note(
         f"{whole(overall['n_with_failure_mode'])} cases have a failure mode, some have several; "

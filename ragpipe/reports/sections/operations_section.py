@@ -9,21 +9,21 @@ from ragpipe.reports.metrics_view import method_groups
 from ragpipe.reports.model import (
     PAGES,
     TERMINAL,
-    Column,
-    Items,
+    ItemList,
     Note,
     Piece,
-    Row,
+    RichText,
     Section,
     Table,
-    Text,
+    TableColumn,
+    TableRow,
     Verbatim,
     joined,
     pieces_of,
 )
 from ragpipe.reports.number_format import count_with_share, money, whole
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.slices import GROUPS_SHOWN
+from ragpipe.reports.sections.slices_section import GROUPS_SHOWN
 
 _FAILURES = {"n_error": "errors", "n_timeout": "timeouts", "n_empty": "empty answers", "n_abstained": "abstained"}
 _LATENCY = "latency p50 / p95 (ms)"
@@ -53,18 +53,18 @@ def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
     for name, group in list(groups.items())[:GROUPS_SHOWN]:
         operations, n = group["operations"], group["n_cases"]
         failures = (count_with_share(operations[key], n) for key in _FAILURES)
-        latency = Items(tuple(_latencies(operations)) or ("-",), separator=", ")
-        rows.append(Row((Verbatim(name), whole(n), *failures, latency)))
+        latency = ItemList(tuple(_latencies(operations)) or ("-",), separator=", ")
+        rows.append(TableRow((Verbatim(name), whole(n), *failures, latency)))
     columns = (
-        Column(by, is_text=True),
-        Column("cases"),
-        *map(Column, _FAILURES.values()),
-        Column(_LATENCY, is_text=True),
+        TableColumn(by, is_text=True),
+        TableColumn("cases"),
+        *map(TableColumn, _FAILURES.values()),
+        TableColumn(_LATENCY, is_text=True),
     )
     return Table(columns, tuple(rows), f"By {by}", rows_left_out=len(groups) - len(rows), shown_in=PAGES)
 
 
-def _latencies(operations: Mapping[str, Any]) -> Iterator[Text]:
+def _latencies(operations: Mapping[str, Any]) -> Iterator[RichText]:
     """`retrieval 131 / 358` for each stage."""
     for stage, times in operations["latency_ms"].items():
         yield Verbatim(stage), f" {times['p50']:,.0f} / {times['p95']:,.0f}"
@@ -78,8 +78,8 @@ def _usage(metrics: Mapping[str, Any]) -> Table:
             means = (f"{usage[key]['mean']:,.1f}" if key in usage else "-" for key in ("tokens_in", "tokens_out"))
             total = usage.get("tokens_total")
             spread = (f"{total['p50']:,.0f} / {total['p95']:,.0f}", whole(total["sum"])) if total else ("-", "-")
-            rows.append(Row((Verbatim(name), whole(usage["n_cases"]), *means, *spread, *_prices(usage))))
-    columns = (Column("method", is_text=True), *map(Column, _USAGE))
+            rows.append(TableRow((Verbatim(name), whole(usage["n_cases"]), *means, *spread, *_prices(usage))))
+    columns = (TableColumn("method", is_text=True), *map(TableColumn, _USAGE))
     return Table(columns, tuple(rows), "Tokens and money of the system", shown_in=PAGES)
 
 
@@ -94,11 +94,11 @@ def _usage_notes(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield f"{whole(unpriced)} answers have no known price: set system.prices, or let usage hold cost_usd."
 
 
-def _terminal_line(metrics: Mapping[str, Any]) -> Text:
+def _terminal_line(metrics: Mapping[str, Any]) -> RichText:
     """`system: 3 errors, 1 timeouts; total 820 / 1,940 ms (p50 / p95); 448.5 tokens in, 33.8 out per answer`."""
     operations = metrics["overall"]["operations"]
     failures = ((operations[key], _FAILURES[key]) for key in ("n_error", "n_timeout", "n_empty"))
-    parts: list[Text] = []
+    parts: list[RichText] = []
     if counts := ", ".join(f"{whole(n)} {noun}" for n, noun in failures if n):
         parts.append(counts)
     if latencies := tuple(_latencies(operations)):

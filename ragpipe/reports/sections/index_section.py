@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ragpipe.reports.model import PAGES, TERMINAL, Column, Items, Note, Row, Section, Table, Verbatim
+from ragpipe.reports.model import PAGES, TERMINAL, ItemList, Note, Section, Table, TableColumn, TableRow, Verbatim
 from ragpipe.reports.number_format import count_with_share, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.schema.index_coverage import Coverage, IndexCoverage
@@ -43,9 +43,9 @@ def index_section(data: ReportData) -> Section | None:
     types = list(index.by_doc_type.items())
     rows = (_row("all", index.overall), *(_row(name, coverage) for name, coverage in types[:_TYPES_SHOWN]))
     columns = (
-        Column("documents", is_text=True),
-        *map(Column, _FIGURES),
-        Column("reasons", is_text=True),
+        TableColumn("documents", is_text=True),
+        *map(TableColumn, _FIGURES),
+        TableColumn("reasons", is_text=True),
     )
     table = Table(columns, rows, rows_left_out=len(types[_TYPES_SHOWN:]), shown_in=PAGES)
     notes = (Note(Verbatim(note), shown_in=PAGES) for note in index_notes(index))
@@ -77,9 +77,9 @@ def _warnings(index: IndexCoverage) -> Iterator[str]:
         yield f"{count} gold documents cannot be retrieved, because they are not in the index: {examples}"
 
 
-def _row(name: str, coverage: Coverage) -> Row:
+def _row(name: str, coverage: Coverage) -> TableRow:
     reasons = tuple((Verbatim(reason), f" {whole(n)}") for reason, n in coverage.skipped_because.items())
-    return Row(
+    return TableRow(
         (
             Verbatim(name),
             whole(coverage.documents),
@@ -88,6 +88,6 @@ def _row(name: str, coverage: Coverage) -> Row:
             whole(coverage.chunks_attempted),
             whole(coverage.chunks_embedded),
             count_with_share(coverage.chunks_skipped, coverage.chunks_attempted),
-            Items(reasons, separator=", "),
+            ItemList(reasons, separator=", "),
         )
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ragpipe.reports.case_views import CaseView
 from ragpipe.reports.metrics_view import iteration_count
-from ragpipe.reports.model import HTML, MARKDOWN, CaseBrowser, CaseExcerpt, CaseName, Note, Section, Text, Verbatim
+from ragpipe.reports.model import HTML, MARKDOWN, CaseBrowser, CaseExcerpt, CaseName, Note, RichText, Section, Verbatim
 from ragpipe.reports.number_format import whole
 from ragpipe.reports.report_data import ReportData
 
@@ -41,7 +41,7 @@ def browser_section(data: ReportData) -> Section | None:
     return Section("cases", "Cases", (note, *([CaseBrowser(cases, names)] if cases else [])), shown_in=HTML)
 
 
-def _excerpt_lines(row: Mapping[str, Any], names: Sequence[str]) -> Iterator[Text]:
+def _excerpt_lines(row: Mapping[str, Any], names: Sequence[str]) -> Iterator[RichText]:
     """The overall score, then each score that failed or could not be judged with its reason."""
     if row["overall_score"] is not None:
         yield f"overall_score {row['overall_score']:.2f}"
