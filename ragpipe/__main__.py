@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from ragpipe.core.errors import Signalled
+from ragpipe.core.errors import SignalReceived
 
 GARBAGE_AFTER = 50_000
 """New objects after which Python looks for cyclic garbage: some megabytes at most."""
@@ -45,7 +45,7 @@ def _raise_on_signals() -> None:
     dataclass), Python ends the process by the signal, whatever its exit code."""
 
     def came(number: int, _: object) -> NoReturn:
-        raise Signalled(number)
+        raise SignalReceived(number)
 
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)

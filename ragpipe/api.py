@@ -122,7 +122,7 @@ def load(path: str | Path, *, iteration: int | None = None) -> Run:
     """The results in a run folder, such as `outputs/<name>/latest`: `.records`, `.scores`, `.judge_inputs` as pandas frames,
     `.metrics`, `.cost`, `.gates` and `.final` as dictionaries. By default those of the newest iteration.
 
-    Raises DataError for what is not a run folder, OtherFormat for one of another format.
+    Raises DataError for what is not a run folder, FormatMismatch for one of another format.
     """
     from ragpipe.reports.run_data import load as read
 

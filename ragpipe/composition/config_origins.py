@@ -32,7 +32,7 @@ class HydraOrigins:
         self._loader, self._config_name, self._overrides = loader, config_name, list(overrides)
         self._texts = dict(texts)
 
-    def of(self, key: str) -> str:
+    def location(self, key: str) -> str:
         """Where a dotted key was set: `conf/judge/llm.yaml:7`, `command line (judge.rpm=fast)`, or `the configuration`.
 
         A key that is set nowhere has the place of the nearest section around it.
@@ -44,7 +44,7 @@ class HydraOrigins:
                 return origin
         return "the configuration"
 
-    def raw(self, key: str) -> str | None:
+    def typed_text(self, key: str) -> str | None:
         """The text after `=` as it was typed, None when the command line did not set this key."""
         return self._values.get(key)
 

@@ -183,7 +183,7 @@ def _child(node: Any, name: Any, above: str, origins: ConfigOrigins, problems: l
     key = f"{above}.{_name(name)}" if above else _name(name)
     if OmegaConf.is_missing(node, name):
         fix = f"pass {key}=... or set it in your experiment"
-        problems.append(Problem(origins.of(key), key, "??? (to be given)", "a value", fix))
+        problems.append(Problem(origins.location(key), key, "??? (to be given)", "a value", fix))
         return None
     if watch.full:
         return None  # reported already
@@ -200,12 +200,12 @@ def _child(node: Any, name: Any, above: str, origins: ConfigOrigins, problems: l
         if isinstance(error, RecursionError) or "Recursive" in text:
             text = "an interpolation that leads back to itself"
     if watch.refusals:
-        problems += watch.problems(origins.of(key), key)
+        problems += watch.problems(origins.location(key), key)
         return None
     if text:
         problems.append(
             Problem(
-                origins.of(key),
+                origins.location(key),
                 key,
                 text.split("\n")[0],
                 "an interpolation that can be resolved",
@@ -214,6 +214,6 @@ def _child(node: Any, name: Any, above: str, origins: ConfigOrigins, problems: l
         )
         return None
     if isinstance(value, str) and "\0" in value:
-        problems.append(Problem(origins.of(key), key, "a text with a NUL character", "a text without one"))
+        problems.append(Problem(origins.location(key), key, "a text with a NUL character", "a text without one"))
         return None
     return _plain(value, key, origins, problems, watch)

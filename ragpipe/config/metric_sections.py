@@ -30,11 +30,11 @@ def read_metrics(
         problems: Gets the faults.
     """
     if not isinstance(sections, Mapping):
-        problems.append(Problem(origins.of("metrics"), "metrics", show_value(sections), "a mapping of metrics"))
+        problems.append(Problem(origins.location("metrics"), "metrics", show_value(sections), "a mapping of metrics"))
         return None
     if not sections:
         fix = "pass metrics=[NAME,...]"
-        problems.append(Problem(origins.of("metrics"), "metrics", "none", "at least one metric", fix))
+        problems.append(Problem(origins.location("metrics"), "metrics", "none", "at least one metric", fix))
         return None
     metrics: dict[str, Metric] = {}
     faults: list[Problem] = []
@@ -75,7 +75,7 @@ def encoder_problems(metrics: Mapping[str, Metric], origins: ConfigOrigins) -> l
         if encoder and (fix := encoder.missing()):
             key = f"metrics.{name}.encoder.kind"
             state = f"{encoder.kind}, without its files or its package"
-            problems.append(Problem(origins.of(key), key, state, "an encoder that is installed", fix))
+            problems.append(Problem(origins.location(key), key, state, "an encoder that is installed", fix))
     return problems
 
 
@@ -83,7 +83,7 @@ def placed(problem: Problem, origins: ConfigOrigins) -> Problem:
     """The fault with the place that set its key, unless it names a file already (a prompt's)."""
     if "/" in problem.where or re.search(r":\d+$", problem.where):
         return problem
-    return Problem(origins.of(problem.key), problem.key, problem.found, problem.expected, problem.fix)
+    return Problem(origins.location(problem.key), problem.key, problem.found, problem.expected, problem.fix)
 
 
 def _shape_fault(name: object, section: object, origins: ConfigOrigins) -> Problem | None:
@@ -99,7 +99,7 @@ def _is_not_chosen(name: str, section: Mapping[str, Any], origins: ConfigOrigins
     """Whether this is what an experiment sets for a shipped metric that `metrics=[...]` did not choose."""
     if "class" in section or not (conf_dir() / "metrics" / f"{name}.yaml").is_file():
         return False
-    return not any(origins.of(f"metrics.{name}.{key}").startswith("command line") for key in section)
+    return not any(origins.location(f"metrics.{name}.{key}").startswith("command line") for key in section)
 
 
 def _read_metric(
@@ -110,7 +110,7 @@ def _read_metric(
         return load_metric(name, section, prompts, plugins)
     except ConfigError as error:
         typed = {
-            problem.key.removeprefix(f"metrics.{name}."): origins.raw(problem.key)
+            problem.key.removeprefix(f"metrics.{name}."): origins.typed_text(problem.key)
             for problem in error.problems
             if "string" in problem.expected
         }
@@ -123,11 +123,11 @@ def _read_metric(
 def _without_score(key: str, metric: Metric, origins: ConfigOrigins) -> Problem:
     parameters = [field for field in type(metric).model_fields if field != "name"]
     fix = f"name them under {key}.{parameters[0]}" if parameters else ""
-    return Problem(origins.of(f"{key}.class"), key, "no score", "a metric with scores", fix)
+    return Problem(origins.location(f"{key}.class"), key, "no score", "a metric with scores", fix)
 
 
 def _taken_scores(key: str, metric: Metric, taken: Sequence[str], owner: str, origins: ConfigOrigins) -> Problem:
     more = f" and {len(taken) - 3} more" if len(taken) > 3 else ""
     expected = f"names that are free; {taken[0]} is that of {owner}"
     fix = f"{key}.prefix=..." if "prefix" in type(metric).model_fields else "give the metric another name"
-    return Problem(origins.of(f"{key}.class"), key, f"the scores {', '.join(taken[:3])}{more}", expected, fix)
+    return Problem(origins.location(f"{key}.class"), key, f"the scores {', '.join(taken[:3])}{more}", expected, fix)

@@ -65,7 +65,9 @@ def task_name(plain: Mapping[str, Any], origins: ConfigOrigins) -> str:
     name, options = plain.get("task"), sorted(path.stem for path in (conf_dir() / "task").glob("*.yaml"))
     if name not in options:
         expected, fix = f"one of {', '.join(options)}", did_you_mean(str(name), options)
-        raise ConfigError(INVALID_CONFIGURATION, [Problem(origins.of("task"), "task", show_value(name), expected, fix)])
+        raise ConfigError(
+            INVALID_CONFIGURATION, [Problem(origins.location("task"), "task", show_value(name), expected, fix)]
+        )
     return str(name)
 
 
@@ -121,7 +123,7 @@ class _Sections:
             key = "embedder.kind"
             state = f"{embedder.kind}, without its files or its package"
             expected = "an embedder that is installed"
-            self._problems.append(Problem(self._origins.of(key), key, state, expected, fix))
+            self._problems.append(Problem(self._origins.location(key), key, state, expected, fix))
 
     def read_metrics(self, prompts: PromptLibrary) -> None:
         """The metrics, those that leave `references` to the data set with its rule; score names must be unique."""
@@ -160,7 +162,7 @@ class _Sections:
             self._read_section("dataset", DatasetSettings)
             return
         fix = "pass +experiment=NAME or dataset=NAME"
-        self._problems.append(Problem(self._origins.of("dataset"), "dataset", "no data set", "a data set", fix))
+        self._problems.append(Problem(self._origins.location("dataset"), "dataset", "no data set", "a data set", fix))
         self._sections["dataset"] = None
 
     def _read_section(self, name: str, model: type[S]) -> None:
@@ -176,7 +178,7 @@ class _Sections:
             return
         key, expected = f"{name}.kind", f"one of {', '.join(kinds)}"
         fix = did_you_mean(str(kind), kinds)
-        self._problems.append(Problem(self._origins.of(key), key, show_value(kind), expected, fix))
+        self._problems.append(Problem(self._origins.location(key), key, show_value(kind), expected, fix))
         self._sections[name] = None
 
     def _add_placed(self, problems: Any) -> None:
@@ -187,7 +189,9 @@ def _unknown_keys(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Prob
     known = sorted(RunConfig.model_fields)
     expected = f"one of {', '.join(known)}"
     return [
-        Problem(origins.of(key), key, f"an unknown key (= {show_value(value)})", expected, did_you_mean(key, known))
+        Problem(
+            origins.location(key), key, f"an unknown key (= {show_value(value)})", expected, did_you_mean(key, known)
+        )
         for key, value in plain.items()
         if key not in known
     ]

@@ -16,7 +16,7 @@ def secrets_in(plain: Any, origins: ConfigOrigins) -> list[Problem]:
     """Every key or value that looks like a secret, wherever it came from (an interpolation may have brought it in)."""
     known_secrets = secrets_of_environment()
     return [
-        Problem(origins.of(key), key or "a key", f"{description} (not shown)", _EXPECTED, FIX)
+        Problem(origins.location(key), key or "a key", f"{description} (not shown)", _EXPECTED, FIX)
         for key, description in _secrets(plain, "", known_secrets)
     ]
 

@@ -1,6 +1,6 @@
-"""Content hashes: the same content gives the same name on every machine, in every process, in every version.
+"""Content hashes: the same content has the same hash on every machine, in every process, in every version.
 
-Everything that ragpipe recognises again (questions, templates, data sets, runs) is recognised by one of these.
+Questions, templates, data sets and runs are recognised by these hashes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def canonical_json(value: Any) -> str:
 
 
 def sha256(value: Any) -> str:
-    """Hex sha256 of a text (UTF-8), of bytes, or of any plain JSON value in canonical form."""
+    """Hex sha256 of a text (as UTF-8), of bytes, or of any JSON value in canonical form. Raises as `canonical_json`."""
     if isinstance(value, bytes):
         data = value
     else:
@@ -32,8 +32,8 @@ def sha256(value: Any) -> str:
 
 def sha256_file(path: Path) -> str:
     """Hex sha256 of a file's bytes, read in blocks of 1 MiB."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,21 +1,21 @@
-"""Every error that ragpipe raises on purpose, and the exit code it ends a run with.
+"""The errors that ragpipe raises on purpose, and the exit code of a run that ends with one.
 
-    RagpipeError                 1   (a plain one is a bug of ours)
-    ├── ConfigError              2   the composition is wrong; nothing was spent
+    RagpipeError                 1   (a plain one is a bug in ragpipe)
+    ├── ConfigError              2   the configuration is wrong; nothing was spent
     ├── DataError                2   an input file is wrong; nothing was spent
-    │   └── OtherFormat          2   a run folder or a call store of another format; nothing of it was touched
+    │   └── FormatMismatch       2   a run folder or call store of another format; it was not touched
     ├── PromptError              2   a template is wrong; nothing was spent
     ├── Incomplete               4   the run stopped early and can be resumed (budget used up, too many failures)
-    ├── ProviderUnusable         5   the provider cannot be used at all (key, model, quota, dead)
+    ├── ProviderUnusable         5   the provider cannot be used at all (key, model, quota, outage)
     ├── OutputError              6   the output folder cannot be written
-    │   └── Locked               6   another process works on this folder
-    ├── Interrupted    129/130/143   a signal ended the run; resumable
-    ├── TooLong                  -   the values of one case fit no question: becomes a score with status `error`
+    │   └── FolderLocked         6   another process works in this folder
+    ├── Interrupted    129/130/143   a signal ended the run; it can be resumed
+    ├── PromptTooLong            -   the values of one case exceed a prompt's limit: becomes a score with status `error`
     ├── JudgeError               -   one judgement failed: becomes a score with status `error`
     └── Skipped                  -   a metric does not apply to this case: becomes a score with status `skipped`
 
-`TooLong`, `JudgeError` and `Skipped` never leave a run: the engine turns them into scores. `Signalled` and `Abandoned` are
-KeyboardInterrupts, so that nothing that catches errors catches them.
+`PromptTooLong`, `JudgeError` and `Skipped` never leave a run: the engine turns them into scores. `SignalReceived` and
+`WaitAbandoned` are KeyboardInterrupts, so that no handler of errors catches them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from threading import Thread
 from typing import Literal
 
 FailureKind = Literal[
-    # permanent: asking again at temperature 0 gives the same; kept as the case's result until `retry_errors=true`
+    # permanent: asking again at temperature 0 gives the same; stored as the case's result until `retry_errors=true`
     "bad_request",
     "too_long",
     "refused",
     "cut_short",
     "unparsable",
-    "slow_pattern",  # a regular expression of a metric took longer than its time limit; nobody was asked
+    "slow_pattern",  # a regular expression of a metric exceeded its time limit; no judge was asked
     # transient: an unfinished run asks again
     "network",
     "rate_limit",
@@ -65,10 +65,10 @@ class RagpipeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault in a file or a configuration, as it is shown to the user.
+    """One fault in a file or a configuration, as the user sees it.
 
-    `where` is a file with a line (`conf/judge/llm.yaml:7`), a row, or `command line`; `key` the dotted key, column or
-    field; `found` and `expected` say what stands there and what should; `fix` says what to do.
+    `where` is a file with a line (`conf/judge/llm.yaml:7`), a row, or `command line`; `key` is the dotted key, column or
+    field; `found` is what is there, `expected` what should be; `fix` says what to do, and may be empty.
     """
 
     where: str
@@ -82,42 +82,42 @@ class Problem:
         return text + (f"\n    fix:     {self.fix}" if self.fix else "")
 
 
-class _Problems(RagpipeError):
-    """An error that lists all faults at once (the first 20 in its text)."""
+class _ProblemListError(RagpipeError):
+    """An error that lists all faults at once; its text has the first 20."""
 
     exit_code = 2
-    shown = 20
+    listed = 20
 
     def __init__(self, title: str, problems: Sequence[Problem] = ()):
         self.title = title
         self.problems = tuple(problems)
-        lines = [title, *(f"  {p}" for p in self.problems[: self.shown])]
-        if len(self.problems) > self.shown:
-            lines.append(f"  ... and {len(self.problems) - self.shown} more")
+        lines = [title, *(f"  {p}" for p in self.problems[: self.listed])]
+        if len(self.problems) > self.listed:
+            lines.append(f"  ... and {len(self.problems) - self.listed} more")
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[type, tuple[str, tuple[Problem, ...]]]:  # survives joblib's process boundary
         return type(self), (self.title, self.problems)
 
 
-class ConfigError(_Problems):
+class ConfigError(_ProblemListError):
     """The composed configuration is wrong. Lists every fault with key, file and line, found, expected."""
 
 
-class DataError(_Problems):
+class DataError(_ProblemListError):
     """An input file is wrong. Lists every fault with file, line or row, field, found, expected."""
 
 
-class OtherFormat(DataError):
-    """A run folder, a call store or an exported file has another format number: it is neither read nor changed."""
+class FormatMismatch(DataError):
+    """A run folder, call store or exported file has another format number. It is neither read nor changed."""
 
 
-class PromptError(_Problems):
-    """A prompt template is missing, malformed, or uses a variable its metric does not give."""
+class PromptError(_ProblemListError):
+    """A prompt template is missing, malformed, or uses a variable that its metric does not provide."""
 
 
-class TooLong(RagpipeError):
-    """A case's values are longer than a question may be. The engine records a score with status `error`, kind `too_long`."""
+class PromptTooLong(RagpipeError):
+    """A case's values exceed a prompt's limit. The engine records a score with status `error`, kind `too_long`."""
 
 
 class Incomplete(RagpipeError):
@@ -127,7 +127,7 @@ class Incomplete(RagpipeError):
 
 
 class ProviderUnusable(RagpipeError):
-    """The judge's provider cannot be used: wrong key, unknown model, no quota, or a row of fatal errors.
+    """The judge's provider cannot be used: wrong key, unknown model, no quota, or repeated fatal errors.
 
     `kind` is one of the fatal failure kinds or `breaker`.
     """
@@ -145,7 +145,7 @@ class OutputError(RagpipeError):
     exit_code = 6
 
 
-class Locked(OutputError):
+class FolderLocked(OutputError):
     """Another live process works on this folder."""
 
 
@@ -158,17 +158,19 @@ class Interrupted(RagpipeError):
         super().__init__(message)
 
 
-class Signalled(KeyboardInterrupt):
-    """A signal came where no stage is there to end well: while a run is composed, planned or scored."""
+class SignalReceived(KeyboardInterrupt):
+    """A signal arrived while no stage could be stopped: while a run is composed, planned or scored."""
 
     def __init__(self, signal_number: int):
         self.signal_number = signal_number
         super().__init__(signal_number)
 
 
-class Abandoned(KeyboardInterrupt):
-    """A caller that was interrupted for the third time waits no longer for its run. `thread` is where that still works:
-    until it ends, the run's folder stays locked."""
+class WaitAbandoned(KeyboardInterrupt):
+    """A caller was interrupted for the third time and waits no longer for its run.
+
+    `thread` still works on the run: until it ends, the run's folder stays locked.
+    """
 
     def __init__(self, message: str, thread: Thread):
         self.thread = thread
@@ -178,7 +180,7 @@ class Abandoned(KeyboardInterrupt):
 class JudgeError(RagpipeError):
     """One judgement failed. The engine records a score with status `error` and this kind and text.
 
-    `text` is the raw reply where there was one (kept in the records), `keys` the calls it rests on.
+    `text` is the raw reply, where there was one; it is kept in the records.
     """
 
     def __init__(self, kind: FailureKind, message: str, *, text: str | None = None):
@@ -194,7 +196,7 @@ class JudgeError(RagpipeError):
 
 
 class Skipped(RagpipeError):
-    """The metric does not apply to this case, or this judge cannot answer. `reason` is a short snake_case word or line."""
+    """The metric does not apply to this case, or this judge cannot answer. `reason` is a snake_case word or a short line."""
 
     def __init__(self, reason: str):
         self.reason = reason

@@ -1,4 +1,4 @@
-"""Where the shipped `conf/` and `prompts/` folders stand: inside an installed package, beside it in a checkout."""
+"""The shipped `conf/` and `prompts/` folders: inside an installed package, beside it in a checkout."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def prompts_dir() -> Path:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """The first 12 hex digits of the sha256 over ragpipe's own source: two states of one version can be told apart."""
-    found = hashlib.sha256()
+    """The first 12 hex digits of the sha256 over ragpipe's own source: it tells two states of one version apart."""
+    digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
-        found.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return found.hexdigest()[:12]
+        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]

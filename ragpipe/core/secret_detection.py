@@ -1,6 +1,6 @@
 """Recognises values that look like keys or passwords, so that they are refused before anything is written.
 
-Nothing here returns the value itself: what is found is described, never repeated.
+A secret is described, never returned.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-_SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
+_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("an API key (sk-...)", re.compile(r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_\-]{12,}")),
     ("an AWS access key", re.compile(r"(?<![A-Z0-9])A[KS]IA[0-9A-Z]{16}(?![0-9A-Z])")),
     ("a Google API key", re.compile(r"AIza[0-9A-Za-z_\-]{30,}")),
@@ -38,82 +38,51 @@ _SECRET_NAME = re.compile(
     r"(?i)(^|[._\-])(api[_\-]?key|apikey|access[_\-]?key|secret([_\-]?key)?|password|passwd|token|auth[_\-]?token"
     r"|access[_\-]?token|authorization|credentials?)$"
 )
+_SECRET_ENDINGS = (
+    *("key", "token", "secret", "password", "passwd", "passphrase", "pwd"),
+    *("credential", "credentials", "dsn", "auth"),
+)
 _SECRET_WORDS = frozenset(
-    {
-        "key",
-        "keys",
-        "token",
-        "tokens",
-        "secret",
-        "secrets",
-        "password",
-        "passwords",
-        "passwd",
-        "passphrase",
-        "pwd",
-        "pass",
-        "credential",
-        "credentials",
-        "cred",
-        "creds",
-        "auth",
-        "authorization",
-        "bearer",
-        "cookie",
-        "dsn",
-        "connstr",
-        "private",
-        "pat",
-        "jwt",
-        "sas",
-    }
-)
-_SECRET_ENDS = (
-    "key",
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "credential",
-    "credentials",
-    "dsn",
-    "auth",
-)
-_NAMES_A_PLACE = frozenset({"file", "path", "dir", "name", "env"})  # OPENAI_KEY_FILE holds where a key is, not the key
-_COUNTS = frozenset({"max", "min", "n", "num", "total", "limit", "budget"})  # MAX_TOKENS
-_NO_SECRETS = frozenset({"PWD", "OLDPWD"})  # the working directory
-_NAMES_A_VARIABLE = re.compile(r"_env($|\.)")  # api_key_env, headers_env.Authorization
+    (*_SECRET_ENDINGS, "keys", "tokens", "secrets", "passwords", "pass", "cred", "creds", "authorization", "bearer")
+) | {"cookie", "connstr", "private", "pat", "jwt", "sas"}
+_LOCATION_WORDS = frozenset({"file", "path", "dir", "name", "env"})  # OPENAI_KEY_FILE holds where a key is, not the key
+_COUNT_WORDS = frozenset({"max", "min", "n", "num", "total", "limit", "budget"})  # MAX_TOKENS
+_NOT_SECRET = frozenset({"PWD", "OLDPWD"})  # the working directory
+_VARIABLE_NAME_KEY = re.compile(r"_env($|\.)")  # api_key_env, headers_env.Authorization
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 FIX = "write the *name* of an environment variable (judge.api_key_env=OPENAI_API_KEY) and set that variable"
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the name of an environment variable says that its value is secret, in whatever case it is written.
+    """Whether the name of an environment variable says that its value is secret, in any case of letters.
 
-    One of its words (parted by `_`, `-`, `.` or a capital) is `key`, `token`, `secret`, `password`, `passwd`, `passphrase`,
+    One of its words (separated by `_`, `-`, `.` or a capital) is `key`, `token`, `secret`, `password`, `passwd`, `passphrase`,
     `pwd`, `pass`, `credential`, `auth`, `authorization`, `bearer`, `cookie`, `dsn`, `private`, `pat`, `jwt`, `sas`, or ends
-    in one of the longer ones (`OPENAIKEY`), or it names a connection string. No secret are names of places
-    (`..._FILE`, `_PATH`, `_DIR`, `_NAME`, `_ENV`), counts (`MAX_TOKENS`), `PWD` and `OLDPWD`.
+    in one of the longer ones (`OPENAIKEY`), or it names a connection string. Not secret are names of places (`..._FILE`,
+    `_PATH`, `_DIR`, `_NAME`, `_ENV`), counts (`MAX_TOKENS`), `PWD` and `OLDPWD`.
     """
-    if name in _NO_SECRETS:
+    if name in _NOT_SECRET:
         return False
     words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", name) if word]
-    if not words or words[-1] in _NAMES_A_PLACE:
+    if not words or words[-1] in _LOCATION_WORDS:
         return False
-    if words[-1] == "tokens" and _COUNTS & set(words):
+    if words[-1] == "tokens" and _COUNT_WORDS & set(words):
         return False
-    if ({"connection", "conn"} & set(words) and {"string", "str"} & set(words)) or "connectionstring" in "".join(words):
-        return True
-    return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDS) for word in words)
+    return _is_connection_string(words) or any(
+        word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words
+    )
+
+
+def _is_connection_string(words: list[str]) -> bool:
+    is_split = {"connection", "conn"} & set(words) and {"string", "str"} & set(words)
+    return bool(is_split) or "connectionstring" in "".join(words)
 
 
 def secrets_of_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Values of the environment variables whose names say that they are secret (`is_secret_name`) -> the name.
+    """Value -> name of the environment variables whose names say that they are secret (`is_secret_name`).
 
-    Only values that stand in no honest text by chance: 12 characters or more, and neither a path that exists nor the name of
-    another variable.
+    Only values that do not occur in ordinary text by chance: 12 characters or more, and neither a path that exists nor
+    the name of another variable.
     """
     environ = os.environ if environ is None else environ
     return {
@@ -124,7 +93,7 @@ def secrets_of_environment(environ: Mapping[str, str] | None = None) -> dict[str
 
 
 def _is_a_path(value: str) -> bool:
-    """Whether a value is a place on this machine (SSH_AUTH_SOCK): a secret may begin with a `/`, too."""
+    """Whether a value is an existing path (SSH_AUTH_SOCK): a secret may begin with a `/`, too."""
     try:
         return value.startswith(("/", "~", ".")) and os.path.exists(os.path.expanduser(value))
     except ValueError:  # a NUL character
@@ -132,11 +101,11 @@ def _is_a_path(value: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Whether a value can only be a key or a password, so that it may be struck out of answers and replies.
+    """Whether a value can only be a key or a password, so that it may be removed from answers and replies.
 
-    Words that stand in for a key (`none`, `not-needed`, `production`) stand in honest texts too. A value is taken for
-    random when it has the form of some provider's keys, or no white space and either 12 characters or more with a digit
-    among them, or a stretch of 20 letters or more that are as mixed as drawn ones (3.5 bits a letter).
+    Placeholders for a key (`none`, `not-needed`, `production`) occur in ordinary text. A value counts as random when it
+    has the form of some provider's keys, or no white space and either 12 characters or more with a digit among them, or
+    20 letters or more in a row with an entropy of at least 3.5 bits per letter.
     """
     value = value.strip()
     if looks_secret(value):
@@ -145,50 +114,55 @@ def looks_random(value: str) -> bool:
         return False
     if len(value) >= 12 and re.search(r"\d", value):
         return True
-    return any(len(part) >= 20 and _bits_a_letter(part) >= 3.5 for part in re.split(r"[^A-Za-z]", value))
+    return any(len(part) >= 20 and _bits_per_letter(part) >= 3.5 for part in re.split(r"[^A-Za-z]", value))
 
 
-def _bits_a_letter(text: str) -> float:
+def _bits_per_letter(text: str) -> float:
     """The entropy of a text's letters, in bits."""
     return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
 
 
 def looks_secret(text: str, known: Mapping[str, str] | None = None) -> str | None:
-    """What a text holds that must not be written down (`an API key (sk-...)`), None when nothing.
+    """What a text contains that must not be written (`an API key (sk-...)`), None when nothing.
 
     `known` are secret values with the names of their variables, as `secrets_of_environment` gives them.
     """
     for value, name in (known or {}).items():
         if value in text:
             return f"the value of the environment variable {name}"
-    return next((what for what, shape in _SHAPES if shape.search(text)), None)
+    return next((description for description, pattern in _PATTERNS if pattern.search(text)), None)
 
 
 def secret_at(key: str, value: Any, known: Mapping[str, str] | None = None) -> str | None:
     """As `looks_secret` for a value under a dotted key; the key's own name counts too."""
     if not isinstance(value, str) or not value or value.startswith("${"):
         return None
-    if _NAMES_A_VARIABLE.search(key):
-        what = looks_secret(value, known)
-        return what or (None if _ENV_NAME.match(value) else "something that is no name of an environment variable")
+    if _VARIABLE_NAME_KEY.search(key):
+        if description := looks_secret(value, known):
+            return description
+        return None if _ENV_NAME.match(value) else "something that is no name of an environment variable"
     if _SECRET_NAME.search(key):
         return "a value under a name that says it is secret"
     return looks_secret(value, known)
 
 
 def pairs(value: str) -> list[tuple[str, str]]:
-    """Keys and values of a flat mapping on the command line, `{a: b, c: d}`; nothing when it is of another form."""
+    """Keys and values of a flat mapping on the command line, `{a: b, c: d}`; empty for any other form."""
     inside = re.fullmatch(r"\{([^{}\[\]]*)\}", value)
     parts = [pair.partition(":") for pair in inside[1].split(",")] if inside and inside[1].strip() else []
     if not all(colon for _, colon, _ in parts):
         return []
-    return [(name.strip().strip("'\""), one.strip().strip("'\"")) for name, _, one in parts]
+    return [(_unquoted(name), _unquoted(item)) for name, _, item in parts]
+
+
+def _unquoted(text: str) -> str:
+    return text.strip().strip("'\"")
 
 
 def redact(text: str, known: Mapping[str, str] | None = None) -> str:
-    """The text with every known secret and every key-looking part replaced."""
+    """The text with every known secret, and every part that looks like a key, replaced."""
     for value, name in (known or {}).items():
         text = text.replace(value, f"<value of {name}>")
-    for _, shape in _SHAPES:
-        text = shape.sub("<not shown>", text)
+    for _, pattern in _PATTERNS:
+        text = pattern.sub("<not shown>", text)
     return text

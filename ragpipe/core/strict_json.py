@@ -1,7 +1,7 @@
-"""JSON as the standard means it: what `json.loads` lets through in silence is refused here.
+"""JSON as the standard defines it: what `json.loads` accepts beyond that is refused here.
 
 Refused: NaN, Infinity, numbers that overflow to infinity, duplicate keys, lone surrogates, and nesting deeper than
-100 levels. A lone surrogate would pass until the text is hashed, sent or written, hours later.
+100 levels. A lone surrogate would fail only when the text is hashed, sent or written, hours later.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from typing import Any, NoReturn
 MAX_DEPTH = 100
 
 
-class BadJson(ValueError):
-    """`column` counts characters from 1 within the decoded text; None where the parser does not tell."""
+class InvalidJson(ValueError):
+    """A text that is not strict JSON.
+
+    `column` counts characters from 1 within the decoded text; None where the parser does not say.
+    """
 
     def __init__(self, message: str, column: int | None = None):
         self.column = column
@@ -23,33 +26,39 @@ class BadJson(ValueError):
 
 
 def strict_loads(text: str) -> Any:
-    """Parse one JSON value. Raises BadJson."""
+    """Parse one JSON value. Raises InvalidJson."""
     try:
         value, end = _DECODER.raw_decode(text, _skip_space(text, 0))
     except json.JSONDecodeError as error:
-        raise BadJson(error.msg, error.pos + 1) from None
+        raise InvalidJson(error.msg, error.pos + 1) from None
     except (RecursionError, ValueError) as error:
-        raise BadJson(_reason(error)) from None
+        raise InvalidJson(_reason(error)) from None
     if (end := _skip_space(text, end)) != len(text):
-        raise BadJson("something follows the JSON value", end + 1)
+        raise InvalidJson("text follows the JSON value", end + 1)
     check_json(value, text)
     return value
 
 
 def raw_decode(text: str, start: int) -> tuple[Any, int]:
-    """Parse the value that begins at `start`; gives it and its end. Raises json.JSONDecodeError (cut or wrong) or BadJson."""
+    """Parse the value that begins at `start`: the value and its end.
+
+    Raises json.JSONDecodeError for an incomplete or malformed value, InvalidJson for what strict JSON refuses.
+    """
     try:
         value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError:
         raise
     except (RecursionError, ValueError) as error:
-        raise BadJson(_reason(error)) from None
+        raise InvalidJson(_reason(error)) from None
     check_json(value, text[start:end])
     return value, end
 
 
 def check_json(value: Any, text: str) -> None:
-    """Refuse what only the parsed value shows. `text` is its source: without a suspect in it nothing is walked."""
+    """Raises InvalidJson for nesting and surrogates, which only the parsed value shows.
+
+    `text` is the source of `value`: where it has no suspicious character, the value is not walked.
+    """
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(value)
     if "\\ud" in text or "\\uD" in text:
@@ -57,7 +66,7 @@ def check_json(value: Any, text: str) -> None:
 
 
 def _check_surrogates(value: Any) -> None:
-    """Raises BadJson when a text anywhere in `value` holds half of a surrogate pair."""
+    """Raises InvalidJson when a text anywhere in `value` holds half of a surrogate pair."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -67,7 +76,7 @@ def _check_surrogates(value: Any) -> None:
         elif isinstance(item, list):
             stack.extend(item)
         elif isinstance(item, str) and any("\ud800" <= c <= "\udfff" for c in item):
-            raise BadJson(f"a lone surrogate (half a character) in {item[:40]!a}")
+            raise InvalidJson(f"a lone surrogate (half a character) in {item[:40]!a}")
 
 
 def _check_depth(value: Any) -> None:
@@ -75,7 +84,7 @@ def _check_depth(value: Any) -> None:
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise BadJson(f"nested deeper than {MAX_DEPTH} levels")
+            raise InvalidJson(f"nested deeper than {MAX_DEPTH} levels")
         inner = [item for item in level if isinstance(item, dict | list)]
         level = [child for item in inner for child in (item.values() if isinstance(item, dict) else item)]
 
@@ -89,23 +98,23 @@ def _reason(error: Exception) -> str:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadJson(f"the key {ascii(twice)[:60]} stands twice in one object")
-    return found
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise InvalidJson(f"the key {ascii(duplicate)[:60]} appears twice in one object")
+    return mapping
 
 
 def _float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise BadJson(f"the number {text[:40]} is too large")
+        raise InvalidJson(f"the number {text[:40]} is too large")
     return value
 
 
 def _constant(name: str) -> NoReturn:
-    raise BadJson(f"{name} is not JSON")
+    raise InvalidJson(f"{name} is not JSON")
 
 
 def _skip_space(text: str, at: int) -> int:
@@ -115,7 +124,10 @@ def _skip_space(text: str, at: int) -> int:
 
 
 def decoder(*, strict: bool = True, parse_int: Callable[[str], int] | None = None) -> json.JSONDecoder:
-    """A decoder that refuses NaN, infinities and duplicate keys (BadJson); not `strict`: raw line breaks in strings pass."""
+    """A decoder that refuses NaN, infinities and duplicate keys (InvalidJson).
+
+    Without `strict`, raw line breaks in strings are accepted.
+    """
     return json.JSONDecoder(
         object_pairs_hook=_pairs, parse_float=_float, parse_constant=_constant, parse_int=parse_int, strict=strict
     )

@@ -37,7 +37,7 @@ def parse_cell(row: dict[str, str], where: str, faults: Faults) -> dict[str, Any
         elif cell:
             try:
                 record[name] = strict_json.strict_loads(cell)
-            except strict_json.BadJson as error:
+            except strict_json.InvalidJson as error:
                 actual = f"{shown_value(cell)} ({error})"
                 fix = "texts in a JSON list stand in double quotes, which a CSV cell writes twice"
                 faults.add(named_fields(where, row), name, actual, "true, false, a number, or JSON", fix)

@@ -66,7 +66,7 @@ class _Window:
                     continue
                 self.skip(min(error.pos, len(self.text)))
                 column = self.at - self.text.rfind("\n", 0, self.at)
-                raise strict_json.BadJson(error.msg, column) from None
+                raise strict_json.InvalidJson(error.msg, column) from None
             self.skip(end)
             return value
 
@@ -83,7 +83,7 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
         line = window.line
         try:
             record = window.value()
-        except strict_json.BadJson as error:
+        except strict_json.InvalidJson as error:
             actual = f"{error} at column {error.column}" if error.column else str(error)
             actual = "the end of the file" if window.next_sign() == "" else actual
             faults.add(
@@ -120,7 +120,7 @@ def read_document(file: DataFile, faults: Faults) -> Any:
         return None
     try:
         return strict_json.strict_loads(text)
-    except strict_json.BadJson as error:
+    except strict_json.InvalidJson as error:
         line = text.count("\n", 0, (error.column or 1) - 1) + 1
         faults.add(file.at(line) if error.column else file.shown, "document", str(error), "JSON")
     return None

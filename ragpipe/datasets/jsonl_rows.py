@@ -18,7 +18,7 @@ def read_jsonl_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[
             continue
         try:
             record = strict_json.strict_loads(text)
-        except strict_json.BadJson as error:
+        except strict_json.InvalidJson as error:
             column = f" at column {error.column}" if error.column else ""
             cut = "" if line.endswith("\n") else "; the file's last line, perhaps cut off"
             faults.add(file.at(number), "line", f"{error}{column}{cut}", "one JSON object", _fix(text, number))

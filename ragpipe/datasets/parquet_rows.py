@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from ragpipe.core.strict_json import BadJson
+from ragpipe.core.strict_json import InvalidJson
 from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.datasets.text_lines import DataFile
 
@@ -44,7 +44,7 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
                     for name, value in zip(batch.schema.names, values, strict=True):
                         try:
                             plain[name] = _plain(value)
-                        except BadJson as error:
+                        except InvalidJson as error:
                             faults.add(
                                 f"{file.shown} row {row}", name, str(error), "a text, a finite number, true or false"
                             )
@@ -110,7 +110,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise BadJson(f"{value} (store a missing number as null)")
+            raise InvalidJson(f"{value} (store a missing number as null)")
         return value
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
@@ -120,4 +120,4 @@ def _plain(value: Any) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    raise BadJson(shown_value(value))
+    raise InvalidJson(shown_value(value))

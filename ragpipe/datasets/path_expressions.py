@@ -38,7 +38,7 @@ class _Functions(functions.Functions):  # type: ignore[misc]
     def _func_parse_json(self, text: str) -> Any:
         try:
             return strict_json.strict_loads(text)
-        except strict_json.BadJson as error:
+        except strict_json.InvalidJson as error:
             raise BadExpression(f"parse_json: {error}") from None
 
     @functions.signature({"types": ["string"]}, {"types": ["string"]})  # type: ignore[untyped-decorator]

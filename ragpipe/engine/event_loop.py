@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ragpipe.core.errors import Abandoned, Interrupted
+from ragpipe.core.errors import Interrupted, WaitAbandoned
 from ragpipe.engine.graceful_shutdown import GracefulShutdown, Stoppable, current_shutdown
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end on a loop of its own; inside a running loop (a notebook) in a thread beside it.
 
     Returns only when that loop is at rest, also where the waiting is interrupted: an interrupt lets the calls in flight
-    land, a second one gives them up, and then it is raised. Raises Abandoned after a third.
+    land, a second one gives them up, and then it is raised. Raises WaitAbandoned after a third.
     """
     ending = current_shutdown() or GracefulShutdown()
     if ending.why:
@@ -129,7 +129,7 @@ def _waited(thread: threading.Thread, ended: threading.Event, ending: GracefulSh
                 raise
             wanted += 1
             if wanted > len(steps):
-                raise Abandoned(
+                raise WaitAbandoned(
                     "given up: calls in flight may still land; the run's folder stays locked until they have", thread
                 ) from broken
 

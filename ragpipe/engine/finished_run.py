@@ -124,7 +124,7 @@ def open_run(
             f"task={task} cannot change everything of a run",
             [
                 Problem(
-                    origins.of(key),
+                    origins.location(key),
                     key,
                     "a change of what is frozen in the run",
                     expected,
@@ -137,7 +137,7 @@ def open_run(
         there = ", ".join(own.get("metrics") or {})
         raise ConfigError(
             INVALID_CONFIGURATION,
-            [Problem(origins.of(key), key, "no metric of this run", f"one of {there}", "") for key in unknown],
+            [Problem(origins.location(key), key, "no metric of this run", f"one of {there}", "") for key in unknown],
         )
     composed = _overlaid(own, plain, words)
     place = _Places(folder.config, origins, words)
@@ -156,15 +156,15 @@ class _Places:
         self._now, self._said, self._path = now, tuple(said), path
         self._lines = lines_of(path)
 
-    def of(self, key: str) -> str:
+    def location(self, key: str) -> str:
         if key.partition(".")[0] in OURS or any(key == s or key.startswith(f"{s}.") for s in self._said):
-            return self._now.of(key)
+            return self._now.location(key)
         parts = key.split(".")
         line = next((self._lines[k] for n in range(len(parts), 0, -1) if (k := ".".join(parts[:n])) in self._lines), 1)
         return f"{key_path(self._path)}:{line}"
 
-    def raw(self, key: str) -> str | None:
-        return self._now.raw(key)
+    def typed_text(self, key: str) -> str | None:
+        return self._now.typed_text(key)
 
 
 def _judged(manifest: Mapping[str, Any]) -> list[int]:
@@ -179,7 +179,9 @@ def _folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str) -> RunF
     found = plain.get("run")
     if not isinstance(found, str) or not found:
         fix = f"python -m ragpipe task={task} run=outputs/<name>/latest"
-        raise ConfigError(INVALID_CONFIGURATION, [Problem(origins.of("run"), "run", repr(found), "a run folder", fix)])
+        raise ConfigError(
+            INVALID_CONFIGURATION, [Problem(origins.location("run"), "run", repr(found), "a run folder", fix)]
+        )
     return RunFolder.find(Path(found))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.config.settings import RunConfig
-from ragpipe.core.errors import OtherFormat, RagpipeError
+from ragpipe.core.errors import FormatMismatch, RagpipeError
 from ragpipe.core.resources import code_digest
 from ragpipe.core.version import __version__
 from ragpipe.core.yaml_lines import FastDumper
@@ -103,7 +103,7 @@ def write_config(folder: RunFolder, config: RunConfig) -> None:
 
 
 def check_formats(folder: RunFolder, store: Path) -> None:
-    """Raises OtherFormat when the folder of a run or the call store has another format: before either is touched."""
+    """Raises FormatMismatch when the folder of a run or the call store has another format: before either is touched."""
     read_manifest(folder)
     check_store(store)
 
@@ -123,7 +123,7 @@ def unreadable_previous(folder: RunFolder) -> str | None:
     """What to say of a newest other run of the same name that has another format; None when there is nothing to say."""
     try:
         RunFolder.find(folder.latest)
-    except OtherFormat as error:
+    except FormatMismatch as error:
         problem = error.problems[0]
         return f"not compared with the run before: {problem.where} has {problem.found}, expected {problem.expected}"
     except RagpipeError:

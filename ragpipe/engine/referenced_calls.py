@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ragpipe.core.errors import DataError, OtherFormat, Problem, RagpipeError
+from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE
 from ragpipe.engine.manifest import read_manifest
 from ragpipe.engine.run_list import all_runs
@@ -34,7 +34,7 @@ def _open(folder: RunFolder) -> Sequence[Problem]:
         states = read_manifest(folder).get("iterations", {})
         if _is_resent(folder) or (states and all(state == COMPLETE for state in states.values())):
             return ()
-    except OtherFormat as error:
+    except FormatMismatch as error:
         return error.problems
     except (RagpipeError, OSError, AttributeError):
         pass

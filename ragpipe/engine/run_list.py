@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragpipe.core.errors import DataError, OtherFormat, RagpipeError
+from ragpipe.core.errors import DataError, FormatMismatch, RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
 from ragpipe.engine.manifest import read_manifest
 from ragpipe.engine.run_identity import identity_differences
@@ -26,18 +26,18 @@ _RUN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 def refuse_other_formats(folders: Sequence[Path]) -> None:
-    """Raises OtherFormat when no run in these folders can be read for that reason."""
+    """Raises FormatMismatch when no run in these folders can be read for that reason."""
     errors = []
     for path in (path for folder in folders for path in sorted(_runs(folder))):
         try:
             read_manifest(RunFolder(path))
             return
-        except OtherFormat as error:
+        except FormatMismatch as error:
             errors.append(error)
         except RagpipeError:
             return  # it is listed as broken
     if errors:
-        raise OtherFormat(errors[0].title, [problem for error in errors for problem in error.problems])
+        raise FormatMismatch(errors[0].title, [problem for error in errors for problem in error.problems])
 
 
 def readable_runs(root: Path, tell: Callable[[str], None]) -> list[RunFolder]:
@@ -46,7 +46,7 @@ def readable_runs(root: Path, tell: Callable[[str], None]) -> list[RunFolder]:
     for folder in all_runs(root):
         try:
             read_manifest(folder)
-        except OtherFormat as error:
+        except FormatMismatch as error:
             tell(f"passed over: {error.problems[0].where}: {error.problems[0].found}")
             continue
         except RagpipeError:
@@ -78,7 +78,7 @@ def list_runs(folder: Path) -> tuple[list[RunLine], int]:
             manifest = read_manifest(RunFolder(path))
             line = RunLine(path.name) if manifest else RunLine(path.name, broken="no manifest.json")
             created = str(manifest["created_at"]) if manifest else ""
-        except OtherFormat as error:
+        except FormatMismatch as error:
             manifest, created, line = {}, "", RunLine(path.name, refused=error.problems[0].found)
         except (RagpipeError, KeyError, OSError) as error:
             manifest, created, line = {}, "", RunLine(path.name, broken=_why(error))

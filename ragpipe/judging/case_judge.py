@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ragpipe.core.errors import JudgeError, Skipped, TooLong
+from ragpipe.core.errors import JudgeError, PromptTooLong, Skipped
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.http_responses import replace_surrogates
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
@@ -62,7 +62,7 @@ class CaseJudge:
         """Render the prompt, ask it and parse the reply; an unparsable reply is repaired once."""
         try:
             messages = prompt.render(**values)
-        except TooLong as error:
+        except PromptTooLong as error:
             raise JudgeError("too_long", f"{self.case}: {self.metric}/{error}") from error
         payload = Payload(messages, answer_schema(answer))
         question = self._question(payload, answer, prompt)

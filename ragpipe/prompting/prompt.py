@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from ragpipe.core.errors import Problem, PromptError, TooLong
+from ragpipe.core.errors import Problem, PromptError, PromptTooLong
 from ragpipe.prompting.fences import fenced_values, printable_texts
 from ragpipe.prompting.template_language import MAX_RENDERED, METER, Meter, TooMuch
 from ragpipe.schema.call import Message
@@ -55,7 +55,7 @@ class Prompt:
     def render(self, **values: Any) -> tuple[Message, ...]:
         """The messages of the question.
 
-        Pass chunks and other models as they are; a template reads their attributes. Raises TooLong when the values exceed
+        Pass chunks and other models as they are; a template reads their attributes. Raises PromptTooLong when the values exceed
         `MAX_RENDERED` characters, PromptError when a variable is missing, unknown or None.
         """
         unknown = set(values) - self.variables - set(self.roles)
@@ -70,7 +70,7 @@ class Prompt:
             try:
                 text = render_block(template, context)
             except TooMuch as error:
-                raise TooLong(self._longest_value(values, str(error))) from error
+                raise PromptTooLong(self._longest_value(values, str(error))) from error
             except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
                 raise self._problem(str(error), f"values for {sorted(self.variables)}") from error
             except (RecursionError, MemoryError, AssertionError) as error:

@@ -82,7 +82,7 @@ def template_error(path: Path, line: int, found: str, expected: str) -> PromptEr
 
 
 def _front_matter(path: Path, source: str, *, lines_before: int) -> dict[str, dict[str, Any]]:
-    if problems := check_text(source, str(path), above=lines_before):
+    if problems := check_text(source, str(path), lines_before=lines_before):
         raise PromptError("a prompt template is wrong", problems)
     front = yaml.load(source, Loader=FastLoader) or {}
     front = {"roles": {}, "optional": {}, **front} if isinstance(front, dict) else {}

@@ -75,7 +75,7 @@ class Run:
 
 
 def load(path: str | Path, *, iteration: int | None = None) -> Run:
-    """Open a run folder (`outputs/x/latest`), by default its newest iteration. Raises DataError when it is none, OtherFormat
+    """Open a run folder (`outputs/x/latest`), by default its newest iteration. Raises DataError when it is none, FormatMismatch
     when it has another format."""
     root = Path(path).resolve()
     if root.is_file() and root.name == LATEST:  # a file system without links holds the run's name as a text

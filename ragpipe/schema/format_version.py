@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ragpipe.core.errors import OtherFormat, Problem
+from ragpipe.core.errors import FormatMismatch, Problem
 from ragpipe.core.version import __version__
 
 FORMAT = 4
 """Raised when a file takes another form, or a key or column another meaning."""
 
 
-def other_format(title: str, where: Path | str, found: object, made_by: object, fix: str) -> OtherFormat:
+def format_mismatch(title: str, where: Path | str, found: object, made_by: object, fix: str) -> FormatMismatch:
     """The error for what has the format number `found` (None: it has none) and says that it was made by `made_by`."""
     number = "no format number" if found is None else f"format {found}"
     maker = f"made by ragpipe {made_by}" if made_by else "it does not say which ragpipe made it"
-    return OtherFormat(
+    return FormatMismatch(
         title,
         [Problem(str(where), "format", f"{number}, {maker}", f"format {FORMAT}, that of ragpipe {__version__}", fix)],
     )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ragpipe.core.errors import TooLong
+from ragpipe.core.errors import PromptTooLong
 from ragpipe.metrics.base import Metric, PlannedCall, run_skip_reason
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
 from ragpipe.prompting.template_language import MAX_RENDERED
@@ -148,7 +148,7 @@ def make_plan(
                 shared = _asked_before(ask, asked)
                 try:
                     messages = _rendered(ask, always=step.rendered < RENDERED and not shared)
-                except TooLong as error:
+                except PromptTooLong as error:
                     plan = plans[metric.name]
                     plan.first_too_long = plan.first_too_long or f"{case.key}: {error}"
                     plan.too_long += 1
@@ -204,7 +204,7 @@ def _asked_before(ask: PlannedCall, asked: dict[str, list[PlannedCall]]) -> bool
 
 
 def _rendered(ask: PlannedCall, *, always: bool) -> tuple[Message, ...]:
-    """The messages of a question; none where nobody needs them and its values are short. Raises TooLong."""
+    """The messages of a question; none where nobody needs them and its values are short. Raises PromptTooLong."""
     if always or ask.prompt.length(ask.values) * REPEATED > MAX_RENDERED:
         return ask.prompt.render(**ask.values)
     return ()

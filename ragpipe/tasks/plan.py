@@ -28,7 +28,7 @@ SHOWN = 50  # characters of a mapped value
 
 
 def run(config: RunConfig, console: Console) -> int:
-    """Print the plan. Returns 0. Raises OtherFormat for a call store that the run could not use."""
+    """Print the plan. Returns 0. Raises FormatMismatch for a call store that the run could not use."""
     plan(config, console)
     return 0
 

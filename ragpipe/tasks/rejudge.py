@@ -94,7 +94,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
             "task=rejudge is wrong; nothing was started",
             [
                 Problem(
-                    origins.of("rejudge.prompts"),
+                    origins.location("rejudge.prompts"),
                     "rejudge.prompts",
                     settings.prompts,
                     "run: what is resent was rendered already",
@@ -119,7 +119,7 @@ def _strangers(finished: FinishedRun, settings: RejudgeSettings, origins: Config
         return ()
     return [
         Problem(
-            origins.of("judge"),
+            origins.location("judge"),
             "judge",
             f"only the run's own ({config.judge.label})",
             "a judge that you name: addresses and names of keys are never taken from a run folder",
@@ -133,7 +133,7 @@ def _embedded(finished: FinishedRun, settings: RejudgeSettings, origins: ConfigO
         return ()
     return [
         Problem(
-            origins.of("judge"),
+            origins.location("judge"),
             "judge",
             finished.config.judge.label,
             "a language model: the embedded judge reads no messages",

@@ -50,7 +50,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 
 def run(settings: RunsSettings, console: Console) -> int:
     """Print a table for each name and write its runs.md. A run of another format has a line that says so, and nothing else of
-    it is read. Returns 0. Raises DataError where there is no run at all, OtherFormat where all of them have another format.
+    it is read. Returns 0. Raises DataError where there is no run at all, FormatMismatch where all of them have another format.
     """
     root = Path(settings.output_dir)
     named = root if settings.name is None else root / settings.name

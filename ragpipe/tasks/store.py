@@ -104,7 +104,9 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
         if said.partition(".")[0] not in {*names, "task", "store", "log_level"}:
             fix = "see conf/task/store.yaml"
             problems.append(
-                Problem(origins.of(said), said, "a key that task=store does not know", ", ".join(sorted(names)), fix)
+                Problem(
+                    origins.location(said), said, "a key that task=store does not know", ", ".join(sorted(names)), fix
+                )
             )
     store = validated(StoreSettings, plain.get("store", {}), "store", origins, problems)
     if settings is not None:
@@ -121,9 +123,9 @@ def _missing(settings: StoreTaskSettings, origins: ConfigOrigins) -> list[Proble
         value = getattr(settings, name)
         if not value or Path(value).suffix not in endings:
             key = "from" if name == "source" else name
-            found.append(Problem(origins.of(key), key, repr(value), "a .parquet or .jsonl file", fix))
+            found.append(Problem(origins.location(key), key, repr(value), "a .parquet or .jsonl file", fix))
     if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
-        found.append(Problem(origins.of("to"), "to", repr(settings.to), "a .json file", "to=FILE.json"))
+        found.append(Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json"))
     chosen = (
         settings.older_than_days,
         settings.judge_label,
@@ -133,15 +135,15 @@ def _missing(settings: StoreTaskSettings, origins: ConfigOrigins) -> list[Proble
     )
     if settings.action == "prune" and all(value is None for value in chosen):
         fix = "set older_than_days, judge_label, run, failures=true or unused=true"
-        found.append(Problem(origins.of("action"), "action", "prune of everything", "a choice of calls", fix))
+        found.append(Problem(origins.location("action"), "action", "prune of everything", "a choice of calls", fix))
     if settings.action == "why" and not settings.key and not (settings.run and settings.case):
         fix = "set run=FOLDER and case=ID, or key=HASH"
-        found.append(Problem(origins.of("key"), "key", "null", "a question", fix))
+        found.append(Problem(origins.location("key"), "key", "null", "a question", fix))
     return found
 
 
 def run(task: StoreTask, console: Console) -> int:
-    """Do it and say what was done. Returns 0. Raises DataError, OutputError, Locked."""
+    """Do it and say what was done. Returns 0. Raises DataError, OutputError, FolderLocked."""
     _ACTIONS[task.settings.action](task, console)
     return 0
 

@@ -77,7 +77,7 @@ BROKEN = [
     # D2: broken lines
     Broken("D2", "line.jsonl", GOOD + '{"id": "q2", "question" "b"}\n', ("line.jsonl:2", "column 25", "delimiter")),
     Broken("D2", "cut.jsonl", GOOD + '{"id": "q2", "quest', ("cut.jsonl:2", "cut off", "JSON object")),
-    Broken("D2", "two.jsonl", 'x\n' + GOOD + '{"id": 1}}\n', ("two.jsonl:1", "two.jsonl:3", "something follows")),
+    Broken("D2", "two.jsonl", 'x\n' + GOOD + '{"id": 1}}\n', ("two.jsonl:1", "two.jsonl:3", "text follows")),
     Broken("D2", "scalar.jsonl", GOOD + "17\n", ("scalar.jsonl:2", "a number: 17", "JSON object")),
     Broken("D2", "array.jsonl", "[" + GOOD.strip() + "]\n", ("array.jsonl:1", "a list", "dataset.format=json")),
     Broken("D2", "cut.json", '[{"id": "q1", "question": "a"},\n {"id": "q2", "ques', ("cut.json:2", "cut off")),
@@ -96,8 +96,8 @@ BROKEN = [
     Broken("D3", "latin1.json", '[{"id": "q1",\n"question": "caf\xe9"}]'.encode("latin-1"), ("latin1.json:2", "0xe9", "UTF-8")),
     Broken("D3", "gzip.jsonl", gzip.compress(GOOD.encode()), ("gzip.jsonl", "gzip", "unpack")),
     # D7: duplicate keys
-    Broken("D7", "twice.jsonl", '{"id": "q1", "question": "a", "id": "q2"}\n', ("twice.jsonl:1", "'id' stands twice")),
-    Broken("D7", "deep.json", '[{"id": "q1", "meta": {"a": 1,\n "a": 2}}]', ("deep.json", "'a' stands twice")),
+    Broken("D7", "twice.jsonl", '{"id": "q1", "question": "a", "id": "q2"}\n', ("twice.jsonl:1", "'id' appears twice")),
+    Broken("D7", "deep.json", '[{"id": "q1", "meta": {"a": 1,\n "a": 2}}]', ("deep.json", "'a' appears twice")),
     # D8: fields
     Broken("D8", "missing.jsonl", GOOD + '{"id": "q2"}\n', ("missing.jsonl:2", "'q2'", "question", "absent")),
     Broken("D8", "null.jsonl", '{"id": "q1", "question": null}\n', ("null.jsonl:1", "'q1'", "question", "null", "valid string")),

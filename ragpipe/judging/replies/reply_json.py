@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ragpipe.core.strict_json import BadJson, decoder
+from ragpipe.core.strict_json import InvalidJson, decoder
 
 MAX_CHARACTERS = 500_000
 MAX_REPAIRED = 100_000  # json-repair is slow on long garbage
@@ -48,7 +48,7 @@ def reply_loads(text: str) -> Any:
         raise _Forbidden(f"the JSON is nested deeper than {MAX_DEPTH} levels")
     try:
         return _DECODER.decode(text)
-    except BadJson as error:
+    except InvalidJson as error:
         raise _Forbidden(str(error)) from None
 
 
@@ -259,7 +259,7 @@ def _check_nothing_lost(text: str, value: Any) -> None:
     number or a literal (`4 or 5`, `<4`, `true but not all`)."""
     for name, count in _count_keys(value).items():
         if re.fullmatch(r"\w+", name) and len(re.findall(rf"\b{name}[\"']?\s*:", text)) > count:
-            raise Unparsable(f"the JSON in the reply is malformed, and its key `{name}` stands twice")
+            raise Unparsable(f"the JSON in the reply is malformed, and its key `{name}` appears twice")
     written = Counter(_DIGITS.findall(_ESCAPE.sub("", text)))
     kept = json.dumps(value, ensure_ascii=False)
     lost = written - Counter(_DIGITS.findall(kept))

@@ -67,7 +67,7 @@ def schema_fault(answer: str, schema: dict[str, Any], search: Search) -> str | N
     fenced = _FENCED.match(answer)
     try:
         value = strict_json.strict_loads(fenced[1] if fenced else answer)
-    except strict_json.BadJson as error:
+    except strict_json.InvalidJson as error:
         return f"not JSON: {error}"
     try:
         fault = next(iter(sorted(validator(schema, search).iter_errors(value), key=lambda e: e.json_path)), None)

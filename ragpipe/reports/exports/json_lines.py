@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.core.strict_json import BadJson, strict_loads
+from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.store.files.atomic import json_bytes
 from ragpipe.store.files.write_if_changed import open_unless_same
 from ragpipe.store.run.run_tables import batches, is_json, schema_of
@@ -42,5 +42,5 @@ def _values(field: pa.Field) -> Callable[[list[Any]], list[Any]]:
 def _parsed(text: str) -> Any:
     try:
         return strict_loads(text)
-    except BadJson:
+    except InvalidJson:
         return text

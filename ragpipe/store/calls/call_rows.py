@@ -50,7 +50,7 @@ _in_order = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 Cells = tuple[str | None, ...]
 
 
-class Damaged(Exception):
+class DamagedRow(Exception):
     """A row that is not what was stored."""
 
 
@@ -91,21 +91,21 @@ class SharedValues:
         return row[0] if row else None
 
     def cells(self, table: str, number: Any) -> Cells:
-        """The content behind a number. Raises Damaged where there is none, or not what was stored."""
+        """The content behind a number. Raises DamagedRow where there is none, or not what was stored."""
         found = self._cells.get((table, number))
         if found is None:
             columns = ", ".join(SHARED[table])
             row = fetched(self._db, f"SELECT {columns}, digest FROM {table} WHERE id = ?", (number,))
             if row is None or not all(cell is None or type(cell) is str for cell in row[:-1]):
-                raise Damaged
+                raise DamagedRow
             found = tuple(row[:-1])
             if digest_of(found) != row[-1]:
-                raise Damaged
+                raise DamagedRow
             self._cells[table, number] = found
         return found
 
     def of_call(self, run: Any, judge: Any, served: Any) -> tuple[tuple[Cells, Cells, Cells], bytes]:
-        """What a call shares with others, and the digests of it. Raises Damaged."""
+        """What a call shares with others, and the digests of it. Raises DamagedRow."""
         found = self._of_calls.get((run, judge, served))
         if found is None:
             content = (self.cells("runs", run), self.cells("judges", judge), self.cells("served", served))
@@ -121,21 +121,21 @@ class SharedValues:
             return int(self._db.execute(statement, (*cells, digest)).lastrowid or 0)
         try:
             self.cells(table, number)
-        except Damaged:  # the digest says what stood here: rows that rest on it can be read again
+        except DamagedRow:  # the digest says what stood here: rows that rest on it can be read again
             told = ", ".join(f"{name} = ?" for name in names)
             self._db.execute(f"UPDATE {table} SET {told} WHERE id = ?", (*cells, number))
         return number
 
 
 def fetched(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The first row, None where there is none. Raises Damaged for text that is no UTF-8."""
+    """The first row, None where there is none. Raises DamagedRow for text that is no UTF-8."""
     try:
         row: tuple[Any, ...] | None = db.execute(statement, values).fetchone()
         return row
     except sqlite3.OperationalError as error:
         if hasattr(error, "sqlite_errorcode"):
             raise
-        raise Damaged from None
+        raise DamagedRow from None
 
 
 @lru_cache(maxsize=4096)
@@ -180,16 +180,16 @@ def unpacked(row: PackedCall) -> Call:
 
 
 def call_of(row: tuple[Any, ...], shared: SharedValues) -> Call:
-    """A row with `COLUMNS` as a call. Raises Damaged."""
+    """A row with `COLUMNS` as a call. Raises DamagedRow."""
     key, run, judge, served, *_, digest = row
     rest = row[4:-1]
     content, joined = shared.of_call(run, judge, served)
     try:
         if _digest(key, joined, rest) != digest:
-            raise Damaged
+            raise DamagedRow
         return _call(key, content, rest)
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-        raise Damaged from None
+        raise DamagedRow from None
 
 
 def storable_value(value: Any) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ragpipe.core.errors import OutputError
 from ragpipe.schema.call import Call
 from ragpipe.store.calls import spend
-from ragpipe.store.calls.call_rows import COLUMNS, Damaged, PackedCall, SharedValues, call_of, fetched, key_bytes
+from ragpipe.store.calls.call_rows import COLUMNS, DamagedRow, PackedCall, SharedValues, call_of, fetched, key_bytes
 from ragpipe.store.calls.call_schema import check_store_tables, create_tables, publish_new, set_journal
 from ragpipe.store.calls.owners import Owners
 from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
@@ -37,7 +37,7 @@ class CallTable:
     `silent_after_s` is how long the beat of an owner may stand still before its claims are taken over; an owner on this
     host whose process is gone is dead at once, one that was stopped is alive. `damaged` are the keys whose rows were not what
     was stored: they count as not there. Raises OutputError when the file cannot be used, DataError when it is no store,
-    OtherFormat when it is one of another format.
+    FormatMismatch when it is one of another format.
     """
 
     def __init__(self, path: Path, *, run_id: str, silent_after_s: float = 30.0):
@@ -173,7 +173,7 @@ class CallTable:
         try:
             row = fetched(self._db, _FIND, (key, run))
             return call_of(row, self._shared) if row else None
-        except Damaged:
+        except DamagedRow:
             self.damaged.add(key.hex())
             return None
 
@@ -231,7 +231,7 @@ def select_calls(
         try:
             if row := fetched(db, _FIND, (key_bytes(key), run)):
                 yield key, call_of(row, shared)
-        except Damaged:
+        except DamagedRow:
             damaged.add(key)
 
 
@@ -242,7 +242,7 @@ def every_call(db: sqlite3.Connection, where: str = "1", values: Sequence[object
         try:
             row = fetched(db, f"SELECT {_NAMES} FROM calls WHERE rowid = ?", (number,))
             yield call_of(row, shared) if row else None
-        except Damaged:
+        except DamagedRow:
             yield None
 
 

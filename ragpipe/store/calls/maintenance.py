@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from ragpipe.core.errors import DataError, Locked, Problem
+from ragpipe.core.errors import DataError, FolderLocked, Problem
 from ragpipe.store.calls.call_table import CallTable
 from ragpipe.store.calls.owners import Owner, every_owner
 from ragpipe.store.calls.read_only import open_to_read
@@ -42,7 +42,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def changing(path: Path, *, silent_after_s: float = SILENT_AFTER_S) -> Iterator[sqlite3.Connection]:
-    """A store that is about to be changed. Raises Locked while another process works with it."""
+    """A store that is about to be changed. Raises FolderLocked while another process works with it."""
     path = Path(path).absolute()
     with sqlite_errors(path):
         CallTable(path, run_id="").close()
@@ -61,7 +61,7 @@ def claims(db: sqlite3.Connection) -> dict[str, int]:
 
 
 def refuse_if_in_use(path: Path, db: sqlite3.Connection, *, silent_after_s: float = SILENT_AFTER_S) -> None:
-    """Raises Locked when a process lives that has this store open: also one that asks nothing now rests on what is in it.
+    """Raises FolderLocked when a process lives that has this store open: also one that asks nothing now rests on what is in it.
     One on another host is watched until its beat moves."""
     owners = every_owner(db)
     living = [str(owner) for owner in owners if _state(owner) == "alive"]
@@ -71,7 +71,7 @@ def refuse_if_in_use(path: Path, db: sqlite3.Connection, *, silent_after_s: floa
         time.sleep(min(1.0, silent_after_s))
         living += [str(owner) for owner in every_owner(db) if unknown.get(owner.id, owner.beat) != owner.beat]
     if living:
-        raise Locked(f"the call store {path} is in use by {living[0]}: wait for its end")
+        raise FolderLocked(f"the call store {path} is in use by {living[0]}: wait for its end")
 
 
 def _state(owner: Owner) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragpipe.store.calls.call_rows import Damaged, SharedValues, key_bytes, key_parts_of, milliseconds, time_of
+from ragpipe.store.calls.call_rows import DamagedRow, SharedValues, key_bytes, key_parts_of, milliseconds, time_of
 from ragpipe.store.calls.maintenance import reading
 
 _NAMED = "SELECT key, run, judge, status, created_at, messages, iteration FROM calls"
@@ -97,7 +97,7 @@ class _Rows:
             return (
                 {**parts, "messages": messages.hex()} if messages is not None and created is not None else dict(parts)
             )
-        except (Damaged, ValueError, TypeError, AttributeError):
+        except (DamagedRow, ValueError, TypeError, AttributeError):
             return None
 
     def stored(self, row: tuple[Any, ...]) -> StoredKey | None:
@@ -110,5 +110,5 @@ class _Rows:
                 if fields is None
                 else StoredKey(key.hex(), name or "", label or "", str(status), time_of(created), fields)
             )
-        except (Damaged, ValueError, TypeError, AttributeError, OverflowError):
+        except (DamagedRow, ValueError, TypeError, AttributeError, OverflowError):
             return None

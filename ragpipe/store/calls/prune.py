@@ -60,7 +60,7 @@ def prunable(path: Path, choice: Choice, *, now: datetime | None = None) -> dict
 def prune(path: Path, choice: Choice, *, now: datetime | None = None, silent_after_s: float = 30.0) -> dict[str, Any]:
     """Delete the calls and make the file smaller; gives what went. What runs have paid for them stays in the ledger.
 
-    Raises Locked while another process works with this store, also when it begins to in the middle: what is deleted by
+    Raises FolderLocked while another process works with this store, also when it begins to in the middle: what is deleted by
     then stays deleted.
     """
     with changing(path, silent_after_s=silent_after_s) as db:

@@ -19,7 +19,7 @@ from typing import Any
 from ragpipe.schema.call import Payment
 from ragpipe.schema.usage import TOKENS, Usage, UsageSum
 from ragpipe.store.calls.call_rows import (
-    Damaged,
+    DamagedRow,
     SharedValues,
     digest_of,
     fetched,
@@ -103,7 +103,7 @@ def payment_entries(
         try:
             row = fetched(db, f"SELECT {', '.join(_COLUMNS)} FROM payments WHERE rowid = ?", (number,))
             yield None if row is None else _entry(row, shared)
-        except Damaged:
+        except DamagedRow:
             yield None
 
 
@@ -155,12 +155,12 @@ def _entry(row: tuple[Any, ...], shared: SharedValues) -> PaymentEntry:
     names = shared.cells("runs", run), shared.cells("models", model)
     try:
         if _sum(*names, tuple(cells)) != check:
-            raise Damaged
+            raise DamagedRow
         mark, iteration, at, *tokens, usd = cells
         paid = Payment(names[1][0] or "", time_of(at), **dict(zip(TOKENS, tokens, strict=True)), usd=usd)
         return PaymentEntry(mark, names[0][0] or "", iteration, paid)
     except (TypeError, ValueError, OverflowError):
-        raise Damaged from None
+        raise DamagedRow from None
 
 
 def _sum(run: tuple[str | None, ...], model: tuple[str | None, ...], cells: tuple[Any, ...]) -> int:

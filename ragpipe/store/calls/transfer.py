@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.call import Call
-from ragpipe.schema.format_version import FORMAT, other_format
+from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.calls import spend
 from ragpipe.store.calls.call_rows import SharedValues, key_bytes, packed
 from ragpipe.store.calls.call_table import every_call, store
@@ -75,7 +75,7 @@ def export_calls(path: Path, to: Path, *, run_id: str | None = None) -> int:
 
 def import_calls(path: Path, source: Path, *, silent_after_s: float = 30.0) -> tuple[int, int]:
     """Take in the calls and payments of an exported file: how many calls were new, how many stood already. A damaged row
-    refuses the whole file before anything is written. Raises DataError, Locked."""
+    refuses the whole file before anything is written. Raises DataError, FolderLocked."""
     path = Path(path).absolute()
     for number, row in enumerate(_rows(source), 1):
         _check(source, number, row)
@@ -129,7 +129,7 @@ def _check(source: Path, number: int, row: Mapping[str, Any]) -> None:
     place = f"row {number}"
     if row.get(NUMBER) != FORMAT:
         fix = "import it with the ragpipe that exported it; nothing was taken in"
-        raise other_format("calls of another format are not taken in", source, row.get(NUMBER), None, fix)
+        raise format_mismatch("calls of another format are not taken in", source, row.get(NUMBER), None, fix)
     if set(row) != {NUMBER, KIND, *NAMES, DIGEST}:
         raise _refused(source, place, f"the columns {sorted(row)}")
     if not isinstance(row[DIGEST], str):

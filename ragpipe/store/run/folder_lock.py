@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self
 
-from ragpipe.core.errors import Abandoned, Locked, OutputError
+from ragpipe.core.errors import FolderLocked, OutputError, WaitAbandoned
 from ragpipe.store.files.atomic import output_error, temporary_name
 from ragpipe.store.files.processes import Process, is_alive, started_at, this_process
 
@@ -66,13 +66,13 @@ class FolderLock:
         self._flock: bool | None = None
 
     def acquire(self, wait_s: float = 0) -> Self:
-        """Take the lock, waiting up to `wait_s` seconds. Raises Locked, which names the holder; OutputError."""
+        """Take the lock, waiting up to `wait_s` seconds. Raises FolderLocked, which names the holder; OutputError."""
         started = time.monotonic()
         deadline, told = started + wait_s, False
         while not self._try():
             now = time.monotonic()
             if now >= deadline:
-                raise Locked(self._held_text())
+                raise FolderLocked(self._held_text())
             if not told and now - started > TELL_S:
                 log.warning("%s is in use by %s: waiting, at most %.0f s", self.folder, _named(self._read()), wait_s)
                 told = True
@@ -101,7 +101,7 @@ class FolderLock:
         return self if self._descriptor is not None or self._exclusive else self.acquire(_wait_s.get())
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, Abandoned):  # somebody still works in the folder: it is locked until they are done
+        if isinstance(error, WaitAbandoned):  # somebody still works in the folder: it is locked until they are done
             threading.Thread(target=self._release_after, args=(error.thread,), name="ragpipe-lock", daemon=True).start()
         else:
             self.release()

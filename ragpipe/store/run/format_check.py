@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ragpipe.schema.format_version import FORMAT, other_format
+from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.run.run_tables import read_json
 
 _MAGIC = b"SQLite format 3\0"
@@ -16,13 +16,13 @@ _USER_VERSION = slice(60, 64)
 
 
 def manifest_of(path: Path) -> dict[str, Any]:
-    """The content of a `manifest.json`. Raises OtherFormat for a run of another format, DataError for a broken file."""
+    """The content of a `manifest.json`. Raises FormatMismatch for a run of another format, DataError for a broken file."""
     manifest = read_json(path)
     if type(manifest.get("format")) is not int or manifest["format"] != FORMAT:
         made_by = " ".join(
             f"{name}{manifest[key]}" for key, name in (("ragpipe", ""), ("code", "code ")) if key in manifest
         )
-        raise other_format(
+        raise format_mismatch(
             "a run folder of another format is not read, continued or changed",
             path,
             manifest.get("format"),
@@ -33,7 +33,7 @@ def manifest_of(path: Path) -> dict[str, Any]:
 
 
 def check_store(path: Path) -> None:
-    """Raises OtherFormat for a call store of another format. What is no database at all is told by who opens it.
+    """Raises FormatMismatch for a call store of another format. What is no database at all is told by who opens it.
 
     The number is SQLite's `user_version`, which stands in the first page of the file before there is any log beside it:
     these bytes are read, nothing is opened. Opening it, if only to read, would leave SQLite's log and shared memory there.
@@ -52,7 +52,7 @@ def check_store(path: Path) -> None:
     is_foreign = bool(tables) and not {"meta", "calls"} <= tables
     if is_new or is_foreign:  # without a table it is about to become one; with others it is another program's
         return
-    raise other_format(
+    raise format_mismatch(
         "a call store of another format is not read, continued or changed",
         path,
         number or None,

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Self
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.strict_json import check_json
 from ragpipe.core.version import __version__
-from ragpipe.schema.format_version import FORMAT, other_format
+from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.files.atomic import atomic_write, json_bytes, output_error, sync
 from ragpipe.store.files.filesystem import is_regular_file
 
@@ -55,7 +55,7 @@ class Journal:
         has: names with the types of their values; an entry without them, or with half characters, is a bad line.
 
         A torn last line is dropped with a notice, after its bytes were kept in `<name>.torn`. Raises DataError, naming
-        file and line, for every bad line; OtherFormat for a journal of another format; OutputError when it cannot be opened.
+        file and line, for every bad line; FormatMismatch for a journal of another format; OutputError when it cannot be opened.
         """
         path = Path(path)
         notices: list[str] = []
@@ -146,7 +146,7 @@ def read_entries(
     path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE
 ) -> list[Entry]:
     """The entries of a journal as `Journal.open` finds them, without changing anything; none where there is no file. A torn
-    last line is passed over. Raises DataError, OtherFormat, OutputError as `Journal.open`."""
+    last line is passed over. Raises DataError, FormatMismatch, OutputError as `Journal.open`."""
     try:
         return _read(path, keep, form)[0] if is_regular_file(path) else []
     except OSError as error:
@@ -200,7 +200,7 @@ def _has_form(path: Path, number: int, entry: Entry, form: Mapping[str, type], p
 
 def _check_header(path: Path, header: Entry | None) -> None:
     if header is not None and (type(header.get("format")) is not int or header["format"] != FORMAT):
-        raise other_format(
+        raise format_mismatch(
             "a journal of another format is not continued",
             f"{path}:1",
             header.get("format"),

@@ -257,7 +257,7 @@ class RunFolder:
         """The run that `path` names: a run folder, a `latest`, or a folder that holds a `latest`.
 
         The pointer is read as a plain name beside it, so that a stranger's folder leads nowhere else. Raises DataError;
-        OtherFormat for a run of another format.
+        FormatMismatch for a run of another format.
         """
         path = Path(path)
         if path.name != LATEST and not (path / "manifest.json").is_file() and _is_there(path / LATEST):

@@ -45,8 +45,8 @@ def test_a_failing_job_stops_no_other(launcher: tuple[str, ...], tmp_path: Path)
 
 _WORST = [
     (errors.ConfigError("x"), 2), (errors.DataError("x"), 2), (errors.Incomplete("x"), 4), (errors.ProviderUnusable("x"), 5),
-    (errors.OutputError("x"), 6), (errors.Locked("x"), 6), (errors.Interrupted("x"), 130), (errors.Interrupted("x", 15), 143),
-    (errors.Interrupted("x", 1), 129), (errors.Signalled(15), 143), (errors.Signalled(1), 129), (KeyboardInterrupt(), 130),
+    (errors.OutputError("x"), 6), (errors.FolderLocked("x"), 6), (errors.Interrupted("x"), 130), (errors.Interrupted("x", 15), 143),
+    (errors.Interrupted("x", 1), 129), (errors.SignalReceived(15), 143), (errors.SignalReceived(1), 129), (KeyboardInterrupt(), 130),
     (ZeroDivisionError("x"), 1), (PermissionError(13, "no", "f"), 6),
     (FileNotFoundError(2, "no", "f"), 6), (MemoryError(), 6), (RuntimeError("can't start new thread"), 6),
 ]  # fmt: skip

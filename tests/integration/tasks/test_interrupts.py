@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import ragpipe
-from ragpipe.core.errors import Abandoned, Interrupted, Locked
+from ragpipe.core.errors import FolderLocked, Interrupted, WaitAbandoned
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.testing.openai_faults import ServerFault
@@ -146,10 +146,10 @@ def test_a_third_interrupt_leaves_the_folder_locked_until_the_work_has_ended(tmp
         with FolderLock(tmp_path):
             run_async(work())
 
-    with pytest.raises(Abandoned) as found:
+    with pytest.raises(WaitAbandoned) as found:
         asyncio.new_event_loop().run_until_complete(body())
     assert found.value.thread.daemon, "it must not keep the process alive"
-    with pytest.raises(Locked):
+    with pytest.raises(FolderLocked):
         FolderLock(tmp_path).acquire()
     free.set()
     FolderLock(tmp_path).acquire(wait_s=5).release()
@@ -190,7 +190,7 @@ def test_a_run_from_python_waits_for_a_folder_in_use(tmp_path: Path, monkeypatch
     ragpipe.run(words)
     folder = (tmp_path / "outputs/x/latest").resolve()
     held = FolderLock(folder).acquire()
-    with pytest.raises(Locked):
+    with pytest.raises(FolderLocked):
         ragpipe.run(words)
     threading.Timer(0.3, held.release).start()
     assert ragpipe.run([*words, "lock_wait_s=30"]).metrics

@@ -15,7 +15,7 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
-from ragpipe.core.errors import OtherFormat
+from ragpipe.core.errors import FormatMismatch
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
@@ -156,9 +156,9 @@ def test_the_command_of_a_run_does_not_resume_one_of_another_format(
     for words in (bench.words, [*bench.words, "iterations=2"], [*bench.words, "retry_errors=true"]):
         said = refused(bench, words, capsys)
         assert ("no format number" if number is None else f"format {number}") in said
-    with pytest.raises(OtherFormat, match=r"manifest\.json"):
+    with pytest.raises(FormatMismatch, match=r"manifest\.json"):
         ragpipe.load(bench.run)
-    with pytest.raises(OtherFormat, match=r"manifest\.json"):
+    with pytest.raises(FormatMismatch, match=r"manifest\.json"):
         ragpipe.load(bench.run.parent / "latest")
 
 

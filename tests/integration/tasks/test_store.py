@@ -152,12 +152,12 @@ def test_unused_is_what_no_run_rests_on(place: Place) -> None:
 def test_prune_waits_for_nobody_who_asks(tmp_path: Path) -> None:
     import asyncio
 
-    from ragpipe.core.errors import Locked
+    from ragpipe.core.errors import FolderLocked
 
     path = tmp_path / "calls.sqlite"
     with CallStore(path, run_id="r") as store:
         asyncio.run(store.get_or_claim("0" * 64))
-        with pytest.raises(Locked, match="in use by process"):
+        with pytest.raises(FolderLocked, match="in use by process"):
             prune(path, Choice(failures=True))
     assert prune(path, Choice(failures=True))["calls"] == 0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.core.errors import PromptError, TooLong
+from ragpipe.core.errors import PromptError, PromptTooLong
 from ragpipe.core.resources import prompts_dir
 from ragpipe.prompting.fences import fence
 from ragpipe.prompting.library import PromptLibrary
@@ -140,7 +140,7 @@ LIMITED = """
 import resource, sys, time
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3_000_000_000, 3_000_000_000))
-from ragpipe.core.errors import PromptError, TooLong
+from ragpipe.core.errors import PromptError, PromptTooLong
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.schema.sample import Chunk
 library = PromptLibrary([Path(sys.argv[1])])
@@ -151,7 +151,7 @@ for number in range(int(sys.argv[2])):
     start = time.process_time()
     try:
         done = str(sum(len(m["content"]) for m in prompt.render(**values)))
-    except (PromptError, TooLong) as error:
+    except (PromptError, PromptTooLong) as error:
         done = type(error).__name__
     print(number, done, round(time.process_time() - start, 1), flush=True)
 print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, flush=True)
@@ -204,7 +204,7 @@ def test_the_page_names_every_filter() -> None:
 def test_a_text_over_the_limit_names_the_variable_and_its_length(tmp_path: Path) -> None:
     prompt = write(tmp_path, "{{ q }}{{ items }}").load("t", "ask", "v1")
     assert len(prompt.render(q="x" * (MAX_RENDERED - 100), items=["a"])) == 1
-    with pytest.raises(TooLong, match=r"ask: the variable q has 4,000,001 characters"):
+    with pytest.raises(PromptTooLong, match=r"ask: the variable q has 4,000,001 characters"):
         prompt.render(q="x" * (MAX_RENDERED + 1), items=["a"])
 
 

@@ -105,7 +105,7 @@ SCORES: dict[str, tuple[str, type[Answer], Any]] = {
     "cut list": ('{"claims": ["a is b", "c is', Claims, Refused(CUT)),
     "key missing": ('{"reason": "fine"}', Grade15, Refused(MISSING)),
     "two objects": ('{"score": 5} {"score": 4}', Grade15, Refused(SEVERAL)),
-    "duplicate key": ('{"score": 4, "score": 5}', Grade15, Refused("stands twice")),
+    "duplicate key": ('{"score": 4, "score": 5}', Grade15, Refused("appears twice")),
     "4/5 in JSON": ('{"score": "4/5"}', Grade15, Refused("expected a number")),
     "4 out of 5 in JSON": ('{"score": 4 out of 5}', Grade15, Refused(MALFORMED)),
     "four": ('{"score": "four"}', Grade15, Refused("expected a number")),

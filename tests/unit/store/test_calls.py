@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import FATAL, TRANSIENT, DataError, OtherFormat, OutputError, RagpipeError
+from ragpipe.core.errors import FATAL, TRANSIENT, DataError, FormatMismatch, OutputError, RagpipeError
 from ragpipe.schema.call import Call
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.calls import call_schema, call_table, owners
@@ -428,7 +428,7 @@ def test_another_format_is_refused_and_nothing_is_left_beside_the_file(tmp_path:
         lambda: read_calls(tmp_path / "c", [K("k")]),
         lambda: paid_by(tmp_path / "c", "r", 1),
     ):
-        with pytest.raises(OtherFormat, match=f"format {number}, made by" if number else "no format number"):
+        with pytest.raises(FormatMismatch, match=f"format {number}, made by" if number else "no format number"):
             use()
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
     assert (tmp_path / "c").read_bytes() == before

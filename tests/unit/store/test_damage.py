@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import DataError, Locked, OutputError, RagpipeError
+from ragpipe.core.errors import DataError, FolderLocked, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls import call_worker
 from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
@@ -341,7 +341,7 @@ async def test_a_stopped_process_keeps_its_claims_and_is_named(tmp_path: Path) -
 def test_prune_sees_a_store_that_is_open_and_asks_nothing(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     fill(path)
-    with CallStore(path, run_id="reader"), pytest.raises(Locked, match=rf"process {os.getpid()} on .*run reader"):
+    with CallStore(path, run_id="reader"), pytest.raises(FolderLocked, match=rf"process {os.getpid()} on .*run reader"):
         prune(path, Choice(judge="openai/m-2026-01-01"))
     assert len(read_calls(path, KEYS)) == COUNT
     assert prune(path, Choice(judge="openai/m-2026-01-01"))["calls"] == COUNT

@@ -62,7 +62,7 @@ def test_one_that_is_held_is_not(shared: Path) -> None:
     with FolderLock(shared):
         (shared / ".lock").chmod(0o644)
         found = as_nobody(shared)
-        assert found.startswith("Locked"), found
+        assert found.startswith("FolderLocked"), found
         assert f"process {os.getpid()}" in found
         assert (shared / ".lock").exists()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.core.errors import Locked, OutputError
+from ragpipe.core.errors import FolderLocked, OutputError
 from ragpipe.store.files.processes import this_process
 from ragpipe.store.run import folder_lock as module
 from ragpipe.store.run.folder_lock import FolderLock
@@ -58,7 +58,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path, way: str) -> None:
     process = holder(tmp_path, way, "stay", "judge.api_key=sk-1234567890", "x=sk-abcdefgh")
     try:
-        with pytest.raises(Locked) as found:
+        with pytest.raises(FolderLocked) as found:
             FolderLock(tmp_path).acquire()
         text = str(found.value)
         assert f"process {process.pid} on {this_process().host}" in text
@@ -98,10 +98,10 @@ def test_ends_with_its_process(tmp_path: Path, way: str) -> None:
 
 def test_only_one_at_a_time_in_one_process_too(tmp_path: Path, way: str) -> None:
     with FolderLock(tmp_path):
-        with pytest.raises(Locked, match=str(os.getpid())):
+        with pytest.raises(FolderLocked, match=str(os.getpid())):
             FolderLock(tmp_path).acquire()
         started = time.monotonic()
-        with pytest.raises(Locked):
+        with pytest.raises(FolderLocked):
             FolderLock(tmp_path).acquire(wait_s=0.3)
         assert time.monotonic() - started >= 0.3
     FolderLock(tmp_path).acquire().release()
@@ -149,7 +149,7 @@ def test_without_file_locks_the_user_is_told(tmp_path: Path, monkeypatch: pytest
         "exclusive": True,
     }
     (tmp_path / ".lock").write_text(json.dumps(far))
-    with pytest.raises(Locked, match=r"another-host.*remove .*\.lock"):
+    with pytest.raises(FolderLocked, match=r"another-host.*remove .*\.lock"):
         FolderLock(tmp_path).acquire()
 
 
@@ -170,7 +170,7 @@ def test_inside_waiting_a_folder_in_use_is_waited_for_and_outside_not(tmp_path: 
         threading.Timer(0.2, other.release).start()
         with FolderLock(tmp_path):
             pass
-    with FolderLock(tmp_path), pytest.raises(Locked), FolderLock(tmp_path):
+    with FolderLock(tmp_path), pytest.raises(FolderLocked), FolderLock(tmp_path):
         raise AssertionError("two holders")
 
 
