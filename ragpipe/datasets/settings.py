@@ -27,11 +27,14 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     Field,
+    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     field_validator,
     model_serializer,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.datasets.user_patterns import compile_user_pattern
@@ -103,6 +106,11 @@ class FieldMap(Settings):
     value: FieldMap | None = Field(
         default=None, description="Value built from an element of `each`; without `key` the result is a list."
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """A bare text is a path, which the fields alone do not say."""
+        return {"anyOf": [{"type": "string"}, handler(schema)]}
 
     @model_serializer(mode="wrap")
     def _as_given(self, serializer: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, p
     The class must stand below `ragpipe.` or below a package of `plugins`. Raises ConfigError with all faults of the
     section at once; their keys are `metrics.<name>.<param>`.
     """
-    cls = _class(name, section.get("class"), plugins)
+    cls = metric_class(name, section.get("class"), plugins)
     given = {key: value for key, value in section.items() if key not in ("class", "prompts")}
     unused = cls.unused_steps(given)
     prompts, problems = _prompts(name, cls, section.get("prompts"), library, unused)
@@ -40,7 +40,8 @@ def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, p
     return metric
 
 
-def _class(name: str, path: Any, plugins: Sequence[str]) -> type[Metric]:
+def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metric]:
+    """The class that `metrics.<name>.class` names. Raises ConfigError for what is no metric or may not be named."""
     allowed = ["ragpipe", *plugins]
     expected = f"the dotted path of a Metric class below {' or '.join(allowed)}"
     module, _, attribute = path.rpartition(".") if isinstance(path, str) else ("", "", "")

@@ -167,10 +167,11 @@ class HttpSystem(_Live):
 
 LiveSystem = PythonSystem | HttpSystem
 SystemSettings = RecordedSystem | PythonSystem | HttpSystem
-_KINDS: dict[str, type[Settings]] = {"recorded": RecordedSystem, "python": PythonSystem, "http": HttpSystem}
+SYSTEMS: dict[str, type[Settings]] = {"recorded": RecordedSystem, "python": PythonSystem, "http": HttpSystem}
+"""The settings of each kind of system."""
 
 
 def settings_class(section: object) -> type[Settings]:
     """The class that checks a `system` section: that of its `kind`, of a recorded system when the kind is none."""
     kind = section.get("kind") if isinstance(section, Mapping) else None
-    return _KINDS.get(str(kind), RecordedSystem)
+    return SYSTEMS.get(str(kind), RecordedSystem)

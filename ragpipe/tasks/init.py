@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, field_validator
 
 from ragpipe.core.errors import ConfigError, OutputError, Problem
+from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.schema.settings import Settings
 
@@ -70,15 +71,22 @@ def run(config: InitSettings, console: Console) -> int:
         f"judge/{name}.yaml": JUDGE.format(name=name),
         f"experiment/{name}.yaml": EXPERIMENT.format(name=name, folder=config.dir),
     }
+    schemas = {f"schema/{name}": text for name, text in _shipped_schemas().items()}
     try:
-        for file, text in files.items():
+        for file, text in (files | schemas).items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             with open(folder / file, "x", encoding="utf-8") as out:
                 out.write(text)
     except OSError as error:
         raise OutputError(f"cannot write {error.filename}: {error.strerror}") from error
-    console.say(_next(name, shlex.quote(config.dir), sorted(files)))
+    console.say(_next(name, shlex.quote(config.dir), [*sorted(files), "schema/ (for your editor)"]))
     return 0
+
+
+def _shipped_schemas() -> dict[str, str]:
+    """The JSON Schemas that the YAML written here names, by file name."""
+    folder = conf_dir() / "schema"
+    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.json")}
 
 
 def _next(name: str, folder: str, files: list[str]) -> str:
@@ -130,6 +138,7 @@ RECORDS: list[dict[str, Any]] = [
 """One faithful answer, one that its source contradicts, one that says it does not know."""
 
 DATASET = """\
+# yaml-language-server: $schema=../schema/dataset.json
 # Your data: one JSON object a line with id, question, answer, contexts and, where you have them, reference and labels.
 # Other shapes (CSV, Parquet, nested JSON, a run and its judgements) are mapped here, under `fields:`.
 # Use: dataset={name}
@@ -138,6 +147,7 @@ path: {path}
 """
 
 JUDGE = """\
+# yaml-language-server: $schema=../schema/judge.json
 # A language model as judge. Use: judge={name}
 defaults:
   - llm
@@ -150,6 +160,7 @@ api_key_env: OPENAI_API_KEY            # 2. the NAME of the variable that holds 
 
 EXPERIMENT = """\
 # @package _global_
+# yaml-language-server: $schema=../schema/run.json
 # Evaluate the recorded answers of dataset/{name}.yaml.
 # Use: python -m ragpipe --config-dir {folder} +experiment={name}
 # (this folder, renamed to ./conf, is found without --config-dir)

@@ -33,7 +33,9 @@ Truth = NDArray[np.int8]
 ANY_SCORE = "*"
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Names = Annotated[
-    list[str], Field(min_length=1), BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+    list[str],
+    Field(min_length=1),
+    BeforeValidator(lambda names: [names] if isinstance(names, str) else names, json_schema_input_type=str | list[str]),
 ]
 Label = bool | int | float | str
 
@@ -263,7 +265,13 @@ Condition = Annotated[
         custom_error_message="a mapping with one of the keys score, field, failure_mode, all, any, none",
     ),
 ]
-Rule = Annotated[Condition, BeforeValidator(lambda given: {"any": given} if isinstance(given, list) else given)]
+Rule = Annotated[
+    Condition,
+    BeforeValidator(
+        lambda rule: {"any": rule} if isinstance(rule, list) else rule,
+        json_schema_input_type=Condition | list[Condition],
+    ),
+]
 for _model in (AllOf, AnyOf, NoneOf):
     _model.model_rebuild()
 

@@ -20,7 +20,7 @@ from ragpipe.engine.run_identity import metric_identity, run_id, run_identity
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.systems.settings import _KINDS, HttpSystem, PythonSystem
+from ragpipe.systems.settings import SYSTEMS, HttpSystem, PythonSystem
 from ragpipe.testing.scripted import shipped_metric
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
@@ -97,7 +97,7 @@ NEVER = {
 SECTIONS: list[tuple[str, type[Settings]]] = [
     ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("store", StoreSettings),
     ("scoring", ScoringSettings), ("report", ReportSettings),
-    *(("system", kind) for kind in _KINDS.values()), *(("judge", kind) for kind in JUDGES.values()),
+    *(("system", kind) for kind in SYSTEMS.values()), *(("judge", kind) for kind in JUDGES.values()),
     *(("embedder", kind) for kind in EMBEDDERS.values()),
 ]  # fmt: skip
 
@@ -105,7 +105,7 @@ SECTIONS: list[tuple[str, type[Settings]]] = [
 def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -> RunConfig:
     """A run of plain sections, with these keys in one of them."""
     plain: dict[str, Any] = {
-        "dataset": DatasetSettings, "system": _KINDS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings,
+        "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
     }  # fmt: skip
     if section:

@@ -1,0 +1,110 @@
+"""`task=schema dir=FOLDER`: JSON Schemas of the YAML, for completion and checks in an editor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from ragpipe.config.json_schemas import json_schemas
+from ragpipe.core.errors import ConfigError, OutputError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.schema.settings import Settings
+from ragpipe.tasks.explain import ExplainSettings
+from ragpipe.tasks.export import ExportSettings
+from ragpipe.tasks.init import InitSettings
+from ragpipe.tasks.rejudge import RejudgeSettings
+from ragpipe.tasks.runs import RunsSettings
+from ragpipe.tasks.store import StoreTaskSettings
+
+if TYPE_CHECKING:
+    from ragpipe.reports.console import Console
+
+_OPEN_LEVELS = 4
+
+
+class SchemaSettings(Settings):
+    """Where the schemas are written."""
+
+    dir: str = Field(
+        default="schema",
+        min_length=1,
+        description="Folder of the JSON Schemas. It is made; its own files are replaced.",
+    )
+
+
+class _FinishedRunKeys(Settings):
+    run: str = Field(min_length=1, description="Folder of the finished run.")
+
+
+class _ExplainKeys(_FinishedRunKeys, ExplainSettings):
+    pass
+
+
+class _RejudgeKeys(_FinishedRunKeys):
+    rejudge: RejudgeSettings = Field(description="How the judge is asked again.")
+
+
+TASKS: dict[str, type[Settings] | None] = {
+    "evaluate": None,
+    "explain": _ExplainKeys,
+    "export": ExportSettings,
+    "init": InitSettings,
+    "plan": None,
+    "rejudge": _RejudgeKeys,
+    "rescore": _FinishedRunKeys,
+    "runs": RunsSettings,
+    "schema": SchemaSettings,
+    "store": StoreTaskSettings,
+    "verify": _FinishedRunKeys,
+}
+"""The keys of each task beside those of a run; None: none."""
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> SchemaSettings:
+    """Check the one key of this task. Raises ConfigError."""
+    problems: list[Problem] = []
+    section = {key: value for key, value in plain.items() if key == "dir"}
+    settings = validated(SchemaSettings, section, "", origins or NoOrigins(), problems)
+    if settings is None:
+        raise ConfigError("task=schema needs a folder; nothing was written", problems)
+    return settings
+
+
+def run(settings: SchemaSettings, console: Console) -> int:
+    """Write the schemas and print how a YAML names one. Returns 0. Raises OutputError."""
+    folder = Path(settings.dir)
+    texts = schema_texts()
+    write_schemas(folder, texts)
+    console.say(f"written to {folder}/: {len(texts)} JSON Schemas")
+    console.say("name one in the first comment of a YAML, by its path from there:")
+    console.say(f"  # yaml-language-server: $schema=../{folder.name}/judge.json")
+    return 0
+
+
+def schema_texts() -> dict[str, str]:
+    """Every schema as JSON text, by its file name."""
+    schemas = json_schemas(TASKS)
+    return {name: _json_text(schema) + "\n" for name, schema in schemas.items()}
+
+
+def write_schemas(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write the schemas below a folder, over files of the same names. Raises OutputError."""
+    try:
+        for name, text in texts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def _json_text(value: Any, depth: int = 0) -> str:
+    """JSON with one line per key of the outer levels and none within: small, and changes can be read line by line."""
+    if not isinstance(value, dict) or depth == _OPEN_LEVELS or not value:
+        return json.dumps(value, ensure_ascii=False)
+    indent = " " * (depth + 1)
+    lines = [f"{indent}{json.dumps(key)}: {_json_text(item, depth + 1)}" for key, item in value.items()]
+    return "{\n" + ",\n".join(lines) + f"\n{indent[1:]}}}"
