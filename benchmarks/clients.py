@@ -28,7 +28,8 @@ from ragpipe.judging.token_count import count_tokens
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.transports.output_modes import strict_schema
 from ragpipe.schema.call import Payload
-from ragpipe.schema.judge_answers.answers import Grade15, answer_schema
+from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.judge_answers.grade_answers import Grade15
 from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 
 MODEL = "openai/test-model-2024-07-18"

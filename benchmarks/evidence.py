@@ -23,7 +23,8 @@ from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Claims, Groundedness, Verdicts, YesNo
+from ragpipe.schema.judge_answers.claim_answers import Claims, Verdicts
+from ragpipe.schema.judge_answers.grade_answers import Groundedness, YesNo
 
 PASSED = 0.85  # the documents' threshold of faithfulness: an answer under it counts as flagged
 RESAMPLES = 2000

@@ -27,7 +27,7 @@ from evidence import auroc, interval, prompt
 from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
-from ragpipe.schema.judge_answers.answers import ChunkGrades
+from ragpipe.schema.judge_answers.relevance_answers import ChunkGrades
 
 FIRST = 5
 SETS = {"clapnq_dev": "clapnq_dev_answerable.jsonl", "mtrag_un": "reference.jsonl"}

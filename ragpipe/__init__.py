@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ragpipe.metrics.base import Computed, Metric, PlannedCall
     from ragpipe.prompting.prompt import Prompt
     from ragpipe.reports.run_data import Run
-    from ragpipe.schema.judge_answers.answers import Answer
+    from ragpipe.schema.judge_answers.answer_type import Answer
     from ragpipe.schema.sample import Case
     from ragpipe.schema.score import Score, ScoreSpec
 
@@ -52,7 +52,7 @@ _HOME = {
     **dict.fromkeys(["Verification", "load", "plan", "rejudge", "rescore", "run", "stop", "verify"], "ragpipe.api"),
     **dict.fromkeys(["Computed", "Metric", "PlannedCall"], "ragpipe.metrics.base"),
     **dict.fromkeys(["Score", "ScoreSpec"], "ragpipe.schema.score"),
-    "Answer": "ragpipe.schema.judge_answers.answers",
+    "Answer": "ragpipe.schema.judge_answers.answer_type",
     "Case": "ragpipe.schema.sample",
     "Judge": "ragpipe.judging.judge_protocol",
     "Prompt": "ragpipe.prompting.library",

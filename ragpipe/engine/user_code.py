@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ragpipe.core.digest import sha256
 from ragpipe.metrics.base import Metric
-from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.systems.settings import PythonSystem, SystemSettings
 
 _FOREIGN = frozenset({"ragpipe", "pydantic", "pydantic_core", "typing_extensions", *sys.stdlib_module_names})

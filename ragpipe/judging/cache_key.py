@@ -9,7 +9,7 @@ from typing import Any
 
 from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Payload
-from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.judge_answers.answer_type import Answer
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.vector_replies import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Message, Payload
-from ragpipe.schema.judge_answers.answers import Answer, answer_schema
+from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.sample import CaseKey
 
 A = TypeVar("A", bound=Answer)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from ragpipe.judging.vector_replies import Floats, TokenMatch
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.judge_answers.answer_type import Answer
 
 A = TypeVar("A", bound=Answer)
 

@@ -22,7 +22,7 @@ from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Payload, Payment
 from ragpipe.schema.corpus import Corpus
-from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.store_requests import Freshness
 

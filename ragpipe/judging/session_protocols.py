@@ -11,7 +11,7 @@ from ragpipe.judging.cache_key import Question
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Paid, Payment
-from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.store.calls.store_requests import Freshness
 
 A = TypeVar("A", bound=Answer)

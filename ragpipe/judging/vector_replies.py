@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ragpipe.schema.call import Payload
-from ragpipe.schema.judge_answers.answers import Answer, Integer, Number
+from ragpipe.schema.judge_answers.answer_type import Answer, Integer, Number
 
 Floats = NDArray[np.float32]
 STEP, MATCH = "embed", "match"

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec

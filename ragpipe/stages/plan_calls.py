@@ -11,7 +11,7 @@ from ragpipe.metrics.base import Metric, PlannedCall, run_skip_reason
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
 from ragpipe.prompting.template_language import MAX_RENDERED
 from ragpipe.schema.call import Message
-from ragpipe.schema.judge_answers.answers import answer_schema
+from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import NOT_RECORDED, Case
 from ragpipe.scoring.unrecorded_fields import Gap, Recording

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +18,8 @@ from ragpipe.judging.replies.answer_parsing import read_answer
 from ragpipe.judging.session import JudgeSession
 from ragpipe.prompting.fences import fenced_values
 from ragpipe.schema.call import Call, Payload
-from ragpipe.schema.judge_answers import answers
-from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.judge_answers.all_answers import ANSWER_TYPES
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.table_schemas import FLAG, REAL, TEXT, WHOLE, table_of
 from ragpipe.store.files.parquet_writer import parquet_writer
@@ -100,11 +99,6 @@ class AnyText(Answer):
     @classmethod
     def from_text(cls, text: str) -> Self:
         return cls(reply=text.strip())
-
-
-_TYPES: Mapping[str, type[Answer]] = {
-    name: kind for name, kind in vars(answers).items() if inspect.isclass(kind) and issubclass(kind, Answer)
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +183,7 @@ def _stored(row: dict[str, Any], path: Path) -> StoredQuestion:
 
 def _answer_type(name: str, schema: Mapping[str, Any]) -> type[Answer]:
     """The type of this name where it has the schema's form, else one that takes any answer. Nothing is imported."""
-    form, found = ("text" if schema.get("form") == "text" else "json"), _TYPES.get(name)
+    form, found = ("text" if schema.get("form") == "text" else "json"), ANSWER_TYPES.get(name)
     if found is not None and found.form == form:
         return found
     return AnyText if form == "text" else AnyObject

@@ -26,7 +26,8 @@ from ragpipe.metrics.from_config import load_metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Payload
-from ragpipe.schema.judge_answers.answers import Answer, answer_schema
+from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample, Turn
 from ragpipe.schema.score import Score, ScoreSpec
 

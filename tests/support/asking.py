@@ -12,7 +12,9 @@ from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.schema.call import Call, Paid, Payload, Payment
-from ragpipe.schema.judge_answers.answers import Answer, Grade15, answer_schema
+from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.grade_answers import Grade15
 
 SENTINEL = "sentinel-key-0123456789abcdef-SECRET"
 VARIABLE = "RAGPIPE_TEST_KEY"

@@ -11,7 +11,7 @@ import pytest
 from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.judge_answers.answer_type import Answer
 
 Ask = Callable[..., Any]
 

@@ -30,7 +30,7 @@ from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Grade15
+from ragpipe.schema.judge_answers.grade_answers import Grade15
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 

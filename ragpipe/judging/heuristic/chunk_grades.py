@@ -16,7 +16,7 @@ from ragpipe.judging.heuristic.claim_splitting import extract_claims, without_ci
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.tokenized_text import tokenize
 from ragpipe.judging.heuristic.verdict_rules import ClaimFinding, decide
-from ragpipe.schema.judge_answers.answers import ChunkGrade, ChunkGrades
+from ragpipe.schema.judge_answers.relevance_answers import ChunkGrade, ChunkGrades
 
 
 def grade_chunks(

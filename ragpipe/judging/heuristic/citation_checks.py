@@ -13,12 +13,12 @@ from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.tokenized_text import tokenize
 from ragpipe.judging.heuristic.verdict_rules import decide
 from ragpipe.patterns.refusals import RefusalPatterns, load_refusals, read_refusal
-from ragpipe.schema.judge_answers.behaviour import (
+from ragpipe.schema.judge_answers.behaviour_answers import Refusal
+from ragpipe.schema.judge_answers.citation_answers import (
     CitationVerdict,
     CitationVerdicts,
     CitedClaim,
     CitedClaims,
-    Refusal,
     SourceUse,
     SourceUses,
 )

@@ -23,18 +23,12 @@ from ragpipe.judging.heuristic.claim_splitting import extract_claims, is_cited
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.verdict_rules import ClaimFinding, decide
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import (
-    Answer,
-    CheckedClaim,
-    CheckedClaims,
-    ChunkGrades,
-    Claims,
-    Groundedness,
-    Verdict,
-    Verdicts,
-    YesNo,
-)
-from ragpipe.schema.judge_answers.behaviour import CitationVerdicts, CitedClaims, Refusal, SourceUses
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.behaviour_answers import Refusal
+from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims, SourceUses
+from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, CheckedClaims, Claims, Verdict, Verdicts
+from ragpipe.schema.judge_answers.grade_answers import Groundedness, YesNo
+from ragpipe.schema.judge_answers.relevance_answers import ChunkGrades
 from ragpipe.schema.reference_answers import AnyReference
 
 A = TypeVar("A", bound=Answer)

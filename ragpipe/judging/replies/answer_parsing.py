@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from ragpipe.judging.replies.echoed_json import is_echo
 from ragpipe.judging.replies.final_text import final_part
 from ragpipe.judging.replies.reply_json import MAX_CHARACTERS, ReplyObject, Unparsable, find_object
-from ragpipe.schema.judge_answers.answers import Answer
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.text_forms import other_grades
 
 __all__ = ["PARSER", "Unparsable", "read_answer"]

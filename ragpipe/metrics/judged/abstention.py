@@ -12,7 +12,7 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.behaviour import Refusal
+from ragpipe.schema.judge_answers.behaviour_answers import Refusal
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 

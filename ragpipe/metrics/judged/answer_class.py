@@ -17,7 +17,7 @@ from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 from ragpipe.patterns.dont_know import DontKnowPhrases, dont_know_phrase, load_phrases
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.gradings import AnswerClass as Class
+from ragpipe.schema.judge_answers.grade_answers import AnswerClass as Class
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 

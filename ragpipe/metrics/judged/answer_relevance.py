@@ -14,8 +14,8 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import AnswerRelevance as Grade
-from ragpipe.schema.judge_answers.answers import GeneratedQuestions
+from ragpipe.schema.judge_answers.relevance_answers import AnswerRelevance as Grade
+from ragpipe.schema.judge_answers.relevance_answers import GeneratedQuestions
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score
 

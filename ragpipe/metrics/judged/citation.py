@@ -19,7 +19,7 @@ from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
 from ragpipe.patterns.refusals import read_refusal_async
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.behaviour import CitationVerdict, CitationVerdicts, CitedClaim, CitedClaims
+from ragpipe.schema.judge_answers.citation_answers import CitationVerdict, CitationVerdicts, CitedClaim, CitedClaims
 from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 

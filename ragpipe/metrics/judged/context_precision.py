@@ -11,7 +11,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
 from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
-from ragpipe.schema.judge_answers.answers import ChunkGrade
+from ragpipe.schema.judge_answers.relevance_answers import ChunkGrade
 from ragpipe.schema.sample import Case, Chunk, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 

@@ -11,8 +11,8 @@ from ragpipe.metrics.shared.batched_verdicts import verdicts_for
 from ragpipe.metrics.shared.injection_flags import one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import ChunkVerdict
-from ragpipe.schema.judge_answers.answers import ContextRelevance as Grade
+from ragpipe.schema.judge_answers.relevance_answers import ChunkVerdict
+from ragpipe.schema.judge_answers.relevance_answers import ContextRelevance as Grade
 from ragpipe.schema.sample import Case, Chunk, OutputPart
 from ragpipe.schema.score import Score
 

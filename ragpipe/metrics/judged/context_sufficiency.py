@@ -10,7 +10,7 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.gradings import Sufficiency
+from ragpipe.schema.judge_answers.relevance_answers import Sufficiency
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score
 

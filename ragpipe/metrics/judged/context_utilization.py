@@ -15,7 +15,7 @@ from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.behaviour import SourceUse, SourceUses
+from ragpipe.schema.judge_answers.citation_answers import SourceUse, SourceUses
 from ragpipe.schema.sample import Case, Chunk
 from ragpipe.schema.score import Score
 

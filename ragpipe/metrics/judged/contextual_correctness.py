@@ -10,7 +10,7 @@ from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Grade05
+from ragpipe.schema.judge_answers.grade_answers import Grade05
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 

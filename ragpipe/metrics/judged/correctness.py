@@ -11,7 +11,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Grade15
+from ragpipe.schema.judge_answers.grade_answers import Grade15
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 

@@ -16,7 +16,7 @@ from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.gradings import FactualAccuracy as Grades
+from ragpipe.schema.judge_answers.grade_answers import FactualAccuracy as Grades
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 

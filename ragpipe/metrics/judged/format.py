@@ -18,7 +18,7 @@ from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.timed_regex import Search, compile_timed
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.gradings import Tone
+from ragpipe.schema.judge_answers.behaviour_answers import Tone
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 

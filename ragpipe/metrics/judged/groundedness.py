@@ -14,7 +14,7 @@ from ragpipe.metrics.shared.citation_parsing import as_written
 from ragpipe.metrics.shared.context_metric import ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Groundedness as Grade
+from ragpipe.schema.judge_answers.grade_answers import Groundedness as Grade
 from ragpipe.schema.sample import Case, Citation
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 

@@ -16,8 +16,7 @@ from ragpipe.metrics.shared.claim_metric import clean_claims, likely_claims
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Claims
-from ragpipe.schema.judge_answers.gradings import ClaimCheck, ClaimChecks, ClaimOrigin, ClaimOrigins
+from ragpipe.schema.judge_answers.claim_answers import ClaimCheck, ClaimChecks, ClaimOrigin, ClaimOrigins, Claims
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 

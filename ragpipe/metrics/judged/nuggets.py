@@ -15,8 +15,8 @@ from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.gradings import Nugget, NuggetSupport, NuggetSupports
-from ragpipe.schema.judge_answers.gradings import Nuggets as Found
+from ragpipe.schema.judge_answers.claim_answers import Nugget, NuggetSupport, NuggetSupports
+from ragpipe.schema.judge_answers.claim_answers import Nuggets as Found
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 

@@ -19,7 +19,7 @@ from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Policies
 from ragpipe.patterns.policies import Policy, find_violations, load_policy
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.behaviour import RuleVerdict, RuleVerdicts
+from ragpipe.schema.judge_answers.behaviour_answers import RuleVerdict, RuleVerdicts
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 

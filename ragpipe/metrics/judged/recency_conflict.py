@@ -15,7 +15,7 @@ from ragpipe.metrics.shared.heading_match import stands_at
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.behaviour import Acknowledgement
+from ragpipe.schema.judge_answers.behaviour_answers import Acknowledgement
 from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 

@@ -15,7 +15,7 @@ from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
 from ragpipe.patterns.refusals import RefusalReading, load_refusals, read_refusal_async
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.behaviour import Refusal
+from ragpipe.schema.judge_answers.behaviour_answers import Refusal
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 

@@ -12,7 +12,7 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.gradings import PassageGrade, PassageGrades
+from ragpipe.schema.judge_answers.relevance_answers import PassageGrade, PassageGrades
 from ragpipe.schema.sample import Case, Chunk, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 

@@ -14,7 +14,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.gradings import RubricGrade, rubric_grade
+from ragpipe.schema.judge_answers.grade_answers import RubricGrade, rubric_grade
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 

@@ -18,7 +18,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.metrics.shared.verbatim import Literal, Passages, literal_in
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.behaviour import SourceUse, SourceUses
+from ragpipe.schema.judge_answers.citation_answers import SourceUse, SourceUses
 from ragpipe.schema.sample import Case, Chunk
 from ragpipe.schema.score import Score, ScoreSpec
 

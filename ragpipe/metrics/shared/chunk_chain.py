@@ -16,7 +16,7 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.context_metric import ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import YesNo
+from ragpipe.schema.judge_answers.grade_answers import YesNo
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
 

@@ -11,7 +11,7 @@ from ragpipe.metrics.shared.batched_verdicts import verdicts_for
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import ChunkGrade, ChunkGrades
+from ragpipe.schema.judge_answers.relevance_answers import ChunkGrade, ChunkGrades
 from ragpipe.schema.sample import Case, Chunk
 
 

@@ -15,7 +15,7 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import CheckedClaim, CheckedClaims, Claims, Verdict, Verdicts
+from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, CheckedClaims, Claims, Verdict, Verdicts
 from ragpipe.schema.sample import Case
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")

@@ -15,7 +15,8 @@ from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.transports.provider_state import ProviderRegistry
-from ragpipe.schema.judge_answers.answers import Claims, Grade15, YesNo
+from ragpipe.schema.judge_answers.claim_answers import Claims
+from ragpipe.schema.judge_answers.grade_answers import Grade15, YesNo
 from tests.support.asking import ask, nobody, question, settings
 from tests.support.harness import arguments, write_cases
 from tests.support.rows import first_rows

@@ -9,16 +9,10 @@ from ragpipe.cli import main
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.replies.answer_parsing import read_answer
 from ragpipe.judging.transports.output_modes import strict_schema
-from ragpipe.schema.judge_answers.answers import (
-    Answer,
-    Claims,
-    Grade15,
-    Groundedness,
-    TwoAxes,
-    Verdicts,
-    YesNo,
-    answer_schema,
-)
+from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.claim_answers import Claims, Verdicts
+from ragpipe.schema.judge_answers.grade_answers import Grade15, Groundedness, TwoAxes, YesNo
 from tests.support.asking import ask, question, settings
 from tests.support.harness import arguments, write_cases
 

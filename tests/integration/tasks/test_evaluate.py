@@ -12,7 +12,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.judging.replies.answer_parsing import PARSER
-from ragpipe.schema.judge_answers.answers import YesNo
+from ragpipe.schema.judge_answers.grade_answers import YesNo
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases

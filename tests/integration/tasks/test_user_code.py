@@ -49,7 +49,7 @@ class Polite(Metric):
 ANSWERS = """
 from typing import Annotated
 from pydantic import Field
-from ragpipe.schema.judge_answers.answers import Answer, Number
+from ragpipe.schema.judge_answers.answer_type import Answer, Number
 
 class Mood(Answer):
     reason: str = ""
@@ -147,7 +147,7 @@ def test_a_recursive_answer_type_ends_before_anything_is_asked(here: Path, capfd
     data = write_cases(here / "data.jsonl", 2)
     write("prompts/polite/grade.v1.jinja", TEMPLATE)
     recursive = "\nclass Mood(Answer):\n    score: Number\n    below: 'list[Mood]' = []\n"
-    write("mymetrics/answers.py", "from ragpipe.schema.judge_answers.answers import Answer, Number\n" + recursive)
+    write("mymetrics/answers.py", "from ragpipe.schema.judge_answers.answer_type import Answer, Number\n" + recursive)
     write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
     with serving() as server:
         words = [

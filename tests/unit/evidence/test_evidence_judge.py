@@ -18,20 +18,10 @@ from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.prompting.library import PromptLibrary
-from ragpipe.schema.judge_answers.answers import (
-    AnswerRelevance,
-    CheckedClaims,
-    ChunkGrades,
-    Claims,
-    ContextRelevance,
-    Grade05,
-    Grade15,
-    Groundedness,
-    TwoAxes,
-    Verdicts,
-    YesNo,
-)
-from ragpipe.schema.judge_answers.behaviour import CitationVerdicts
+from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts
+from ragpipe.schema.judge_answers.claim_answers import CheckedClaims, Claims, Verdicts
+from ragpipe.schema.judge_answers.grade_answers import Grade05, Grade15, Groundedness, TwoAxes, YesNo
+from ragpipe.schema.judge_answers.relevance_answers import AnswerRelevance, ChunkGrades, ContextRelevance
 from ragpipe.schema.reference_answers import AnyReference
 
 TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China and holds less caffeine than coffee."

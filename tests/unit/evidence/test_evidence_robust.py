@@ -16,7 +16,8 @@ from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.tokenized_text import tokenize
 from ragpipe.judging.heuristic.verdict_rules import decide
-from ragpipe.schema.judge_answers.answers import ChunkGrades, Groundedness, YesNo
+from ragpipe.schema.judge_answers.grade_answers import Groundedness, YesNo
+from ragpipe.schema.judge_answers.relevance_answers import ChunkGrades
 from tests.support.growth import assert_linear
 
 _WORDS = st.sampled_from(

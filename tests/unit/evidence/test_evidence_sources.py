@@ -13,7 +13,8 @@ from ragpipe.judging.heuristic.citation_checks import (
     find_cited_claims,
 )
 from ragpipe.judging.heuristic.settings import HeuristicSettings
-from ragpipe.schema.judge_answers.behaviour import CitationVerdicts, CitedClaims, Refusal, SourceUses
+from ragpipe.schema.judge_answers.behaviour_answers import Refusal
+from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims, SourceUses
 
 SETTINGS = HeuristicSettings()
 TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragpipe.judging.heuristic.settings import HeuristicSettings
-from ragpipe.schema.judge_answers.answers import Verdicts
+from ragpipe.schema.judge_answers.claim_answers import Verdicts
 from ragpipe.schema.sample import Chunk
 
 BRIDGE = "The bridge was opened in 1937 after four years of work. It was designed by Leon Moisseiff and is 2,737 metres long."

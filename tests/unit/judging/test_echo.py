@@ -21,7 +21,8 @@ from ragpipe.prompting.fences import fence, fenced_values
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Paid
-from ragpipe.schema.judge_answers.answers import Claims, Grade15, YesNo
+from ragpipe.schema.judge_answers.claim_answers import Claims
+from ragpipe.schema.judge_answers.grade_answers import Grade15, YesNo
 from ragpipe.schema.sample import CaseKey, Chunk, Turn
 from ragpipe.store.calls.call_store import CallStore
 from tests.support.growth import assert_linear

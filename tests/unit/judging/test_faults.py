@@ -8,7 +8,7 @@ import pytest
 
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
-from ragpipe.schema.judge_answers.answers import Grade15, YesNo
+from ragpipe.schema.judge_answers.grade_answers import Grade15, YesNo
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 
 

@@ -12,7 +12,7 @@ from ragpipe.judging.clients.http_responses import asked_to_wait, retry_after
 from ragpipe.judging.limits.rate_limit import RateLimiter, backoff
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.transports.provider_state import ProviderRegistry
-from ragpipe.schema.judge_answers.answers import YesNo
+from ragpipe.schema.judge_answers.grade_answers import YesNo
 from tests.support.asking import ask, nobody, question, settings
 
 

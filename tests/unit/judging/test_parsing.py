@@ -10,19 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
-from ragpipe.schema.judge_answers.answers import (
-    Answer,
-    CheckedClaim,
-    ChunkGrade,
-    ChunkGrades,
-    Claims,
-    Grade15,
-    Groundedness,
-    TwoAxes,
-    Verdict,
-    Verdicts,
-    YesNo,
-)
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, Claims, Verdict, Verdicts
+from ragpipe.schema.judge_answers.grade_answers import Grade15, Groundedness, TwoAxes, YesNo
+from ragpipe.schema.judge_answers.relevance_answers import ChunkGrade, ChunkGrades
 from tests.support.growth import assert_linear
 
 ANSWERS = [Claims, Verdicts, Grade15, Groundedness, TwoAxes, YesNo]

@@ -18,56 +18,58 @@ from ragpipe.core.errors import ConfigError
 from ragpipe.judging.transports.output_modes import strict_schema
 from ragpipe.schema.call import Payload
 from ragpipe.schema.field_order import KNOWN
-from ragpipe.schema.judge_answers.answers import Answer, Flag, Number, Quote, Verdict, answer_schema
-from ragpipe.schema.judge_answers.gradings import rubric_grade
+from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Number, Quote
+from ragpipe.schema.judge_answers.claim_answers import Verdict
+from ragpipe.schema.judge_answers.grade_answers import rubric_grade
 from tests.support.asking import ask, question, settings
 
 GOLDEN = """
     judging.vector_replies.TokenMatch               bc0156af22b2583c 3e8f022bcedf4185 df0591eba0dcf7bb
     judging.vector_replies.Vector                   f6eabd803364d782 f6eabd803364d782 f6eabd803364d782
-    schema.judge_answers.answers.AnswerRelevance           cf903e45dd668808 2748af46b509e053 7816f2d1a747fa39
-    schema.judge_answers.answers.AxisGrade                 2960d035db334d84 72903c9f2a0f4f20 4c376a030062dffc
-    schema.judge_answers.answers.CheckedClaim              feb0de8ed83c1729 feb0de8ed83c1729 3e6baeab4ad0ff76
-    schema.judge_answers.answers.CheckedClaims             174a6ac92f536c5e 174a6ac92f536c5e 2865b574afd23daf
-    schema.judge_answers.answers.ChunkGrade                3024eb445d0b87fb 019df21ceab0db38 ae0d03cbe97f6040
-    schema.judge_answers.answers.ChunkGrades               0cab14ff1d6931a1 982d1b63381a1f1a 9f4c879f6c61d5d4
-    schema.judge_answers.answers.ChunkVerdict              f588f94bde40b19d f588f94bde40b19d 63f77c589da1c607
-    schema.judge_answers.answers.Claims                    d01c458cb1cff13d d01c458cb1cff13d d33810043fb59548
-    schema.judge_answers.answers.ContextRelevance          6621fe5ce15273db 013339837156175f b09a03adf12ec305
-    schema.judge_answers.answers.GeneratedQuestions        b3a34aa30b753015 b3a34aa30b753015 b4330e8ad0047611
-    schema.judge_answers.answers.Grade05                   0a260e2c8a24d898 6a41c369548a03bb 7080750c1113df3c
-    schema.judge_answers.answers.Grade15                   ce98ffc722f78a12 b9886b29c6bc196d 9a731b9b6c44e17a
-    schema.judge_answers.answers.Groundedness              85163c3f4d159135 0fe62d15f4bd3db4 4578dc7be3c7e98c
-    schema.judge_answers.answers.TwoAxes                   5b88e86394b0ebd9 03b8ce22685bf59d deaf30760f3558f8
-    schema.judge_answers.answers.Verdict                   57eb1ba3234ef3e0 b36e7c5af4badd9e 502688a40d7355ab
-    schema.judge_answers.answers.Verdicts                  03ace49eb4843a8d da898291b18bda85 8ca333f16993120f
-    schema.judge_answers.answers.YesNo                     f7d28f15d9cd039d f7d28f15d9cd039d f7d28f15d9cd039d
-    schema.judge_answers.behaviour.Acknowledgement         911507783cd8f55b 565cbb3c5f00a6fa fb0d905f04ce5634
-    schema.judge_answers.behaviour.CitationVerdict         869a1dcbbe863995 54a2720f0d9f58e7 b931943a55d7a143
-    schema.judge_answers.behaviour.CitationVerdicts        5e8b75962964f8d9 185aad939802922e 081478571f404008
-    schema.judge_answers.behaviour.CitedClaim              3abe7363b7b72a4e 6fb82c88b21be6ab 73f43ece3c31accf
-    schema.judge_answers.behaviour.CitedClaims             715faeb844434679 29e5136cc380367f fecb19e3f523fea8
-    schema.judge_answers.behaviour.Refusal                 d13a2aab95b7c066 c466ea4accb9e628 ef98ede010833aa0
-    schema.judge_answers.behaviour.RuleVerdict             511f6fc69fbabb51 b700cacccf1d9885 b26ac6a756718fbd
-    schema.judge_answers.behaviour.RuleVerdicts            9e96b8861a4ea308 fd0cfec631bdf03d 2d9c4728ab7b01b5
-    schema.judge_answers.behaviour.SourceUse               5355b58a0482cf14 25fe5d5f787f8ca1 ccb542c7b2232051
-    schema.judge_answers.behaviour.SourceUses              ed69602b962a9a24 54974f591749cf54 65712aefe1af9603
-    schema.judge_answers.gradings.AnswerClass              897811023f001b73 897811023f001b73 769308dd80ea1bcf
-    schema.judge_answers.gradings.ClaimCheck               eab4bcaf1ee225fa 6489b6af198f1544 21ba15d492b49ac7
-    schema.judge_answers.gradings.ClaimChecks              52fa3d6398dc1717 faaeb757fb72407d 0c0592d0ea20e7eb
-    schema.judge_answers.gradings.ClaimOrigin              e0ae2c0b3e733c58 6a2326556b787c29 853f6fd65c5e9e10
-    schema.judge_answers.gradings.ClaimOrigins             bb77bf6d1eed75f0 526a9b06ed3a81e7 bb96597c40eae35b
-    schema.judge_answers.gradings.Criterion                9cc531cdb9b01b1d 4cf6306736c02bcb ffbc3c887fe50bfb
-    schema.judge_answers.gradings.FactualAccuracy          79ec84d15988edb5 ef77adc21eea808c 2151e5825544a834
-    schema.judge_answers.gradings.Nugget                   8b57e214e7239a50 f3e16c411016ff2b adf9ea1ad9c7ee47
-    schema.judge_answers.gradings.NuggetSupport            545865fe8376e4e9 545865fe8376e4e9 2e31aa3595a91578
-    schema.judge_answers.gradings.NuggetSupports           8596db12095752a7 8596db12095752a7 713b76d3b8ad6cbf
-    schema.judge_answers.gradings.Nuggets                  91b0ec728bda6c04 0a7f9588fa9d42b3 8ca58b4388701528
-    schema.judge_answers.gradings.PassageGrade             a37ad6cd0ca388f3 f96440412eb20243 3ca4d9bd45936914
-    schema.judge_answers.gradings.PassageGrades            22d8ee0524931223 8b9e16e1ad77a1f5 dc3fc2a745dca233
-    schema.judge_answers.gradings.RubricGrade              c123b23842d52bce c123b23842d52bce 394a08da2c26a2fa
-    schema.judge_answers.gradings.Sufficiency              d349f1da040af0d0 d349f1da040af0d0 e1733570ab226c7c
-    schema.judge_answers.gradings.Tone                     3c273597d91c2392 fab28242022c12ea 4567cc95e1f7b373
+    schema.judge_answers.relevance_answers.AnswerRelevance           cf903e45dd668808 2748af46b509e053 7816f2d1a747fa39
+    schema.judge_answers.grade_answers.AxisGrade                 2960d035db334d84 72903c9f2a0f4f20 4c376a030062dffc
+    schema.judge_answers.claim_answers.CheckedClaim              feb0de8ed83c1729 feb0de8ed83c1729 3e6baeab4ad0ff76
+    schema.judge_answers.claim_answers.CheckedClaims             174a6ac92f536c5e 174a6ac92f536c5e 2865b574afd23daf
+    schema.judge_answers.relevance_answers.ChunkGrade                3024eb445d0b87fb 019df21ceab0db38 ae0d03cbe97f6040
+    schema.judge_answers.relevance_answers.ChunkGrades               0cab14ff1d6931a1 982d1b63381a1f1a 9f4c879f6c61d5d4
+    schema.judge_answers.relevance_answers.ChunkVerdict              f588f94bde40b19d f588f94bde40b19d 63f77c589da1c607
+    schema.judge_answers.claim_answers.Claims                    d01c458cb1cff13d d01c458cb1cff13d d33810043fb59548
+    schema.judge_answers.relevance_answers.ContextRelevance          6621fe5ce15273db 013339837156175f b09a03adf12ec305
+    schema.judge_answers.relevance_answers.GeneratedQuestions        b3a34aa30b753015 b3a34aa30b753015 b4330e8ad0047611
+    schema.judge_answers.grade_answers.Grade05                   0a260e2c8a24d898 6a41c369548a03bb 7080750c1113df3c
+    schema.judge_answers.grade_answers.Grade15                   ce98ffc722f78a12 b9886b29c6bc196d 9a731b9b6c44e17a
+    schema.judge_answers.grade_answers.Groundedness              85163c3f4d159135 0fe62d15f4bd3db4 4578dc7be3c7e98c
+    schema.judge_answers.grade_answers.TwoAxes                   5b88e86394b0ebd9 03b8ce22685bf59d deaf30760f3558f8
+    schema.judge_answers.claim_answers.Verdict                   57eb1ba3234ef3e0 b36e7c5af4badd9e 502688a40d7355ab
+    schema.judge_answers.claim_answers.Verdicts                  03ace49eb4843a8d da898291b18bda85 8ca333f16993120f
+    schema.judge_answers.grade_answers.YesNo                     f7d28f15d9cd039d f7d28f15d9cd039d f7d28f15d9cd039d
+    schema.judge_answers.behaviour_answers.Acknowledgement         911507783cd8f55b 565cbb3c5f00a6fa fb0d905f04ce5634
+    schema.judge_answers.citation_answers.CitationVerdict         869a1dcbbe863995 54a2720f0d9f58e7 b931943a55d7a143
+    schema.judge_answers.citation_answers.CitationVerdicts        5e8b75962964f8d9 185aad939802922e 081478571f404008
+    schema.judge_answers.citation_answers.CitedClaim              3abe7363b7b72a4e 6fb82c88b21be6ab 73f43ece3c31accf
+    schema.judge_answers.citation_answers.CitedClaims             715faeb844434679 29e5136cc380367f fecb19e3f523fea8
+    schema.judge_answers.behaviour_answers.Refusal                 d13a2aab95b7c066 c466ea4accb9e628 ef98ede010833aa0
+    schema.judge_answers.behaviour_answers.RuleVerdict             511f6fc69fbabb51 b700cacccf1d9885 b26ac6a756718fbd
+    schema.judge_answers.behaviour_answers.RuleVerdicts            9e96b8861a4ea308 fd0cfec631bdf03d 2d9c4728ab7b01b5
+    schema.judge_answers.citation_answers.SourceUse               5355b58a0482cf14 25fe5d5f787f8ca1 ccb542c7b2232051
+    schema.judge_answers.citation_answers.SourceUses              ed69602b962a9a24 54974f591749cf54 65712aefe1af9603
+    schema.judge_answers.grade_answers.AnswerClass              897811023f001b73 897811023f001b73 769308dd80ea1bcf
+    schema.judge_answers.claim_answers.ClaimCheck               eab4bcaf1ee225fa 6489b6af198f1544 21ba15d492b49ac7
+    schema.judge_answers.claim_answers.ClaimChecks              52fa3d6398dc1717 faaeb757fb72407d 0c0592d0ea20e7eb
+    schema.judge_answers.claim_answers.ClaimOrigin              e0ae2c0b3e733c58 6a2326556b787c29 853f6fd65c5e9e10
+    schema.judge_answers.claim_answers.ClaimOrigins             bb77bf6d1eed75f0 526a9b06ed3a81e7 bb96597c40eae35b
+    schema.judge_answers.grade_answers.Criterion                9cc531cdb9b01b1d 4cf6306736c02bcb ffbc3c887fe50bfb
+    schema.judge_answers.grade_answers.FactualAccuracy          79ec84d15988edb5 ef77adc21eea808c 2151e5825544a834
+    schema.judge_answers.claim_answers.Nugget                   8b57e214e7239a50 f3e16c411016ff2b adf9ea1ad9c7ee47
+    schema.judge_answers.claim_answers.NuggetSupport            545865fe8376e4e9 545865fe8376e4e9 2e31aa3595a91578
+    schema.judge_answers.claim_answers.NuggetSupports           8596db12095752a7 8596db12095752a7 713b76d3b8ad6cbf
+    schema.judge_answers.claim_answers.Nuggets                  91b0ec728bda6c04 0a7f9588fa9d42b3 8ca58b4388701528
+    schema.judge_answers.relevance_answers.PassageGrade             a37ad6cd0ca388f3 f96440412eb20243 3ca4d9bd45936914
+    schema.judge_answers.relevance_answers.PassageGrades            22d8ee0524931223 8b9e16e1ad77a1f5 dc3fc2a745dca233
+    schema.judge_answers.grade_answers.RubricGrade              c123b23842d52bce c123b23842d52bce 394a08da2c26a2fa
+    schema.judge_answers.relevance_answers.Sufficiency              d349f1da040af0d0 d349f1da040af0d0 e1733570ab226c7c
+    schema.judge_answers.behaviour_answers.Tone                     3c273597d91c2392 fab28242022c12ea 4567cc95e1f7b373
     stages.resend_questions.AnyObject                  446208e6d264845c 446208e6d264845c 5f7fe03fa20540f7
     stages.resend_questions.AnyText                    d691c8453410ea30 d691c8453410ea30 d691c8453410ea30
 """

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
-from ragpipe.schema.judge_answers.answers import Answer, CheckedClaim, Claims, Grade05, Grade15, Verdicts, YesNo
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, Claims, Verdicts
+from ragpipe.schema.judge_answers.grade_answers import Grade05, Grade15, YesNo
 
 
 @dataclass(frozen=True)

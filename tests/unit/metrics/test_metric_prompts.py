@@ -13,7 +13,7 @@ from ragpipe.judging.heuristic import heuristic_judge
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.prompting.fences import fence
 from ragpipe.prompting.library import PromptLibrary
-from ragpipe.schema.judge_answers.answers import YesNo
+from ragpipe.schema.judge_answers.grade_answers import YesNo
 from ragpipe.testing.scripted import ScriptedJudge, make_case, shipped_metric, shipped_names
 from tests.support import prompt_lock
 

@@ -21,7 +21,8 @@ from ragpipe.metrics.base import Computed, Metric, Need
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Paid
-from ragpipe.schema.judge_answers.answers import Claims, YesNo
+from ragpipe.schema.judge_answers.claim_answers import Claims
+from ragpipe.schema.judge_answers.grade_answers import YesNo
 from ragpipe.schema.sample import Case, Chunk, Output, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 from ragpipe.stages import judge_cases as stage_module

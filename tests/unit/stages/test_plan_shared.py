@@ -5,7 +5,7 @@ from __future__ import annotations
 from ragpipe.metrics.base import Metric, PlannedCall
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answers import Grade15
+from ragpipe.schema.judge_answers.grade_answers import Grade15
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.stages.plan_calls import make_plan
 from ragpipe.testing.scripted import make_case, shipped_metric

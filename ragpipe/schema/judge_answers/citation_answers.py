@@ -1,10 +1,10 @@
-"""The answers that a judge can give about citations, sources and behaviour. See `answers.py` for how they are read."""
+"""Citations and the use of sources."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from ragpipe.schema.judge_answers.answers import Answer, Flag, Integer, Quote
+from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, Quote
 
 
 class CitationVerdict(Answer):
@@ -49,35 +49,3 @@ class SourceUses(Answer):
     """One finding per source asked about; completeness is checked by the metric, never padded."""
 
     verdicts: list[SourceUse]
-
-
-class RuleVerdict(Answer):
-    """Whether an answer breaks rule number `index` (from 1), how badly, with the passage that does."""
-
-    index: Integer
-    evidence: Quote = ""
-    reason: str = ""
-    severity: Literal["high", "medium", "low", "none"] = "none"
-    violated: Flag
-
-
-class RuleVerdicts(Answer):
-    """One verdict per rule asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[RuleVerdict]
-
-
-class Refusal(Answer):
-    """Whether an answer as a whole declines, and whether it speaks of the end of its training data."""
-
-    reason: str = ""
-    training_cutoff: Flag
-    declines: Flag
-
-
-class Acknowledgement(Answer):
-    """Whether an answer says that its sources disagree, with the passage that does."""
-
-    evidence: Quote = ""
-    reason: str = ""
-    acknowledged: Flag
