@@ -156,7 +156,7 @@ LOST = [
 ]
 
 
-@pytest.mark.parametrize(("name", "damage"), first_rows(LOST, keep=2))
+@pytest.mark.parametrize(("name", "damage"), first_rows(LOST))
 def test_a_lost_table_of_a_finished_run_is_made_again(
     run: Path, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], object]
 ) -> None:

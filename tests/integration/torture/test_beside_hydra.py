@@ -131,6 +131,7 @@ def test_a_hydra_of_the_programmes_own_goes_on(here: Path, settled: dict[str, An
         BaseContainer._resolvers.update(settled["resolvers"])
 
 
+@pytest.mark.slow
 def test_four_threads_at_once(here: Path, settled: dict[str, Any]) -> None:
     """Four runs and two that are refused, started together; a fifth thread resolves with the programme's own resolver."""
     found: dict[str, Any] = {}

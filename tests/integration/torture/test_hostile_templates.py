@@ -231,6 +231,7 @@ def test_one_text_too_long_costs_its_case_alone(bench, capfd: pytest.CaptureFixt
     assert b.run("scoring.coverage_floor=0.5").requests == []
 
 
+@pytest.mark.slow
 def test_a_strangers_run_folder_is_read_by_the_same_rules(tmp_path: Path, monkeypatch, capsys) -> None:
     from tests.integration.tasks.test_finished import written
 

@@ -17,6 +17,7 @@ from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.clients.proxies import proxy_for
 from ragpipe.judging.settings import JudgeSettings
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
+from tests.support.rows import first_rows
 
 CLIENTS = ["direct", "litellm"]
 
@@ -29,7 +30,7 @@ def _environment(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", first_rows(CLIENTS))
 @pytest.mark.parametrize(("fault", "status", "piece"), [
     ("gzip_bomb", "not_an_api_answer", "more than 33,554,432 bytes"),
     ("gigantic", "not_an_api_answer", "an answer of 41,943,055 bytes"),
