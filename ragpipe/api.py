@@ -124,7 +124,7 @@ def load(path: str | Path, *, iteration: int | None = None) -> Run:
 
     Raises DataError for what is not a run folder, FormatMismatch for one of another format.
     """
-    from ragpipe.reports.run_data import load as read
+    from ragpipe.reports.run_data import load_run as read
 
     return read(path, iteration=iteration)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.text_escape import case_name
+from ragpipe.reports.model import CaseName
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.calls.nearest_key import NearestCall, StoredKey, nearest_call, stored_as
 from ragpipe.store.run.run_folder import RunFolder
@@ -49,7 +49,7 @@ def explain_cache_miss(
 def _question(
     store: Path, runs: Sequence[RunFolder], asked: StoredKey, row: Row | None, folder: RunFolder | None
 ) -> Iterator[str]:
-    where = f"{case_name(row)} / {row['metric']} / {row['step']}: " if row else ""
+    where = f"{CaseName.of(row)} / {row['metric']} / {row['step']}: " if row else ""
     yield on_one_line(
         f"{where}{asked.key[:12]} was asked by run {asked.run_id}, judge {asked.judge}, {asked.created_at}", 400
     )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ragpipe.core.safe_text import on_one_line
+from ragpipe.reports.markdown_text import code_span, markdown_table
 from ragpipe.reports.number_format import money, whole
-from ragpipe.reports.text_escape import code_span, markdown_table
 
 AGREEMENT_HEADS = (
     "score",

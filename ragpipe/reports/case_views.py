@@ -1,4 +1,4 @@
-"""Cases of a run with everything that was said about them, as the page shows them."""
+"""Cases of a run as the HTML page shows them: texts with highlights, scores with reasons, and the questions to the judge."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 
 from ragpipe.reports.highlight import TextPart, highlight
 from ragpipe.reports.lowest_cases import select_cases
-from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
-from ragpipe.reports.text_escape import reply_text
+from ragpipe.reports.score_details import DetailBlock, detail_blocks, evidence_quotes, unsupported_claims
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import rows_at, rows_of_cases, run_file_error
 
-TEXT_MAX = 8000  # characters of one text; the whole stands in the tables
+TEXT_MAX = 8000  # characters of one text; the tables have it whole
 QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
 ITEMS_MAX = 50  # contexts, and questions to the judge, of one case
 
@@ -36,7 +35,7 @@ class ScoreView:
 
 @dataclass(frozen=True)
 class CaseView:
-    """A case of the page. `row` is its place in the data (from 0), `sampled` whether it is one of the sample."""
+    """A case of the page. `row` is its place in the data (from 0); `sampled` cases were drawn, the others are the lowest."""
 
     row: int
     sampled: bool
@@ -73,58 +72,67 @@ def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str],
     samples = rows_at(run.samples, {row["sample_row"] for row in outputs.values()})
     cases = [CaseKey.of(row) for row in records.values()]
     scores, calls = rows_of_cases(iteration.scores, cases), rows_of_cases(iteration.judge_inputs, cases)
-    found = []
+    views = []
     for row in (*worst, *sampled):
         record, output = records[row], outputs[row]
-        case = CaseKey.of(record)
-        sample = samples.get(output["sample_row"], {})
-        found.append(_case(row, row in sampled, record, output, sample, scores[case], calls[case], names))
-    return found
+        case, sample = CaseKey.of(record), samples.get(output["sample_row"], {})
+        rows = _CaseRows(record, output, sample, scores[case], calls[case])
+        views.append(_case_view(row, rows, names, sampled=row in sampled))
+    return views
 
 
-def _case(
-    row: int,
-    sampled: bool,
-    record: Mapping[str, Any],
-    output: Mapping[str, Any],
-    sample: Mapping[str, Any],
-    scores: Sequence[Mapping[str, Any]],
-    calls: Sequence[Mapping[str, Any]],
-    names: Sequence[str],
-) -> CaseView:
-    details = {one["score_name"]: parsed(one["details"], dict) for one in scores}
-    evidence = [quote for one in details.values() for quote in quotes(one)][:QUOTES_MAX]
-    claims = [(text, "against") for one in details.values() for text in unsupported(one)][:QUOTES_MAX]
-    contexts = parsed(output["chunks"], list)
+@dataclass(frozen=True)
+class _CaseRows:
+    """The rows of one case in every table of the run."""
+
+    record: Mapping[str, Any]
+    output: Mapping[str, Any]
+    sample: Mapping[str, Any]
+    scores: Sequence[Mapping[str, Any]]
+    calls: Sequence[Mapping[str, Any]]
+
+
+def _case_view(row: int, rows: _CaseRows, names: Sequence[str], *, sampled: bool) -> CaseView:
+    record, sample = rows.record, rows.sample
+    details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in rows.scores}
+    quotes = [quote for values in details.values() for quote in evidence_quotes(values)][:QUOTES_MAX]
+    claims = [(claim, "against") for values in details.values() for claim in unsupported_claims(values)][:QUOTES_MAX]
+    chunks, history = parse_json_cell(rows.output["chunks"], list), parse_json_cell(sample.get("history"), list)
+    scores = (_score_view(name, record, details.get(name, {})) for name in names if f"{name}.status" in record)
     return CaseView(
         row=row,
         sampled=sampled,
         sample_id=record["sample_id"],
         method=record["method"],
         repeat=record["repeat"],
-        question=cut(record["question"] or ""),
+        question=shorten(record["question"] or ""),
         answer=_highlighted(record["answer"] or "", claims),
         record=record,
         labels=list(_labels(record, sample)),
-        references=[cut(text) for text in distinct_references(sample.get("references") or ())],
-        history=[{k: cut(str(v)) for k, v in turn.items()} for turn in parsed(sample.get("history"), list)],
-        contexts=[_context(chunk, evidence) for chunk in contexts[:ITEMS_MAX]],
-        scores=sorted((_score(n, record, details.get(n, {})) for n in names if f"{n}.status" in record), key=_urgency),
-        calls=_calls(calls[:ITEMS_MAX]),
+        references=[shorten(text) for text in distinct_references(sample.get("references") or ())],
+        history=[{key: shorten(str(value)) for key, value in turn.items()} for turn in history],
+        contexts=[_context(chunk, quotes) for chunk in chunks[:ITEMS_MAX]],
+        scores=sorted(scores, key=_urgency),
+        calls=_calls(rows.calls[:ITEMS_MAX]),
         overall=record["overall_score"],
         passed=record["overall_passed"],
-        failed_by=list(record["failed_by"] or ()),
-        modes=list(record.get("failure_modes") or ()),
-        diagnosis=list(record.get("diagnosis") or ()),
-        left_out=list(_left_out(contexts=len(contexts), questions=len(calls))),
+        failed_by=_texts(record, "failed_by"),
+        modes=_texts(record, "failure_modes"),
+        diagnosis=_texts(record, "diagnosis"),
+        left_out=list(_left_out(contexts=len(chunks), questions=len(rows.calls))),
     )
+
+
+def _texts(record: Mapping[str, Any], column: str) -> list[str]:
+    """A list column of a record; empty for a null and for a run without the column."""
+    return list(record.get(column) or ())
 
 
 def _left_out(**counts: int) -> Iterator[str]:
     return (f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX)
 
 
-def _score(name: str, record: Mapping[str, Any], details: Mapping[str, Any]) -> ScoreView:
+def _score_view(name: str, record: Mapping[str, Any], details: Mapping[str, Any]) -> ScoreView:
     get = record.get
     return ScoreView(
         name,
@@ -132,13 +140,13 @@ def _score(name: str, record: Mapping[str, Any], details: Mapping[str, Any]) -> 
         get(f"{name}.score"),
         get(f"{name}.passed"),
         get(f"{name}.status"),
-        cut(get(f"{name}.reason") or ""),
+        shorten(get(f"{name}.reason") or ""),
         detail_blocks(details),
     )
 
 
 def _urgency(score: ScoreView) -> int:
-    """What failed comes first, then what could not be judged."""
+    """Sort key: failed scores first, then those that could not be judged."""
     return 0 if score.passed is False else 1 if score.status == "error" else 2
 
 
@@ -146,10 +154,10 @@ _LABELS = ("category", "subcategory", "difficulty", "question_type", "vault", "a
 
 
 def _labels(record: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What the data set and the system say of the case, in a few words each."""
+    """Labels of the data set and the system, in a few words each."""
     for name in _LABELS:
         if (value := record.get(name)) is not None:
-            yield name, str(value).lower() if isinstance(value, bool) else cut(str(value))
+            yield name, str(value).lower() if isinstance(value, bool) else shorten(str(value))
     for name, values in (("tags", record.get("tags")), ("relevant", _relevant(sample))):
         if values:
             yield name, ", ".join(map(str, values[:ITEMS_MAX]))
@@ -175,35 +183,43 @@ _CALL = ("metric", "step", "turn", "judge", "template", "template_version", "sta
 
 
 def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The questions to the judge. A message that an earlier question of the case holds already is named, not repeated."""
-    found, first = list[Mapping[str, Any]](), dict[str, int]()
+    """The questions to the judge. A message of an earlier question of the case is referred to, not repeated."""
+    views, first_number = list[Mapping[str, Any]](), dict[str, int]()
     for number, call in enumerate(calls, 1):
-        texts = []
-        for message in parsed(call["messages"], list):
+        messages = []
+        for message in parse_json_cell(call["messages"], list):
             if isinstance(message, dict):
-                text = _content(message.get("content"))
-                before = first.setdefault(text, number)
-                shown = cut(text) if before == number else f"(the same as in question {before})"
-                texts.append((str(message.get("role", "")), shown))
-        found.append(
+                content = _content(message.get("content"))
+                earlier = first_number.setdefault(content, number)
+                text = shorten(content) if earlier == number else f"(the same as in question {earlier})"
+                messages.append((str(message.get("role", "")), text))
+        views.append(
             {name: call[name] for name in _CALL}
             | {
                 "flags": list(call["flags"] or ()),
-                "messages": texts,
-                "reply": cut(reply_text(call)),
+                "messages": messages,
+                "reply": shorten(reply_text(call)),
                 "tokens_in": call["tokens_in"],
                 "tokens_out": call["tokens_out"],
                 "computed": call["output_mode"] in ("computed", "local"),
             }
         )
-    return found
+    return views
+
+
+def reply_text(call: Mapping[str, Any]) -> str:
+    """The reply of a row of `judge_inputs` for reading: the text itself, or the length of a vector."""
+    reply = call["reply"] or ""
+    if call["step"] != "embed" or call["template"] is not None or call["status"] != "ok":
+        return str(reply)
+    return f"a vector of {len(reply.rstrip('=')) * 3 // 16:,} numbers; its float32 bytes are in judge_inputs.parquet"
 
 
 def _content(content: Any) -> str:
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
-def parsed(text: str | None, kind: type[Any]) -> Any:
+def parse_json_cell(text: str | None, kind: type[Any]) -> Any:
     """A cell of JSON text; an empty `kind` for a null and for what is no such JSON."""
     try:
         value = json.loads(text) if text else None
@@ -212,13 +228,13 @@ def parsed(text: str | None, kind: type[Any]) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
-def cut(text: str, limit: int = TEXT_MAX) -> str:
-    """The text, at most about `limit` characters of it, the cut marked."""
+def shorten(text: str, limit: int = TEXT_MAX) -> str:
+    """The text, at most about `limit` characters of it, with a note of how many are left out."""
     return text[:limit] + _cut_note(text, limit)
 
 
 def _highlighted(text: str, quotes: Sequence[tuple[str, str]]) -> list[TextPart]:
-    """The text as `cut` leaves it, with its quotes marked."""
+    """The text as `shorten` leaves it, with its quotes highlighted."""
     note = _cut_note(text, TEXT_MAX)
     return [*highlight(text, quotes, TEXT_MAX), *([TextPart(note)] if note else [])]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.job_comparison import Job, job_labels
+from ragpipe.reports.markdown_text import code_span, markdown_table
 from ragpipe.reports.number_format import bracketed, price, share_below_one, whole
-from ragpipe.reports.text_escape import code_span, markdown_table
 from ragpipe.schema.usage import Usage
 
 _WORD = 40  # characters of one word of a job on the terminal

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ragpipe.core.safe_text import on_one_line, printable
 from ragpipe.core.text_match import MatchableText, quote_pieces
-from ragpipe.reports.text_escape import reply_text
+from ragpipe.reports.case_views import reply_text
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.composites import OVERALL

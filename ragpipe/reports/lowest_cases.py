@@ -1,4 +1,4 @@
-"""The lowest cases of `records.parquet`, found without holding the table."""
+"""The lowest cases of `records.parquet`, selected without loading the table."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _NO_SCORE = 2.0  # sorts after every overall score
 
 
 def lowest_cases(records: Path, count: int) -> list[dict[str, Any]]:
-    """Rows of the `count` worst cases: lowest overall score first, then most failed scores, then data order.
+    """The rows of the `count` lowest cases: lowest overall score first, then most failed scores, then data order.
 
-    Without an overall score a case counts only when something failed. Rows that passed everything are left out.
+    Only cases that failed something are included; those without an overall score come last.
     """
     if count == 0:
         return []
     with open_table(records) as file:
         lowest = [row for *_, row in heapq.nsmallest(count, _ranked(file))]
-    found = rows_at(records, lowest)
-    return [found[row] for row in lowest]
+    rows = rows_at(records, lowest)
+    return [rows[row] for row in lowest]
 
 
 def select_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
-    """Rows of at most `count` cases to look at: the worst ones first, then others drawn by the hash of who they are.
+    """The places of at most `count` cases to look at: the lowest ones, then a sample of the others.
 
-    The worst are at most three quarters of them (all when nothing else is left), so that what passed is seen too; those
-    drawn stand in data order and are the same whenever the same cases were measured.
+    The lowest are at most three quarters of them (all, when no other case is left), so that passed cases are seen too. The
+    sample is drawn by the hash of the cases' keys, in data order: the same cases always give the same sample.
     """
     with open_table(records) as file:
         total = file.metadata.num_rows
@@ -47,6 +47,7 @@ def select_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
 
 
 def _keys(file: pq.ParquetFile) -> Iterator[tuple[int, str]]:
+    """The place of every case and the hash of its key."""
     row = 0
     for batch in file.iter_batches(batch_size=8192, columns=list(OUTPUT_KEY)):
         for key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -55,6 +56,7 @@ def _keys(file: pq.ParquetFile) -> Iterator[tuple[int, str]]:
 
 
 def _ranked(file: pq.ParquetFile) -> Iterator[tuple[float, int, int]]:
+    """What failed cases are sorted by: overall score, failed scores (negated), place."""
     row = 0
     for batch in file.iter_batches(batch_size=8192, columns=["overall_score", "overall_passed", "failed_by"]):
         values = (batch[name].to_pylist() for name in ("overall_score", "overall_passed", "failed_by"))

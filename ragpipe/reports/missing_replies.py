@@ -1,4 +1,4 @@
-"""Replies that a run over stored replies did not find: what to do about them, in place of advice that cannot help."""
+"""Missing replies: what to do when a run over stored replies did not find some, and which failures may pass."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ _USELESS = "retry_errors"
 
 
 def transient_errors(metrics: Mapping[str, Any]) -> set[str]:
-    """The kinds of failures among `metrics.json`'s scores that another start may fix."""
+    """The kinds of failures in `metrics.json` that another start may fix."""
     return error_kinds(metrics) & TRANSIENT
 
 
 def advice_for(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
-    """The advice of a diagnosis of `metrics.json`. Where replies are missing, advice to ask again what failed
-    (`retry_errors`) comes after what helps, and is left out where nothing else failed: a missing reply is no failure that
-    is kept, and who gave none has no network. The words of the configuration stay in `metrics.json` as they are."""
+    """The advice of a diagnosis of `metrics.json`, for a report.
+
+    Where replies are missing, the advice that fixes this comes first, and advice to repeat failed calls (`retry_errors`)
+    is left out unless something else failed too: a missing reply is not stored as a failure.
+    """
     advice: list[str] = list(diagnosis["advice"])
     kinds = error_kinds(metrics)
     if MISSING_REPLY not in kinds or not any(_USELESS in text for text in advice):
@@ -34,8 +36,10 @@ def advice_for(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> list
 
 
 def error_kinds(metrics: Mapping[str, Any], names: Collection[str] | None = None) -> set[str]:
-    """Why judgements failed, by `metrics.json`: of the scores `names` (None: of all), without those that failed because
-    another one did."""
+    """Why judgements of the scores `names` (None: of all) failed, by `metrics.json`.
+
+    Scores that failed because a part of them failed are not counted.
+    """
     scores = metrics["overall"]["scores"]
     chosen = (score for name, score in scores.items() if names is None or name in names)
     return {kind for score in chosen for kind in score.get("errors") or ()} - {"part_error"}

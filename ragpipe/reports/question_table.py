@@ -1,4 +1,4 @@
-"""One question, every method beside the others: what `task=explain` shows where it is asked for no method."""
+"""One question with the answers and scores of every method: what `task=explain` prints without a method."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _REASON_CHARS = 60
 
 
 def question_table(records: Sequence[Mapping[str, Any]], scores: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: the answer, then scores down and methods across, from the question's rows of `records.parquet`.
+    """Heads and rows: the answers, then scores down and methods across, from rows of `records.parquet`.
 
-    A cell holds the value in the native scale and whether it passed, or why there is none. Scores that no method has are
-    left out.
+    A cell is the value in its native scale and whether it passed, or why there is none. Scores that no method has are left
+    out.
     """
     heads = ["score", *(_head(record) for record in records)]
     answers = [on_one_line(record["system_error"] or record["answer"] or "", _ANSWER_CHARS) for record in records]
-    there = [name for name in scores if any(_has(record, name) for record in records)]
-    return heads, [["answer", *answers], *([name, *(_cell(record, name) for record in records)] for name in there)]
+    present = [name for name in scores if any(_has(record, name) for record in records)]
+    return heads, [["answer", *answers], *([name, *(_cell(record, name) for record in records)] for name in present)]
 
 
 def _head(record: Mapping[str, Any]) -> str:

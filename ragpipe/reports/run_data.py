@@ -1,4 +1,4 @@
-"""A run folder as data: frames and dictionaries. Reading a stranger's folder runs no code and follows no link in it."""
+"""A run folder as data: frames and dictionaries. Reading a folder of unknown origin runs no code and follows no link in it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """The results of one iteration: `.records`, `.scores`, `.judge_inputs` as pandas frames, `.metrics`, `.low_scores`,
-    `.cost`, `.manifest` as dictionaries, and `.final`, the metrics over all iterations. Each is read when first asked for. Raises DataError for what is missing or broken."""
+    """The results of one iteration.
+
+    `.records`, `.scores` and `.judge_inputs` are pandas frames; `.metrics`, `.low_scores`, `.cost`, `.gates` and `.manifest`
+    are dictionaries, and so is `.final`, the metrics over all iterations. Each is read on first access. Raises DataError
+    for a file that is missing or broken.
+    """
 
     def __init__(self, path: Path, iteration: int):
         self.path = path
@@ -34,17 +38,17 @@ class Run:
 
     @cached_property
     def records(self) -> pd.DataFrame:
-        """One wide row a case."""
+        """One wide row per case."""
         return _frame(self.folder / "records.parquet")
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """One row a case and score."""
+        """One row per case and score."""
         return _frame(self.folder / "scores.parquet")
 
     @cached_property
     def judge_inputs(self) -> pd.DataFrame:
-        """One row a use of a judge's reply."""
+        """One row per use of a judge's reply."""
         return _frame(self.folder / "judge_inputs.parquet")
 
     @cached_property
@@ -74,25 +78,33 @@ class Run:
         return read_json(self.path / "manifest.json")
 
 
+<<<<<<< HEAD
 def load(path: str | Path, *, iteration: int | None = None) -> Run:
     """Open a run folder (`outputs/x/latest`), by default its newest iteration. Raises DataError when it is none, FormatMismatch
     when it has another format."""
+=======
+def load_run(path: str | Path, *, iteration: int | None = None) -> Run:
+    """Open a run folder (`outputs/x/latest`), by default its newest iteration.
+
+    Raises DataError when the folder is no run, OtherFormat when it has another format.
+    """
+>>>>>>> eb492a3 (reports: cases, details and Markdown text in the field's words)
     root = Path(path).resolve()
-    if root.is_file() and root.name == LATEST:  # a file system without links holds the run's name as a text
+    if root.is_file() and root.name == LATEST:  # a file system without links has the name of the run as text
         root = RunFolder.find(root).root.resolve()
     if root.name.startswith("iteration-") and root.name[10:].isdigit() and iteration is None:
         root, iteration = root.parent, int(root.name[10:])
-    found = Run(root, iteration or max(RunFolder(root).iterations(), default=1))
-    if found.folder.is_symlink() or not found.folder.is_dir():
+    run = Run(root, iteration or max(RunFolder(root).iterations(), default=1))
+    if run.folder.is_symlink() or not run.folder.is_dir():
         expected = "a run folder with iteration-<n>/ in it, such as outputs/<name>/latest"
-        raise run_file_error(found.folder, "no such folder", expected)
+        raise run_file_error(run.folder, "no such folder", expected)
     manifest_of(root / "manifest.json")
-    return found
+    return run
 
 
 def _frame(path: Path) -> pd.DataFrame:
     with open_table(path) as file:
         table = file.read()
-    # the metadata of whoever wrote the file decides nothing: neither index nor types come from there
-    found: pd.DataFrame = table.replace_schema_metadata(None).to_pandas(ignore_metadata=True)
-    return found
+    # index and types do not come from metadata in the file, which anybody may have written
+    frame: pd.DataFrame = table.replace_schema_metadata(None).to_pandas(ignore_metadata=True)
+    return frame

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.text_escape import code_span, markdown_table
+from ragpipe.reports.markdown_text import code_span, markdown_table
 
 SCORES_SHOWN = 4
 DIFFERENCES_SHOWN = 3

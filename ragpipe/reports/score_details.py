@@ -1,4 +1,4 @@
-"""The details of a score as something to look at: whatever a metric keeps there, without knowing the metric."""
+"""The details of a score in a form to show: tables and lists of whatever a metric keeps there, and its quotes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-SHOWN = 60  # items of one list, and rows of one table
-_QUOTES = ("evidence", "quote", "span")  # keys under which metrics keep what they found in a context
+_ITEMS_SHOWN = 60  # items of one list, and rows of one table
+_QUOTE_KEYS = ("evidence", "quote", "span")  # keys under which metrics keep quotes from a context
 
 
 @dataclass(frozen=True)
@@ -23,33 +23,39 @@ class DetailBlock:
 
 
 def detail_blocks(details: Mapping[str, Any]) -> list[DetailBlock]:
-    """Tables for lists of objects, lists for lists, and one table of all that is single, which comes last."""
-    found, single = [], []
+    """A table per list of objects, a list per other list, and last one table of all single values. Empty values are left
+    out."""
+    blocks, single = [], []
     for name, value in details.items():
-        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            found.append(_table(name, value))
-        elif isinstance(value, list):
-            if value:
-                items = tuple(_shown(item) for item in value[:SHOWN])
-                found.append(DetailBlock(name, items=items, more=max(0, len(value) - SHOWN)))
+        if isinstance(value, list):
+            blocks += _list_blocks(name, value)
         elif value is not None and value != {}:
-            single.append((name, value if isinstance(value, bool) else _shown(value)))
-    return [*found, DetailBlock("", ("", ""), tuple(single))] if single else found
+            single.append((name, value if isinstance(value, bool) else _text(value)))
+    return [*blocks, DetailBlock("", ("", ""), tuple(single))] if single else blocks
 
 
-def quotes(details: Any) -> Iterator[tuple[str, str]]:
-    """The quotes that the details rest on, each with its kind: `supports`, `against` or `quoted`."""
+def _list_blocks(name: str, values: Sequence[Any]) -> list[DetailBlock]:
+    if not values:
+        return []
+    if all(isinstance(value, dict) for value in values):
+        return [_table(name, values)]
+    items = tuple(map(_text, values[:_ITEMS_SHOWN]))
+    return [DetailBlock(name, items=items, more=max(0, len(values) - _ITEMS_SHOWN))]
+
+
+def evidence_quotes(details: Any) -> Iterator[tuple[str, str]]:
+    """The quotes behind the verdicts, each with its kind: `supports`, `against` or `quoted`."""
     for item in _objects(details):
-        said = item.get("supported")
-        kind = "supports" if said is True else "against" if said is False else "quoted"
-        for key in _QUOTES:
-            given = item.get(key)
-            for text in given if isinstance(given, list) else [given]:
+        supported = item.get("supported")
+        kind = "supports" if supported is True else "against" if supported is False else "quoted"
+        for key in _QUOTE_KEYS:
+            values = item.get(key)
+            for text in values if isinstance(values, list) else [values]:
                 if isinstance(text, str) and text.strip():
                     yield text, kind
 
 
-def unsupported(details: Any) -> Iterator[str]:
+def unsupported_claims(details: Any) -> Iterator[str]:
     """The claims that nothing supports."""
     for item in _objects(details):
         if item.get("supported") is False and isinstance(item.get("claim"), str):
@@ -59,7 +65,7 @@ def unsupported(details: Any) -> Iterator[str]:
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Every object in the details, outer ones first; deeper than a few levels nothing is looked for."""
+    """Every object in the details down to five levels, outer ones first."""
     level: list[Any] = [value]
     for _ in range(5):
         yield from (item for item in level if isinstance(item, dict))
@@ -73,12 +79,13 @@ def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
 def _table(name: str, items: Sequence[Mapping[str, Any]]) -> DetailBlock:
     heads = tuple(dict.fromkeys(key for item in items for key in item))
     rows = tuple(
-        tuple(v if isinstance(v := item.get(head), bool) else _shown(v) for head in heads) for item in items[:SHOWN]
+        tuple(v if isinstance(v := item.get(head), bool) else _text(v) for head in heads)
+        for item in items[:_ITEMS_SHOWN]
     )
-    return DetailBlock(name, heads, rows, more=max(0, len(items) - SHOWN))
+    return DetailBlock(name, heads, rows, more=max(0, len(items) - _ITEMS_SHOWN))
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):

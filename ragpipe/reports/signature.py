@@ -1,4 +1,4 @@
-"""The line that says what a number rests on. Two results with different lines must not be compared as if they were one."""
+"""The signature of a run: data, judge, metrics and scoring in one line. Results are comparable when it is equal."""
 
 from __future__ import annotations
 
@@ -24,18 +24,26 @@ def run_signature(
 ) -> str:
     """`ragpipe 0.1.0 | data demo@1a2b3c4d | judge evidence 1 (uncalibrated) | faithfulness(extract:v1 verify:v1) ...`.
 
-    `metrics` maps a metric's name to its own signature (version and prompts, may be empty), `scoring` is
-    `ScoringSettings.identity()`, `n` the number of cases, `calibrated` the judge's calibration against human labels, None
-    without one. `versions` are those that the outputs of each method name; where there are any, a part
-    `system naive v1, graph v2` says so.
+    Args:
+        version: The version of ragpipe.
+        dataset: The name of the data set.
+        dataset_digest: The digest of its cases.
+        judge: The label of the judge.
+        calibrated: The judge's calibration against human labels; None without one.
+        metrics: For each metric its own signature (version and prompts), which may be empty.
+        scoring: `ScoringSettings.identity()`.
+        n: The number of cases.
+        iteration: The number of the iteration.
+        versions: The versions that the outputs of each method name. Where there are any, a part
+            `system naive v1, graph v2` says so.
     """
-    named = [f"{method} {'+'.join(some)}" for method, some in (versions or {}).items()]
+    systems = [f"{method} {'+'.join(names)}" for method, names in (versions or {}).items()]
     parts = (
         f"ragpipe {version}",
         f"data {dataset}@{dataset_digest[:8]}",
-        *([f"system {', '.join(named)}"] if named else []),
+        *([f"system {', '.join(systems)}"] if systems else []),
         f"judge {judge}" + ("" if calibrated else " (uncalibrated)"),
-        " ".join(f"{name}({own})" if own else name for name, own in metrics.items()) or "no metrics",
+        " ".join(f"{name}({version})" if version else name for name, version in metrics.items()) or "no metrics",
         f"scoring {sha256(dict(scoring))[:8]}",
         f"n={n}",
         f"iteration {iteration}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ragpipe.reports.markdown_text import code_block, code_span, escape_markdown, markdown_table
 from ragpipe.reports.model import (
     CaseBrowser,
     CaseExcerpt,
@@ -25,7 +26,6 @@ from ragpipe.reports.model import (
     pieces_of,
     texts_of,
 )
-from ragpipe.reports.text_escape import code_block, code_span, escape_markdown, markdown_table
 
 _TEXT_LIMIT = 1000  # characters of one text of the data in a line; report.text_chars bounds the excerpts
 _SIGNATURE_LIMIT = 4000

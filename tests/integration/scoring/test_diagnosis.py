@@ -10,9 +10,9 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
+from ragpipe.reports.markdown_text import escape_markdown
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.diagnosis_section import diagnosis_section
-from ragpipe.reports.text_escape import escape_markdown
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.reports import markdown_of, report_of, terminal_of

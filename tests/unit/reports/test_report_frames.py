@@ -9,7 +9,7 @@ import pytest
 
 import ragpipe
 from ragpipe.core.errors import DataError
-from ragpipe.reports.run_data import load
+from ragpipe.reports.run_data import load_run
 from ragpipe.schema.score import ScoreSpec
 from tests.support.run_tables import Row, score, write_run
 
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("way", ["", "iteration-1"])
 def test_frames_and_dictionaries(run: Path, way: str) -> None:
-    found = load(run / way)
+    found = load_run(run / way)
     assert list(found.records["sample_id"]) == ["007", "1e5"]  # ids stay texts
     assert list(found.records["method"]) == ["a", "None"]
     assert found.records["faithfulness"][0] == 0.5
@@ -48,20 +48,20 @@ def test_the_public_name_follows_a_link_to_the_newest_run(run: Path) -> None:
 def test_latest_may_be_a_text_where_there_are_no_links(run: Path) -> None:
     latest = run.parent / "latest"
     latest.write_text(run.name + "\n")
-    assert load(latest).path == run.resolve()
+    assert load_run(latest).path == run.resolve()
     latest.write_text("../elsewhere\n")
     with pytest.raises(DataError, match="a pointer to"):
-        load(latest)
+        load_run(latest)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, run: Path) -> None:
     with pytest.raises(DataError, match="expected: a run folder"):
-        load(tmp_path)
+        load_run(tmp_path)
     with pytest.raises(DataError, match="no such folder"):
-        load(run, iteration=2)
+        load_run(run, iteration=2)
     (run / "manifest.json").unlink()
     with pytest.raises(DataError, match=r"manifest\.json(?s:.*)no such file"):
-        load(run)
+        load_run(run)
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_what_is_no_run_is_refused(tmp_path: Path, run: Path) -> None:
 def test_broken_json_is_named(run: Path, content: str | bytes, said: str) -> None:
     (run / "iteration-1/metrics.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=said):
-        _ = load(run).metrics
+        _ = load_run(run).metrics
 
 
 def test_broken_parquet_is_named(run: Path) -> None:
     (run / "iteration-1/records.parquet").write_bytes(b"PAR1 not at all PAR1")
     with pytest.raises(DataError, match="no readable Parquet file"):
-        _ = load(run).records
+        _ = load_run(run).records
 
 
 def test_links_in_a_strangers_folder_are_not_followed(run: Path, tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_links_in_a_strangers_folder_are_not_followed(run: Path, tmp_path: Path)
     (run / "iteration-1/cost.json").unlink()
     (run / "iteration-1/cost.json").symlink_to(secret)
     with pytest.raises(DataError, match="a symbolic link"):
-        _ = load(run).cost
+        _ = load_run(run).cost
     (run / "iteration-2").symlink_to(run / "iteration-1")
     with pytest.raises(DataError):
-        load(run, iteration=2)
+        load_run(run, iteration=2)
 
 
 def script(code: str, *arguments: str) -> str:

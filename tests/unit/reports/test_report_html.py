@@ -16,7 +16,7 @@ from ragpipe.reports.case_views import read_cases
 from ragpipe.reports.console import Console
 from ragpipe.reports.highlight import highlight
 from ragpipe.reports.lowest_cases import select_cases
-from ragpipe.reports.score_details import DetailBlock, detail_blocks, quotes, unsupported
+from ragpipe.reports.score_details import DetailBlock, detail_blocks, evidence_quotes, unsupported_claims
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.sample import CaseKey
@@ -283,8 +283,8 @@ def test_details_of_any_metric_are_shown() -> None:
         DetailBlock("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
     ]
     assert detail_blocks({"many": ["x"] * 100})[0].more == 40
-    assert list(quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]})) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
-    assert list(unsupported({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})) == ["u", "c"]  # fmt: skip
+    assert list(evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]})) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
+    assert list(unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})) == ["u", "c"]  # fmt: skip
 
 
 def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:

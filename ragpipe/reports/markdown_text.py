@@ -1,10 +1,9 @@
-"""Text of data sets, systems and judges on its way to a terminal or a page: always data, never markup or a command."""
+"""Text in Markdown: code spans, blocks and tables in which text of data, systems and judges is never markup."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from ragpipe.core.safe_text import on_one_line, printable
 
@@ -31,26 +30,11 @@ def escape_markdown(text: str, limit: int = 600) -> str:
 
 def code_block(text: str, limit: int = 2000) -> str:
     """A fenced Markdown block that the text cannot close."""
-    shown = printable(text.replace("\r\n", "\n").replace("\r", "\n"))
-    if len(shown) > limit:
-        shown = shown[:limit].rstrip() + f"\n... ({len(shown) - limit} more characters)"
-    fence = "`" * max(3, _longest_ticks(shown) + 1)
-    return f"{fence}text\n{shown}\n{fence}"
-
-
-def case_name(row: Mapping[str, Any], shown: Callable[[str], str] = str, between: str = " / ") -> str:
-    """`q1 / bm25` of a row, and `q1 / bm25 repeat 2` where it is not the first output of that method for that sample.
-    `shown` makes the texts of the data harmless."""
-    name = between.join(shown(row[part]) for part in ("sample_id", "method"))
-    return name if row["repeat"] == 1 else f"{name} repeat {row['repeat']}"
-
-
-def reply_text(call: Mapping[str, Any]) -> str:
-    """The reply of a row of judge_inputs for reading: as it is, and of a vector its length alone."""
-    reply = call["reply"] or ""
-    if call["step"] != "embed" or call["template"] is not None or call["status"] != "ok":
-        return str(reply)
-    return f"a vector of {len(reply.rstrip('=')) * 3 // 16:,} numbers; its float32 bytes stand in judge_inputs.parquet"
+    block = printable(text.replace("\r\n", "\n").replace("\r", "\n"))
+    if len(block) > limit:
+        block = block[:limit].rstrip() + f"\n... ({len(block) - limit} more characters)"
+    fence = "`" * max(3, _longest_ticks(block) + 1)
+    return f"{fence}text\n{block}\n{fence}"
 
 
 def markdown_table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from ragpipe.core.safe_text import on_one_line, printable
-from ragpipe.reports.text_escape import code_block, code_span
+from ragpipe.reports.markdown_text import code_block, code_span
 
 
 @pytest.mark.parametrize(
