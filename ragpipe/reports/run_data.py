@@ -78,17 +78,11 @@ class Run:
         return read_json(self.path / "manifest.json")
 
 
-<<<<<<< HEAD
-def load(path: str | Path, *, iteration: int | None = None) -> Run:
-    """Open a run folder (`outputs/x/latest`), by default its newest iteration. Raises DataError when it is none, FormatMismatch
-    when it has another format."""
-=======
 def load_run(path: str | Path, *, iteration: int | None = None) -> Run:
     """Open a run folder (`outputs/x/latest`), by default its newest iteration.
 
-    Raises DataError when the folder is no run, OtherFormat when it has another format.
+    Raises DataError when the folder is no run, FormatMismatch when it has another format.
     """
->>>>>>> eb492a3 (reports: cases, details and Markdown text in the field's words)
     root = Path(path).resolve()
     if root.is_file() and root.name == LATEST:  # a file system without links has the name of the run as text
         root = RunFolder.find(root).root.resolve()
