@@ -3,7 +3,7 @@
     python benchmarks/evidence.py --data ../shared/data/ragtruth_qa/ragtruth_qa.jsonl [--half development]
 
 Only the development half of the questions was looked at while the rules and the threshold were made. The default
-prints the held-out half; docs/evidence.md states its figures and a slow test recomputes them.
+prints the held-out half; docs/offline-judge.md states its figures and a slow test recomputes them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 For each question the first five passages that BM25 found, labelled relevant when the data set says that they belong to the
 question, else not; the reference is the data set's first answer. The threshold is the one of the claims, chosen on other
-data; whether to answer such questions at all, and the rule about the question's words, were decided on these. docs/evidence.md
+data; whether to answer such questions at all, and the rule about the question's words, were decided on these. docs/offline-judge.md
 states the figures, and a slow test recomputes them.
 """
 

@@ -3,7 +3,7 @@
     python benchmarks/evidence_citations.py --data data
 
 Every claim of the ExpertQA file that cites a passage (not only an address) and has a verdict of an expert; accurate for the
-expert means `Complete`. Nothing was chosen on these. docs/evidence.md states the row, and a slow test recomputes it.
+expert means `Complete`. Nothing was chosen on these. docs/offline-judge.md states the row, and a slow test recomputes it.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `config.yaml` | the composed configuration (names of environment variables, never their values) |
 | `prompts/` | the templates that were used |
 | `samples.parquet`, `outputs.parquet` | the frozen cases |
-| `index.json` | with `system.index_manifest`: how far the documents are in the index ([operations](operations.md)) |
+| `index.json` | with `system.index_manifest`: how far the documents are in the index ([operations](latency.md)) |
 | `outputs.journal.jsonl` | the outputs of a live system, one line each as they arrived |
 | `iteration-N/.progress.json` | how far the iteration is; a view of the journal |
 | `iteration-N/.wall.json` | `judging_s`: seconds by the clock on the wall for which it was judged, all starts together; in no seal |
@@ -77,7 +77,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `resend.parquet`, `resend.json` | of a run whose questions were resent: old reply against new |
 | `report.md`, `report.html` | the same for reading; the page has every score's way from claim to reply |
-| `seal.json` | what every file was when the run ended: `task=verify` finds what was changed ([verify](verify.md)) |
+| `seal.json` | what every file was when the run ended: `task=verify` finds what was changed ([verify](reproducibility.md)) |
 
 `report.formats` adds JUnit, CSV and JSON files ([reports](reports.md)).
 
@@ -118,7 +118,7 @@ METRICS = """
 | `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |
 | `gates` | each gate as this iteration says it ([scoring](scoring.md)) |
 
-`overall` and every group hold `n_cases`, `n_samples`, `scores`, `operations` ([operations](operations.md)), the counts of failure
+`overall` and every group hold `n_cases`, `n_samples`, `scores`, `operations` ([operations](latency.md)), the counts of failure
 modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be decided; `n_items`: things counted in all cases). Shares are left to the reader: `n` by
 `n_cases`, `n_with_failure_mode` or `n_failure_modes` beside it. Of each score:
 

@@ -99,7 +99,7 @@ JUDGE_INPUTS = _schema(
     ("reply", TEXT, "the raw reply; of step embed the float32 bytes of the vector in base64"),
     ("status", TEXT, "ok, the kind of failure, or skipped: an embedded judge that cannot answer"),
     ("message", TEXT, "the failure in words"),
-    ("flags", TEXTS, "how the reply had to be read (json_repaired, text_form, ...): docs/replies.md"),
+    ("flags", TEXTS, "how the reply had to be read (json_repaired, text_form, ...): docs/reply-parsing.md"),
     ("model", TEXT, "the model that the provider says it was"),
     ("fingerprint", TEXT, "the provider's system_fingerprint"),
     ("finish_reason", TEXT, "the provider's"),

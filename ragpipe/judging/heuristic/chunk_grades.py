@@ -3,7 +3,7 @@
 A chunk is relevant when some claim of the reference reaches the overlap threshold with that chunk alone, and the chunk has
 at least one of the words that the claim adds to the question. Contradictions (another number, another name) do not count
 here: the chunk is still about what was asked. Sharing words with the question alone is no sign of an answer, so without a
-reference there is no verdict (`docs/evidence.md`).
+reference there is no verdict (`docs/offline-judge.md`).
 """
 
 from __future__ import annotations

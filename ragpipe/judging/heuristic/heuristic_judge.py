@@ -1,7 +1,7 @@
 """The heuristic judge: answers a metric's questions by comparing strings.
 
 It has one handler per answer type and set of roles. It gets the values of the prompt's variables, never the rendered text,
-so instructions, forged tags or verdict words inside an answer are only strings to it. `docs/evidence.md` has its agreement
+so instructions, forged tags or verdict words inside an answer are only strings to it. `docs/offline-judge.md` has its agreement
 with human labels, and what it cannot see.
 """
 

@@ -3,7 +3,7 @@
 A claim is supported when the plain mean of four overlaps with the sources (recall, window, bigrams, lcs) reaches the
 threshold and nothing contradicts it: no number, name or quotation that no source has, no opposite negation. The mean has no
 fitted weights; a logistic regression over the same features ranked no better on the development half of the RAGTruth
-answers (`docs/evidence.md`).
+answers (`docs/offline-judge.md`).
 """
 
 from __future__ import annotations

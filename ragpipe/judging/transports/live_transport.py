@@ -114,8 +114,8 @@ class LiveTransport:
         while True:
             await asyncio.sleep(wait)
             passed = time.monotonic() - began
-            attempt = f"try {max(1, tally.attempts)} of {1 + self.settings.retries}"
-            text = f"no answer yet from {self._place} after {passed:.0f} s: {attempt}"
+            attempt, limit = max(1, tally.attempts), 1 + self.settings.retries
+            text = f"no answer yet from {self._place} after {passed:.0f} s: try {attempt} of {limit}"
             self._notify(f"{text}; the one before: {tally.last_error}" if tally.last_error else text)
             wait = passed
 

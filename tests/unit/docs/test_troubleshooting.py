@@ -22,8 +22,15 @@ def text_of(node: ast.AST) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        return "".join(ANYTHING if isinstance(part, ast.FormattedValue) else str(part.value) for part in node.values)  # type: ignore[attr-defined]
+        return "".join(map(_piece, node.values))
     return None
+
+
+def _piece(part: ast.AST) -> str:
+    """A piece of an f-string. The page quotes messages of the judge, whose `section` they name."""
+    if isinstance(part, ast.FormattedValue):
+        return "judge" if getattr(part.value, "attr", getattr(part.value, "id", "")) == "section" else ANYTHING
+    return str(part.value)  # type: ignore[attr-defined]
 
 
 @cache

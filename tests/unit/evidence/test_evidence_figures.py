@@ -1,4 +1,4 @@
-"""The benchmark's statistics against scikit-learn, and the figures of docs/evidence.md against the data."""
+"""The benchmark's statistics against scikit-learn, and the figures of docs/offline-judge.md against the data."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _rows(text):
 
 @pytest.mark.slow
 def test_the_page_states_the_figures_of_the_held_out_half(benchmark, real_data):
-    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "offline-judge.md").read_text(encoding="utf-8")
     rows, counts = benchmark.measure(real_data / "ragtruth_qa" / "ragtruth_qa.jsonl")
     assert _rows(page) == [str(row) for row in rows]
     sentence = (
@@ -103,12 +103,12 @@ def test_the_page_states_the_figures_of_the_held_out_half(benchmark, real_data):
 
 @pytest.mark.slow
 def test_the_page_states_the_figures_of_the_chunks(chunks_benchmark, real_data):
-    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8").split("\n")
+    page = (ROOT / "docs" / "offline-judge.md").read_text(encoding="utf-8").split("\n")
     for name in chunks_benchmark.SETS:
         assert chunks_benchmark.measure(real_data, name) in page
 
 
 @pytest.mark.slow
 def test_the_page_states_the_figures_of_the_citations(citations_benchmark, real_data):
-    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8").split("\n")
+    page = (ROOT / "docs" / "offline-judge.md").read_text(encoding="utf-8").split("\n")
     assert citations_benchmark.measure(real_data / "expertqa" / "rand_val.jsonl") in page

@@ -1,4 +1,4 @@
-"""The figures of docs/behaviour.md against the data they were measured on."""
+"""The figures of docs/citations.md against the data they were measured on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def benchmark():
 
 @pytest.mark.slow
 def test_the_page_states_the_figures(benchmark, real_data):
-    page = (ROOT / "docs" / "behaviour.md").read_text(encoding="utf-8").split("\n")
+    page = (ROOT / "docs" / "citations.md").read_text(encoding="utf-8").split("\n")
     for name in benchmark.SETS:
         assert benchmark.measure(real_data, name) in page
 
