@@ -160,7 +160,7 @@ def formats() -> str:
         + _columns(records_schema([ScoreSpec("faithfulness")]))
     )
     pages.append(
-        f"\n## comparison.parquet\n\nOf a sweep: a row a job, method and score.\n\n{_columns(job_comparison.SCHEMA)}"
+        f"\n## comparison.parquet\n\nOf a sweep: one row per job, method and score.\n\n{_columns(job_comparison.COMPARISON_SCHEMA)}"
     )
     pages.append(f"\n## resend.parquet\n\nA row a question that was sent again.\n\n{_columns(RESENT)}")
     return "".join([*pages, METRICS])
