@@ -107,7 +107,7 @@ METRICS = """
 | `n_cases`, `n_samples` | cases (a question answered by a method) and questions |
 | `n_failed_judgements` | pairs of case and metric where the metric failed |
 | `declared` | by score its scale (`low`, `high`; null for a count), `higher_is_better`, `binary`, `diagnostic` and `threshold`, stated once |
-| `parts` | by composite, and for `overall_score`: the parts that this run has (`measured`) and lacks (`absent`) |
+| `composite_parts` | by composite, and for `overall_score`: the parts that this run has (`measured`) and lacks (`absent`) |
 | `overall` | the figures over all cases |
 | `by` | the same by field and group: `by.method.rerank`, `by["method*question_type"]`; only scores that apply to one of the group's cases |
 | `shared` | with several methods: each score on the questions that they share, the only ones on which methods may be compared |
