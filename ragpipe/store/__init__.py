@@ -1,1 +1,1 @@
-"""What is on disk: atomic files, judge replies, the journal, Parquet parts, the run folder and its lock."""
+"""What is on disk: files, run folders and the call store."""

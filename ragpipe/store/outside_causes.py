@@ -1,4 +1,4 @@
-"""Errors that are no fault of ragpipe's nor of a metric's: the machine ran out of something."""
+"""Errors caused by the machine, which ran out of memory, threads, files or disk, and not by ragpipe or a metric."""
 
 from __future__ import annotations
 
@@ -22,20 +22,29 @@ _USED_UP = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN})
 
 
 def outside_cause(error: BaseException | None, *, any_file: bool = False) -> RagpipeError | None:
-    """The OutputError that says what the machine lacks, where that is what `error` or its cause says; None otherwise.
-    With `any_file` also for a file that cannot be read or written, whatever the reason."""
+    """The OutputError that says what the machine lacks, where `error` or one of its causes does; None otherwise.
+
+    With `any_file` also for a file that cannot be read or written for any reason.
+    """
     if any_file and isinstance(error, OSError) and error.filename is not None:
         return output_error(Path(os.fsdecode(error.filename)), error, "read or write")
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM.search(str(error))):
-            return OutputError(_MEMORY)
-        if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-            return OutputError(_THREADS)
-        if type(error).__name__ in _KILLED:
-            return OutputError(_WORKER)
-        if isinstance(error, OSError) and error.errno in _USED_UP and not isinstance(error, BlockingIOError):
-            return output_error(Path(error.filename or "any more files"), error, "open")
+        if lack := _lack(error):
+            return lack
         error = error.__cause__
+    return None
+
+
+def _lack(error: BaseException) -> OutputError | None:
+    """What the machine lacks by this error alone."""
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM.search(str(error))):
+        return OutputError(_MEMORY)
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return OutputError(_THREADS)
+    if type(error).__name__ in _KILLED:
+        return OutputError(_WORKER)
+    if isinstance(error, OSError) and error.errno in _USED_UP and not isinstance(error, BlockingIOError):
+        return output_error(Path(error.filename or "any more files"), error, "open")
     return None

@@ -1,4 +1,4 @@
-"""Files that are absent, old and whole, or new and whole, whenever the process dies.
+"""Files that are complete at any moment, old or new, whenever the process dies.
 
 Everything is written to a temporary file in the same folder, synced, and renamed over the target. A symbolic link at
 the target is replaced, never written through.
@@ -37,8 +37,8 @@ _CAUSES: dict[int, tuple[str, str]] = {
     errno.EPERM: ("permission denied", "give this user write permission, or choose another folder"),
     errno.EROFS: ("the file system is read-only", "choose a folder on a writable one (`output_dir=...`)"),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "move that file away or choose another folder"),
-    errno.EISDIR: ("a folder stands where a file should be", "move that folder away"),
-    errno.EEXIST: ("a file stands where a folder should be", "move that file away or choose another folder"),
+    errno.EISDIR: ("a folder is where a file should be", "move that folder away"),
+    errno.EEXIST: ("a file is where a folder should be", "move that file away or choose another folder"),
     errno.ENOENT: (
         "it, or its folder, does not exist (any more)",
         "remove nothing of a run while it goes on; then start the same command again",
@@ -46,21 +46,21 @@ _CAUSES: dict[int, tuple[str, str]] = {
     errno.EMFILE: ("too many open files", "raise `ulimit -n` or lower `judge.concurrency`, then start again"),
     errno.ENFILE: ("too many open files on this machine", "close other programs, then start again"),
     errno.ENAMETOOLONG: ("the name is too long", "choose a shorter `name` or `output_dir`"),
-    errno.ELOOP: ("a symbolic link stands there, and links are not followed", "remove the link"),
+    errno.ELOOP: ("it is a symbolic link, and links are not followed", "remove the link"),
     errno.EIO: ("the disk reports an input/output error", "check the disk"),
     errno.ENOMEM: ("no memory is left", "free memory or lower `judge.concurrency`, then start again"),
 }
 _TEMPORARY = re.compile(r"\.ragpipe,([^,]*),(\d+),([^,]*),\d+\.tmp")
-_ABANDONED_S = 86_400.0  # a temporary whose writer cannot be asked is a leftover after a day
+_ABANDONED_S = 86_400.0  # a temporary file whose writer cannot be checked is a leftover after a day
 _numbers = itertools.count()
 
 
 def output_error(path: Path, error: OSError, doing: str = "write") -> OutputError:
     """The OutputError for an OSError: the path, the cause in words, what to do. Raise it `from` the error."""
     cause, fix = _CAUSES.get(error.errno or 0, (error.strerror or str(error), "see the message of the system"))
-    found = OutputError(f"cannot {doing} {path}: {cause}. To fix: {fix}.")
-    found.__cause__ = error
-    return found
+    output_problem = OutputError(f"cannot {doing} {path}: {cause}. To fix: {fix}.")
+    output_problem.__cause__ = error
+    return output_problem
 
 
 def is_disk_full(error: OutputError) -> bool:
@@ -70,10 +70,10 @@ def is_disk_full(error: OutputError) -> bool:
 
 @contextmanager
 def atomic_open(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """A binary file to write, which becomes `path` when the block ends well and vanishes when it does not.
+    """A binary file to write, which becomes `path` at the end of the block and is removed when the block raises.
 
-    `durable=False` leaves out the syncs: still whole after a killed process, perhaps old after a power cut. Raises
-    OutputError for any OSError, also one raised inside the block.
+    `durable=False` omits the syncs: the file is still complete after a killed process, but may be the old one after a
+    power cut. Raises OutputError for any OSError, also one raised inside the block.
     """
     path = Path(path)
     temporary = temporary_name(path.parent)
@@ -111,17 +111,17 @@ def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
 
 
 def json_lines(value: Any) -> bytes:
-    """JSON for people and diffs in little room: whatever nests at most two deep is one line, what holds more is indented.
+    """Compact JSON for people and diffs: a value that nests at most two levels deep is one line, deeper ones are indented.
 
-    A score with its interval is a line, a group of scores a block of them.
+    A score with its interval is one line, a group of scores a block of lines.
     """
     try:
-        return "".join(_laid_out(value, "\n", False)).encode("utf-8")
+        return "".join(_json_pieces(value, "\n", False)).encode("utf-8")
     except UnicodeEncodeError:
-        return "".join(_laid_out(value, "\n", True)).encode("ascii")
+        return "".join(_json_pieces(value, "\n", True)).encode("ascii")
 
 
-def _laid_out(value: Any, line: str, ascii_only: bool) -> Iterator[str]:
+def _json_pieces(value: Any, line: str, ascii_only: bool) -> Iterator[str]:
     """The pieces of the text; `line` is what begins a line at this depth."""
     encode = _encoder(None, ascii_only).encode
     if _depth(value) <= 2:
@@ -133,7 +133,7 @@ def _laid_out(value: Any, line: str, ascii_only: bool) -> Iterator[str]:
         yield (ends[0] if place == 0 else ",") + inner
         if isinstance(value, Mapping):
             yield f"{encode(key)}: "
-        yield from _laid_out(item, inner, ascii_only)
+        yield from _json_pieces(item, inner, ascii_only)
     yield line + ends[1]
 
 
@@ -151,9 +151,9 @@ def _encoder(indent: int | None, ascii_only: bool) -> json.JSONEncoder:
 
 
 def link_or_copy(src: Path, dst: Path) -> None:
-    """Give an unchanged table a second name: a hard link, a copy where the file system has none. Raises OutputError.
+    """Give a file a second name: a hard link, or a copy where the file system has none. Raises OutputError.
 
-    Both names share their bytes from then on, which is safe because nothing is ever written in place.
+    Both names share their bytes from then on, which is safe because no file is ever written in place.
     """
     src, dst = Path(src), Path(dst)
     temporary = temporary_name(dst.parent)
@@ -179,19 +179,19 @@ def link_or_copy(src: Path, dst: Path) -> None:
 
 
 def temporary_name(folder: Path) -> Path:
-    """A new name in `folder` that tells who writes it, so that leftovers of the dead can be recognised."""
-    me = this_process()
-    host = re.sub(r"[^\w.-]", "_", me.host)[:64]
-    return folder / f".ragpipe,{host},{me.pid},{me.mark},{next(_numbers)}.tmp"
+    """A new name in `folder` that contains its process, so that leftovers of dead processes can be recognised."""
+    process = this_process()
+    host = re.sub(r"[^\w.-]", "_", process.host)[:64]
+    return folder / f".ragpipe,{host},{process.pid},{process.mark},{next(_numbers)}.tmp"
 
 
 def sweep_temporaries(folder: Path) -> list[Path]:
-    """Remove the temporary files that dead writers left in `folder` (not below it). Returns what was removed."""
+    """Remove the temporary files that dead processes left in `folder` (not below it). Returns the removed paths."""
     removed = []
     with suppress(FileNotFoundError, NotADirectoryError):
         for entry in os.scandir(folder):
-            found = _TEMPORARY.fullmatch(entry.name)
-            if found and not entry.is_dir(follow_symlinks=False) and _is_leftover(entry, found):
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match and not entry.is_dir(follow_symlinks=False) and _is_leftover(entry, match):
                 with suppress(OSError):
                     os.unlink(entry.path)
                     removed.append(Path(entry.path))
@@ -199,7 +199,7 @@ def sweep_temporaries(folder: Path) -> list[Path]:
 
 
 def sweep_below(folder: Path, *, depth: int = 4) -> list[Path]:
-    """As `sweep_temporaries`, also in the folders below, so many levels deep. Links are not followed."""
+    """As `sweep_temporaries`, also in the folders up to `depth` levels below. Links are not followed."""
     removed = sweep_temporaries(folder)
     if depth:
         with suppress(OSError):
@@ -209,8 +209,8 @@ def sweep_below(folder: Path, *, depth: int = 4) -> list[Path]:
     return removed
 
 
-def _is_leftover(entry: os.DirEntry[str], found: re.Match[str]) -> bool:
-    alive = is_alive(Process(found[1], int(found[2]), found[3]))
+def _is_leftover(entry: os.DirEntry[str], match: re.Match[str]) -> bool:
+    alive = is_alive(Process(match[1], int(match[2]), match[3]))
     if alive is None:
         with suppress(OSError):
             return time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED_S
@@ -218,7 +218,7 @@ def _is_leftover(entry: os.DirEntry[str], found: re.Match[str]) -> bool:
 
 
 def sync(descriptor: int, path: Path) -> None:
-    """Bring a file's bytes to the disk; a file system that cannot is named in the log and tolerated."""
+    """Bring a file's bytes to the disk. A file system that cannot sync is logged and tolerated."""
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -1,10 +1,10 @@
-"""Keeps pyarrow from importing pandas before anybody uses it.
+"""Keeps pyarrow from importing pandas before it is used.
 
 The first `pyarrow.array(...)`, `empty_table()` or `to_numpy()` imports pandas where it is installed, only to ask whether
-its argument is a pandas object: 0.6-2 s and 45 MiB in every process (pyarrow 26, measured). As long as nobody imported
-pandas, the answer is known to be no. Once somebody does, pyarrow is told and takes frames and
-series again. One thing it does not learn any more: that a `pandas.NA` in a plain Python list means null. So this is for
-processes that run no code of the user's (scoring again, reporting, planning), not for a notebook.
+its argument is a pandas object: 0.6-2 s and 45 MiB in every process (pyarrow 26, measured). Until pandas is imported, the answer
+is known to be no. Once it is imported, pyarrow is told and accepts frames and series again. The one loss: a `pandas.NA` in
+a plain Python list no longer means null. So this is for processes that run no code of the user's (scoring again,
+reporting, planning), not for a notebook.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 
 def keep_pandas_away() -> None:
-    """Answer pyarrow's question once and for all. Does nothing where pandas is loaded already, or the second time."""
+    """Answer pyarrow's question with no. Does nothing where pandas is already loaded, or the second time."""
     if "pandas" in sys.modules or any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     import pyarrow as pa
@@ -29,14 +29,14 @@ def keep_pandas_away() -> None:
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
-        with suppress(Exception):  # a pyarrow that asks in another way loses the shortcut, nothing else
+        with suppress(Exception):  # with a pyarrow that asks in another way only the shortcut is lost
             pa.array([1])
     finally:
         finder.asking = False
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Says that there is no pandas while pyarrow asks; later finds it and tells pyarrow that it has come."""
+    """Hides pandas while pyarrow asks; later finds it and tells pyarrow."""
 
     def __init__(self) -> None:
         self.asking = True

@@ -1,8 +1,8 @@
-"""A big table in parts: each is written whole once its rows are done, at the end they are joined in order.
+"""A large table in parts: each is written when its rows are done, and in the end all are joined in order.
 
-So memory is bounded by a row group, a resume skips whole parts, and the joined file has the same bytes however often the
-run was interrupted: a part's row groups are those that it was given, whatever the memory layout of the tables they came in.
-Beside each part stands the hash of its bytes: a part that is not what was written is done again.
+So memory is bounded by a row group, a resumed run skips complete parts, and the joined file has the same bytes however
+often the run was interrupted: a part has exactly the row groups it was given. A file beside each part has the hash of its
+bytes: a changed part is done again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import Hashing, open_unless_same
 
 PARTS = ".parts"
-"""Folder that holds the parts of several tables; it goes with the last of them."""
+"""Folder with the parts of several tables; removed with the last of them."""
 _NAME = re.compile(r"part-(\d{6,})\.parquet")
 _FORMAT: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
 
 class Parts:
-    """The parts of one table, in a folder of their own. `notices` says which broken ones were removed.
+    """The parts of one table, in their own folder. `notices` says which broken ones were removed.
 
-    All methods read or write files: call them from a thread where an event loop is running.
+    All methods read or write files: where an event loop runs, call them from another thread.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema):
@@ -55,11 +55,13 @@ class Parts:
         self.write_groups(index, [table])
 
     def write_groups(self, index: int, groups: Iterable[pa.Table]) -> None:
-        """Write part number `index` (from 0), a row group for each table, one after the other. Raises as `write`, also where
-        the folder of the table is no longer there."""
+        """Write part number `index` (from 0) with one row group per table.
+
+        Raises as `write`, and OutputError when the folder above was removed.
+        """
         try:
             for folder in (self.folder.parent, self.folder):
-                folder.mkdir(exist_ok=True)  # not those above: what was deleted during a run stays deleted
+                folder.mkdir(exist_ok=True)  # not the folders above: what was deleted during a run stays deleted
         except OSError as error:
             raise output_error(self.folder, error, "create the folder") from error
         self._sum(index).unlink(missing_ok=True)
@@ -70,28 +72,28 @@ class Parts:
                     if not table.schema.equals(self.schema):
                         raise ValueError(f"part {index} of {self.folder}: columns {table.schema} are not {self.schema}")
                     _write(writer, table)
-        atomic_write(self._sum(index), hashing.found.hexdigest())
+        atomic_write(self._sum(index), hashing.digest.hexdigest())
 
     def _sum(self, index: int) -> Path:
         return self.path(index).with_suffix(".sha256")
 
     def done(self) -> set[int]:
-        """The numbers of the parts that are there and whole. A broken one is removed, with a notice."""
-        found = set()
+        """The numbers of the complete parts. A broken part is removed, with a notice."""
+        complete = set()
         for index, path in sorted(self._present().items()):
             if fault := self._fault(index, path):
                 self.discard(index)
                 self.notices.append(f"{path}: a broken part was removed ({fault}); its cases are done again")
             else:
-                found.add(index)
-        return found
+                complete.add(index)
+        return complete
 
     def present(self) -> set[int]:
-        """The numbers of the parts that are there, whole or not."""
+        """The numbers of all parts, complete or broken."""
         return set(self._present())
 
     def discard(self, index: int) -> None:
-        """Remove a part, if it is there."""
+        """Remove a part, if it exists."""
         try:
             self._sum(index).unlink(missing_ok=True)
             self.path(index).unlink(missing_ok=True)
@@ -99,10 +101,10 @@ class Parts:
             raise output_error(self.path(index), error, "remove") from error
 
     def join(self, target: Path) -> None:
-        """Write all parts in order into one file, then remove them. A target that already says the same is left alone.
+        """Write all parts in order into one file, then remove them. A target with the same content is left alone.
 
         Without any part the file has no rows. Raises ValueError when a number is missing, DataError for a broken part,
-        OutputError. Dying in between leaves either all parts or a whole target.
+        OutputError. A process that dies meanwhile leaves either all parts or a complete target.
         """
         present = self._present()
         if missing := sorted(set(range(len(present))) - set(present)):
@@ -122,7 +124,7 @@ class Parts:
                 _write(writer, table)
 
     def _fault(self, index: int, path: Path) -> str | None:
-        """What is wrong with a part, None for a whole one."""
+        """What is wrong with a part, None for a complete one."""
         try:
             if path.is_symlink():
                 return "a symbolic link"
@@ -137,7 +139,7 @@ class Parts:
             return str(error).split("\n")[0][:200]
 
     def _remove(self) -> None:
-        """All parts vanish from under their name at once: half of them would look like an unfinished table."""
+        """Remove all parts at once, by a rename: some of them would look like an unfinished table."""
         with suppress(FileNotFoundError):
             try:
                 os.rename(self.folder, self._joined)
@@ -152,8 +154,8 @@ class Parts:
 
     def _present(self) -> dict[int, Path]:
         try:
-            found = ((_NAME.fullmatch(entry.name), entry) for entry in os.scandir(self.folder))
-            return {int(name[1]): Path(entry.path) for name, entry in found if name}
+            entries = ((_NAME.fullmatch(entry.name), entry) for entry in os.scandir(self.folder))
+            return {int(match[1]): Path(entry.path) for match, entry in entries if match}
         except FileNotFoundError:
             return {}
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Which process is that, and is it still alive: told apart even when a pid is used again."""
+"""Processes and whether they are alive, told apart even when a pid is used again."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process by name.
+    """A process by host, pid and mark.
 
     `mark` is `<boot>.<pid namespace>.<start tick>`: a later process with the same pid, after a reboot or in another
-    container has another one. It is empty where the system does not tell.
+    container, has another one. It is empty where the system does not provide it.
     """
 
     host: str
@@ -35,25 +35,30 @@ def this_process() -> Process:
 @cache
 def _described(pid: int) -> Process:
     stat = _stat(pid)
-    return Process(socket.gethostname() or "localhost", pid, f"{_place()}.{stat[1]}" if stat else "")
+    return Process(socket.gethostname() or "localhost", pid, f"{_boot_and_namespace()}.{stat[1]}" if stat else "")
 
 
 def is_alive(process: Process) -> bool | None:
-    """True or False where it can be known from here, None for a process of another host or container."""
+    """True or False where this process can find out, None for a process of another host or container."""
     here = this_process()
     if process.pid <= 0:
         return False  # kill(0) and kill(-1) would ask whole groups
     if process.host != here.host:
         return None
-    if process.mark and here.mark and process.mark.rsplit(".", 1)[0] != _place():
-        return None  # another boot or container under the same host name: its pids say nothing here
+    if process.mark and here.mark and process.mark.rsplit(".", 1)[0] != _boot_and_namespace():
+        return None  # another boot or container under the same host name: its pids mean nothing here
     if stat := _stat(process.pid):
         state, tick = stat
-        return state not in "ZX" and (not process.mark or process.mark == f"{_place()}.{tick}")
+        return state not in "ZX" and (not process.mark or process.mark == f"{_boot_and_namespace()}.{tick}")
+    return _answers_signal(process.pid)
+
+
+def _answers_signal(pid: int) -> bool | None:
+    """Whether the system knows the pid, without a look at /proc; None where it cannot be asked."""
     if sys.platform == "win32":  # os.kill(pid, 0) would end it there
         return None
     try:
-        os.kill(process.pid, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
@@ -62,7 +67,7 @@ def is_alive(process: Process) -> bool | None:
 
 
 def is_stopped(process: Process) -> bool:
-    """Whether a living process of this host was stopped (SIGSTOP, a debugger): it does nothing now, and may go on."""
+    """Whether a live process of this host is stopped (SIGSTOP, a debugger): it may continue."""
     if process.host != this_process().host:
         return False
     stat = _stat(process.pid)
@@ -92,7 +97,7 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 
 @cache
-def _place() -> str:
+def _boot_and_namespace() -> str:
     """The boot and pid namespace that pids of this process belong to."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()[:8]

@@ -1,4 +1,4 @@
-"""Writing that leaves a file alone when it already says the same: a finished run, started again, rewrites nothing."""
+"""Writing that leaves a file with the same content alone: a finished run, started again, rewrites nothing."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class _Unchanged(Exception):
 
 
 class Hashing:
-    """A file to write that hashes what passes through."""
+    """A writable file that hashes what is written."""
 
     def __init__(self, file: BinaryIO):
         self._file = file
-        self.found = hashlib.sha256()
+        self.digest = hashlib.sha256()
         self.closed = False
 
     def write(self, data: Any) -> int:
-        self.found.update(data)
+        self.digest.update(data)
         return self._file.write(data)
 
     def tell(self) -> int:
@@ -35,7 +35,7 @@ class Hashing:
     def flush(self) -> None:
         self._file.flush()
 
-    def close(self) -> None:  # the file itself is closed by who opened it
+    def close(self) -> None:  # whoever opened the file closes it
         self.flush()
 
 
@@ -46,7 +46,7 @@ def open_unless_same(path: Path) -> Iterator[BinaryIO]:
         with atomic_open(path) as file:
             hashing = Hashing(file)
             yield cast(BinaryIO, hashing)
-            if is_regular_file(path) and sha256_file(path) == hashing.found.hexdigest():
+            if is_regular_file(path) and sha256_file(path) == hashing.digest.hexdigest():
                 raise _Unchanged
     except _Unchanged:
         pass
@@ -54,10 +54,10 @@ def open_unless_same(path: Path) -> Iterator[BinaryIO]:
 
 def write_unless_same(path: Path, data: bytes | str) -> bool:
     """Write a whole file; True when it had to be written. Raises OutputError."""
-    wanted = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
-    if is_regular_file(path) and path.stat().st_size == len(wanted) and path.read_bytes() == wanted:
+    content = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    if is_regular_file(path) and path.stat().st_size == len(content) and path.read_bytes() == content:
         return False
-    atomic_write(path, wanted)
+    atomic_write(path, content)
     return True
 
 

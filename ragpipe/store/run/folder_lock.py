@@ -1,4 +1,4 @@
-"""One process at a time on a run folder."""
+"""A lock that lets one process at a time work in a run folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if sys.platform != "win32":
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
-TELL_S = 1.0  # a wait longer than this is said
+ANNOUNCE_S = 1.0  # the user is told of a longer wait
 _HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL})
 _SECRET = re.compile(r"(?i)((?:key|token|secret|password)\w*=).+|\bsk-[\w-]{8,}")
@@ -39,9 +39,9 @@ _wait_s: ContextVar[float] = ContextVar("wait_s", default=0.0)
 
 @contextmanager
 def waiting(seconds: float) -> Iterator[None]:
-    """Inside, `with FolderLock(...)` waits so long for a folder that is in use, instead of refusing at once.
+    """Inside, `with FolderLock(...)` waits up to `seconds` for a folder that is in use, instead of refusing at once.
 
-    For jobs of a sweep: two of them may be the same run, and the second then finds it finished.
+    For the jobs of a sweep: two of them may be the same run, and the second then finds it finished.
     """
     before = _wait_s.set(seconds)
     try:
@@ -53,8 +53,9 @@ def waiting(seconds: float) -> Iterator[None]:
 class FolderLock:
     """The lock of a folder: the file `.lock` in it, which says who holds it.
 
-    The system frees it when its process ends, however it ends. Where the file system has no such locks, the file itself
-    is the lock and its process is looked for; `notices` says so, and when a dead process's lock was taken over.
+    The operating system frees it when its process ends, however it ends. Where the file system has no such locks, the
+    file itself is the lock, held while its process is alive; `notices` says so, and when a dead process's lock was taken
+    over.
     """
 
     def __init__(self, folder: Path):
@@ -68,24 +69,24 @@ class FolderLock:
     def acquire(self, wait_s: float = 0) -> Self:
         """Take the lock, waiting up to `wait_s` seconds. Raises FolderLocked, which names the holder; OutputError."""
         started = time.monotonic()
-        deadline, told = started + wait_s, False
+        deadline, is_announced = started + wait_s, False
         while not self._try():
             now = time.monotonic()
             if now >= deadline:
                 raise FolderLocked(self._held_text())
-            if not told and now - started > TELL_S:
+            if not is_announced and now - started > ANNOUNCE_S:
                 log.warning("%s is in use by %s: waiting, at most %.0f s", self.folder, _named(self._read()), wait_s)
-                told = True
+                is_announced = True
             time.sleep(min(POLL_S, max(0.0, deadline - now)))
-            with suppress(OSError):  # its holder takes away a folder that never became a run
+            with suppress(OSError):  # its holder removes a folder that never became a run
                 self.folder.mkdir(parents=True, exist_ok=True)
         atexit.register(self.release)
         return self
 
     def release(self) -> None:
-        """Give the lock back; without it does nothing."""
+        """Free the lock; does nothing when it is not held."""
         if self._descriptor is not None:
-            with suppress(OSError):  # the file goes first, while nobody else can hold it
+            with suppress(OSError):  # the file goes first, while no other process can hold it
                 self.path.unlink()
             with suppress(OSError):
                 os.close(self._descriptor)
@@ -101,7 +102,7 @@ class FolderLock:
         return self if self._descriptor is not None or self._exclusive else self.acquire(_wait_s.get())
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, WaitAbandoned):  # somebody still works in the folder: it is locked until they are done
+        if isinstance(error, WaitAbandoned):  # a thread still works in the folder: it stays locked until that ends
             threading.Thread(target=self._release_after, args=(error.thread,), name="ragpipe-lock", daemon=True).start()
         else:
             self.release()
@@ -118,7 +119,7 @@ class FolderLock:
             try:
                 descriptor = os.open(self.path, flags, 0o666)
             except PermissionError:
-                if not self._remove_of_another_user():
+                if not self._remove_file_of_other_user():
                     return False
                 descriptor = os.open(self.path, flags, 0o666)
         except OSError as error:
@@ -132,7 +133,7 @@ class FolderLock:
                 os.close(descriptor)
 
     def _has_flock(self) -> bool:
-        """Whether the file system has such locks: asked of a file of our own, so that no empty lock file is left to others."""
+        """Whether the file system has such locks: tried on a file of our own, so that no empty lock file is left behind."""
         if self._flock is None:
             probe = temporary_name(self.folder)
             descriptor = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -157,10 +158,10 @@ class FolderLock:
                 return False
             raise
         if not _is_at(descriptor, self.path):
-            return False  # its last holder removed it between our open and our lock
+            return False  # its last holder removed it after we opened it and before we locked it
         before = self._read()
         if before and is_alive(_process(before)) is None and before.get("exclusive"):
-            return False  # a process on a host whose file system shows no flock holds it
+            return False  # held by a process on a host where this file system has no flock
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, _content(exclusive=False), 0)
         self._descriptor = descriptor
@@ -168,9 +169,11 @@ class FolderLock:
             self.notices.append(f"{self.folder}: took over the lock of {_named(before)}, which is gone")
         return True
 
-    def _remove_of_another_user(self) -> bool:
-        """Remove a lock file that this user may not write to, where nobody holds it; False where somebody does. Raises
-        OutputError that says who has to remove it, and OSError."""
+    def _remove_file_of_other_user(self) -> bool:
+        """Remove a lock file that this user may not write to; False when it is held.
+
+        Raises OutputError that says who has to remove it, and OSError.
+        """
         try:
             owner = _user(os.lstat(self.path).st_uid)
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -179,11 +182,11 @@ class FolderLock:
         except PermissionError as error:
             raise OutputError(
                 f"{self.folder} cannot be locked: {self.path} belongs to {owner}, and this user may not read it. To fix: if "
-                f"nobody works in that folder, remove the file as {owner} or as root."
+                f"no process works in that folder, remove the file as {owner} or as root."
             ) from error
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # to read is enough for that
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a read-only descriptor is enough
             except OSError as error:
                 if error.errno in _HELD:
                     return False
@@ -202,7 +205,7 @@ class FolderLock:
             os.close(descriptor)
 
     def _try_exclusive(self) -> bool:
-        """Without flock: who makes the file holds the lock; one whose process is gone is moved away first."""
+        """Without flock: whoever creates the file holds the lock; the file of a dead process is moved away first."""
         temporary = temporary_name(self.folder)
         temporary.write_bytes(_content(exclusive=True))
         try:
@@ -224,12 +227,12 @@ class FolderLock:
             temporary.unlink()
 
     def _move_dead_lock(self) -> bool:
-        """Move away the lock file of a process that is gone, or an empty one; False when it may be somebody's."""
+        """Move away the lock file of a dead process, or an empty one; False when its process may be alive."""
         raw = self._raw()
         if raw is None:
-            return True  # given back since we met it: moving now could take a new holder's
-        found = _parsed(raw)
-        if raw and (not found or is_alive(_process(found)) is not False):
+            return True  # freed since we saw it: moving now could take a new holder's file
+        content = _parsed(raw)
+        if raw and (not content or is_alive(_process(content)) is not False):
             return False
         moved = temporary_name(self.folder)
         try:
@@ -237,13 +240,13 @@ class FolderLock:
         except FileNotFoundError:
             return True
         try:
-            if moved.read_bytes() != raw:  # another process was quicker: what was moved is its lock, give it back
+            if moved.read_bytes() != raw:  # another process was quicker, and this is its lock: put it back
                 os.link(moved, self.path)
                 return False
         finally:
             moved.unlink()
-        if found:
-            self.notices.append(f"{self.folder}: took over the lock of {_named(found)}, which is gone")
+        if content:
+            self.notices.append(f"{self.folder}: took over the lock of {_named(content)}, which is gone")
         return True
 
     def _raw(self) -> bytes | None:
@@ -256,11 +259,11 @@ class FolderLock:
         return _parsed(self._raw() or b"")
 
     def _held_text(self) -> str:
-        found = self._read()
+        holder = self._read()
         fix = "wait for it to end, or end it"
-        if not found or found.get("exclusive"):
+        if not holder or holder.get("exclusive"):
             fix += f"; if it is gone for sure, remove {self.path}"
-        return f"{self.folder} is in use by {_named(found)}. To fix: {fix}."
+        return f"{self.folder} is in use by {_named(holder)}. To fix: {fix}."
 
 
 def _content(*, exclusive: bool) -> bytes:
@@ -278,9 +281,9 @@ def _content(*, exclusive: bool) -> bytes:
 
 def _parsed(raw: bytes) -> dict[str, Any]:
     with suppress(ValueError):
-        found = json.loads(raw)
-        if isinstance(found, dict):
-            return found
+        content = json.loads(raw)
+        if isinstance(content, dict):
+            return content
     return {}
 
 
@@ -309,7 +312,7 @@ def _user(number: int) -> str:
 
 def _is_at(descriptor: int, path: Path) -> bool:
     try:
-        mine, there = os.fstat(descriptor), os.lstat(path)
+        opened, current = os.fstat(descriptor), os.lstat(path)
     except FileNotFoundError:
         return False
-    return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
+    return (opened.st_ino, opened.st_dev) == (current.st_ino, current.st_dev)

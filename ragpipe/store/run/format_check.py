@@ -1,4 +1,4 @@
-"""Which format a run folder and a call store have, manifest out without leaving a trace in either."""
+"""The format of a run folder and of a call store, read without changing either."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def manifest_of(path: Path) -> dict[str, Any]:
 
 
 def check_store(path: Path) -> None:
-    """Raises FormatMismatch for a call store of another format. What is no database at all is told by who opens it.
+    """Raises FormatMismatch for a call store of another format. A file that is no database is reported when it is opened.
 
-    The number is SQLite's `user_version`, which stands in the first page of the file before there is any log beside it:
-    these bytes are read, nothing is opened. Opening it, if only to read, would leave SQLite's log and shared memory there.
+    The number is SQLite's `user_version`, in the first page of the file: these bytes are read, the database is not opened.
+    Opening it, even for reading, would leave SQLite's log and shared memory beside it.
     """
     try:
         with open(path, "rb") as file:
@@ -62,7 +62,7 @@ def check_store(path: Path) -> None:
 
 
 def _peek(path: Path) -> tuple[set[str], dict[str, str]]:
-    """The tables of a database and what its `meta` says, as far as they can be had without a look at its log."""
+    """The tables of a database and the content of `meta`, as far as they can be read without its log."""
     tables: set[str] = set()
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as db:

@@ -1,6 +1,6 @@
-"""The journal: append-only JSON lines, one for each thing that is done. The first line is a header with the version.
+"""The journal: append-only JSON lines, one per finished piece of work, after a header line with the version.
 
-A killed process leaves at most one torn line, the last. Nothing else in it is ever fixed or dropped by itself.
+A killed process leaves at most one torn line, the last. No other line is ever changed or dropped.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SYNC_S = 1.0
 Entry = dict[str, Any]
 _NONE: Mapping[str, type] = {}
 _KINDS = {str: "text", bool: "true or false", int: "whole number", dict: "object"}
-_FIX = "put the line right, or move the file away: its cases are then done again, from the call store where it has them"
+_FIX = "correct the line, or move the file away: its cases are then done again, from the call store where it has them"
 
 
 class Journal:
-    """An open journal: `entries` are those found at opening, `notices` what the user should know about them.
+    """An open journal: `entries` are those read at opening, `notices` what the user should know about them.
 
-    One process at a time, which the folder's lock sees to. A line is handed to the system at once (a killed process
-    loses none) and synced at most once a second in the background (a power cut loses that much).
+    Only one process writes at a time: the folder's lock ensures it. A line is handed to the operating system at once (a
+    killed process loses none) and synced at most once a second in the background (a power cut loses that much).
     """
 
     def __init__(self, path: Path, descriptor: int, entries: list[Entry], notices: list[str]):
@@ -51,10 +51,10 @@ class Journal:
     def open(
         cls, path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE
     ) -> Journal:
-        """Open or start a journal. With `keep` only the entries it accepts stay in memory. `form` says what every entry
-        has: names with the types of their values; an entry without them, or with half characters, is a bad line.
+        """Open or start a journal. With `keep`, only the entries that it accepts stay in memory.
 
-        A torn last line is dropped with a notice, after its bytes were kept in `<name>.torn`. Raises DataError, naming
+        `form` is what every entry has: field names with the types of their values. An entry without them, or with a lone
+        surrogate, is a bad line. A torn last line is dropped with a notice, after its bytes were saved in `<name>.torn`. Raises DataError, naming
         file and line, for every bad line; FormatMismatch for a journal of another format; OutputError when it cannot be opened.
         """
         path = Path(path)
@@ -67,7 +67,7 @@ class Journal:
                 atomic_write(path, HEADER)
             entries, good, tail = _read(path, keep, form)
             if tail:
-                _cut(path, good, tail, notices)
+                _drop_torn_line(path, good, tail, notices)
             if not good:
                 atomic_write(path, HEADER)
             flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -88,16 +88,16 @@ class Journal:
             raise output_error(self.path, error) from error
         written = 0
         try:
-            if not os.fstat(self._descriptor).st_nlink:  # deleted during the run: nobody would find the line
+            if not os.fstat(self._descriptor).st_nlink:  # deleted during the run: the line would be lost
                 raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
             while written < len(line):
                 written += os.write(self._descriptor, line[written:])
         except OSError as error:
-            self._take_back(written)
+            self._undo_partial_write(written)
             raise output_error(self.path, error) from error
         self._size += len(line)
         if time.monotonic() - self._last_sync > SYNC_S:
-            self._sync_aside()
+            self._sync_in_background()
 
     def close(self) -> None:
         """Sync and close; a second time does nothing. Raises OutputError."""
@@ -120,15 +120,15 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take_back(self, written: int) -> None:
-        """A line that was only written in part (disk full) must not stand in the middle of the file later."""
+    def _undo_partial_write(self, written: int) -> None:
+        """Remove a line that was only written in part (disk full): the next one must not follow it."""
         if written:
             try:
                 os.ftruncate(self._descriptor, self._size)
             except OSError:
-                self._broken = True  # it is torn, as after a kill, and stays the last line
+                self._broken = True  # the line is torn, as after a kill, and stays the last one
 
-    def _sync_aside(self) -> None:
+    def _sync_in_background(self) -> None:
         if self._sync and self._sync.is_alive():
             return
         self._last_sync = time.monotonic()
@@ -145,8 +145,10 @@ class Journal:
 def read_entries(
     path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE
 ) -> list[Entry]:
-    """The entries of a journal as `Journal.open` finds them, without changing anything; none where there is no file. A torn
-    last line is passed over. Raises DataError, FormatMismatch, OutputError as `Journal.open`."""
+    """The entries of a journal as `Journal.open` reads them, without changing it; none where there is no file.
+
+    A torn last line is skipped. Raises DataError, FormatMismatch, OutputError as `Journal.open`.
+    """
     try:
         return _read(path, keep, form)[0] if is_regular_file(path) else []
     except OSError as error:
@@ -154,7 +156,7 @@ def read_entries(
 
 
 def _read(path: Path, keep: Callable[[Entry], bool] | None, form: Mapping[str, type]) -> tuple[list[Entry], int, bytes]:
-    """Entries, length of the whole lines in bytes, and what stands after them (torn). Raises DataError, all lines at once."""
+    """Entries, length of the complete lines in bytes, and the torn line after them. Raises DataError for all bad lines."""
     entries: list[Entry] = []
     problems: list[Problem] = []
     good, tail = 0, b""
@@ -176,24 +178,24 @@ def _read(path: Path, keep: Callable[[Entry], bool] | None, form: Mapping[str, t
 
 def _entry(path: Path, number: int, line: bytes, problems: list[Problem], *, strict: bool) -> Entry | None:
     try:
-        entry = json.loads(line, parse_constant=_refuse, parse_float=_finite)
+        entry = json.loads(line, parse_constant=_refuse_constant_name, parse_float=_finite)
         if strict:
             check_json(entry, line.decode("utf-8"))
         if isinstance(entry, dict):
             return entry
-        found = f"a JSON {type(entry).__name__}"
+        content = f"a JSON {type(entry).__name__}"
     except (ValueError, RecursionError) as error:
-        found = f"{line[:80]!r} ({error})"
-    problems.append(Problem(f"{path}:{number}", "line", found, "a JSON object", _FIX))
+        content = f"{line[:80]!r} ({error})"
+    problems.append(Problem(f"{path}:{number}", "line", content, "a JSON object", _FIX))
     return None
 
 
 def _has_form(path: Path, number: int, entry: Entry, form: Mapping[str, type], problems: list[Problem]) -> bool:
-    """Whether an entry has what each one has; a problem for the first name that is absent or of another type."""
+    """Whether an entry has the fields of `form`; adds a problem for the first that is absent or of another type."""
     for name, kind in form.items():
         if type(entry.get(name)) is not kind:  # true is an int, too
-            found = f"{entry[name]!r:.60}" if name in entry else "it is absent"
-            problems.append(Problem(f"{path}:{number}", name, found, f"a JSON {_KINDS[kind]}", _FIX))
+            value = f"{entry[name]!r:.60}" if name in entry else "it is absent"
+            problems.append(Problem(f"{path}:{number}", name, value, f"a JSON {_KINDS[kind]}", _FIX))
             return False
     return True
 
@@ -209,7 +211,7 @@ def _check_header(path: Path, header: Entry | None) -> None:
         )
 
 
-def _refuse(word: str) -> NoReturn:
+def _refuse_constant_name(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
 
 
@@ -220,8 +222,8 @@ def _finite(text: str) -> float:
     return value
 
 
-def _cut(path: Path, good: int, tail: bytes, notices: list[str]) -> None:
-    """Keep a torn last line beside the journal, then shorten the journal to its whole lines."""
+def _drop_torn_line(path: Path, good: int, tail: bytes, notices: list[str]) -> None:
+    """Save a torn last line beside the journal, then truncate the journal to its complete lines."""
     number = 1
     backup = path.with_name(f"{path.name}.torn")
     while backup.exists() or backup.is_symlink():
@@ -236,5 +238,5 @@ def _cut(path: Path, good: int, tail: bytes, notices: list[str]) -> None:
         os.close(descriptor)
     notices.append(
         f"{path}: the last line was torn (a process died while writing it); it was dropped and its {len(tail)} bytes "
-        f"kept in {backup.name}. What it stood for is done again."
+        f"saved in {backup.name}. Its work is done again."
     )

@@ -17,7 +17,7 @@ ALL_UP_TO = 1000
 LAST = 100
 EVERY_S = 1.0
 SHARE = 0.05
-"""At most this part of the time goes into writing the view."""
+"""The largest share of the time that is spent on writing the view."""
 
 
 class ProgressView:
@@ -67,14 +67,14 @@ class ProgressView:
             self._write(durable=False)
 
     def flush(self) -> None:
-        """Write the last state. A file that already says it is left alone."""
+        """Write the last state, unless the file already has it."""
         if self._stale:
             self._write(durable=True)
 
     def content(self) -> dict[str, Any]:
-        """What the file holds, in its documented form."""
+        """The content of the file, in its documented form."""
         done = len(self._known)
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "testSetName": self.name,
             "iterationNumber": self.iteration,
             "lastUpdated": self._updated,
@@ -86,14 +86,14 @@ class ProgressView:
             },
         }
         if done > ALL_UP_TO:
-            found["journal"] = self.journal
-        return {**found, "entries": list(self._entries)}
+            content["journal"] = self.journal
+        return {**content, "entries": list(self._entries)}
 
     def _write(self, *, durable: bool) -> None:
         started = time.monotonic()
         try:
             data = json_bytes(self.content(), indent=2) + b"\n"
-            if not (durable and _says(self.path, data)):
+            if not (durable and _has_content(self.path, data)):
                 atomic_write(self.path, data, durable=durable)
             self._stale = False
         except OutputError as error:
@@ -105,7 +105,7 @@ class ProgressView:
         self._next = ended + max(EVERY_S, (ended - started) / SHARE)
 
 
-def _says(path: Path, data: bytes) -> bool:
+def _has_content(path: Path, data: bytes) -> bool:
     try:
         return not path.is_symlink() and path.read_bytes() == data
     except OSError:

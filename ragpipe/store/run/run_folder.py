@@ -1,4 +1,4 @@
-"""Where everything of a run stands on disk.
+"""The files and folders of a run.
 
 outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluation;  outputs/<name>/runs.md lists all
   manifest.json  config.yaml  prompts/  samples.parquet  outputs.parquet  gates.json
@@ -34,7 +34,7 @@ RUNS = "runs.md"
 SWEEPS = "sweeps"
 """Folder of the comparisons of sweeps, beside the runs that they compare."""
 _RESERVED = frozenset({LATEST, RUNS, SWEEPS})
-_STEP = re.compile(r"iteration-([1-9]\d*)")
+_ITERATION = re.compile(r"iteration-([1-9]\d*)")
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff/\\:*?\"<>|]+")
 
 
@@ -86,7 +86,7 @@ class IterationFolder:
         return self.root / PARTS
 
     def create(self) -> Self:
-        """Make the folder and sweep what dead writers left in it. Raises OutputError."""
+        """Make the folder and remove what dead writers left in it. Raises OutputError."""
         make_folder(self.root)
         sweep_temporaries(self.root)
         return self
@@ -94,7 +94,7 @@ class IterationFolder:
 
 @dataclass(frozen=True, slots=True)
 class FinalFolder:
-    """What all iterations of a run say together."""
+    """The files over all iterations of a run."""
 
     root: Path
 
@@ -107,7 +107,7 @@ class FinalFolder:
         return self.root / "cost.json"
 
     def create(self) -> Self:
-        """Make the folder and sweep what dead writers left in it. Raises OutputError."""
+        """Make the folder and remove what dead writers left in it. Raises OutputError."""
         make_folder(self.root)
         sweep_temporaries(self.root)
         return self
@@ -213,14 +213,14 @@ class RunFolder:
         return FinalFolder(self.root / "final")
 
     def iterations(self) -> list[int]:
-        """The iterations that are there, in order."""
+        """The numbers of the existing iteration folders, in order."""
         if not self.root.is_dir():
             return []
-        found = (_STEP.fullmatch(path.name) for path in self.root.iterdir() if path.is_dir())
-        return sorted(int(name[1]) for name in found if name)
+        matches = (_ITERATION.fullmatch(path.name) for path in self.root.iterdir() if path.is_dir())
+        return sorted(int(match[1]) for match in matches if match)
 
     def create(self) -> Self:
-        """Make the folder (rights as the umask says) and sweep what dead writers left in it. Raises OutputError."""
+        """Make the folder (permissions by the umask) and remove what dead writers left in it. Raises OutputError."""
         make_folder(self.root.parent)
         make_folder(self.root)
         sweep_temporaries(self.root.parent)
@@ -228,7 +228,7 @@ class RunFolder:
         return self
 
     def point_latest(self) -> None:
-        """Let `latest` beside this folder point to it: a relative link, replaced atomically.
+        """Point `latest`, beside this folder, to it: a relative link, replaced atomically.
 
         A text file with the folder's name where the file system has no links. Raises OutputError.
         """
@@ -256,27 +256,26 @@ class RunFolder:
     def find(cls, path: Path) -> RunFolder:
         """The run that `path` names: a run folder, a `latest`, or a folder that holds a `latest`.
 
-        The pointer is read as a plain name beside it, so that a stranger's folder leads nowhere else. Raises DataError;
+        The pointer is read as a plain name beside it, so that a copied folder cannot lead elsewhere. Raises DataError;
         FormatMismatch for a run of another format.
         """
         path = Path(path)
-        if path.name != LATEST and not (path / "manifest.json").is_file() and _is_there(path / LATEST):
+        if path.name != LATEST and not (path / "manifest.json").is_file() and _exists(path / LATEST):
             path = path / LATEST
-        if path.name == LATEST and _is_there(path):
+        if path.name == LATEST and _exists(path):
             path = path.parent / _pointed(path)
         if not (path / "manifest.json").is_file():
-            found = "no manifest.json in it" if path.is_dir() else "nothing there"
-            raise _no_run(path, found)
+            raise _no_run(path, "no manifest.json in it" if path.is_dir() else "no such folder")
         manifest_of(path / "manifest.json")
         return cls(path)
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     return path.is_symlink() or path.exists()
 
 
 def _pointed(latest: Path) -> str:
-    """The name that `latest` holds, as a link, as a text file, or (copied with links followed) as a folder."""
+    """The name in `latest`: a link, a text file, or (copied with links followed) a folder."""
     if latest.is_symlink():
         name = os.readlink(latest)
     elif latest.is_dir():
@@ -289,9 +288,9 @@ def _pointed(latest: Path) -> str:
     return name
 
 
-def _no_run(path: Path, found: str) -> DataError:
+def _no_run(path: Path, content: str) -> DataError:
     fix = "name a run folder (outputs/<name>/<run_id>) or outputs/<name>/latest"
-    return DataError("there is no run", [Problem(str(path), "run", found, "a run folder", fix)])
+    return DataError("there is no run", [Problem(str(path), "run", content, "a run folder", fix)])
 
 
 def _name_fault(text: str, *, levels: bool) -> str | None:
@@ -305,14 +304,14 @@ def _name_fault(text: str, *, levels: bool) -> str | None:
         if piece in _RESERVED:
             return "a reserved name"
         if not _PLAIN.fullmatch(piece) or piece != piece.strip():
-            return "a character that is no good in a file name"
+            return "a character that a file name cannot have"
         if len(os.fsencode(piece)) > 200:
             return "too long"
     return None
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder with those above it, unless it is there. Raises OutputError, also for a symbolic link."""
+    """Make a folder and its parents where they are missing. Raises OutputError, also for a symbolic link."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -25,10 +25,10 @@ _TABLE = "the table that ragpipe wrote"
 _FIX = "start the run's own command again (stored replies are used), or copy the whole run folder"
 
 
-def run_file_error(path: Path, found: str, expected: str, *, key: str = "file") -> DataError:
+def run_file_error(path: Path, content: str, expected: str, *, key: str = "file") -> DataError:
     """The DataError for a file of a run folder that cannot be used. `key` is the column or field at fault."""
     fix = f"remove it and {_FIX}" if path.exists() else _FIX
-    return DataError("cannot read this run", [Problem(str(path), key, found, expected, fix)])
+    return DataError("cannot read this run", [Problem(str(path), key, content, expected, fix)])
 
 
 def check_regular_file(path: Path) -> None:

@@ -1,8 +1,8 @@
-"""Seals: what the files of a finished run were when it ended, so that a later change is found, and its place named.
+"""Seals: digests of the files of a finished run, taken when it ended, so that a later change is found and located.
 
-A file's seal is its sha256. A table that figures rest on has more: a digest of every row and of every column, so that
-the one cell that was changed stands where both say so. Row and column digests only find the place; that nothing was
-changed is what the sha256 says.
+A file's seal is its sha256. A table from which figures are computed has more: a digest of every row and of every column,
+so that a changed cell is where a changed row and a changed column meet. Row and column digests only locate a change; the
+sha256 proves that there is none.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ def seal_file(path: Path) -> str:
 
 
 def seal_table(path: Path, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """`sha256` of the file, `rows` (four bytes a row, base64) and `columns` (name -> digest).
+    """`sha256` of the file, `rows` (four bytes per row, base64) and `columns` (name -> digest).
 
-    `known` is a seal made before, given back when it is that of the same bytes.
+    `known` is an earlier seal, returned when the file still has the same bytes.
     """
-    whole = sha256_file(path)
-    if known and known.get("sha256") == whole:
+    digest = sha256_file(path)
+    if known and known.get("sha256") == digest:
         return dict(known)
     rows, columns = _digests(path)
-    return {"sha256": whole, "rows": base64.b64encode(rows.tobytes()).decode("ascii"), "columns": columns}
+    return {"sha256": digest, "rows": base64.b64encode(rows.tobytes()).decode("ascii"), "columns": columns}
 
 
 def changed_cells(path: Path, seal: Mapping[str, Any]) -> tuple[list[int], list[str]]:
-    """Rows (from 0) and columns of a table that are not what was sealed, in order.
+    """Rows (from 0) and columns of a table that differ from its seal, in order.
 
-    A table of another length gives the rows from where it ends. Raises pyarrow's errors for an unreadable file.
+    Of a table with another number of rows, all rows after the common ones count as changed. Raises pyarrow's errors for an unreadable file.
     """
     rows, columns = _digests(path)
     sealed = np.frombuffer(base64.b64decode(seal["rows"]), dtype=np.uint32)
     common = min(len(rows), len(sealed))
-    found = np.flatnonzero(rows[:common] != sealed[:common]).tolist()
-    found += list(range(common, max(len(rows), len(sealed))))
+    changed_rows = np.flatnonzero(rows[:common] != sealed[:common]).tolist()
+    changed_rows += list(range(common, max(len(rows), len(sealed))))
     names = [name for name in {**seal["columns"], **columns} if seal["columns"].get(name) != columns.get(name)]
-    return found, names
+    return changed_rows, names
 
 
 def closed_seal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A seal's content with its own digest, so that a damaged seal accuses no file."""
+    """A seal's content with its own digest, so that a damaged seal is recognised."""
     body = {"format": FORMAT, **content}
     return {**body, "digest": sha256(body)}
 
@@ -101,13 +101,13 @@ def _digests(path: Path) -> tuple[NDArray[np.uint32], dict[str, str]]:
             for place, name in enumerate(names):
                 cells = _cells(batch.column(place))
                 running[name].update(cells.tobytes())
-                total = _mixed(total + cells)  # mixed after every column: two cells that change places are a change
+                total = _mixed(total + cells)  # mixed after every column: two swapped cells are a change
             rows.append((total >> np.uint64(32)).astype(np.uint32))
     return np.concatenate(rows), {name: digest.hexdigest()[:16] for name, digest in running.items()}
 
 
 def _batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """Few rows at a time where they are large: 4,096 long messages may be any number of bytes."""
+    """Few rows at a time where they are large: 4,096 long messages may take any number of bytes."""
     for group in range(file.num_row_groups):
         size = file.metadata.row_group(group)
         rows = size.num_rows * _BATCH_BYTES // max(1, size.total_byte_size)
@@ -125,21 +125,21 @@ def _cells(column: pa.Array) -> Hashes:
         return _numbers(column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), column)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         encoded = column.dictionary_encode()
-        each = np.append(_texts(encoded.dictionary.to_pylist()), _NULL)
-        found: Hashes = each[encoded.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)]
-        return found
+        by_index = np.append(_texts(encoded.dictionary.to_pylist()), _NULL)
+        hashes: Hashes = by_index[encoded.indices.fill_null(len(by_index) - 1).to_numpy(zero_copy_only=False)]
+        return hashes
     return _texts(json.dumps(value, sort_keys=True) for value in column.to_pylist())
 
 
 def _texts(texts: Iterable[str]) -> Hashes:
-    found = b"".join(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
-    return np.frombuffer(found, dtype="<u8").astype(np.uint64)
+    digests = b"".join(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
 def _numbers(values: Any, column: pa.Array) -> Hashes:
-    found = _mixed(np.ascontiguousarray(values).view(np.uint64))
-    found[~column.is_valid().to_numpy(zero_copy_only=False)] = _NULL
-    return found
+    hashes = _mixed(np.ascontiguousarray(values).view(np.uint64))
+    hashes[~column.is_valid().to_numpy(zero_copy_only=False)] = _NULL
+    return hashes
 
 
 def _mixed(values: Hashes) -> Hashes:

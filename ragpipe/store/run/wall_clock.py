@@ -1,6 +1,6 @@
-"""How long an iteration has been judged, by the clock on the wall: all starts of it together.
+"""The wall-clock time of judging an iteration, summed over all starts of the run.
 
-The file says how a run went, not what it found: no figure rests on it, no seal holds it, and two equal runs differ in it.
+No figure is computed from the file and no seal covers it: two equal runs differ in it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ragpipe.core.errors import OutputError
 from ragpipe.store.files.atomic import atomic_write, json_bytes
 
 EVERY_S = 5.0
-"""What a start that is killed can lose."""
+"""Seconds between two writes: the most that a killed start can lose."""
 
 
 class WallClock:
-    """Runs while an iteration is judged. `seconds` are those of this start and, by the file, of all starts before it."""
+    """Runs while an iteration is judged. `seconds` includes, from the file, all earlier starts."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -29,12 +29,12 @@ class WallClock:
         return self._before + time.monotonic() - self._started
 
     def tick(self) -> None:
-        """To be called now and then; writes the file at most every EVERY_S seconds."""
+        """Write the file when EVERY_S seconds have passed since the last time. Call it often."""
         if time.monotonic() >= self._next:
             self.write()
 
     def write(self) -> None:
-        """Write down how long it has been. A file that cannot be written costs the time, not the run."""
+        """Write the file. When that fails, the time is lost and the run goes on."""
         self._next = time.monotonic() + EVERY_S
         try:
             atomic_write(self._path, json_bytes({"judging_s": round(self.seconds, 3)}) + b"\n", durable=False)
@@ -43,9 +43,11 @@ class WallClock:
 
 
 def judged_seconds(path: Path) -> float | None:
-    """The seconds that the file says; None where there is none, or nothing that can be read."""
+    """The seconds in the file; None where it is missing or unreadable."""
     try:
-        found = json.loads(path.read_bytes())["judging_s"] if not path.is_symlink() else None
+        seconds = json.loads(path.read_bytes())["judging_s"] if not path.is_symlink() else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) and found >= 0 else None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
+        return None
+    return float(seconds)

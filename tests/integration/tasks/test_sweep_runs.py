@@ -196,7 +196,7 @@ def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch
         said.append(text % values)
         held.release()
 
-    monkeypatch.setattr(folder_lock, "TELL_S", 0.0)
+    monkeypatch.setattr(folder_lock, "ANNOUNCE_S", 0.0)
     monkeypatch.setattr(folder_lock.log, "warning", end_of_the_other)
     with serving() as server:
         again = words(here, server.url)

@@ -118,7 +118,7 @@ def test_real_faults_of_the_path(tmp_path: Path) -> None:
     for target, words in [
         (tmp_path / "file" / "a.txt", "not a folder"),
         (tmp_path / "missing" / "a.txt", "does not exist"),
-        (tmp_path / "folder", "a folder stands where a file should be"),
+        (tmp_path / "folder", "a folder is where a file should be"),
         (tmp_path / ("x" * 300), "too long"),
     ]:
         with pytest.raises(OutputError, match=words):

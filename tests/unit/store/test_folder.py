@@ -154,5 +154,5 @@ def test_a_pointer_that_leads_elsewhere_is_not_followed(tmp_path: Path, target: 
 
 def test_no_run_is_said_so(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing", tmp_path / "missing" / "latest"):
-        with pytest.raises(DataError, match=r"no manifest\.json|nothing there"):
+        with pytest.raises(DataError, match=r"no manifest\.json|no such folder"):
             RunFolder.find(path)
