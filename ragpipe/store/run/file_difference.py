@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from ragpipe.core.safe_text import shorten
 
-_VALUE_CHARS = 80
+_VALUE_CHARS = 77  # of a value in a message, before `...`
+_CONTEXT_CHARS = 20  # before the first character that differs
 _BATCH = 4096  # rows
 IDENTITY = ("id", "sample_id", "method", "repeat", "iteration", "metric", "score_name", "step")
 """Columns that identify a row for a person, as far as a table has them."""
@@ -128,7 +129,7 @@ def _both(actual: Any, expected: Any) -> str:
     """Both values; of long ones the part from shortly before the first character that differs."""
     left, right = repr(actual), repr(expected)
     first = next((place for place, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), 0)
-    start = first - _VALUE_CHARS // 4
-    if start > 0 and max(len(left), len(right)) > _VALUE_CHARS:
+    start = first - _CONTEXT_CHARS
+    if start > 0 and max(len(left), len(right)) > _VALUE_CHARS + len("..."):
         left, right = "..." + left[start:], "..." + right[start:]
     return f"{shorten(left, _VALUE_CHARS)}, expected {shorten(right, _VALUE_CHARS)}"

@@ -124,7 +124,7 @@ def test_latest_is_a_text_file_without_links(tmp_path: Path, monkeypatch: pytest
 def test_a_folder_named_latest_is_not_removed(tmp_path: Path) -> None:
     run = made(tmp_path)
     run.latest.mkdir()
-    with pytest.raises(OutputError, match="folder stands"):
+    with pytest.raises(OutputError, match="a folder is where"):
         run.point_latest()
     assert sorted(os.listdir(tmp_path / "x")) == ["abc123", "latest"]
 
