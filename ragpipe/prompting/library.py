@@ -27,8 +27,8 @@ from ragpipe.prompting.template_language import (
     METER,
     Meter,
     environment,
-    included,
-    loops_deep,
+    included_names,
+    loop_depth,
     template_parts,
 )
 
@@ -148,7 +148,7 @@ class PromptLibrary:
             variables = set(jinja2.meta.find_undeclared_variables(tree))
         except (RecursionError, jinja2.TemplateError) as error:
             raise template_error(path, 1, _named(error), _VALID_TEMPLATE) from error
-        for name in included(tree):
+        for name in included_names(tree):
             if name not in includes:
                 includes[name] = self._include_text(path, name)
                 variables |= self._variables(path, self._include_tree(path, name), includes)
@@ -179,13 +179,13 @@ class PromptLibrary:
         def include_depth(name: str) -> int:
             if name not in depths:
                 depths[name] = None
-                depths[name] = loops_deep(self._include_tree(path, name), include_depth)
+                depths[name] = loop_depth(self._include_tree(path, name), include_depth)
             depth = depths[name]
             if depth is None:
                 raise template_error(path, 1, f"{name!r}, which includes itself", "a template that ends")
             return depth
 
-        return loops_deep(tree, include_depth)
+        return loop_depth(tree, include_depth)
 
     def _part_count(self, tree: jinja2.nodes.Template) -> int:
         """How many parts a template has, includes unfolded."""
@@ -194,10 +194,10 @@ class PromptLibrary:
         def include_count(name: str) -> int:
             if name not in counts:
                 include = self._includes[name]
-                counts[name] = template_parts(include) + sum(map(include_count, included(include)))
+                counts[name] = template_parts(include) + sum(map(include_count, included_names(include)))
             return counts[name]
 
-        return template_parts(tree) + sum(map(include_count, included(tree)))
+        return template_parts(tree) + sum(map(include_count, included_names(tree)))
 
 
 def _named(error: BaseException) -> str:

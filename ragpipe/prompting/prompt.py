@@ -99,8 +99,8 @@ class Prompt:
         count = lengths.get(name, 0)
         return f"{self.step}: the variable {name} has {count:,} characters ({reason}); a question may have {MAX_RENDERED:,}"
 
-    def _problem(self, found: str, expected: str) -> PromptError:
-        problem = Problem(str(self.path), f"{self.name}.{self.version}", found, expected)
+    def _problem(self, value: str, expected: str) -> PromptError:
+        problem = Problem(str(self.path), f"{self.name}.{self.version}", value, expected)
         return PromptError("a prompt cannot be rendered", [problem])
 
 

@@ -76,9 +76,9 @@ def template_hash(text: str, includes: Mapping[str, str]) -> str:
     return sha256("".join(map(_without_comments, texts)))
 
 
-def template_error(path: Path, line: int, found: str, expected: str) -> PromptError:
+def template_error(path: Path, line: int, value: str, expected: str) -> PromptError:
     """A template that is wrong at this line."""
-    return PromptError("a prompt template is wrong", [Problem(f"{path}:{line}", path.name, found, expected)])
+    return PromptError("a prompt template is wrong", [Problem(f"{path}:{line}", path.name, value, expected)])
 
 
 def _front_matter(path: Path, source: str, *, lines_before: int) -> dict[str, dict[str, Any]]:

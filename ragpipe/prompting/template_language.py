@@ -1,8 +1,8 @@
-"""The language of prompt templates: a part of Jinja in which a template cannot call, grow without bound, or run for ever.
+"""The language of prompt templates: a subset of Jinja without calls, unbounded growth or endless loops.
 
-A template may come from a stranger: those of a run folder are rendered again by `task=rescore` and `task=verify`. So what may
-stand in one is a list (`_NODES`, `FILTERS`, `TESTS`), checked when it is parsed, and what it does to the values is counted
-while it is rendered (`Meter`).
+A template may come from someone else: `task=rescore` and `task=verify` render those of a run folder again. So what a
+template may contain is a list (`_NODES`, `FILTERS`, `TESTS`), checked when it is parsed, and its work is counted while it is
+rendered (`Meter`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pydantic import BaseModel
 from ragpipe.core.digest import canonical_json
 
 MAX_RENDERED = 4_000_000  # characters; a longer question fits no judge and is a mistake in the data
-MAX_MADE = 8 * MAX_RENDERED  # characters that filters make of the values, in all
+MAX_FILTERED = 8 * MAX_RENDERED  # characters that filters make of the values, in all
 MAX_STEPS = 20_000_000  # parts of the template that loops go through
 MAX_SECONDS = 10.0  # of processor time; the counts above end a template earlier, and in the same way on every machine
-_LOOK = 500  # parts between two looks at the clock, which costs more than they do
+_CLOCK_INTERVAL = 500  # parts between two readings of the clock, which cost more than the parts
 MAX_PARTS = 5_000  # of one template with all that it includes; the largest shipped one has some 100
 MAX_DEEP = 30
 LOOPS_DEEP = 2  # a loop walks over what a case holds; deeper ones could run for ever without printing a character
@@ -63,7 +63,7 @@ _NODES: tuple[type[n.Node], ...] = (
     n.Tuple,
     n.List,
 )
-_CALLED: Mapping[type[n.Node], str] = {
+_REFUSED_NODES: Mapping[type[n.Node], str] = {
     n.Call: "a call",
     n.Macro: "a macro",
     n.CallBlock: "a call block",
@@ -120,32 +120,32 @@ TESTS = (
 
 
 class TooMuch(jinja2.exceptions.SecurityError):
-    """The values are too many or too long for this template: it belongs to the case, not to the template."""
+    """The values are too many or too long for this template: an error of the case, not of the template."""
 
 
 class Meter:
-    """What one rendering has done so far."""
+    """Counts the work of one rendering."""
 
     def __init__(self) -> None:
-        self._made = self._steps = self._looked = 0
+        self._characters = self._steps = self._clock_read_at = 0
         self._end = time.thread_time() + MAX_SECONDS
 
     def step(self, weight: int) -> None:
-        """One turn of a loop over `weight` parts. Raises TooMuch."""
+        """Count one pass of a loop over `weight` parts. Raises TooMuch."""
         self._steps += weight
-        if self._steps - self._looked < _LOOK:
+        if self._steps - self._clock_read_at < _CLOCK_INTERVAL:
             return
-        self._looked = self._steps
+        self._clock_read_at = self._steps
         if self._steps > MAX_STEPS:
             raise TooMuch(f"loops that go through more than {MAX_STEPS:,} parts")
         if time.thread_time() > self._end:
             raise TooMuch(f"more than {MAX_SECONDS:g} s of rendering")
 
-    def made(self, characters: int) -> None:
-        """A filter is about to make, or has made, so many characters. Raises TooMuch."""
-        self._made += characters
-        if characters > MAX_RENDERED or self._made > MAX_MADE:
-            raise TooMuch(f"filters that make more than {MAX_RENDERED:,} characters (all together {MAX_MADE:,})")
+    def add_characters(self, characters: int) -> None:
+        """Count characters that a filter makes. Raises TooMuch."""
+        self._characters += characters
+        if characters > MAX_RENDERED or self._characters > MAX_FILTERED:
+            raise TooMuch(f"filters that make more than {MAX_RENDERED:,} characters (all together {MAX_FILTERED:,})")
 
 
 # --- filters ---------------------------------------------------------------------------------------------------------
@@ -163,19 +163,19 @@ def _join(
     env: jinja2.Environment, meter: Meter, values: Iterable[Any], separator: str = "", attribute: str | None = None
 ) -> str:
     texts = [str(_attribute(env, value, attribute)) for value in values]
-    meter.made(sum(map(len, texts)) + len(separator) * len(texts))
+    meter.add_characters(sum(map(len, texts)) + len(separator) * len(texts))
     return separator.join(texts)
 
 
 def _replace(env: jinja2.Environment, meter: Meter, text: str, old: str, new: str) -> str:
     text = str(text)
-    meter.made(len(text) + text.count(old) * len(new))
+    meter.add_characters(len(text) + text.count(old) * len(new))
     return text.replace(old, new)
 
 
 def _case(name: str) -> Callable[..., str]:
     def change(env: jinja2.Environment, meter: Meter, text: str) -> str:
-        meter.made(len(str(text)))
+        meter.add_characters(len(str(text)))
         changed: str = getattr(str(text), name)()
         return changed
 
@@ -183,7 +183,7 @@ def _case(name: str) -> Callable[..., str]:
 
 
 def _trim(env: jinja2.Environment, meter: Meter, text: str, characters: str | None = None) -> str:
-    meter.made(len(str(text)))
+    meter.add_characters(len(str(text)))
     return str(text).strip(characters)
 
 
@@ -196,14 +196,14 @@ def _truncate(
     end: str = "...",
     leeway: int | None = None,
 ) -> str:
-    meter.made(len(str(text)) + len(end))
+    meter.add_characters(len(str(text)) + len(end))
     return jinja2.filters.do_truncate(env, str(text), length, killwords, end, leeway)
 
 
 def _tojson(env: jinja2.Environment, meter: Meter, value: Any) -> str:
-    found = canonical_json(value)
-    meter.made(len(found))
-    return found
+    text = canonical_json(value)
+    meter.add_characters(len(text))
+    return text
 
 
 def _default(env: jinja2.Environment, meter: Meter, value: Any, fallback: Any = "", boolean: bool = False) -> Any:
@@ -224,7 +224,7 @@ def _map(env: jinja2.Environment, meter: Meter, values: Iterable[Any], *, attrib
     return [_attribute(env, value, attribute) for value in values]
 
 
-_MADE: Mapping[str, Callable[..., Any]] = {
+_FILTERS: Mapping[str, Callable[..., Any]] = {
     "default": _default,
     "length": lambda env, meter, values: len(values),
     "count": lambda env, meter, values: len(values),
@@ -245,16 +245,16 @@ _MADE: Mapping[str, Callable[..., Any]] = {
     "reverse": lambda env, meter, values: list(values)[::-1],
     "items": lambda env, meter, values: list(values.items()),
 }
-FILTERS = tuple(sorted(_MADE))
+FILTERS = tuple(sorted(_FILTERS))
 
 
-def _metered(found: Callable[..., Any]) -> Callable[..., Any]:
+def _metered(template_filter: Callable[..., Any]) -> Callable[..., Any]:
     @jinja2.pass_context
-    @functools.wraps(found)
-    def counted(context: Context, *args: Any, **kwargs: Any) -> Any:
-        return found(context.environment, context[METER], *args, **kwargs)
+    @functools.wraps(template_filter)
+    def metered(context: Context, *args: Any, **kwargs: Any) -> Any:
+        return template_filter(context.environment, context[METER], *args, **kwargs)
 
-    return counted
+    return metered
 
 
 @jinja2.pass_context
@@ -272,12 +272,12 @@ def _each(context: Context, values: Iterable[Any], weight: int) -> Iterator[Any]
 
 
 class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    """No attribute tricks, no globals, numbers alone are added."""
+    """No access to private attributes, no globals; only numbers can be added."""
 
     intercepted_binops = frozenset(["+", "-"])
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """The fields of our own nouns directly: they are data, and the sandbox's checks cost more than the rendering."""
+        """Fields of our own models directly: they are data, and the sandbox's checks cost more than the rendering."""
         if attribute == "index" and type(obj) is LoopContext:
             return obj.index
         if isinstance(obj, BaseModel) and attribute in type(obj).model_fields:
@@ -301,7 +301,7 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
 
 def environment(folders: Sequence[Path], finalize: Callable[[Any], Any]) -> jinja2.Environment:
-    """A Jinja that reads templates below the folders and knows nothing but the language of prompts."""
+    """A Jinja environment that reads templates below the folders and knows only the language of prompts."""
     env = _Sandbox(
         loader=jinja2.FileSystemLoader([str(f) for f in folders]),
         undefined=jinja2.StrictUndefined,
@@ -312,14 +312,14 @@ def environment(folders: Sequence[Path], finalize: Callable[[Any], Any]) -> jinj
         finalize=finalize,
         auto_reload=False,
     )
-    env.globals.clear()  # range, lipsum, cycler, joiner, namespace: a prompt only walks over what it is given
-    env.filters = {name: _metered(found) for name, found in _MADE.items()} | {_EACH: _each}
+    env.globals.clear()  # range, lipsum, cycler, joiner, namespace: a prompt only needs its values
+    env.filters = {name: _metered(template_filter) for name, template_filter in _FILTERS.items()} | {_EACH: _each}
     env.tests = {name: jinja2.tests.TESTS[name] for name in TESTS}
     return env
 
 
 def _check(tree: n.Template, name: str | None, filename: str | None) -> None:
-    """Raises TemplateSyntaxError for what no prompt may hold."""
+    """Raises TemplateSyntaxError for what a prompt may not contain."""
 
     def walk(node: n.Node, deep: int, line: int) -> None:
         line = node.lineno or line  # a few nodes have none
@@ -334,13 +334,11 @@ def _check(tree: n.Template, name: str | None, filename: str | None) -> None:
 
 
 def _fault(node: n.Node) -> str | None:
-    """What is wrong with one part of a template, None when it may stand there."""
+    """What is wrong with one part of a template, None when it is allowed."""
     if type(node) not in _NODES:
-        return _CALLED.get(type(node), f"a {type(node).__name__.lower()}")
+        return _REFUSED_NODES.get(type(node), f"a {type(node).__name__.lower()}")
     if isinstance(node, n.Filter):
-        if node.name not in FILTERS:
-            return f"the filter {node.name!r} (there are {', '.join(FILTERS)})"
-        return None if node.dyn_args is None and node.dyn_kwargs is None else "arguments given by * or **"
+        return _filter_fault(node)
     if isinstance(node, n.Test) and node.name not in TESTS:
         return f"the test {node.name!r} (there are {', '.join(TESTS)})"
     if isinstance(node, n.For) and node.recursive:
@@ -349,30 +347,41 @@ def _fault(node: n.Node) -> str | None:
         return f"the attribute {node.attr!r}"
     if isinstance(node, n.Assign) and not isinstance(node.target, n.Name):
         return "a set of more than one name"
-    if isinstance(node, n.Tuple | n.List) and not all(
-        isinstance(item, n.Const) or (isinstance(item, n.Name) and item.ctx == "store") for item in node.items
-    ):
+    if isinstance(node, n.Tuple | n.List) and not all(map(_is_written_out, node.items)):
         return "a list of values that are not written out"
-    if isinstance(node, n.Include) and not (
-        isinstance(node.template, n.Const) and isinstance(node.template.value, str)
-    ):
+    if isinstance(node, n.Include) and not _has_literal_name(node):
         return 'an include whose name is computed (expected a literal name, such as "shared/preamble.v1.jinja")'
     return None
 
 
+def _filter_fault(node: n.Filter) -> str | None:
+    if node.name not in FILTERS:
+        return f"the filter {node.name!r} (there are {', '.join(FILTERS)})"
+    return None if node.dyn_args is None and node.dyn_kwargs is None else "arguments given by * or **"
+
+
+def _is_written_out(item: n.Expr) -> bool:
+    """A constant, or a name that a loop or `set` assigns."""
+    return isinstance(item, n.Const) or (isinstance(item, n.Name) and item.ctx == "store")
+
+
+def _has_literal_name(node: n.Include) -> bool:
+    return isinstance(node.template, n.Const) and isinstance(node.template.value, str)
+
+
 def template_parts(node: n.Node) -> int:
-    """How many parts a piece of a template has, itself among them."""
+    """The number of parts of a piece of a template, itself included."""
     return 1 + sum(template_parts(child) for child in node.iter_child_nodes())
 
 
-def included(node: n.Node) -> list[str]:
-    """The names of the templates that a piece includes, each as often as it does."""
-    return [str(found.template.value) for found in node.find_all(n.Include) if isinstance(found.template, n.Const)]
+def included_names(node: n.Node) -> list[str]:
+    """The names of the templates that a piece includes, as often as it includes them."""
+    return [str(tag.template.value) for tag in node.find_all(n.Include) if isinstance(tag.template, n.Const)]
 
 
-def loops_deep(node: n.Node, of_include: Callable[[str], int]) -> int:
-    """How deep the loops of a piece are nested, those of what it includes among them."""
+def loop_depth(node: n.Node, include_depth: Callable[[str], int]) -> int:
+    """How deep the loops of a piece are nested, includes unfolded."""
     if isinstance(node, n.Include) and isinstance(node.template, n.Const):
-        return of_include(str(node.template.value))
-    own = isinstance(node, n.For)
-    return own + max((loops_deep(child, of_include) for child in node.iter_child_nodes()), default=0)
+        return include_depth(str(node.template.value))
+    is_loop = isinstance(node, n.For)
+    return is_loop + max((loop_depth(child, include_depth) for child in node.iter_child_nodes()), default=0)

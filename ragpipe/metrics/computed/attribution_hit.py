@@ -1,4 +1,4 @@
-"""Does the answer cite at least one gold item? Computed."""
+"""Does the answer cite at least one gold item?"""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from ragpipe.schema.score import Score, ScoreSpec
 class AttributionHitMetric(Computed):
     """1 when a chunk cited by the *answer* matches a gold item, else 0; the same match as in `retrieval`.
 
-    `unit` says which labels come first, `require_snippet` as there. A cited id that was not retrieved is no hit, gold or not:
-    it is made up, and dangles in `citation` too. Needs labels and recorded citations (an empty list is a 0); skipped where
-    none of them names a chunk, by its id or a marker `[n]` (`citations_name_no_chunk`), for questions labelled as not answerable, where nothing is relevant, and where required support
-    groups are the only labels (`no_gold_items`).
+    `unit` says which labels come first; `require_snippet` is as in `retrieval`. A cited id that was not retrieved is
+    no hit, gold or not: it is made up, and dangling in `citation` too. Needs labels and recorded citations (an empty
+    list is 0). Skipped: cases whose citations all name no chunk, by its id or a marker `[n]`
+    (`citations_name_no_chunk`), questions labelled as not answerable, where nothing is relevant, and cases whose only
+    labels are required support groups (`no_gold_items`).
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
@@ -54,9 +55,9 @@ class AttributionHitMetric(Computed):
         return super().skip_reason(case) or name_no_chunk(case)
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
-        return [self._one(case) for case in cases]
+        return [self._score(case) for case in cases]
 
-    def _one(self, case: Case) -> Score:
+    def _score(self, case: Case) -> Score:
         gold = gold_of(case.sample, self.unit, chunks=case.contexts, require_snippet=self.require_snippet)
         cited = cited_chunks(case)
         matching = list(dict.fromkeys(chunk.id for chunk in cited if gold is not None and gold.matched(chunk)))

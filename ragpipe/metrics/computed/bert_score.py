@@ -1,4 +1,4 @@
-"""BERTScore: how well the answer's tokens match those of the reference answer, in a model's hidden states. 0 to 100."""
+"""BERTScore: how well the tokens of answer and reference match, in the hidden states of a model. 0 to 100."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
-_KNOWN = {
+_BASELINES = {
     ("microsoft/deberta-xlarge-mnli", 40): 0.5150192,  # bert-score's own file
     (MINILM_WEIGHTS, 6): 0.1252,  # 1,000 random pairs of sentences of CLAPnq passages: benchmarks/embeddings.py
 }
 
 
 class BertScoreMetric(ReferenceMetric):
-    """100 x BERTScore's F1: every token of one text is matched with the most similar token of the other; precision over the
-    answer's tokens, recall over the reference's.
+    """100 x BERTScore's F1: every token of one text is matched with the most similar token of the other; precision
+    over the answer's tokens, recall over the reference's.
 
-    Two unrelated texts do not score 0: `_f1_raw` is the plain F1, `_f1` is rescaled by what unrelated texts score with
-    the encoder, (F1 - baseline) / (1 - baseline), and never under 0. `baseline` null takes the known one of model and layer
-    (MiniLM 6: 0.1252, deberta-xlarge-mnli 40: 0.5150192); where none is known it is skipped (`no_baseline`). Scores of two encoders
-    or layers are not comparable: model, layer and baseline stand in the details.
+    Two unrelated texts do not score 0. `_f1_raw` is the plain F1; `_f1` is rescaled by the score of unrelated texts
+    with the encoder, (F1 - baseline) / (1 - baseline), and never below 0. `baseline: null` takes the known one of
+    model and layer (MiniLM 6: 0.1252, deberta-xlarge-mnli 40: 0.5150192); where none is known, `_f1` is skipped
+    (`no_baseline`). Scores of two encoders or layers are not comparable: the details hold model, layer and baseline.
 
-    With `idf` a token weighs log((N + 1) / (n + 1)), where n of the N references of the whole data set hold it: words that stand
-    everywhere count little. The weights belong to the data set, so no baseline is known, and scores over two data sets are not
-    comparable. A text whose every token stands in every reference has no weight: skipped, `no_idf_weight`.
+    With `idf` a token has the weight log((N + 1) / (n + 1)), where n of the N references of the whole data set contain
+    it: frequent words count little. The weights belong to the data set, so no baseline is known, and scores over two
+    data sets are not comparable. A text whose every token is in every reference has no weight: skipped,
+    `no_idf_weight`.
 
-    A text that was cut at `encoder.max_tokens` is flagged. An answer without a character is a 0. Needs a reference. Equal to the
-    package bert-score for single pairs. Source: arXiv 1904.09675.
+    A text that was cut at `encoder.max_tokens` is flagged. An answer without a character is 0. Needs a reference.
+    Equal to the package bert-score for single pairs. Source: arXiv 1904.09675.
     """
 
     version: ClassVar[int] = 2
@@ -68,12 +69,12 @@ class BertScoreMetric(ReferenceMetric):
         return self.encoder
 
     @property
-    def rescaled_by(self) -> float | None:
-        """What unrelated texts score: as given, else as known of the model and layer; None when nobody knows. With weights it
-        depends on the data set's references, too."""
+    def rescale_baseline(self) -> float | None:
+        """The F1 of unrelated texts: `baseline`, else the known one of model and layer; None where none is known. With `idf` it
+        depends on the data set's references too, so none is known."""
         if self.baseline is not None or self.idf:
             return self.baseline
-        return _KNOWN.get((self.encoder.model or str(self.encoder.files().weights), self.encoder.layer))
+        return _BASELINES.get((self.encoder.model or str(self.encoder.files().weights), self.encoder.layer))
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(f"{self.name}_f1", 0, 100), ScoreSpec(f"{self.name}_f1_raw", 0, 100, diagnostic=True))
@@ -96,23 +97,23 @@ class BertScoreMetric(ReferenceMetric):
         names = [spec.name for spec in self.scores()]
         if not case.answer.strip():
             return [Score(0.0, name, reason="no_answer") for name in names]
-        found = await judge.match(self.encoder, case.answer, case.reference or "", idf=self.idf)
-        if found.weightless:
+        match = await judge.match(self.encoder, case.answer, case.reference or "", idf=self.idf)
+        if match.weightless:
             raise Skipped("no_idf_weight")
         details = (
-            found.model_dump(exclude={"cut", "weightless"})
+            match.model_dump(exclude={"cut", "weightless"})
             | ({"idf": True} if self.idf else {})
             | {
                 "encoder": self.encoder.label,
-                "baseline": self.rescaled_by,
-                "flags": [f"{name}_cut" for name in found.cut],
+                "baseline": self.rescale_baseline,
+                "flags": [f"{name}_cut" for name in match.cut],
             }
         )
-        raw = Score(_percent(found.f1), names[1], details=details)
-        base = self.rescaled_by
+        raw = Score(_percent(match.f1), names[1], details=details)
+        base = self.rescale_baseline
         if base is None:
             return [Score(None, names[0], "skipped", "no_baseline", details), raw]
-        return [Score(_percent((found.f1 - base) / (1 - base)), names[0], details=details), raw]
+        return [Score(_percent((match.f1 - base) / (1 - base)), names[0], details=details), raw]
 
 
 def _percent(share: float) -> float:

@@ -1,4 +1,4 @@
-"""How many of the sources that a right answer cites does the answer cite? Computed."""
+"""How many of the sources that a right answer cites does the answer cite?"""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ragpipe.schema.score import Score, ScoreSpec
 class ExpectedCitationRecallMetric(Computed):
     """Cited expected sources / all expected sources of `expected.citations`, 0 to 1.
 
-    An expected source is the id of a chunk or of a document, or a document's `rel_path`; it is cited when a recorded
-    citation names a retrieved chunk of it. A name that the label repeats counts once. Skipped without the label, where it is
-    an empty list, where no citations are recorded, and where none of them names a chunk, by its id or a marker `[n]`
-    (`citations_name_no_chunk`); an answer that cites nothing is 0.
+    An expected source is the id of a chunk or document, or a document's `rel_path`. It is cited when a recorded
+    citation names a retrieved chunk of it. A name that the label repeats counts once. Skipped: cases without the label
+    or with an empty list, without recorded citations, and cases whose citations all name no chunk, by its id or a
+    marker `[n]` (`citations_name_no_chunk`). An answer that cites nothing is 0.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"citations"})
@@ -35,14 +35,14 @@ class ExpectedCitationRecallMetric(Computed):
         return super().skip_reason(case) or name_no_chunk(case)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
-        found, missing = len(details.get("cited", ())), len(details.get("missing", ()))
-        return f"{found} cited / {found + missing} expected sources"
+        cited, missing = len(details.get("cited", ())), len(details.get("missing", ()))
+        return f"{cited} cited / {cited + missing} expected sources"
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
-        return [_one(case) for case in cases]
+        return [_score(case) for case in cases]
 
 
-def _one(case: Case) -> Score:
+def _score(case: Case) -> Score:
     expected = list(dict.fromkeys((case.sample.expected.citations if case.sample.expected else None) or ()))
     names = {name for chunk in cited_chunks(case) for name in (chunk.id, chunk.doc_id, chunk.rel_path) if name}
     cited = [name for name in expected if name in names]

@@ -1,4 +1,4 @@
-"""How many of the items that the contexts hold does the answer list? Computed."""
+"""How many of the items that the contexts contain does the answer list?"""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ragpipe.schema.score import Score, ScoreSpec
 
 
 class ListCompletenessMetric(Computed):
-    """min(items listed, items possible) / items possible, 0 to 1: "10 highlights" of which the contexts hold 5 is complete
-    with 5.
+    """min(items listed, items possible) / items possible, 0 to 1: a request for 10 highlights, of which the contexts
+    contain 5, is complete with 5.
 
-    Items possible are the case's label `expected.context_has`; items listed are the list items of the answer's outermost
-    level (`-`, `*`, `1.`, `2)` at the beginning of a line). `<name>_surplus` counts the items listed beyond the possible
-    ones: they cannot come from the contexts. It counts items and reads none of them: whether they are true is for
-    faithfulness. Skipped without the label (`no_item_count`), where it is 0 (`no_items_in_contexts`), and for an answer
-    that is no list (`no_list`). Needs an answer.
+    Items possible are the case's label `expected.context_has`; items listed are the list items of the answer's
+    outermost level (`-`, `*`, `1.`, `2)` at the start of a line). `<name>_surplus` counts the items listed beyond the
+    possible ones: they cannot come from the contexts. Items are counted, not read: whether they are true is measured
+    by faithfulness. Skipped without the label (`no_item_count`), where it is 0 (`no_items_in_contexts`), and for an
+    answer that is no list (`no_list`). Needs an answer.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
@@ -41,9 +41,9 @@ class ListCompletenessMetric(Computed):
         return f"max(0, {listed} listed - {possible} possible)"
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
-        return [self._one(case) for case in cases]
+        return [self._score(case) for case in cases]
 
-    def _one(self, case: Case) -> list[Score]:
+    def _score(self, case: Case) -> list[Score]:
         possible = case.sample.expected.context_has if case.sample.expected else None
         items = list_items(case.answer)
         names = [spec.name for spec in self.scores()]

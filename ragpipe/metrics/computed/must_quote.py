@@ -1,4 +1,4 @@
-"""Does the answer quote a source that may only be quoted, where the label asks for it? Computed."""
+"""Does the answer quote a source that may only be quoted, where the label asks for it?"""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ragpipe.metrics.base import Computed, Need
-from ragpipe.metrics.shared.verbatim import literal_in
+from ragpipe.metrics.shared.verbatim import find_verbatim
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 
 class MustQuoteMetric(Computed):
-    """1 when the answer holds a literal quote of a retrieved `quote_only` chunk, else 0.
+    """1 when the answer contains a verbatim quote of a retrieved `quote_only` chunk, else 0.
 
-    A quote is a stretch in quotation marks that the chunk holds word for word (two words or more), or a run of
-    `quote_words` of its words. Only for cases with `expected.must_quote: true`; 0 when no `quote_only` chunk was retrieved
-    (`no_quote_only_chunk_retrieved`). Needs an answer.
+    A quote is a span in quotation marks that the chunk contains word for word (two words or more), or a run of
+    `quote_words` of its words. Only for cases with `expected.must_quote: true`; 0 when no `quote_only` chunk was
+    retrieved (`no_quote_only_chunk_retrieved`). Needs an answer.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
@@ -44,14 +44,14 @@ class MustQuoteMetric(Computed):
         return f"1 with a quote, 0 without: {len(details.get('quotes', ()))} found"
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
-        return [self._one(case) for case in cases]
+        return [self._score(case) for case in cases]
 
-    def _one(self, case: Case) -> Score:
+    def _score(self, case: Case) -> Score:
         chunks = [chunk for chunk in case.contexts if chunk.policy == "quote_only"]
         quotes = [
-            {"chunk": chunk.id, "quote": stretch.text, "words": stretch.words, "marked": stretch.marked}
+            {"chunk": chunk.id, "quote": span.text, "words": span.words, "marked": span.quoted}
             for chunk in chunks
-            for stretch in literal_in(case.answer, chunk.text, self.quote_words).stretches
+            for span in find_verbatim(case.answer, chunk.text, self.quote_words).spans
         ]
         reason = None if quotes else "no_literal_quote" if chunks else "no_quote_only_chunk_retrieved"
         return Score(float(bool(quotes)), reason=reason, details={"quotes": quotes})

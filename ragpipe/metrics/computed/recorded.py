@@ -1,4 +1,4 @@
-"""What people or other judges said of an answer, as scores beside our own. Computed."""
+"""Verdicts of people or other judges in the data set, as scores beside our own."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _RULES: dict[str, Callable[[list[float]], float]] = {
 }
 
 
-class Taken(Settings):
-    """One score: which recorded value it is, on what scale, and how several verdicts become one."""
+class RecordedScore(Settings):
+    """One score: which recorded value it is, its scale, and how several verdicts are combined."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -62,15 +62,15 @@ class Taken(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, given: Any) -> Any:
+    def _check_keys(cls, values: Any) -> Any:
         names = [field.alias or name for name, field in cls.model_fields.items()]
-        for key in given if isinstance(given, dict) else ():
+        for key in values if isinstance(values, dict) else ():
             if key not in names:
                 raise ValueError(f"keys of {', '.join(names)}; there is no {key!r}")
-        return given
+        return values
 
     @model_validator(mode="after")
-    def _one_scale(self) -> Taken:
+    def _check_scale(self) -> RecordedScore:
         if (self.low is None) != (self.high is None):
             raise ValueError("`low` and `high` both, or both null for a count")
         if self.low is not None and self.high is not None and not self.low < self.high:
@@ -82,11 +82,12 @@ class Taken(Settings):
         return self
 
     def off_scale(self, value: float) -> bool:
+        """Whether the value is outside the scale by more than a rounding."""
         value = self.on_scale(value)
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
     def on_scale(self, value: float) -> float:
-        """The value, put back on the scale where it is beyond it by no more than a rounding (`TOLERANCE`)."""
+        """The value, moved to the end of the scale where it is outside by no more than a rounding (`TOLERANCE`)."""
         if self.low is None or self.high is None:
             return value
         nearest = min(max(value, self.low), self.high)
@@ -94,7 +95,7 @@ class Taken(Settings):
 
 
 class RecordedMetric(Computed):
-    """Verdicts that the data set brings along (`recorded` of an output): people's labels, another judge's scores.
+    """Verdicts in the data set (`recorded` of an output): labels by people, scores of another judge.
 
     Each entry of `take` is a score of its name: `from` the recorded value (default: the same name; `name.part` is one of
     several: an annotator's, or by its place in a list from 1), `low` and `high` its scale (both null: a count),
@@ -103,11 +104,11 @@ class RecordedMetric(Computed):
     empty list (null: skipped `no_verdicts`).
 
     No verdict is skipped `not_recorded`; among several, null ones are left out. No majority is skipped `no_majority`. A
-    verdict that is unreadable or off its scale makes the score an error: it is never taken for 0, nor left out of a mean. Up
-    to 1e-6 beyond the scale is a rounding and counts as the end of it.
+    verdict that is unreadable or off its scale makes the score an error: it never counts as 0 and is never left out of a
+    mean. A value up to 1e-6 outside the scale is a rounding and counts as the end of the scale.
     """
 
-    take: dict[str, Taken] = Field(
+    take: dict[str, RecordedScore] = Field(
         default_factory=dict, description="The recorded values to use as scores, by score name. Default: none."
     )
 
@@ -118,60 +119,67 @@ class RecordedMetric(Computed):
 
     def skip_reason(self, case: Case) -> str | None:
         recorded = case.output.recorded
-        there = any(_find(recorded, taken.source or name) is not None for name, taken in self.take.items())
-        return None if there else "not_recorded"
+        names = (spec.source or name for name, spec in self.take.items())
+        return None if any(_recorded_value(recorded, name) is not None for name in names) else "not_recorded"
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
-        return [[_score(name, taken, case.output.recorded) for name, taken in self.take.items()] for case in cases]
+        return [[_score(name, spec, case.output.recorded) for name, spec in self.take.items()] for case in cases]
 
 
-def _score(name: str, taken: Taken, recorded: Mapping[str, Any]) -> Score:
-    found = _find(recorded, taken.source or name)
-    inside = several(found)
-    details = {} if inside is None else {"verdicts": found}
-    if inside == {}:
-        if taken.if_empty is not None:
-            return Score(taken.if_empty, name, reason="no verdicts: `if_empty`", details=details)
+def _score(name: str, spec: RecordedScore, recorded: Mapping[str, Any]) -> Score:
+    value = _recorded_value(recorded, spec.source or name)
+    parts = several(value)
+    details = {} if parts is None else {"verdicts": value}
+    if parts == {}:
+        if spec.if_empty is not None:
+            return Score(spec.if_empty, name, reason="no verdicts: `if_empty`", details=details)
         return Score(name=name, status="skipped", reason="no_verdicts", details=details)
-    parts = {"": found} if inside is None else inside
-    given = {part: verdict for part, verdict in parts.items() if verdict is not None}
-    if not given:
+    verdicts = {
+        part: verdict for part, verdict in ({"": value} if parts is None else parts).items() if verdict is not None
+    }
+    if not verdicts:
         return Score(name=name, status="skipped", reason="not_recorded", details=details)
-    for part, verdict in given.items():
-        if fault := _fault(part, verdict, taken):
-            return Score(name=name, status="error", reason=fault, details={"verdicts": found})
-    value = _combined([taken.on_scale(float(verdict)) for verdict in given.values()], taken.combine)
+    faults = (_fault(part, verdict, spec) for part, verdict in verdicts.items())
+    if fault := next(filter(None, faults), None):
+        return Score(name=name, status="error", reason=fault, details={"verdicts": value})
+    return _combined_score(name, spec, list(verdicts.values()), value, details)
+
+
+def _combined_score(
+    name: str, spec: RecordedScore, verdicts: list[Any], recorded: Any, details: dict[str, Any]
+) -> Score:
+    value = _combine([spec.on_scale(float(verdict)) for verdict in verdicts], spec.combine)
     if value is None:
         return Score(name=name, status="skipped", reason="no_majority", details=details)
-    if taken.binary and value not in (0, 1):
+    if spec.binary and value not in (0, 1):
         reason = f"not_binary: {value!r} is neither 0 nor 1"
-        return Score(name=name, status="error", reason=reason, details={"verdicts": found})
+        return Score(name=name, status="error", reason=reason, details={"verdicts": recorded})
     return Score(value, name, details=details)
 
 
-def _find(recorded: Mapping[str, Any], name: str) -> Any:
-    """The recorded value of this name; or of several verdicts the one after a dot (names may hold dots themselves)."""
+def _recorded_value(recorded: Mapping[str, Any], name: str) -> Any:
+    """The recorded value of this name; of several verdicts the one named after a dot. Names may hold dots themselves."""
     if name in recorded:
         return recorded[name]
     for dot in (place for place, sign in enumerate(name) if sign == "."):
-        inside = several(recorded.get(name[:dot])) or {}
-        if name[dot + 1 :] in inside:
-            return inside[name[dot + 1 :]]
+        parts = several(recorded.get(name[:dot])) or {}
+        if name[dot + 1 :] in parts:
+            return parts[name[dot + 1 :]]
     return None
 
 
-def _fault(part: str, verdict: Any, taken: Taken) -> str | None:
-    """Why a verdict gives no value, None when it does. Reports count faults by what stands before the colon."""
+def _fault(part: str, verdict: Any, spec: RecordedScore) -> str | None:
+    """Why a verdict gives no value, None when it does. Reports count faults by the text before the colon."""
     whose = f" ({part})" if part else ""
     if is_unreadable(verdict):
         return f"unreadable: {verdict[UNREADABLE][:100]!r}{whose}"
-    if taken.off_scale(verdict):
-        return f"off_scale: {verdict!r} is not within {taken.low:g} to {taken.high:g}{whose}"
+    if spec.off_scale(verdict):
+        return f"off_scale: {verdict!r} is not within {spec.low:g} to {spec.high:g}{whose}"
     return None
 
 
-def _combined(values: list[float], how: Combine) -> float | None:
-    if how == "majority":
+def _combine(values: list[float], rule: Combine) -> float | None:
+    if rule == "majority":
         value, votes = Counter(values).most_common(1)[0]
         return value if 2 * votes > len(values) else None
-    return _RULES[how](values)
+    return _RULES[rule](values)

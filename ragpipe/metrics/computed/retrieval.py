@@ -1,4 +1,4 @@
-"""Hit rate, recall, precision, MRR, nDCG and MAP of the retrieved chunks, and a score of them. Computed, never asks."""
+"""Hit rate, recall, precision, MRR, nDCG and MAP of the retrieved chunks, and one weighted score of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.rank_metrics import Floats, Ranking, from_ids, from_rows, rank_values
-from ragpipe.metrics.shared.ranked_list import Listing, first_places, listing_of
+from ragpipe.metrics.shared.ranked_list import RankedList, first_ranks, ranked_list_of
 from ragpipe.metrics.shared.relevance_labels import Gold, Unit, gold_groups, gold_of, gold_of_groups
 from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
 from ragpipe.schema.sample import Case, OutputPart, Sample
@@ -23,20 +23,21 @@ OF_GROUPS: frozenset[Cut] = frozenset({"recall_all", "precision"})  # what requi
 
 
 class RetrievalMetric(Computed):
-    """`hit@k`, `recall_all@k`, `recall@k`, `precision@k`, `ndcg@k`, `map@k` for each k, `mrr` and `retrieval_score`; 0 to 1.
+    """`hit@k`, `recall_all@k`, `recall@k`, `precision@k`, `ndcg@k`, `map@k` for each k, `mrr` and `retrieval_score`; 0
+    to 1.
 
     Parameters: `k` cut-offs; `unit` document (a document's chunks count once, at their best rank, where the gold is
-    documents) or chunk; `order` given (the system's ranks) or trec (score, then id, both descending: equals trec_eval);
-    `require_snippet` anchors match only chunks that hold a snippet; `measures` which of the six by k are given;
-    `score_k` and `weights` of `retrieval_score` (divided by their sum); `prefix` before all names.
+    documents) or chunk; `order` given (the system's ranks) or trec (score, then id, both descending: equals
+    trec_eval); `require_snippet`: anchors match only chunks with a snippet; `measures`: which of the six by k are
+    given; `score_k` and `weights` of `retrieval_score` (divided by their sum); `prefix` before all names.
 
-    A gold item earns its gain only at its first match; precision counts every match, and every chunk that is a member
-    of a required support group too. The others count gold items alone. `recall_all@k` is skipped without
-    `required_support_groups`; a case whose only labels they are has `recall_all@k` and `precision@k`, and the others
-    are skipped (`no_gold_items`). `gains` without listed ids are those of documents or of chunks: `unit` decides,
-    unless none of them names one of that kind among the retrieved chunks and some name one of the other. A document
-    without an id goes by its chunks' `rel_path`. Needs labels; a case whose labels say that nothing is relevant is
-    skipped (`no_relevant_items`: no retrieval is right there); nothing retrieved is 0.
+    A gold item earns its gain only at its first match. Precision counts every match, and every chunk that is a member
+    of a required support group too; the others count gold items only. `recall_all@k` is skipped without
+    `required_support_groups`; a case with no other labels has `recall_all@k` and `precision@k`, and the others are
+    skipped (`no_gold_items`). `gains` without listed ids are those of documents or of chunks: `unit` decides, unless
+    none of them names one of that kind among the retrieved chunks and some name one of the other. A document without
+    an id is known by its chunks' `rel_path`. Needs labels. A case whose labels say that nothing is relevant is skipped
+    (`no_relevant_items`: no retrieval is right there). Nothing retrieved is 0.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
@@ -107,7 +108,9 @@ class RetrievalMetric(Computed):
     def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
         if not cases:
             return []
-        lists = [listing_of(case, self._matched(case), self.order, self.unit, self.require_snippet) for case in cases]
+        lists = [
+            ranked_list_of(case, self._matched(case), self.order, self.unit, self.require_snippet) for case in cases
+        ]
         values: dict[str, Floats] = {}
         for simple in (True, False):  # plain ids go through arrays at once; anchors and groups were matched one by one
             rows = [i for i, listing in enumerate(lists) if listing.plain is simple]
@@ -130,13 +133,13 @@ class RetrievalMetric(Computed):
 
     def notes(self, case: Case) -> Sequence[str]:
         gold = self._matched(case)
-        places = first_places(case, gold, self.order, self.unit, self.require_snippet)
-        found = sorted((rank, name) for name, rank in places.items() if rank is not None)
-        missing = [name for name, rank in places.items() if rank is None]
-        lines = [f"found: {', '.join(f'{name} at rank {rank}' for rank, name in found) or 'no gold item'}"]
-        return (
-            [*lines, f"missing: {len(missing)} of {len(places)} gold items: {', '.join(missing)}"] if missing else lines
-        )
+        ranks = first_ranks(case, gold, self.order, self.unit, self.require_snippet)
+        matched = sorted((rank, name) for name, rank in ranks.items() if rank is not None)
+        missing = [name for name, rank in ranks.items() if rank is None]
+        lines = [f"found: {', '.join(f'{name} at rank {rank}' for rank, name in matched) or 'no gold item'}"]
+        if missing:
+            lines.append(f"missing: {len(missing)} of {len(ranks)} gold items: {', '.join(missing)}")
+        return lines
 
     def _matched(self, case: Case) -> Gold:
         """The gold items, in the form in which they name what this output retrieved. Empty where there are only
@@ -145,30 +148,30 @@ class RetrievalMetric(Computed):
         gold = gold_of(case.sample, self.unit, chunks=chunks, require_snippet=self.require_snippet)
         return gold or gold_of_groups(case.sample, self.unit, chunks)
 
-    def _row(self, i: int, listing: Listing, values: dict[str, Floats]) -> list[Score]:
-        row: list[Score] = []
-        for measure in self.measures:
-            for k in self.k:
-                name = f"{self.prefix}{measure}@{k}"
-                if not listing.gold and measure not in OF_GROUPS:
-                    row.append(Score(name=name, status="skipped", reason="no_gold_items"))
-                elif measure != "recall_all":
-                    row.append(Score(float(values[f"{measure}@{k}"][i]), name))
-                elif listing.all_met is None:
-                    row.append(Score(name=name, status="skipped", reason="no_required_support_groups"))
-                else:
-                    row.append(Score(float(listing.all_met <= k), name))
-        if not listing.gold:
+    def _row(self, i: int, ranked: RankedList, values: dict[str, Floats]) -> list[Score]:
+        row = [self._cut_score(measure, k, i, ranked, values) for measure in self.measures for k in self.k]
+        if not ranked.gold:
             names = (f"{self.prefix}mrr", f"{self.prefix}retrieval_score")
             return [*row, *(Score(name=name, status="skipped", reason="no_gold_items") for name in names)]
-        row.append(Score(float(values["mrr"][i]), f"{self.prefix}mrr", details=listing.details()))
+        row.append(Score(float(values["mrr"][i]), f"{self.prefix}mrr", details=ranked.details()))
         parts = {p: float(values[p if p == "mrr" else f"{p}@{self.score_k}"][i]) for p in self.weights}
         total = sum(weight * parts[p] for p, weight in self.weights.items()) / sum(self.weights.values())
         row.append(Score(total, f"{self.prefix}retrieval_score", details=_named(parts, self.score_k)))
         return row
 
+    def _cut_score(self, measure: Cut, k: int, i: int, ranked: RankedList, values: dict[str, Floats]) -> Score:
+        """One measure at cut-off k of case i."""
+        name = f"{self.prefix}{measure}@{k}"
+        if not ranked.gold and measure not in OF_GROUPS:
+            return Score(name=name, status="skipped", reason="no_gold_items")
+        if measure != "recall_all":
+            return Score(float(values[f"{measure}@{k}"][i]), name)
+        if ranked.all_met is None:
+            return Score(name=name, status="skipped", reason="no_required_support_groups")
+        return Score(float(ranked.all_met <= k), name)
 
-def _ranking(lists: list[Listing], simple: bool) -> Ranking:
+
+def _ranking(lists: list[RankedList], simple: bool) -> Ranking:
     if not simple:
         return from_rows([listing.rows for listing in lists], [listing.ideal for listing in lists])
     return from_ids([listing.ids for listing in lists], [listing.gold.gains for listing in lists])

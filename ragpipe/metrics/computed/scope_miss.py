@@ -1,4 +1,4 @@
-"""Did the folder selection leave out every gold item? Computed."""
+"""Did the folder selection leave out every gold item?"""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ragpipe.schema.score import Score, ScoreSpec
 
 
 class ScopeMissMetric(Computed):
-    """1 when no gold item lies in a selected folder, else 0; the mean is the scope miss rate, lower is better.
+    """1 when no gold item is in a selected folder, else 0. The mean is the scope miss rate, lower is better.
 
-    Only for outputs with `folder_mode` on or on_with_fallback and recorded `selected_folders`. A gold item's place is
-    its anchor's `rel_path`; without anchors, the relevant document ids where they are paths (hold a `/`). An empty
-    selection with on_with_fallback falls back to all folders, which is no miss. `/`, `.` and the empty text select all.
+    Only for outputs with `folder_mode` on or on_with_fallback and recorded `selected_folders`. The place of a gold
+    item is its anchor's `rel_path`; without anchors, the relevant document ids are used where they are paths (contain
+    a `/`). An empty selection with on_with_fallback falls back to all folders, which is no miss. `/`, `.` and the
+    empty text select all.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
@@ -35,9 +36,9 @@ class ScopeMissMetric(Computed):
         return super().skip_reason(case)
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score]:
-        return [self._one(case) for case in cases]
+        return [self._score(case) for case in cases]
 
-    def _one(self, case: Case) -> Score:
+    def _score(self, case: Case) -> Score:
         folders, paths = case.output.selected_folders or [], _paths(case.sample)
         details = {"selected_folders": folders, "gold_paths": paths}
         if not folders and case.output.folder_mode == "on_with_fallback":

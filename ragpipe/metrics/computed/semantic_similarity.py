@@ -1,4 +1,4 @@
-"""How near the answer's meaning is to the reference answer's, by the vectors of an embedder: 0 to 100."""
+"""How close the meanings of answer and reference are, by the vectors of an embedder. 0 to 100."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from ragpipe.schema.score import Score, ScoreSpec
 class SemanticSimilarityMetric(ReferenceMetric):
     """100 x the cosine of the vectors of answer and reference, two decimals; a negative cosine is 0.
 
-    The same text is 100, an answer without a character or a vector without length 0.
-    A text of which the embedder read only the beginning (`embedder.max_tokens`) is flagged `answer_cut` or `reference_cut`,
-    where the embedder knows it: one of a provider does not say.
-    Texts on one subject are near each other whatever they say of it: a wrong number or a negation hardly moves it. Needs
-    a reference and an embedder; without one it is skipped (`no_embedder`). The embedder's name stands in the signature,
-    the vectors in judge_inputs.parquet.
+    The same text is 100; an answer without a character or a vector of length 0 is 0. A text of which the embedder read
+    only the beginning (`embedder.max_tokens`) is flagged `answer_cut` or `reference_cut`, where the embedder knows it;
+    providers do not say. Texts on one subject are close to each other whatever they say about it: a wrong number or a
+    negation hardly changes the value. Needs a reference and an embedder; without one it is skipped (`no_embedder`).
+    The signature names the embedder; judge_inputs.parquet holds the vectors.
     """
 
     version: ClassVar[int] = 2
@@ -40,8 +39,8 @@ class SemanticSimilarityMetric(ReferenceMetric):
         return len({case.answer, *(view.reference for view in self.views(case))}) if case.answer.strip() else 0
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
-        found = details.get("cosine")
-        return None if found is None else f"100 x max(0, {found:.6f}) = {value:g}"
+        similarity = details.get("cosine")
+        return None if similarity is None else f"100 x max(0, {similarity:.6f}) = {value:g}"
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
@@ -49,7 +48,9 @@ class SemanticSimilarityMetric(ReferenceMetric):
             return Score(0.0, reason="no_answer")
         texts = {"answer": case.answer, "reference": case.reference or ""}
         answer, reference = await judge.embed(list(texts.values()))
-        found = cosine(answer, reference)
+        similarity = cosine(answer, reference)
         reason = None if answer.any() and reference.any() else "zero_vector"
         flags = [f"{name}_cut" for name, text in texts.items() if judge.was_truncated(text)]
-        return Score(round(100 * max(0.0, found), 2), reason=reason, details={"cosine": found, "flags": flags})
+        return Score(
+            round(100 * max(0.0, similarity), 2), reason=reason, details={"cosine": similarity, "flags": flags}
+        )

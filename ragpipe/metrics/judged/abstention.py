@@ -18,12 +18,13 @@ from ragpipe.schema.score import Score, ScoreSpec
 
 
 class AbstentionMetric(JudgeMetric):
-    """`abstention`: 1 when the system declined, 0 when it answered; `hallucination_on_unanswerable`: its complement, lower
-    is better. Only for cases with `answerable: false`; the means are accuracy and hallucination rate.
+    """`abstention`: 1 when the system declined, 0 when it answered. `hallucination_on_unanswerable`: 1 minus that,
+    lower is better. Only for cases with `answerable: false`; the means are accuracy and hallucination rate.
 
-    The system's own flag `abstained` decides where it is recorded. Otherwise one small call asks whether the answer as a
-    whole declines: a refusal phrase in an answer that goes on to answer is none. An answer without a word and without the
-    flag is skipped: that the system was silent does not say that it abstained. `prefix` is put before both names.
+    The system's own flag `abstained` decides where it is recorded. Otherwise one small call asks whether the answer as
+    a whole declines: a refusal phrase in an answer that then answers is no refusal. An answer without a word and
+    without the flag is skipped, because silence does not mean that the system abstained. `prefix` is put before both
+    names.
     """
 
     detect: Prompt

@@ -24,20 +24,21 @@ from ragpipe.schema.score import Score, ScoreSpec
 CLASSES = {"CORRECT": "correct_answers", "WRONG": "wrong_answers", "DON'T KNOW": "dont_know_answers"}
 
 
-def _known(given: DontKnowPhrases | str) -> DontKnowPhrases | str:
-    load_phrases(given)
-    return given
+def _check_phrases(value: DontKnowPhrases | str) -> DontKnowPhrases | str:
+    load_phrases(value)
+    return value
 
 
 class AnswerClassMetric(ReferenceMetric, JudgeMetric):
-    """`correct_answers`, `wrong_answers` (lower is better), `dont_know_answers` (diagnostic): one of them is 1 for each case,
-    the others 0. Their means are the shares; the counts (the documents' `correct_answers_count`, `wrong_answers_count` and
-    `dont_know_answers_count`) stand in metrics.json under `grades.answer_class`. The class stands in the details of each case.
+    """`correct_answers`, `wrong_answers` (lower is better), `dont_know_answers` (diagnostic): for each case one of
+    them is 1 and the others are 0. Their means are the shares. The counts (`correct_answers_count`,
+    `wrong_answers_count` and `dont_know_answers_count` elsewhere) are in metrics.json under `grades.answer_class`; the
+    details of each case hold its class.
 
-    Phrases of not knowing come first, without a call: DON'T KNOW when one opens the answer or dominates it
-    (`patterns`, see its file), and for short non-answers ("n/a") and answers without a word. "Unknown" inside a real
-    answer ("the Unknown Soldier") does not count. `literal: true` is the documents' rule in its place: any phrase anywhere
-    in the answer. Otherwise one call, CORRECT or WRONG. `prefix` is put before the names. With
+    Phrases of not knowing are checked first, without a call. The class is DON'T KNOW when a phrase opens the answer or
+    dominates it (`patterns`, see its file), and for short non-answers ("n/a") and answers without a word. "Unknown"
+    inside a real answer ("the Unknown Soldier") does not count. With `literal: true` any phrase anywhere in the answer
+    counts instead. Otherwise one call decides between CORRECT and WRONG. `prefix` is put before the names. With
     `references: all` each value is the share of the references by which it holds. Needs a reference.
     """
 
@@ -46,7 +47,7 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
     classify: Prompt
-    patterns: Annotated[DontKnowPhrases | str, AfterValidator(_known)] = Field(
+    patterns: Annotated[DontKnowPhrases | str, AfterValidator(_check_phrases)] = Field(
         default="dont_know.v2",
         description=(
             "Phrases of not knowing, which decide which answers are put to the judge: the name of a file in "
@@ -70,29 +71,29 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         right, wrong, unknown = (f"{self.prefix}{name}" for name in CLASSES.values())
-        whole = self.rule != "all"  # the mean over several references may be a half
-        of = {name: (self.name, name.lower()) if whole else None for name in CLASSES}
+        binary = self.rule != "all"  # the mean over several references may be a half
+        of = {name: (self.name, name.lower()) if binary else None for name in CLASSES}
         return (
-            ScoreSpec(right, binary=whole, in_class=of["CORRECT"]),
-            ScoreSpec(wrong, higher_is_better=False, binary=whole, in_class=of["WRONG"]),
-            ScoreSpec(unknown, higher_is_better=False, binary=whole, diagnostic=True, in_class=of["DON'T KNOW"]),
+            ScoreSpec(right, binary=binary, in_class=of["CORRECT"]),
+            ScoreSpec(wrong, higher_is_better=False, binary=binary, in_class=of["WRONG"]),
+            ScoreSpec(unknown, higher_is_better=False, binary=binary, diagnostic=True, in_class=of["DON'T KNOW"]),
         )
 
-    def admission(self, case: Case) -> str | None:
-        """By what the answer says that it does not know: a phrase, or that it is empty. None for a real answer."""
+    def dont_know(self, case: Case) -> str | None:
+        """The phrase by which the answer says that it does not know, or the reason why it is empty. None for a real answer."""
         return without_a_word(case.answer) or dont_know_phrase(
             case.answer, load_phrases(self.patterns), literal=self.literal
         )
 
     def values(self, case: Case) -> dict[str, Any]:
-        said = {"question": case.question, "reference": case.reference, "answer": case.answer}
-        return self.prompt_values(self.classify, case, **said)
+        values = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        return self.prompt_values(self.classify, case, **values)
 
     @planned_by_reference
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         try:
-            phrase = self.admission(case)
-        except JudgeError:  # too long for a pattern: `measure` says so, and asks nobody
+            phrase = self.dont_know(case)
+        except JudgeError:  # too long for patterns: `measure` reports it without a call
             return
         if phrase is None:
             yield PlannedCall(self.classify, Class, self.values(case))
@@ -100,7 +101,7 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         flags = answer_flags(case.answer)
-        phrase = await asyncio.to_thread(self.admission, case)
+        phrase = await asyncio.to_thread(self.dont_know, case)
         if phrase is not None:
             return self._scores("DON'T KNOW", phrase, {"phrase": phrase, "detection": "phrase", "flags": flags})
         reply = await judge(self.classify, Class, **self.values(case))

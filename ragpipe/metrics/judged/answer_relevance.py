@@ -21,19 +21,20 @@ from ragpipe.schema.score import Score
 
 
 class AnswerRelevanceMetric(JudgeMetric):
-    """1 answers the question directly and completely, 0 does not answer it.
+    """1: answers the question directly and completely; 0: does not answer it.
 
-    `method: direct`: the judge's overall grade, one call that sees question and answer alone; whether the answer is true
-    plays no part. The details hold what the same reply says of it: addresses the question, on topic, completeness 0 to 1.
-    An answer that only declines is a 0, right or wrong to decline. A grade above 0 for an answer said not to address the
-    question is flagged `grade_contradicts_findings`.
+    `method: direct`: the judge's overall grade, in one call that sees question and answer only. Whether the answer is
+    true plays no part. The details hold the other findings of the reply: addresses the question, on topic,
+    completeness from 0 to 1. An answer that only declines is 0, whether declining is right or wrong. A grade above 0
+    for an answer that does not address the question is flagged `grade_contradicts_findings`.
 
-    `method: questions`: the judge writes `n` questions that the answer would answer, without seeing the real one; the
-    value is the mean cosine of their vectors with its, a negative one counting 0. It needs an embedder. Where no question
-    is written (an answer that declines) it falls back to `direct`, flagged `no_questions_generated`. The values of the two
-    methods stand on one scale, and are not comparable: a cosine of 0.6 can be a good one. Source: RAGAS (arXiv 2309.15217).
+    `method: questions`: the judge writes `n` questions that the answer would answer, without seeing the real one. The
+    value is the mean cosine of their vectors with its vector; a negative cosine counts as 0. It needs an embedder.
+    Where the judge writes no question (an answer that declines), `direct` is used and flagged
+    `no_questions_generated`. Values of the two methods are on one scale but not comparable: a cosine of 0.6 can be a
+    good one. Source: RAGAS (arXiv 2309.15217).
 
-    An answer without a word is a 0 in both and costs no call: that nothing was answered is the finding. Needs no reference.
+    An answer without a word is 0 in both and costs no call: not answering is the finding. Needs no reference.
     """
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
@@ -66,41 +67,41 @@ class AnswerRelevanceMetric(JudgeMetric):
         if without_a_word(case.answer):
             return
         if self.questions is not None:
-            yield PlannedCall(self.questions, GeneratedQuestions, self._asked(self.questions, case))
+            yield PlannedCall(self.questions, GeneratedQuestions, self._question_values(self.questions, case))
         yield PlannedCall(self.direct, Grade, self.values(case))  # by questions: where none is written
 
     def planned_embeddings(self, case: Case) -> int:
         return 1 + self.n if self.needs_embedder and not without_a_word(case.answer) else 0
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
-        found = details.get("questions")
-        if not found:
+        rows = details.get("questions")
+        if not rows:
             return None
-        terms = " + ".join(f"{max(0.0, one['cosine']):.4f}" for one in found)
-        return f"({terms}) / {len(found)} = {value:.4f}"
+        terms = " + ".join(f"{max(0.0, row['cosine']):.4f}" for row in rows)
+        return f"({terms}) / {len(rows)} = {value:.4f}"
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         if why := without_a_word(case.answer):
             return Score(0.0, reason=why, details={"flags": [why]})
         if self.questions is None:
             return await self._graded(case, judge, [])
-        reply = await judge(self.questions, GeneratedQuestions, **self._asked(self.questions, case))
+        reply = await judge(self.questions, GeneratedQuestions, **self._question_values(self.questions, case))
         written = [one_line(text) for text in reply.questions if any(c.isalnum() for c in text)][: self.n]
         if not written:
             return await self._graded(case, judge, ["no_questions_generated"])
         return await self._compared(written, case, judge)
 
-    def _asked(self, prompt: Prompt, case: Case) -> dict[str, Any]:
+    def _question_values(self, prompt: Prompt, case: Case) -> dict[str, Any]:
         return self.prompt_values(prompt, case, answer=case.answer, n=self.n)
 
     async def _compared(self, written: list[str], case: Case, judge: Judge) -> Score:
         real, *vectors = await judge.embed([case.question, *written])
-        cosines = [cosine(real, one) for one in vectors]
-        found = [{"question": text, "cosine": one} for text, one in zip(written, cosines, strict=True)]
-        value = math.fsum(max(0.0, one) for one in cosines) / len(cosines)
-        flags = [*answer_flags(case.answer), *(["fewer_questions"] if len(found) < self.n else [])]
-        reason = f"mean cosine of {len(found)} questions that the answer would answer"
-        return Score(value, reason=reason, details={"questions": found, "flags": flags})
+        cosines = [cosine(real, vector) for vector in vectors]
+        rows = [{"question": text, "cosine": similarity} for text, similarity in zip(written, cosines, strict=True)]
+        value = math.fsum(max(0.0, similarity) for similarity in cosines) / len(cosines)
+        flags = [*answer_flags(case.answer), *(["fewer_questions"] if len(rows) < self.n else [])]
+        reason = f"mean cosine of {len(rows)} questions that the answer would answer"
+        return Score(value, reason=reason, details={"questions": rows, "flags": flags})
 
     async def _graded(self, case: Case, judge: Judge, flags: list[str]) -> Score:
         reply = await judge(self.direct, Grade, **self.values(case))

@@ -1,4 +1,4 @@
-"""Two independent grades from one call: true to the contexts, and explains why the content fits the need."""
+"""Two independent grades in one call: is the answer true to the contexts, and does it explain why they fit the need?"""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ COMPLETENESS = {5: "Excellent Bridging", 4: "Good Explanation", 3: "Descriptive 
 class AnswerSynthesisMetric(ContextMetric):
     """`answer_faithfulness` and `answer_completeness`, 1 to 5 each, and their mean `synthesis_overall`.
 
-    The axes are judged in one call and independently: an answer can be persuasive and invented, or true and useless.
-    The details carry the rubric's label. An answer without a word is not shown to the judge: it explains nothing
-    (completeness 1), and claims nothing (faithfulness skipped). `prefix` is put before the three names.
+    One call grades both axes independently: an answer can be persuasive and invented, or true and useless. The details
+    hold the rubric's label. The judge does not see an answer without a word: it explains nothing (completeness 1) and
+    claims nothing (faithfulness skipped). `prefix` is put before the three names.
 
-    Nothing retrieved: faithfulness is 1 without a call, for nothing bears what the answer states; completeness, and with it
-    the mean, is skipped (`no_context_retrieved`). An answer that only declines, by `patterns`, is skipped (`no_claims`), and
-    so is one without a word.
+    Nothing retrieved: faithfulness is 1 without a call, because nothing supports what the answer states; completeness
+    and the mean are skipped (`no_context_retrieved`). An answer that only declines, by `patterns`, is skipped
+    (`no_claims`), and so is one without a word.
     """
 
     version: ClassVar[int] = 2
@@ -62,7 +62,7 @@ class AnswerSynthesisMetric(ContextMetric):
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         true, complete, overall = (spec.name for spec in self.scores())
         if not case.contexts:
-            return await self._nothing_to_bear(case)
+            return await self._without_contexts(case)
         if why := without_a_word(case.answer):
             label = {"label": COMPLETENESS[1], "flags": [why]}
             return (
@@ -78,7 +78,7 @@ class AnswerSynthesisMetric(ContextMetric):
             Score((reply.faithfulness.score + reply.completeness.score) / 2, overall, details={"flags": flags}),
         )
 
-    async def _nothing_to_bear(self, case: Case) -> Sequence[Score]:
+    async def _without_contexts(self, case: Case) -> Sequence[Score]:
         """Nothing was retrieved: what the answer states is made up, and there is nothing whose fit it could explain."""
         names = [spec.name for spec in self.scores()]
         why = without_a_word(case.answer) or (NO_CLAIMS if await self.declines(case) else None)

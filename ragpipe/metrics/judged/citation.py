@@ -1,4 +1,4 @@
-"""Are the answer's citations there, valid, accurate, and enough?"""
+"""Are the answer's citations present, valid, accurate and sufficient?"""
 
 from __future__ import annotations
 
@@ -25,72 +25,85 @@ from ragpipe.schema.score import Score, ScoreSpec
 
 Part = Literal["valid", "accuracy", "coverage"]
 PARTS: tuple[Part, ...] = ("valid", "accuracy", "coverage")
+SHARES = {"valid": ("valid", "citations"), "accuracy": ("accurate", "citations"), "coverage": ("cited", "claims")}
+"""Of each part: what is counted, and of what, as keys of its details."""
 MINIMUM = 0.8
 Item = dict[str, Any]
-Place = tuple[str, int]
+ChunkKey = tuple[str, int]
 
 
-class Citing(JudgeMetric):
-    """The questions of `Citation`: does each cited chunk support what cites it, and which claims carry a citation?"""
+class CitationQuestions(JudgeMetric):
+    """The two questions to the judge: does each cited chunk support the passage that cites it, and which claims are cited?"""
 
     support: Prompt
     coverage: Prompt
     batch: int = Field(default=20, ge=1, description="Citations per judge call, 1 or more.")
 
-    def pairs(self, cited: Sequence[Cited]) -> dict[tuple[Place, str], tuple[Chunk, str]]:
+    def pairs(self, cited: Sequence[Cited]) -> dict[tuple[ChunkKey, str], tuple[Chunk, str]]:
         """The different (cited passage, chunk) pairs of the valid citations."""
-        return {(_place(one.chunk), one.text): (one.chunk, one.text) for one in cited if one.chunk is not None}
+        return {
+            (_chunk_key(citation.chunk), citation.text): (citation.chunk, citation.text)
+            for citation in cited
+            if citation.chunk is not None
+        }
 
     def support_values(self, case: Case, pairs: Sequence[tuple[Chunk, str]], again: bool = False) -> dict[str, Any]:
-        chunks = list({_place(chunk): chunk for chunk, _ in pairs}.values())
-        numbers = {_place(chunk): number for number, chunk in enumerate(chunks, 1)}
-        citations = [{"text": text, "source": numbers[_place(chunk)]} for chunk, text in pairs]
+        chunks = list({_chunk_key(chunk): chunk for chunk, _ in pairs}.values())
+        numbers = {_chunk_key(chunk): number for number, chunk in enumerate(chunks, 1)}
+        citations = [{"text": text, "source": numbers[_chunk_key(chunk)]} for chunk, text in pairs]
         return self.prompt_values(
             self.support, case, {"again": True} if again else {}, sources=chunks, citations=citations
         )
 
     def coverage_values(self, case: Case, cited: Sequence[Cited]) -> dict[str, Any]:
-        parts = {"citations": [f"{one.label}: {one.text}" for one in cited]} if case.output.citations else {}
+        parts = (
+            {"citations": [f"{citation.label}: {citation.text}" for citation in cited]} if case.output.citations else {}
+        )
         return self.prompt_values(self.coverage, case, parts, answer=case.answer)
 
     async def verdicts(
         self, case: Case, judge: Judge, cited: Sequence[Cited]
-    ) -> dict[tuple[Place, str], CitationVerdict]:
+    ) -> dict[tuple[ChunkKey, str], CitationVerdict]:
         """A verdict for each pair of chunk and cited passage, asked for in batches."""
 
         async def ask(part: list[tuple[Chunk, str]], again: bool) -> list[CitationVerdict]:
             return (await judge(self.support, CitationVerdicts, **self.support_values(case, part, again))).verdicts
 
         pairs = self.pairs(cited)
-        found = await verdicts_in_batches(list(pairs.values()), self.batch, ask)
-        return dict(zip(pairs, found, strict=True))
+        verdicts = await verdicts_in_batches(list(pairs.values()), self.batch, ask)
+        return dict(zip(pairs, verdicts, strict=True))
 
     async def claims(self, case: Case, judge: Judge, cited: Sequence[Cited]) -> list[CitedClaim]:
         """The answer's claims in order, each once; one that is listed with and without a citation carries one."""
         reply = await judge(self.coverage, CitedClaims, **self.coverage_values(case, cited))
-        found: dict[str, CitedClaim] = {}
+        claims: dict[str, CitedClaim] = {}
         for claim in reply.claims:
             name = claim.claim.strip()
-            if any(c.isalnum() for c in name) and (name not in found or claim.cited):
-                found[name] = claim.model_copy(update={"claim": name})
-        return list(found.values())
+            if any(c.isalnum() for c in name) and (name not in claims or claim.cited):
+                claims[name] = claim.model_copy(update={"claim": name})
+        return list(claims.values())
 
 
-class CitationMetric(Citing):
-    """0.3 valid + 0.4 accuracy + 0.3 coverage, 0 to 1 each; `weights` changes the mixture without a new question.
+class CitationMetric(CitationQuestions):
+    """0.3 valid + 0.4 accuracy + 0.3 coverage, 0 to 1 each. `weights` changes the weighted mean without a new
+    question.
 
-    `<name>_valid`: citations that name a retrieved chunk / all. `<name>_accuracy`: citations whose chunk supports the
-    cited passage / all, so that a dangling citation counts against both. `<name>_coverage`: the answer's claims that carry
-    a citation / all. `<name>_coverage_met`: 1 when coverage reaches the case's `expected.min_citation_coverage`, else
-    `min_coverage`; `scoring.passes_with` makes it a condition of passing. An answer without a claim has no coverage: both are
-    skipped (`no_factual_claims`), and the mixture is that of the other parts.
+    `<name>_valid`: citations that name a retrieved chunk / all citations. `<name>_accuracy`: citations whose chunk
+    supports the citing passage / all citations, so that a dangling citation lowers both. `<name>_coverage`: claims of
+    the answer that carry a citation / all claims. `<name>_coverage_met`: 1 when coverage reaches the case's
+    `expected.min_citation_coverage`, else `min_coverage`; `scoring.passes_with` makes it a condition of passing. For
+    an answer without a claim both coverage scores are skipped (`no_factual_claims`), and the mean is that of the other
+    parts.
 
-    A citation names a chunk by its id, without one by a marker `[n]`, which is the chunk of rank n. It dangles where no such
-    chunk was retrieved. One that has neither is unresolved: it counts for neither valid nor accuracy, and where all are, the
-    case is skipped (`citations_name_no_chunk`). Also skipped where `expected.requires_citations` is false, and where no citations are recorded (`no_citations_recorded`);
-    with `markers: true` the marks `[n]` of such an answer are read as citations of the chunk of rank n. An empty list
-    where citations are required, or not said not to be, is 0 in all without a call; `refusals: skip` excepts answers that
-    only decline, by `patterns`, where the case does not require citations in so many words. Needs an answer.
+    A citation names a chunk by its id or, without one, by a marker `[n]`: the chunk of rank n. It is dangling where no
+    such chunk was retrieved. A citation with neither is unresolved and counts for neither valid nor accuracy; where
+    all are unresolved the case is skipped (`citations_name_no_chunk`). Also skipped: cases with
+    `expected.requires_citations: false`, and cases without recorded citations (`no_citations_recorded`). With
+    `markers: true` the marks `[n]` of such an answer are read as citations of the chunk of rank n.
+
+    An empty list of citations is 0 in all scores, without a call, unless `expected.requires_citations` is false. With
+    `refusals: skip` an answer that only declines, by `patterns`, is skipped instead, unless the case requires
+    citations explicitly. Needs an answer.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
@@ -160,14 +173,9 @@ class CitationMetric(Citing):
             yield PlannedCall(self.support, CitationVerdicts, self.support_values(case, pairs[: self.batch]), times)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
-        counts = {
-            "valid": ("valid", "citations"),
-            "accuracy": ("accurate", "citations"),
-            "coverage": ("cited", "claims"),
-        }
-        for part, (some, all_) in counts.items():
-            if score == f"{self.name}_{part}" and details.get(all_):
-                return f"{details[some]} {some} / {details[all_]} {all_}"
+        for part, (numerator, denominator) in SHARES.items():
+            if score == f"{self.name}_{part}" and details.get(denominator):
+                return f"{details[numerator]} {numerator} / {details[denominator]} {denominator}"
         if score == f"{self.name}_coverage_met" and "minimum" in details:
             return f"coverage {details['coverage']:.4f}, at least {details['minimum']:g} is needed"
         if score != self.name or "parts" not in details:
@@ -181,8 +189,8 @@ class CitationMetric(Citing):
         cited = citations_of(case, markers=self.markers) or []
         if not cited:
             return await self._uncited(case)
-        claims, found = await gather_pair(self.claims(case, judge, cited), self.verdicts(case, judge, cited))
-        rows = [_row(one, found) for one in cited]
+        claims, verdicts = await gather_pair(self.claims(case, judge, cited), self.verdicts(case, judge, cited))
+        rows = [_row(citation, verdicts) for citation in cited]
         counted = [row for row in rows if "unresolved" not in row]
         values: dict[Part, float] = {
             "valid": sum(row["valid"] for row in counted) / len(counted),
@@ -203,37 +211,36 @@ class CitationMetric(Citing):
     def _scores(
         self, case: Case, values: dict[Part, float], rows: list[Item], claims: list[CitedClaim]
     ) -> Sequence[Score]:
-        own = case.sample.expected.min_citation_coverage if case.sample.expected else None
-        minimum = self.min_coverage if own is None else own
         counted = [row for row in rows if "unresolved" not in row]
         dangling = [row["citation"] for row in counted if not row["valid"]]
         uncited = [claim.claim for claim in claims if not claim.cited]
-        flags = [*answer_flags(case.answer), *(["dangling_citations"] if dangling else [])]
-        flags += ["unresolved_citations"] if len(counted) < len(rows) else []
-        flags += ["evidence_not_found"] if any(row.get("evidence_found") is False for row in rows) else []
+        flags = [*answer_flags(case.answer), *_citation_flags(rows)]
         details = {"parts": values, "citations": rows, "dangling": dangling, "uncited_claims": uncited, "flags": flags}
-        reason = f"{len(dangling)} dangling, " + (
-            f"{len(uncited)} of {len(claims)} claims uncited" if claims else "no_factual_claims"
-        )
+        coverage = f"{len(uncited)} of {len(claims)} claims uncited" if claims else "no_factual_claims"
         counts = {
             "valid": {"valid": len(counted) - len(dangling), "citations": len(counted)},
             "accuracy": {"accurate": sum(row["accurate"] for row in counted), "citations": len(counted)},
         }
         return (
-            self._mixed(values, reason, details),
+            self._overall(values, f"{len(dangling)} dangling, {coverage}", details),
             *(Score(values[part], f"{self.name}_{part}", details=counts[part]) for part in PARTS[:2]),
-            *self._covered(values.get("coverage"), minimum, claims, uncited),
+            *self._coverage(values.get("coverage"), self._minimum(case), claims, uncited),
         )
 
-    def _mixed(self, values: dict[Part, float], reason: str, details: dict[str, Any]) -> Score:
-        """The parts that there are by their weights; skipped where only a part weighs that there is not."""
+    def _minimum(self, case: Case) -> float:
+        """The coverage that the case demands, else `min_coverage`."""
+        demanded = case.sample.expected.min_citation_coverage if case.sample.expected else None
+        return self.min_coverage if demanded is None else demanded
+
+    def _overall(self, values: dict[Part, float], reason: str, details: dict[str, Any]) -> Score:
+        """The weighted mean of the parts that have a value; skipped where all weight is on parts that have none."""
         weights = {part: weight for part, weight in self.weights.items() if part in values}
         if not (total := sum(weights.values())):
             return Score(name=self.name, status="skipped", reason="no_factual_claims", details=details)
         value = sum(weight * values[part] for part, weight in weights.items()) / total
         return Score(min(value, 1.0), self.name, reason=reason, details=details)
 
-    def _covered(
+    def _coverage(
         self, coverage: float | None, minimum: float, claims: list[CitedClaim], uncited: list[str]
     ) -> tuple[Score, Score]:
         names = f"{self.name}_coverage", f"{self.name}_coverage_met"
@@ -245,20 +252,35 @@ class CitationMetric(Citing):
         return Score(coverage, names[0], details=counts), Score(float(coverage >= minimum), names[1], details=met)
 
 
-def _place(chunk: Chunk) -> Place:
-    """What tells the chunks of a case apart; an id alone may come twice."""
+def _chunk_key(chunk: Chunk) -> ChunkKey:
+    """Identifies a chunk within its case: an id alone may occur twice."""
     return chunk.id, chunk.rank
 
 
-def _row(one: Cited, verdicts: Mapping[tuple[Place, str], CitationVerdict]) -> Item:
-    row: Item = {"citation": one.label, "chunk": one.named, "text": one.text, "valid": one.chunk is not None}
-    if one.unresolved:
+def _citation_flags(rows: list[Item]) -> list[str]:
+    flags = {
+        "dangling_citations": any("unresolved" not in row and not row["valid"] for row in rows),
+        "unresolved_citations": any("unresolved" in row for row in rows),
+        "evidence_not_found": any(row.get("evidence_found") is False for row in rows),
+    }
+    return [flag for flag, is_set in flags.items() if is_set]
+
+
+def _row(citation: Cited, verdicts: Mapping[tuple[ChunkKey, str], CitationVerdict]) -> Item:
+    chunk = citation.chunk
+    row: Item = {
+        "citation": citation.label,
+        "chunk": citation.named,
+        "text": citation.text,
+        "valid": chunk is not None,
+    }
+    if citation.unresolved:
         return {**row, "accurate": False, "unresolved": True, "reason": "neither a chunk id nor a mark [n]"}
-    if one.chunk is None:
-        what = "has this id" if one.named else "has this rank"
-        return {**row, "accurate": False, "reason": f"no retrieved chunk {what}"}
-    verdict = verdicts[_place(one.chunk), one.text]
+    if chunk is None:
+        missing = "has this id" if citation.named else "has this rank"
+        return {**row, "accurate": False, "reason": f"no retrieved chunk {missing}"}
+    verdict = verdicts[_chunk_key(chunk), citation.text]
     row |= {"accurate": verdict.accurate, "evidence": verdict.evidence, "reason": verdict.reason}
     if verdict.accurate:
-        row["evidence_found"] = occurs(verdict.evidence, [normalise(one.chunk.text)])
+        row["evidence_found"] = occurs(verdict.evidence, [normalise(chunk.text)])
     return row

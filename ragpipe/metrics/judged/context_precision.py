@@ -1,4 +1,4 @@
-"""How many of the retrieved chunks are useful for the question, and how early they come. One call over all chunks."""
+"""How many of the retrieved chunks are useful for the question, and how early do they come? One call over all chunks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TOP = 100
 
 
 class ContextPrecisionMetric(UsefulnessMetric):
-    """Relevant chunks among the retrieved ones, 0 to 100. `method` says which of two aggregations is the score.
+    """Relevant chunks among the retrieved ones, 0 to 100. `method` chooses which of two aggregations is the score.
 
-    `mean`: relevant / chunks. `ranked`: the sum over the ranks k of rel_k x (relevant among the first k / k), over the
-    number of relevant chunks (0 without one): relevant chunks count more the earlier they come. Both are always stored
-    as diagnostic scores, `<name>_mean` and `<name>_ranked`, and changing `method` asks no new question. The judge sees
-    the reference answer where the case has one, and gives each chunk a relevance from 0 to 100 beside its verdict;
-    that number stands in the details only. No contexts: 0, `no_context_retrieved`, without a call. Source: RAGAS context
-    precision.
+    `mean`: relevant chunks / chunks. `ranked`: the sum over the ranks k of rel_k x (relevant among the first k / k),
+    divided by the number of relevant chunks (0 without one): relevant chunks count more the earlier they come. Both
+    are always stored as diagnostic scores, `<name>_mean` and `<name>_ranked`, and changing `method` asks no new
+    question. The judge sees the reference answer where the case has one, and gives each chunk a relevance from 0 to
+    100 besides its verdict; that number is only in the details. No contexts: 0, `no_context_retrieved`, without a
+    call. Source: RAGAS context precision.
     """
 
     version: ClassVar[int] = 2
@@ -85,12 +85,12 @@ def mean_precision(relevant: Sequence[bool]) -> float:
 
 def ranked_precision(relevant: Sequence[bool]) -> float:
     """Mean of the precision at the rank of each relevant chunk x 100; 0 without a relevant chunk."""
-    found, total = 0, 0.0
+    count, total = 0, 0.0
     for rank, is_relevant in enumerate(relevant, 1):
         if is_relevant:
-            found += 1
-            total += found / rank
-    return TOP * total / found if found else 0.0
+            count += 1
+            total += count / rank
+    return TOP * total / count if count else 0.0
 
 
 def _row(chunk: Chunk, grade: ChunkGrade) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Share of the reference answer's statements that the retrieved contexts hold."""
+"""The share of the reference answer's statements that the retrieved contexts contain."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ TOP = 100
 class ContextRecallMetric(ReferenceMetric, ClaimMetric):
     """Attributed statements / statements of the reference answer, 0 to 100: could the answer have been complete?
 
-    `extract` lists the statements of the reference answer, `verify` attributes each to the contexts, `batch`
-    statements a call; `steps: combined` does both in one call. The details name the chunks in which the evidence of each
-    attributed statement occurs; evidence that occurs nowhere is flagged `evidence_not_found`, counted, and changes
-    nothing. The generated answer plays no part. A reference without a statement ("not in the documents") is 100,
-    `no_statements`; no contexts is 0, `no_context_retrieved`, without a call: whether there is a statement is then not
-    asked. Of several references the one counts whose statements are held best (one without a statement only where none has
-    any); with `references: all` the statements of all of them, each once. Needs a reference. Source: RAGAS context recall.
+    `extract` lists the statements of the reference answer; `verify` attributes each to the contexts, `batch`
+    statements per call; `steps: combined` does both in one call. The details name the chunks that contain the evidence
+    of each attributed statement. Evidence that is in no chunk is flagged `evidence_not_found` and counted, and changes
+    nothing. The generated answer plays no part.
+
+    A reference without a statement ("not in the documents") is 100, `no_statements`. No contexts is 0,
+    `no_context_retrieved`, without a call and without asking whether there is a statement. Of several references, the
+    one whose statements are covered best counts (one without a statement only where none has any); with `references:
+    all` the statements of all of them, each once. Needs a reference. Source: RAGAS context recall.
     """
 
     version: ClassVar[int] = 2
@@ -50,11 +52,11 @@ class ContextRecallMetric(ReferenceMetric, ClaimMetric):
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
-        found = await self.checked(case, judge) if case.contexts else []
-        details = claim_details(found, case, [])
+        claims = await self.checked_claims(case, judge) if case.contexts else []
+        details = claim_details(claims, case, [])
         if not case.contexts:
             return Score(0, reason="no_context_retrieved", details=details)
-        if not found:
+        if not claims:
             return Score(TOP, reason="no_statements", details=details)
-        reason = f"{details['supported']} of {len(found)} statements are in the contexts"
-        return Score(TOP * details["supported"] / len(found), reason=reason, details=details)
+        reason = f"{details['supported']} of {len(claims)} statements are in the contexts"
+        return Score(TOP * details["supported"] / len(claims), reason=reason, details=details)

@@ -20,11 +20,11 @@ from ragpipe.schema.score import Score
 class ContextRelevanceMetric(JudgeMetric):
     """How far the contexts together give what the question needs: 1 everything, 0 nothing. The judge's overall grade.
 
-    The same call gives each chunk a verdict, relevant or not; the details hold them, with relevant / total. A grade that
-    contradicts them (0 with a relevant chunk, more than 0 without one) is flagged `grade_contradicts_verdicts`. Where a
-    verdict is missing or repeated, all chunks are asked about again: the grade is that of the reply that judged all of
-    them. The answer plays no part. No contexts: 0, `no_context_retrieved`, without a call: that nothing was found is the
-    finding. Needs no reference.
+    The same call gives each chunk a verdict, relevant or not; the details hold them, with relevant / total. A grade
+    that contradicts them (0 with a relevant chunk, above 0 without one) is flagged `grade_contradicts_verdicts`. Where
+    a verdict is missing or repeated, the judge is asked about all chunks again, and the grade is that of the reply
+    that judged all of them. The answer plays no part. No contexts: 0, `no_context_retrieved`, without a call: finding
+    nothing is the finding. Needs no reference.
     """
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
@@ -47,12 +47,12 @@ class ContextRelevanceMetric(JudgeMetric):
             replies.append(await judge(self.grade, Grade, **self.values(case, chunks, again)))
             return replies[-1].verdicts
 
-        verdicts = await verdicts_for(case.contexts, ask, whole=True)
-        found = replies[-1]
+        verdicts = await verdicts_for(case.contexts, ask, ask_all_again=True)
+        reply = replies[-1]
         details = _details(case.contexts, verdicts)
-        if (found.score > 0) != (details["relevant"] > 0):
+        if (reply.score > 0) != (details["relevant"] > 0):
             details["flags"].append("grade_contradicts_verdicts")
-        return Score(found.score, reason=one_line(found.reason) or None, details=details)
+        return Score(reply.score, reason=one_line(reply.reason) or None, details=details)
 
 
 def _details(chunks: Sequence[Chunk], verdicts: Sequence[ChunkVerdict]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Do the contexts suffice to answer the question? A verdict of its own, whatever the system made of them."""
+"""Are the contexts sufficient to answer the question? A verdict of its own, whatever the system made of them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ VALUES = {"sufficient": 1.0, "partial": 0.5, "insufficient": 0.0}
 
 
 class ContextSufficiencyMetric(JudgeMetric):
-    """1 when the contexts together hold what a full and definite answer needs, 0.5 when they answer a part, else 0.
+    """1 when the contexts together contain what a full and definite answer needs, 0.5 when they answer a part, else 0.
 
-    One call; neither the answer nor the reference is shown. The details name what is missing. Set beside the answer's
-    quality it parts the two ways to fail: wrong on sufficient contexts (generator), answered on insufficient ones (should
-    have declined). A verdict `sufficient` with something missing is flagged `verdict_contradicts_findings`. No contexts are
-    0, `no_context_retrieved`, without a call. Needs no reference. Source: Sufficient Context (Joren et al., arXiv 2411.06037).
+    One call; the judge sees neither answer nor reference. The details name what is missing. Next to the quality of the
+    answer it separates the two ways to fail: wrong on sufficient contexts (generator), and answered on insufficient
+    ones (should have declined). A verdict `sufficient` with something missing is flagged
+    `verdict_contradicts_findings`. No contexts: 0, `no_context_retrieved`, without a call. Needs no reference. Source:
+    Sufficient Context (Joren et al., arXiv 2411.06037).
     """
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
@@ -45,7 +46,7 @@ class ContextSufficiencyMetric(JudgeMetric):
             details: dict[str, Any] = {"verdict": "insufficient", "missing": [], "flags": []}
             return Score(0.0, reason="no_context_retrieved", details=details)
         reply = await judge(self.judge, Sufficiency, **self.values(case))
-        missing = [one.strip() for one in reply.missing if one.strip()]
+        missing = [text.strip() for text in reply.missing if text.strip()]
         flags = ["verdict_contradicts_findings"] if missing and reply.verdict == "sufficient" else []
         details = {"verdict": reply.verdict, "missing": missing, "flags": flags}
         reason = one_line(f"{reply.verdict}: {reply.reason}" if reply.reason else reply.verdict)

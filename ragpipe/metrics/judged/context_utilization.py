@@ -1,4 +1,4 @@
-"""Share of the useful chunks that the answer draws on."""
+"""The share of the useful chunks that the answer draws on."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ragpipe.schema.score import Score
 
 
 class ContextUtilizationMetric(UsefulnessMetric):
-    """Useful chunks that the answer uses / useful chunks, 0 to 1: does the generator read what was found?
+    """Useful chunks that the answer uses / useful chunks, 0 to 1: does the generator read what was retrieved?
 
-    `grade` is the question of `context_precision` (asked once for both); `use` asks how the answer uses each of the chunks
-    found useful there, `batch` chunks a call: quoted or paraphrased is used. Where several chunks say the same, all of them
-    count as used, so that near-duplicates do not lower the value. Skipped where no chunk is useful (`no_useful_chunk`):
-    there was nothing to use. Evidence that does not occur in the answer is flagged `evidence_not_found` and changes
-    nothing. Needs answer and contexts.
+    `grade` is the question of `context_precision`, asked once for both. `use` asks how the answer uses each chunk
+    found useful there, `batch` chunks per call; quoted or paraphrased is used. Where several chunks say the same, all
+    of them count as used, so that near-duplicates do not lower the value. Skipped where no chunk is useful
+    (`no_useful_chunk`): there was nothing to use. Evidence that is not in the answer is flagged `evidence_not_found`
+    and changes nothing. Needs answer and contexts.
     """
 
     version: ClassVar[int] = 2
@@ -56,9 +56,9 @@ class ContextUtilizationMetric(UsefulnessMetric):
 
         grades = await self.grades(case, judge)
         useful = [chunk for chunk, grade in zip(case.contexts, grades, strict=True) if grade.relevant]
-        said = iter(await verdicts_in_batches(useful, self.batch, ask))  # by position: an id may come twice
+        uses = iter(await verdicts_in_batches(useful, self.batch, ask))  # by position: an id may come twice
         rows = [
-            _row(chunk, next(said) if grade.relevant else None, case)
+            _row(chunk, next(uses) if grade.relevant else None, case)
             for chunk, grade in zip(case.contexts, grades, strict=True)
         ]
         used = sum(row["used"] for row in rows)
@@ -70,11 +70,11 @@ class ContextUtilizationMetric(UsefulnessMetric):
         return Score(used / len(useful), reason=f"{used} of {len(useful)} useful chunks are used", details=details)
 
 
-def _row(chunk: Chunk, said: SourceUse | None, case: Case) -> dict[str, Any]:
-    """`said` is None for a chunk that is not useful: nobody asks how the answer uses it."""
-    row: dict[str, Any] = {"chunk": chunk.id, "rank": chunk.rank, "useful": said is not None, "used": False}
-    if said is not None:
-        row |= {"used": said.use != "not_used", "use": said.use, "evidence": said.evidence, "reason": said.reason}
-        if said.use != "not_used":
-            row["evidence_found"] = occurs(said.evidence, [normalise(case.answer)])
+def _row(chunk: Chunk, use: SourceUse | None, case: Case) -> dict[str, Any]:
+    """`use` is None for a chunk that is not useful: the judge is not asked how the answer uses it."""
+    row: dict[str, Any] = {"chunk": chunk.id, "rank": chunk.rank, "useful": use is not None, "used": False}
+    if use is not None:
+        row |= {"used": use.use != "not_used", "use": use.use, "evidence": use.evidence, "reason": use.reason}
+        if use.use != "not_used":
+            row["evidence_found"] = occurs(use.evidence, [normalise(case.answer)])
     return row

@@ -1,4 +1,4 @@
-"""Is it the right answer to the question, measured by the contexts? 0 to 5, in one call."""
+"""Is it the right answer to the question, judged by the contexts? 0 to 5, in one call."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ TOP = 5
 
 
 class ContextualCorrectnessMetric(JudgeMetric):
-    """0 to 5, whole: 5 says what the contexts give in answer, 3 partly right, 1 contradicts or has no basis, 0 no answer.
+    """0 to 5, whole: 5 says what the contexts give in answer, 3 partly right, 1 contradicts them or has no basis, 0 no
+    answer.
 
-    Between `groundedness` (is what it says supported?) and `correctness` (does it say what the reference says?): a
-    supported statement that is not the answer is not correct. Where the contexts do not hold the answer, saying so is a
-    5. An answer without a word is a 0 and costs no call. Needs contexts, no reference.
+    It is between `groundedness` (is what it says supported?) and `correctness` (does it say what the reference says?):
+    a supported statement that is not the answer is not correct. Where the contexts do not contain the answer, saying
+    so is a 5. An answer without a word is 0 and costs no call. Needs contexts, no reference.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"contexts"})

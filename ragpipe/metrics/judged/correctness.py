@@ -1,4 +1,4 @@
-"""How relevant and correct the answer is, measured by a reference answer: 1 to 5 in one call."""
+"""How relevant and correct the answer is, compared with a reference answer: 1 to 5 in one call."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 
 
 class CorrectnessMetric(ReferenceMetric, JudgeMetric):
-    """1 to 5, halves and tenths allowed: 1 irrelevant, 2 mistakes, 3 incomplete, 4 mostly correct, 5 right and complete.
+    """1 to 5, halves and tenths allowed: 1 irrelevant, 2 mistakes, 3 incomplete, 4 mostly correct, 5 right and
+    complete.
 
-    Contexts play no part. An answer without a word is a 1 and costs no call: that
-    nothing was answered is the finding. Needs a reference. Source: LlamaIndex's correctness evaluator.
+    Contexts play no part. An answer without a word is 1 and costs no call: not answering is the finding. Needs a
+    reference. Source: LlamaIndex's correctness evaluator.
     """
 
     version: ClassVar[int] = 2
@@ -33,8 +34,8 @@ class CorrectnessMetric(ReferenceMetric, JudgeMetric):
         return (ScoreSpec(self.name, 1, 5, grades=whole_grades(1, 5)),)
 
     def values(self, case: Case) -> dict[str, Any]:
-        said = {"question": case.question, "reference": case.reference, "answer": case.answer}
-        return self.prompt_values(self.grade, case, **said)
+        values = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        return self.prompt_values(self.grade, case, **values)
 
     @planned_by_reference
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:

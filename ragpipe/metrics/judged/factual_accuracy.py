@@ -1,4 +1,4 @@
-"""Correctness, completeness and consistency of an answer by a reference, as one weighted sum with a grade."""
+"""Correctness, completeness and consistency compared with a reference, as one weighted mean with a letter grade."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ TOP = 100
 
 
 class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
-    """0.5 correctness + 0.3 completeness + 0.2 consistency, 0 to 100 each; `weights` changes the mixture (divided by its
-    sum), `grades` the letters, both without a new question. The sum is ours, never the model's arithmetic.
+    """0.5 correctness + 0.3 completeness + 0.2 consistency, 0 to 100 each. `weights` changes the weighted mean
+    (divided by the sum of the weights) and `grades` the letters, both without a new question. The mean is calculated
+    here, never by the model.
 
-    One call; the judge reasons on each criterion before it grades it, and says how sure it is. The criteria stand as
-    diagnostic scores `<name>_<criterion>`; the details hold the reasoning, the confidence (0 to 100; it changes nothing) and
-    the letter: A from 80 on, B 60, C 40, D 20, else E. An answer without a word is a 0 and costs no call: that nothing was
-    answered is the finding. Contexts play no part. With `references: all` the letters stand with each reference.
+    One call; the judge reasons about each criterion before it grades it, and states its confidence. The criteria are
+    diagnostic scores `<name>_<criterion>`. The details hold the reasoning, the confidence (0 to 100; it changes
+    nothing) and the letter: A from 80 on, B 60, C 40, D 20, else E. An answer without a word is 0 and costs no call:
+    not answering is the finding. Contexts play no part. With `references: all` each reference has its own letter.
     Needs a reference. Source: G-Eval (arXiv 2303.16634).
     """
 
@@ -55,7 +56,7 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
 
     @field_validator("grades")
     @classmethod
-    def _falls(cls, value: dict[str, float]) -> dict[str, float]:
+    def _check_grades(cls, value: dict[str, float]) -> dict[str, float]:
         bounds = list(value.values())
         if not bounds or bounds[-1] != 0 or not all(TOP >= a > b for a, b in pairwise(bounds)):
             raise ValueError(
@@ -72,8 +73,8 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
         return next(letter for letter, lowest in self.grades.items() if value >= lowest)
 
     def values(self, case: Case) -> dict[str, Any]:
-        said = {"question": case.question, "reference": case.reference, "answer": case.answer}
-        return self.prompt_values(self.grade, case, **said)
+        values = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        return self.prompt_values(self.grade, case, **values)
 
     @planned_by_reference
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
@@ -99,22 +100,25 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
                 *(Score(0.0, o.name, reason=why) for o in others),
             ]
         reply = await judge(self.grade, Grades, **self.values(case))
-        found = {part: getattr(reply, part) for part in PARTS}
-        value = self.weighted({part: found[part].score for part in PARTS})
+        criteria = {part: getattr(reply, part) for part in PARTS}
+        value = self.weighted_mean({part: criteria[part].score for part in PARTS})
         details = {
             "grade": self.letter(value),
             "confidence": reply.confidence,
             "feedback": reply.reason,
-            "criteria": {part: {"score": one.score, "reasoning": one.reasoning} for part, one in found.items()},
+            "criteria": {
+                part: {"score": grade.score, "reasoning": grade.reasoning} for part, grade in criteria.items()
+            },
             "flags": answer_flags(case.answer),
         }
         reason = one_line(reply.reason)
         parts = (
-            Score(one.score, f"{self.name}_{p}", reason=one_line(one.reasoning) or None) for p, one in found.items()
+            Score(grade.score, f"{self.name}_{part}", reason=one_line(grade.reasoning) or None)
+            for part, grade in criteria.items()
         )
         return [Score(value, self.name, reason=f"{details['grade']}: {reason}".rstrip(": "), details=details), *parts]
 
-    def weighted(self, found: Mapping[Part, float]) -> float:
-        """The mixture. Rounded to 1e-9, so that 80 in all three is 80 and not just below it, and an A."""
+    def weighted_mean(self, scores: Mapping[Part, float]) -> float:
+        """The weighted mean of the criteria. Rounded to 1e-9, so that 80 in all three is exactly 80, and an A."""
         total = math.fsum(self.weights.values())
-        return round(math.fsum(w * found[part] for part, w in self.weights.items()) / total, 9)
+        return round(math.fsum(weight * scores[part] for part, weight in self.weights.items()) / total, 9)

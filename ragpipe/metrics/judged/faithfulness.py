@@ -1,4 +1,4 @@
-"""Share of the answer's claims that the contexts support."""
+"""The share of the answer's claims that the contexts support."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ragpipe.schema.score import Score
 class FaithfulnessMetric(ContextMetric, ClaimMetric):
     """Supported claims / claims, 0 to 1.
 
-    An answer without a factual claim (a refusal) has the reason `no_factual_claims`, and counts as `without_claims` says:
-    `one` (it states nothing that is unsupported; the default), `zero`, or `skip` (it is in no mean). That changes no
-    question. Evaluators differ in it silently: on RefChecker's labels it moves the mean by up to .03.
+    `extract` lists the atomic claims of the answer; `verify` gives each a verdict against all contexts, `batch` claims
+    per call (1: one call per claim); `steps: combined` does both in one call. Evidence quotes are looked up in the
+    contexts. A supported claim whose quote is not there is flagged `evidence_not_found` and counted in the details,
+    and stays supported.
 
-    `extract` lists the atomic claims of the answer, `verify` gives each a verdict against all contexts, `batch` claims
-    a call (1 = one call a claim); `steps: combined` does both in one call. Evidence quotes are checked to occur in the
-    contexts; a supported claim whose quote does not is flagged `evidence_not_found` and counted in the details, and
-    stays supported.
+    An answer without a factual claim (a refusal) has the reason `no_factual_claims`. `without_claims` sets its value:
+    `one` (it states nothing unsupported; the default), `zero`, or `skip` (it is in no mean). That changes no question.
+    Evaluators differ in it silently: on RefChecker's labels it moves the mean by up to .03.
 
-    Nothing retrieved (`contexts: []`): the claims are listed, without a verifying call, and none of N is supported: 0,
-    flagged `no_context_retrieved`. `steps: combined` asks its one question, whose verdicts are passed over. An answer that
+    Nothing retrieved (`contexts: []`): the claims are listed without a verifying call, and none of N is supported: 0,
+    flagged `no_context_retrieved`. `steps: combined` asks its one question, whose verdicts are ignored. An answer that
     only declines, by `patterns`, has no claim and costs no call. `without_contexts: skip` leaves such cases out
     (`no_context_retrieved`). An empty answer is skipped (`no_answer`): a system must not gain by saying nothing.
     """
@@ -48,19 +48,19 @@ class FaithfulnessMetric(ContextMetric, ClaimMetric):
         return [{"answer": case.answer}]
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        return super().planned_calls(case) if case.contexts or self.is_listed(case) else ()
+        return super().planned_calls(case) if case.contexts or self.lists_claims(case) else ()
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return share_of_claims(details)
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         nothing = not case.contexts
-        found = [] if nothing and await self.declines(case) else await self.checked(case, judge)
+        claims = [] if nothing and await self.declines(case) else await self.checked_claims(case, judge)
         flags = [*answer_flags(case.answer), *([NOTHING_RETRIEVED] if nothing else [])]
-        details = claim_details(found, case, flags)
-        if not found:
+        details = claim_details(claims, case, flags)
+        if not claims:
             if self.without_claims == "skip":
                 return Score(status="skipped", reason="no_factual_claims", details=details)
             return Score(float(self.without_claims == "one"), reason="no_factual_claims", details=details)
-        reason = f"{details['supported']} of {len(found)} claims are supported"
-        return Score(details["supported"] / len(found), reason=reason, details=details)
+        reason = f"{details['supported']} of {len(claims)} claims are supported"
+        return Score(details["supported"] / len(claims), reason=reason, details=details)

@@ -28,16 +28,22 @@ LENGTH: dict[Unit, list[int | None]] = {"words": [1, 300]}
 
 
 class FormatMetric(JudgeMetric):
-    """1 when the answer meets every check that is switched on, else 0. At least one must be on.
+    """1 when the answer passes every check that is on, else 0. At least one must be on.
 
-    `matches`, `never_matches`: expressions without regard to case (`(?-i:...)` minds it), each under a name of yours, which
-    the answer must hold or must not; one that takes longer than a second is that case's error. `json_schema`: the answer as
-    a whole, or the one fenced block that it is, is JSON of this schema; a `pattern` in it minds the case, and a `format` is
-    checked (date, date-time, email, ipv4, ipv6, regex, uuid; others are refused). `length`: [least, most] words (each Chinese character and each kana is one), characters or sentences; null is no limit. `length: null`: 1 to 300 words where no other check is on, else it is not checked; {}: not checked. `language`: told
-    by function words (`conf/patterns/languages.v1.yaml`: en, de, fr, es, it, pt, nl); a short answer or a list of names is
-    left undecided, which is no fault, and the case is skipped (`language_undecided`) where nothing else is checked.
-    `wanted_tone`: how the answer should sound, asked of the judge in one call; without it nobody is asked. The details hold
-    each check with what was found and expected. Needs an answer.
+    - `matches`, `never_matches`: regular expressions, each under a name of your own, that the answer must match or
+      must not match. They ignore case; `(?-i:...)` does not. One that takes longer than a second makes the case an
+      error.
+    - `json_schema`: the whole answer, or the one fenced block that it consists of, is JSON of this schema. A `pattern`
+      in it respects case, and a `format` is checked (date, date-time, email, ipv4, ipv6, regex, uuid; others are
+      refused).
+    - `length`: [least, most] words (each Chinese character and each kana is one), characters or sentences; null is no
+      limit. `length: null`: 1 to 300 words where no other check is on, else not checked; {}: not checked.
+    - `language`: recognised by function words (`conf/patterns/languages.v1.yaml`: en, de, fr, es, it, pt, nl). A short
+      answer or a list of names is undecided, which breaks nothing; the case is skipped (`language_undecided`) where
+      nothing else is checked.
+    - `wanted_tone`: how the answer should sound, in one call to the judge; without it there is no call.
+
+    The details hold each check with what was found and expected. Needs an answer.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
@@ -81,52 +87,52 @@ class FormatMetric(JudgeMetric):
 
     @field_validator("matches", "never_matches")
     @classmethod
-    def _readable(cls, given: dict[str, str]) -> dict[str, str]:
-        for pattern in given.values():
+    def _check_patterns(cls, patterns: dict[str, str]) -> dict[str, str]:
+        for pattern in patterns.values():
             compile_timed(pattern)
-        return given
+        return patterns
 
     @field_validator("json_schema")
     @classmethod
-    def _is_schema(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
-        if given is not None:
-            check_schema(given)
-        return given
+    def _check_json_schema(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
+        if schema is not None:
+            check_schema(schema)
+        return schema
 
     @field_validator("length")
     @classmethod
-    def _bounds(cls, given: dict[Unit, list[int | None]] | None) -> dict[Unit, list[int | None]] | None:
-        for unit, bounds in (given or {}).items():
+    def _check_length(cls, length: dict[Unit, list[int | None]] | None) -> dict[Unit, list[int | None]] | None:
+        for unit, bounds in (length or {}).items():
             numbers = [number for number in bounds if number is not None]
             if len(bounds) != 2 or not numbers or numbers != sorted(numbers) or numbers[0] < 0:
                 raise ValueError(f"[least, most] {unit}, one of them may be null; found {bounds}")
-        return given
+        return length
 
     @field_validator("language")
     @classmethod
-    def _told(cls, given: str | None) -> str | None:
-        if given is not None and given not in function_words():
+    def _check_language(cls, language: str | None) -> str | None:
+        if language is not None and language not in function_words():
             raise ValueError(f"one of {', '.join(sorted(function_words()))}")
-        return given
+        return language
 
     @model_validator(mode="after")
     def _checks_something(self) -> FormatMetric:
-        if self.length == {} and not self._checks_more:
+        if self.length == {} and not self._has_other_checks:
             raise ValueError("at least one check: matches, never_matches, json_schema, length, language or wanted_tone")
         return self
 
     @property
-    def _checks_more(self) -> bool:
+    def _has_other_checks(self) -> bool:
         """Whether anything but the length is checked."""
-        given = (self.matches, self.never_matches, self.json_schema is not None, self.language, self.wanted_tone)
-        return any(given)
+        checks = (self.matches, self.never_matches, self.json_schema is not None, self.language, self.wanted_tone)
+        return any(checks)
 
     @property
     def limits(self) -> dict[Unit, list[int | None]]:
         """The bounds of the length; empty where it is not checked."""
         if self.length is not None:
             return self.length
-        return {} if self._checks_more else LENGTH
+        return {} if self._has_other_checks else LENGTH
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([LANGUAGES] if self.language else [])
@@ -135,8 +141,8 @@ class FormatMetric(JudgeMetric):
         return (ScoreSpec(self.name, binary=True),)
 
     def values(self, case: Case) -> dict[str, Any]:
-        said = {"question": case.question, "answer": case.answer, "tone": self.wanted_tone}
-        return self.prompt_values(self.prompts()["tone"], case, **said)
+        values = {"question": case.question, "answer": case.answer, "tone": self.wanted_tone}
+        return self.prompt_values(self.prompts()["tone"], case, **values)
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if self.wanted_tone:
@@ -147,7 +153,7 @@ class FormatMetric(JudgeMetric):
         return f"{sum(check['held'] for check in held)} of {len(held)} checks held; 1 when all do" if held else None
 
     async def measure(self, case: Case, judge: Judge) -> Score:
-        checks = await asyncio.to_thread(lambda: list(self._by_rule(case.answer)))
+        checks = await asyncio.to_thread(lambda: list(self._rule_checks(case.answer)))
         flags = answer_flags(case.answer)
         if self.wanted_tone:
             reply = await judge(self.prompts()["tone"], Tone, **self.values(case))
@@ -160,26 +166,25 @@ class FormatMetric(JudgeMetric):
             return Score(status="skipped", reason="language_undecided", details=details)
         return Score(float(not broken), reason=one_line(", ".join(broken)) or None, details=details)
 
-    def _by_rule(self, answer: str) -> Iterator[Check]:
+    def _rule_checks(self, answer: str) -> Iterator[Check]:
         """The checks that need no judge. Raises JudgeError when an expression takes too long."""
         search = Search()
         for name, pattern in self.matches.items():
             yield {"check": f"matches {name}", "held": bool(search(pattern, answer, name))}
         for name, pattern in self.never_matches.items():
-            found = search(pattern, answer, name)
-            yield {"check": f"never_matches {name}", "held": not found, "found": one_line(found[0]) if found else ""}
+            match = search(pattern, answer, name)
+            yield {"check": f"never_matches {name}", "held": not match, "found": one_line(match[0]) if match else ""}
         if self.json_schema is not None:
             fault = schema_fault(answer, self.json_schema, search)
             yield {"check": "json_schema", "held": fault is None, "found": one_line(fault or "")}
+        yield from self._length_checks(answer)
+        if self.language:
+            code = language_of(answer)
+            held = None if code is None else code == self.language
+            yield {"check": "language", "held": held, "found": code, "expected": self.language}
+
+    def _length_checks(self, answer: str) -> Iterator[Check]:
         size = sizes(answer)
         for unit, (least, most) in self.limits.items():
             held = (least is None or size[unit] >= least) and (most is None or size[unit] <= most)
             yield {"check": f"length in {unit}", "held": held, "found": size[unit], "expected": [least, most]}
-        if self.language:
-            code = language_of(answer)
-            yield {
-                "check": "language",
-                "held": None if code is None else code == self.language,
-                "found": code,
-                "expected": self.language,
-            }

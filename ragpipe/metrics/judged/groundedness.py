@@ -1,4 +1,4 @@
-"""How far the contexts bear the answer, 0 to 5, in one call; citations count where the case requires them."""
+"""How far the contexts support the answer, 0 to 5, in one call; citations count where the case requires them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.citation_parsing import as_written
+from ragpipe.metrics.shared.citation_parsing import marker_pattern
 from ragpipe.metrics.shared.context_metric import ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.prompting.prompt import Prompt
@@ -32,17 +32,19 @@ _NAMED = re.compile(
 
 
 class GroundednessMetric(ContextMetric):
-    """0 to 5: 5 all claims supported, 3 some supported and some not, 1 contradicts, 0 unrelated.
+    """0 to 5: 5 all claims supported, 3 some supported and some not, 1 contradicts the contexts, 0 unrelated.
 
-    Citations count only where the case requires them (`expected.requires_citations: true`); elsewhere the judge is not told
-    of them and nothing is capped. Where they are required, an answer whose major claims carry none gets at most
-    `cap_without_citations` (null: no cap) whatever the grade, and the flag `required_citations_missing`: where the judge says
-    so, and where the output has no recorded citation and the text no mark (`[1]`, `(source ...)`, `word²`, a recorded
-    marker). Where the judge says that the claims are cited, a link, a year in brackets or "according to" counts as a mark
-    too. Recorded citations are shown to the judge unless the text shows them itself, by `[n]` or by one of their markers.
-    The value never falls when the judge's grade rises. `top_k` shows only the first k contexts (it changes the questions).
-    Nothing retrieved: 0 (`no_context_retrieved`) without a call, or skipped (`no_claims`) where the answer only declines, by
-    `patterns`. Needs an answer.
+    Citations count only where the case requires them (`expected.requires_citations: true`); elsewhere the question
+    does not mention them and nothing is capped. Where they are required, an answer whose major claims carry none gets
+    at most `cap_without_citations` (null: no cap), whatever the grade, and the flag `required_citations_missing`. That
+    is so where the judge says it, and where the output has no recorded citation and the text no mark (`[1]`, `(source
+    ...)`, `word²`, a recorded marker). Where the judge says that the claims are cited, a link, a year in brackets or
+    "according to" counts as a mark too.
+
+    The judge sees the recorded citations unless the text itself shows them, by `[n]` or by one of their markers. The
+    value never falls when the judge's grade rises. `top_k` shows only the first k contexts (it changes the questions).
+    Nothing retrieved: 0 (`no_context_retrieved`) without a call, or skipped (`no_claims`) where the answer only
+    declines, by `patterns`. Needs an answer.
     """
 
     version: ClassVar[int] = 3
@@ -73,7 +75,7 @@ class GroundednessMetric(ContextMetric):
         if not _requires_citations(case):
             parts["cited"] = False
         elif case.output.citations and not _shows_marks(case):
-            parts["citations"] = _recorded(case, len(case.contexts[: self.top_k]))
+            parts["citations"] = _citation_lines(case, len(case.contexts[: self.top_k]))
         return self.prompt_values(self.grade, case, parts, contexts=case.contexts[: self.top_k], answer=case.answer)
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
@@ -90,7 +92,7 @@ class GroundednessMetric(ContextMetric):
             return await self.unsupported(case)
         reply = await judge(self.grade, Grade, **self.values(case))
         value, flags = reply.score, answer_flags(case.answer)
-        if _requires_citations(case) and not _cites(case, reply.major_claims_cited):
+        if _requires_citations(case) and not _is_cited(case, reply.major_claims_cited):
             cap = self.cap_without_citations
             value, flags = value if cap is None else min(value, cap), [*flags, "required_citations_missing"]
         if reply.score == TOP and reply.unsupported_claims:
@@ -109,27 +111,27 @@ def _requires_citations(case: Case) -> bool:
     return bool(case.sample.expected and case.sample.expected.requires_citations)
 
 
-def _cites(case: Case, said: bool | None) -> bool:
-    """Whether the major claims carry citations, by what the judge said of it (None: nothing) and by what is there."""
-    if said is False:
+def _is_cited(case: Case, verdict: bool | None) -> bool:
+    """Whether the major claims are cited, by the judge's verdict (None: it gave none) and by the marks and records."""
+    if verdict is False:
         return False
     if case.output.citations or _shows_marks(case) or _SOURCE.search(case.answer):
         return True
-    return said is True and bool(_NAMED.search(case.answer))
+    return verdict is True and bool(_NAMED.search(case.answer))
 
 
 def _shows_marks(case: Case) -> bool:
     """Whether the text itself shows citations: by `[n]` or by a recorded marker; a bare number or word only in brackets."""
     markers = {(citation.marker or "").strip() for citation in case.output.citations or ()} - {""}
-    return bool(_MARK.search(case.answer)) or any(as_written(marker).search(case.answer) for marker in markers)
+    return bool(_MARK.search(case.answer)) or any(marker_pattern(marker).search(case.answer) for marker in markers)
 
 
-def _recorded(case: Case, shown: int) -> list[str]:
-    """The recorded citations, one line each: the context's numbers in the prompt, which shows so many of them, and the cited
-    passage of the answer. An id that several contexts have names all of them."""
+def _citation_lines(case: Case, contexts_shown: int) -> list[str]:
+    """The recorded citations, one line each: the numbers of the cited contexts in the prompt, and the citing passage of the
+    answer. An id that several contexts have names all of them."""
     numbers: dict[str, list[str]] = {}
     for i, chunk in enumerate(case.contexts, 1):
-        numbers.setdefault(chunk.id, []).extend([f"[{i}]"] if i <= shown else [])
+        numbers.setdefault(chunk.id, []).extend([f"[{i}]"] if i <= contexts_shown else [])
     return [
         f"{_source(citation, numbers)}: {citation.text or 'the answer as a whole'}"
         for citation in case.output.citations or ()

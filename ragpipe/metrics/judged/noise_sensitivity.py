@@ -1,4 +1,4 @@
-"""How far retrieved chunks lead the answer astray: wrong claims that stand in them."""
+"""How far retrieved chunks mislead the answer: wrong claims that are in them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ KINDS = ("relevant", "irrelevant")
 
 
 class NoiseSensitivityMetric(UsefulnessMetric):
-    """`<name>_relevant`, `<name>_irrelevant`: claims of the answer that are wrong by the reference *and* stand in a relevant
-    (only in an irrelevant) retrieved chunk / all claims of the answer. 0 to 1, lower is better; diagnostic.
+    """`<name>_relevant`, `<name>_irrelevant`: claims of the answer that are wrong by the reference *and* are stated in
+    a relevant (only in an irrelevant) retrieved chunk / all claims of the answer. 0 to 1, lower is better; diagnostic.
 
-    High on relevant chunks: the generator takes the wrong parts of the right sources. High on irrelevant ones: it believes
-    whatever is retrieved. Wrong claims that stand in no chunk are made up, and count for neither (`untraced` in the
-    details); a claim that stands in both kinds counts as relevant, so that no claim counts twice.
+    High on relevant chunks: the generator takes the wrong parts of the right sources. High on irrelevant ones: it
+    believes whatever is retrieved. Wrong claims that are in no chunk are made up and count for neither (`untraced` in
+    the details). A claim in chunks of both kinds counts as relevant, so that no claim counts twice.
 
-    `extract` is the question of `faithfulness`, `grade` that of `context_precision`: asked once for all. `check` holds the
-    claims against the reference, `trace` finds the chunks that state the wrong ones (asked only when there are any);
-    `batch` claims a call. An answer without a factual claim is skipped (`no_factual_claims`). Needs answer, contexts and
-    reference. Source: RAGChecker (arXiv 2408.08067), RAGAS.
+    `extract` is the question of `faithfulness`, `grade` that of `context_precision`: asked once for all. `check`
+    compares the claims with the reference; `trace` finds the chunks that state the wrong ones (asked only when there
+    are any); both take `batch` claims per call. An answer without a factual claim is skipped (`no_factual_claims`).
+    Needs answer, contexts and reference. Source: RAGChecker (arXiv 2408.08067), RAGAS.
     """
 
     version: ClassVar[int] = 2
@@ -53,8 +53,8 @@ class NoiseSensitivityMetric(UsefulnessMetric):
         return self.prompt_values(self.extract, case, question=case.question, answer=case.answer)
 
     def check_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
-        said = {"question": case.question, "reference": case.reference, "claims": claims}
-        return self.prompt_values(self.check, case, {"again": True} if again else {}, **said)
+        values = {"question": case.question, "reference": case.reference, "claims": claims}
+        return self.prompt_values(self.check, case, {"again": True} if again else {}, **values)
 
     def trace_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
         return self.prompt_values(
@@ -81,13 +81,17 @@ class NoiseSensitivityMetric(UsefulnessMetric):
         claims = clean_claims((await judge(self.extract, Claims, **self.extract_values(case))).claims)
         if not claims:
             return [Score(name=spec.name, status="skipped", reason="no_factual_claims") for spec in self.scores()]
-        wrong = await self._wrong(case, judge, claims)
+        wrong = await self._wrong_claims(case, judge, claims)
         relevant = (
             {i for i, grade in enumerate(await self.grades(case, judge), 1) if grade.relevant} if wrong else set()
         )
         rows = [
-            {"claim": claim, "chunks": [case.contexts[i - 1].id for i in places], "from": _kind(places, relevant)}
-            for claim, places in zip(wrong, await self._places(case, judge, wrong), strict=True)
+            {
+                "claim": claim,
+                "chunks": [case.contexts[i - 1].id for i in numbers],
+                "from": _chunk_kind(numbers, relevant),
+            }
+            for claim, numbers in zip(wrong, await self._chunk_numbers(case, judge, wrong), strict=True)
         ]
         counts = {kind: sum(row["from"] == kind for row in rows) for kind in (*KINDS, "untraced")}
         details = {
@@ -100,30 +104,30 @@ class NoiseSensitivityMetric(UsefulnessMetric):
         reason = f"{len(wrong)} of {len(claims)} claims are wrong, {counts['untraced']} of them in no chunk"
         return [Score(counts[k] / len(claims), f"{self.name}_{k}", reason=reason, details=details) for k in KINDS]
 
-    async def _wrong(self, case: Case, judge: Judge, claims: list[str]) -> list[str]:
+    async def _wrong_claims(self, case: Case, judge: Judge, claims: list[str]) -> list[str]:
         async def ask(part: list[str], again: bool) -> list[ClaimCheck]:
             return (await judge(self.check, ClaimChecks, **self.check_values(case, part, again))).verdicts
 
-        found = await verdicts_in_batches(claims, self.batch, ask)
-        return [claim for claim, verdict in zip(claims, found, strict=True) if not verdict.correct]
+        verdicts = await verdicts_in_batches(claims, self.batch, ask)
+        return [claim for claim, verdict in zip(claims, verdicts, strict=True) if not verdict.correct]
 
-    async def _places(self, case: Case, judge: Judge, claims: list[str]) -> list[list[int]]:
+    async def _chunk_numbers(self, case: Case, judge: Judge, claims: list[str]) -> list[list[int]]:
         """The numbers of the chunks that state each claim. A claim with a number that no chunk has is asked about once more,
         as one without a verdict is; then it is an error, never left out."""
         count = len(case.contexts)
 
         async def ask(part: list[str], again: bool) -> list[ClaimOrigin]:
-            found = (await judge(self.trace, ClaimOrigins, **self.trace_values(case, part, again))).verdicts
-            unknown = sorted({i for origin in found for i in origin.contexts if not 1 <= i <= count})
+            origins = (await judge(self.trace, ClaimOrigins, **self.trace_values(case, part, again))).verdicts
+            unknown = sorted({i for origin in origins for i in origin.contexts if not 1 <= i <= count})
             if unknown and again:
                 raise JudgeError("unparsable", f"claims traced to the contexts {unknown} of {count}, asked twice")
-            return [origin for origin in found if all(1 <= i <= count for i in origin.contexts)]
+            return [origin for origin in origins if all(1 <= i <= count for i in origin.contexts)]
 
-        found = await verdicts_in_batches(claims, self.batch, ask)
-        return [sorted(set(origin.contexts)) for origin in found]
+        origins = await verdicts_in_batches(claims, self.batch, ask)
+        return [sorted(set(origin.contexts)) for origin in origins]
 
 
-def _kind(places: Sequence[int], relevant: set[int]) -> str:
-    if not places:
+def _chunk_kind(numbers: Sequence[int], relevant: set[int]) -> str:
+    if not numbers:
         return "untraced"
-    return "relevant" if relevant & set(places) else "irrelevant"
+    return "relevant" if relevant & set(numbers) else "irrelevant"

@@ -16,7 +16,7 @@ from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered, wit
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.claim_answers import Nugget, NuggetSupport, NuggetSupports
-from ragpipe.schema.judge_answers.claim_answers import Nuggets as Found
+from ragpipe.schema.judge_answers.claim_answers import Nuggets as ListedNuggets
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
@@ -27,18 +27,21 @@ Row = dict[str, Any]
 
 
 class NuggetsMetric(ReferenceMetric, JudgeMetric):
-    """Share of the vital nuggets that the answer states in full, 0 to 1 (TREC's V strict, its main measure).
+    """The share of the vital nuggets that the answer states in full, 0 to 1 (TREC's V strict, its main measure).
 
-    Further scores, diagnostic: `<name>_vital` (a partly stated nugget counts half), `<name>_all_strict` and `<name>_all`
-    (vital and okay alike), `<name>_weighted` (an okay one weighs half, a partly stated one counts half).
+    Further scores, diagnostic: `<name>_vital` (a partly stated nugget counts half), `<name>_all_strict` and
+    `<name>_all` (vital and okay nuggets alike), `<name>_weighted` (an okay nugget has half the weight, a partly stated
+    one counts half).
 
-    `nuggetize` lists the atomic facts of the reference answer and says which are vital, without seeing the answer:
-    it is asked once for all systems on a question. `assign` says how far the answer holds each, `batch` nuggets a call.
-    Of more than `most` nuggets those are kept that are vital, then the earlier ones, flagged `nuggets_cut`. A reference
-    without a nugget is skipped (`no_nuggets`), one without a vital nugget in the two vital scores (`no_vital_nuggets`). An
-    answer without a word holds nothing: 0 and no call. Of several references the one
-    counts whose nuggets the answer holds best; with `references: all` the nuggets of all of them, each once. Needs a reference. Source: AutoNuggetizer (Pradeep et al., arXiv
-    2411.09607 and 2504.15068).
+    `nuggetize` lists the atomic facts of the reference answer and says which are vital, without seeing the answer: it
+    is asked once for all systems on a question. `assign` says how far the answer states each, `batch` nuggets per
+    call. Of more than `most` nuggets, vital ones are kept first, then earlier ones; flagged `nuggets_cut`. A reference
+    without a nugget is skipped (`no_nuggets`), one without a vital nugget only in the two vital scores
+    (`no_vital_nuggets`). An answer without a word is 0 and costs no call.
+
+    Of several references, the one whose nuggets the answer states best counts; with `references: all` the nuggets of
+    all of them, each once. Needs a reference. Source: AutoNuggetizer (Pradeep et al., arXiv 2411.09607 and
+    2504.15068).
     """
 
     version: ClassVar[int] = 2
@@ -61,18 +64,18 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
         return (ScoreSpec(self.name), *(ScoreSpec(f"{self.name}_{kind}", diagnostic=True) for kind in others))
 
     def nuggetize_values(self, case: Case, reference: str) -> dict[str, Any]:
-        said = {"question": case.question, "reference": reference}
-        return self.prompt_values(self.nuggetize, case, {"n": self.most}, **said)
+        values = {"question": case.question, "reference": reference}
+        return self.prompt_values(self.nuggetize, case, {"n": self.most}, **values)
 
     def assign_values(self, case: Case, nuggets: Sequence[str], again: bool = False) -> dict[str, Any]:
-        said = {"question": case.question, "answer": case.answer, "nuggets": nuggets}
-        return self.prompt_values(self.assign, case, {"again": True} if again else {}, **said)
+        values = {"question": case.question, "answer": case.answer, "nuggets": nuggets}
+        return self.prompt_values(self.assign, case, {"again": True} if again else {}, **values)
 
     @planned_by_reference
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if not without_a_word(case.answer):
             for reference in case.references:
-                yield PlannedCall(self.nuggetize, Found, self.nuggetize_values(case, reference))
+                yield PlannedCall(self.nuggetize, ListedNuggets, self.nuggetize_values(case, reference))
             likely = [claim for text in case.references for claim in likely_claims(text)][: self.most]
             times = -(-len(likely) // self.batch)
             yield PlannedCall(self.assign, NuggetSupports, self.assign_values(case, likely[: self.batch]), times)
@@ -82,43 +85,48 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
         if not rows:
             return None
         kind = score.removeprefix(self.name).removeprefix("_") or "strict"
-        said = [f"{EARNED[row['support']]:g} ({row['importance']})" for row in rows]
-        how = {
+        credits = [f"{EARNED[row['support']]:g} ({row['importance']})" for row in rows]
+        formulas = {
             "strict": "vital ones supported in full / vital ones",
             "vital": "vital ones / their number",
             "all_strict": "those supported in full / all",
             "all": "their mean",
             "weighted": "their mean, okay ones weighing half",
         }
-        return f"{how.get(kind, kind)}: {', '.join(said)}"
+        return f"{formulas.get(kind, kind)}: {', '.join(credits)}"
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         if why := without_a_word(case.answer):
             return [Score(0.0, spec.name, reason=why, details={"flags": [why]}) for spec in self.scores()]
-        asked = (judge(self.nuggetize, Found, **self.nuggetize_values(case, text)) for text in case.references)
-        nuggets, flags = self.kept([one for reply in await gather_ordered(*asked) for one in reply.nuggets])
+        asked = (judge(self.nuggetize, ListedNuggets, **self.nuggetize_values(case, text)) for text in case.references)
+        nuggets, flags = self.kept([nugget for reply in await gather_ordered(*asked) for nugget in reply.nuggets])
         flags = [*answer_flags(case.answer), *flags]
 
         async def ask(part: list[Nugget], again: bool) -> list[NuggetSupport]:
-            values = self.assign_values(case, [one.nugget for one in part], again)
+            values = self.assign_values(case, [nugget.nugget for nugget in part], again)
             return (await judge(self.assign, NuggetSupports, **values)).verdicts
 
-        found = await verdicts_in_batches(nuggets, self.batch, ask)
+        supports = await verdicts_in_batches(nuggets, self.batch, ask)
         rows: list[Row] = [
-            {"nugget": one.nugget, "importance": one.importance, "support": said.support, "reason": said.reason}
-            for one, said in zip(nuggets, found, strict=True)
+            {
+                "nugget": nugget.nugget,
+                "importance": nugget.importance,
+                "support": verdict.support,
+                "reason": verdict.reason,
+            }
+            for nugget, verdict in zip(nuggets, supports, strict=True)
         ]
         return self._scores(rows, flags)
 
     def kept(self, nuggets: Sequence[Nugget]) -> tuple[list[Nugget], list[str]]:
         """Each nugget once (vital where it was listed as both), at most `most`, and the flag that some were cut."""
         once: dict[str, Nugget] = {}
-        for one in nuggets:
-            name = one.nugget.strip()
-            if any(c.isalnum() for c in name) and (name not in once or one.importance == "vital"):
-                once[name] = one.model_copy(update={"nugget": name})
-        ranked = sorted(once.values(), key=lambda one: one.importance != "vital")
+        for nugget in nuggets:
+            name = nugget.nugget.strip()
+            if any(c.isalnum() for c in name) and (name not in once or nugget.importance == "vital"):
+                once[name] = nugget.model_copy(update={"nugget": name})
+        ranked = sorted(once.values(), key=lambda nugget: nugget.importance != "vital")
         return ranked[: self.most], ["nuggets_cut"] if len(ranked) > self.most else []
 
     def _scores(self, rows: list[Row], flags: list[str]) -> Sequence[Score]:
@@ -136,8 +144,8 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
         ]
 
 
-def _mean(rows: Sequence[Row], worth: Mapping[str, float]) -> float | None:
-    return sum(worth[row["support"]] for row in rows) / len(rows) if rows else None
+def _mean(rows: Sequence[Row], credit: Mapping[str, float]) -> float | None:
+    return sum(credit[row["support"]] for row in rows) / len(rows) if rows else None
 
 
 def _weighted(rows: Sequence[Row]) -> float | None:

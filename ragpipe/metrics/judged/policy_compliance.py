@@ -30,16 +30,17 @@ SHIPPED = ("financial_advice.v1", "predictions.v1", "personal_data.v2")
 class PolicyComplianceMetric(JudgeMetric):
     """1 when the answer breaks no rule, else 0.
 
-    `patterns` are policies with expressions: names of files in conf/patterns (`financial_advice.v1`), or policies written
-    out (`{policy, severity, rule, patterns: [{name, pattern, unless}]}`). They look first, each sentence within a time limit;
-    one that takes longer makes the case an error that names it. Only where none of them hits is the judge asked, in one
-    call, about every rule: those of the patterns, the further `policies` (name: rule in words), and no talk on one of the
-    `banned_topics`. So all three decide what is asked, and whether. `method: patterns` asks nobody; take it with a judge
-    that cannot answer such questions (judge=evidence), else only violations would be scored.
+    `patterns` are policies with regular expressions: names of files in conf/patterns (`financial_advice.v1`), or
+    policies written out (`{policy, severity, rule, patterns: [{name, pattern, unless}]}`). They are searched first,
+    sentence by sentence and with a time limit; one that takes longer makes the case an error that names it. Only where
+    no pattern matches is the judge asked, in one call, about every rule: those of the patterns, the further `policies`
+    (name: rule in words), and one per banned topic of `banned_topics`. So all three decide what is asked, and whether.
+    `method: patterns` asks no judge. Use it with a judge that cannot answer such questions (judge=evidence), because
+    otherwise only violations would be scored.
 
-    The details hold each violation with policy, severity, evidence and detection (pattern or judge); a violation that the
-    judge gives no severity has that of its policy, a rule in words is high; evidence of the judge
-    that is not in the answer is flagged `evidence_not_found` and changes nothing. Needs an answer; contexts play no part.
+    The details hold each violation with policy, severity, evidence and detection (pattern or judge). A violation
+    without a severity from the judge has that of its policy; a rule in words is high. Evidence of the judge that is
+    not in the answer is flagged `evidence_not_found` and changes nothing. Needs an answer; contexts play no part.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
@@ -69,7 +70,7 @@ class PolicyComplianceMetric(JudgeMetric):
         return frozenset(("examine",) if parameters.get("method") == "patterns" else ())
 
     @model_validator(mode="after")
-    def _something_to_look_for(self) -> PolicyComplianceMetric:
+    def _check_rules(self) -> PolicyComplianceMetric:
         names = [name for name, _ in self.rules()]
         if repeated := sorted({name for name in names if name != BANNED and names.count(name) > 1}):
             raise ValueError(f"every policy once, found {', '.join(repeated)} several times")
@@ -83,7 +84,7 @@ class PolicyComplianceMetric(JudgeMetric):
     @cached_property
     def library(self) -> list[Policy]:
         """The policies with patterns, those of files read."""
-        return [load_policy(one) for one in self.patterns]
+        return [load_policy(policy) for policy in self.patterns]
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes(self.patterns)
@@ -112,17 +113,17 @@ class PolicyComplianceMetric(JudgeMetric):
         return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"
 
     async def measure(self, case: Case, judge: Judge) -> Score:
-        found = await asyncio.to_thread(lambda: list(find_violations(case.answer, self.library)))
+        violations = await asyncio.to_thread(lambda: list(find_violations(case.answer, self.library)))
         flags = answer_flags(case.answer)
-        if not found and self.method == "both":
-            found = await self._judged(case, judge)
-            if any(not occurs(one["evidence"], [normalise(case.answer)]) for one in found):
+        if not violations and self.method == "both":
+            violations = await self._judged_violations(case, judge)
+            if any(not occurs(row["evidence"], [normalise(case.answer)]) for row in violations):
                 flags.append("evidence_not_found")
-        reason = "; ".join(f"{one['policy']} ({one['severity']}, {one['detection']})" for one in found)
-        details = {"violations": found, "flags": flags}
-        return Score(float(not found), reason=one_line(reason) or None, details=details)
+        reason = "; ".join(f"{row['policy']} ({row['severity']}, {row['detection']})" for row in violations)
+        details = {"violations": violations, "flags": flags}
+        return Score(float(not violations), reason=one_line(reason) or None, details=details)
 
-    async def _judged(self, case: Case, judge: Judge) -> list[dict[str, Any]]:
+    async def _judged_violations(self, case: Case, judge: Judge) -> list[dict[str, Any]]:
         async def ask(part: list[str], again: bool) -> list[RuleVerdict]:
             return (await judge(self.prompts()["examine"], RuleVerdicts, **self.values(case, part, again))).verdicts
 
@@ -141,7 +142,7 @@ class PolicyComplianceMetric(JudgeMetric):
         ]
 
     def _severity(self, name: str, verdict: RuleVerdict) -> str:
-        """How bad the judge calls it; where it names none, what the policy says, and high without one."""
+        """The judge's severity, else that of the policy, else high."""
         if verdict.severity != "none":
             return verdict.severity
         return next((policy.severity for policy in self.library if policy.policy == name), "high")

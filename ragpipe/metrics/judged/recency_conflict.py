@@ -1,4 +1,4 @@
-"""Two notes disagree: does the answer cite what the label asks for, and say so? From citations and anchor roles."""
+"""Two notes disagree: does the answer cite what the label asks for, and say so? By citations and roles of anchors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import Field
 from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.metrics.shared.anchor_match import matches_anchor
 from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk
-from ragpipe.metrics.shared.heading_match import stands_at
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
@@ -23,14 +23,14 @@ ACKNOWLEDGE = "acknowledge_both"
 
 
 class RecencyConflictMetric(JudgeMetric):
-    """1 when the answer obeys `recency_conflict_rule`, else 0.
+    """1 when the answer follows `recency_conflict_rule`, else 0.
 
-    `cite_newer`: a chunk at an anchor with role newer is cited (the older one may be cited too); `cite_both`: one newer
-    and one older. Both are computed from the citations and ask nobody. `acknowledge_both`: both are cited, and the answer
-    says that they disagree, which the judge is asked in one call that shows the cited newer and older chunks; where one of
-    them is not cited the value is 0 without a call. The judge's evidence is looked up in the answer; one that is not there
-    is flagged `evidence_not_found`. Needs recorded citations that name a chunk, and anchors with the roles that the rule
-    speaks of.
+    `cite_newer`: a chunk at an anchor with role newer is cited (the older one may be cited too). `cite_both`: one
+    newer and one older chunk are cited. Both are computed from the citations, without a call. `acknowledge_both`: both
+    are cited, and the answer says that they disagree, which the judge decides in one call that shows the cited newer
+    and older chunks; where one of them is not cited, the value is 0 without a call. Evidence of the judge that is not
+    in the answer is flagged `evidence_not_found`. Needs recorded citations that name a chunk, and anchors with the
+    roles of the rule.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
@@ -54,31 +54,33 @@ class RecencyConflictMetric(JudgeMetric):
         if rule is None:
             return "no_recency_conflict_rule"
         roles = {anchor.role for anchor in sample.anchors or ()}
-        if missing := sorted(_roles(rule) - roles):
+        if missing := sorted(_required_roles(rule) - roles):
             return f"no_anchor_with_role_{'_and_'.join(missing)}"
         return super().sample_skip_reason(sample)
 
     def required_parts(self, case: Case) -> frozenset[OutputPart]:
-        asks = case.sample.recency_conflict_rule == ACKNOWLEDGE
-        return super().required_parts(case) | (frozenset({"answer"}) if asks else frozenset())
+        needs_answer = case.sample.recency_conflict_rule == ACKNOWLEDGE
+        return super().required_parts(case) | (frozenset({"answer"}) if needs_answer else frozenset())
 
     def skip_reason(self, case: Case) -> str | None:
         return super().skip_reason(case) or name_no_chunk(case)
 
     def cited(self, case: Case) -> dict[str, list[Chunk]]:
-        """The cited chunks by the role of the anchors they stand at."""
-        found: dict[str, list[Chunk]] = {}
+        """The cited chunks by the role of the anchors that they match."""
+        by_role: dict[str, list[Chunk]] = {}
         for chunk in cited_chunks(case):
-            at = (
-                a.role for a in case.sample.anchors or () if stands_at(chunk, a, require_snippet=self.require_snippet)
-            )
-            for role in dict.fromkeys(role for role in at if role):
-                found.setdefault(role, []).append(chunk)
-        return found
+            for role in self._roles_of(chunk, case):
+                by_role.setdefault(role, []).append(chunk)
+        return by_role
+
+    def _roles_of(self, chunk: Chunk, case: Case) -> list[str]:
+        anchors = case.sample.anchors or ()
+        roles = (a.role for a in anchors if matches_anchor(chunk, a, require_snippet=self.require_snippet))
+        return list(dict.fromkeys(role for role in roles if role))
 
     def values(self, case: Case, cited: dict[str, list[Chunk]]) -> dict[str, Any]:
-        shown = {"newer": cited["newer"], "older": cited["older"], "question": case.question, "answer": case.answer}
-        return self.prompt_values(self.acknowledge, case, **shown)
+        chunks = {"newer": cited["newer"], "older": cited["older"]}
+        return self.prompt_values(self.acknowledge, case, question=case.question, answer=case.answer, **chunks)
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         cited = self.cited(case)
@@ -86,8 +88,8 @@ class RecencyConflictMetric(JudgeMetric):
             yield PlannedCall(self.acknowledge, Acknowledgement, self.values(case, cited))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
-        said = f"rule {details['rule']}; cited: {', '.join(details['cited_roles']) or 'neither'}"
-        return f"{said}; acknowledged: {str(details['acknowledged']).lower()}" if "acknowledged" in details else said
+        line = f"rule {details['rule']}; cited: {', '.join(details['cited_roles']) or 'neither'}"
+        return f"{line}; acknowledged: {str(details['acknowledged']).lower()}" if "acknowledged" in details else line
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         cited, rule = self.cited(case), case.sample.recency_conflict_rule or ""
@@ -96,7 +98,7 @@ class RecencyConflictMetric(JudgeMetric):
             "cited": [chunk.id for chunk in cited_chunks(case)],
             "cited_roles": sorted(cited),
         }
-        if lacking := sorted(_roles(rule) - set(cited)):
+        if lacking := sorted(_required_roles(rule) - set(cited)):
             return Score(0.0, reason=f"not cited: {', '.join(lacking)}", details=details)
         if rule != ACKNOWLEDGE:
             return Score(1.0, details=details)
@@ -109,5 +111,5 @@ class RecencyConflictMetric(JudgeMetric):
         return Score(float(reply.acknowledged), reason=one_line(reply.reason) or None, details=details)
 
 
-def _roles(rule: str) -> set[str]:
+def _required_roles(rule: str) -> set[str]:
     return {"newer"} if rule == "cite_newer" else {"newer", "older"}

@@ -23,16 +23,18 @@ from ragpipe.schema.score import Score, ScoreSpec
 class RejectionCalibrationMetric(JudgeMetric):
     """1 when the answer declines exactly where `expected.behavior` is reject, else 0.
 
-    `detector: patterns` reads the whole answer by `patterns` (a file of conf/patterns or one written out; English) and
-    asks nobody: a refusal phrase in an answer that goes on to answer is no refusal. `detector: judge` asks the question of
-    `abstention`, which is then asked once for both. The details hold `failure_mode`: `false_acceptance`, `false_rejection`,
-    or `training_cutoff_excuse` (a false rejection that points to the end of the training data); such an excuse in an answer
-    that was given all the same is only noted. The system's own flag `abstained: true` is a refusal whatever the text says,
-    and nobody is asked; `false` overrules no text. An answer without a word and without that flag neither answers nor
-    declines: 0 and no failure mode.
+    `detector: patterns` reads the whole answer by `patterns` (a file of conf/patterns or patterns written out;
+    English) and asks no judge: a refusal phrase in an answer that then answers is no refusal. `detector: judge` asks
+    the question of `abstention`, once for both metrics. The details hold `failure_mode`: `false_acceptance`,
+    `false_rejection`, or `training_cutoff_excuse` (a false rejection that points to the end of the training data).
+    Such an excuse in an answer that was given anyway is only noted.
 
-    `<name>_reason` (diagnostic): 1 when a right refusal gives the case's `expected.rejection_reason`, by the `reasons` of
-    the patterns; skipped for other answers and for a reason that the patterns do not know. Needs `expected.behavior`.
+    The system's own flag `abstained: true` is a refusal whatever the text says, without a call; `false` overrules no
+    text. An answer without a word and without that flag neither answers nor declines: 0 and no failure mode.
+
+    `<name>_reason` (diagnostic): 1 when a right refusal gives the case's `expected.rejection_reason`, by the `reasons`
+    of the patterns; skipped for other answers and for a reason that the patterns do not know. Needs
+    `expected.behavior`.
     """
 
     folder: ClassVar[str] = "abstention"
@@ -110,17 +112,18 @@ class RejectionCalibrationMetric(JudgeMetric):
         ]
 
     def _reason(self, case: Case, reading: RefusalReading | None) -> Score:
-        """Whether a right refusal gives the reason that the label names."""
-        name, wanted = f"{self.name}_reason", case.sample.expected.rejection_reason if case.sample.expected else None
-        if wanted is None or reading is None:
-            why = "no_rejection_reason" if wanted is None else "no_right_refusal"
-            return Score(name=name, status="skipped", reason=why)
-        if wanted not in load_refusals(self.patterns).reasons:
-            return Score(
-                name=name, status="skipped", reason="no_patterns_for_this_reason", details={"expected": wanted}
-            )
-        details = {"expected": wanted, "found": list(reading.reasons)}
-        return Score(float(wanted in reading.reasons), name, details=details)
+        """Whether a right refusal gives the reason that the label names. `reading` is None for any other answer."""
+        name = f"{self.name}_reason"
+        expected = case.sample.expected.rejection_reason if case.sample.expected else None
+        if expected is None:
+            return Score(name=name, status="skipped", reason="no_rejection_reason")
+        if reading is None:
+            return Score(name=name, status="skipped", reason="no_right_refusal")
+        if expected not in load_refusals(self.patterns).reasons:
+            details: dict[str, Any] = {"expected": expected}
+            return Score(name=name, status="skipped", reason="no_patterns_for_this_reason", details=details)
+        details = {"expected": expected, "found": list(reading.reasons)}
+        return Score(float(expected in reading.reasons), name, details=details)
 
 
 def _failure_mode(expected: str, refused: bool, excuse: bool) -> str | None:

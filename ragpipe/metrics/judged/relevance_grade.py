@@ -20,12 +20,13 @@ TOP = 3
 
 
 class RelevanceGradeMetric(JudgeMetric):
-    """Mean grade of the passages, 0 to 3: 3 dedicated to the question with the exact answer, 2 some answer, 1 related, 0 not.
+    """Mean grade of the passages, 0 to 3: 3 dedicated to the question with the exact answer, 2 some answer, 1 related,
+    0 not.
 
-    `<name>_share`: passages with a grade of at least `relevant_from` (2) / all. `batch` passages a call; with `batch: 1` each
-    is graded alone, as UMBRELA does. The details hold each passage's grade, which is fit to serve as labels (`gains`) of a
-    later run. The reference and the answer are not shown. No contexts are 0, `no_context_retrieved`, without a call. Needs
-    no reference. Source: UMBRELA (arXiv 2406.06519).
+    `<name>_share`: passages with a grade of at least `relevant_from` (2) / all. `batch` passages per call; with
+    `batch: 1` each is graded alone, as UMBRELA does. The details hold the grade of each passage, which can serve as a
+    label (`gains`) of a later run. The judge sees neither reference nor answer. No contexts: 0,
+    `no_context_retrieved`, without a call. Needs no reference. Source: UMBRELA (arXiv 2406.06519).
     """
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
@@ -65,20 +66,18 @@ class RelevanceGradeMetric(JudgeMetric):
         async def ask(part: list[Chunk], again: bool) -> list[PassageGrade]:
             return (await judge(self.grade, PassageGrades, **self.values(case, part, again))).verdicts
 
-        found = await verdicts_in_batches(case.contexts, self.batch, ask)
+        grades = await verdicts_in_batches(case.contexts, self.batch, ask)
         rows = [
-            {"chunk": chunk.id, "rank": chunk.rank, "grade": one.grade, "reason": one.reason}
-            for chunk, one in zip(case.contexts, found, strict=True)
+            {"chunk": chunk.id, "rank": chunk.rank, "grade": verdict.grade, "reason": verdict.reason}
+            for chunk, verdict in zip(case.contexts, grades, strict=True)
         ]
-        relevant = sum(one.grade >= self.relevant_from for one in found)
-        mean = sum(one.grade for one in found) / len(found) if found else 0.0
-        share = relevant / len(found) if found else 0.0
+        relevant = sum(verdict.grade >= self.relevant_from for verdict in grades)
+        mean = sum(verdict.grade for verdict in grades) / len(grades) if grades else 0.0
+        share = relevant / len(grades) if grades else 0.0
         details = {"chunks": rows, "relevant": relevant, "relevant_from": self.relevant_from, "flags": []}
-        reason = (
-            f"{relevant} of {len(rows)} passages are graded {self.relevant_from} or more"
-            if rows
-            else "no_context_retrieved"
-        )
+        reason = f"{relevant} of {len(rows)} passages are graded {self.relevant_from} or more"
+        if not rows:
+            reason = "no_context_retrieved"
         return (
             Score(mean, self.name, reason=reason, details=details),
             Score(share, f"{self.name}_share", reason=reason, details=details),

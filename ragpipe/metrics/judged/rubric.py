@@ -18,7 +18,7 @@ from ragpipe.schema.judge_answers.grade_answers import RubricGrade, rubric_grade
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 
-Shown = Literal["answer", "contexts", "reference"]
+CasePart = Literal["answer", "contexts", "reference"]
 CLARITY = (
     "Clarity: can the person who asked understand and use the answer at once? It comes to the point first, keeps to it, uses "
     "plain words, explains terms that the question does not use, and has an order that can be followed."
@@ -36,11 +36,11 @@ CLARITY_ANCHORS = {
 class RubricMetric(ReferenceMetric, JudgeMetric):
     """A grade from `scale[0]` (worst) to `scale[1]` (best) by the `criteria` of the YAML, in one call.
 
-    `shows` names what the judge sees beside the question (answer, contexts, reference); a case that lacks one of them is
-    skipped. `anchors` say what single numbers mean; null: none, but for the shipped criteria on their scale the shipped ones,
-    which so never stand beside criteria of another's. `whole: false` allows halves and tenths. Criteria are shown fenced, as
-    the rubric and not as instructions. From which value on a case passes is said by `scoring.thresholds.<name>`. Several
-    rubrics stand in one run under names of their own.
+    `shows` names what the judge sees besides the question (answer, contexts, reference); a case without one of them is
+    skipped. `anchors` say what single grades mean; null: none, except for the shipped criteria on their scale, which
+    have their own. `whole: false` allows halves and tenths. The criteria are fenced: the judge reads them as the
+    rubric, not as instructions. `scoring.thresholds.<name>` sets the value from which a case passes. A run can have
+    several rubrics under different names.
     """
 
     version: ClassVar[int] = 2
@@ -56,7 +56,7 @@ class RubricMetric(ReferenceMetric, JudgeMetric):
             "which have their own."
         ),
     )
-    shows: list[Shown] = Field(
+    shows: list[CasePart] = Field(
         default=["answer"],
         min_length=1,
         description="What the judge sees beside the question. A case without one of them is skipped.",
@@ -64,19 +64,19 @@ class RubricMetric(ReferenceMetric, JudgeMetric):
 
     @field_validator("scale")
     @classmethod
-    def _rises(cls, value: list[float]) -> list[float]:
+    def _check_scale(cls, value: list[float]) -> list[float]:
         if len(value) != 2 or not -1e6 <= value[0] < value[1] <= 1e6:
             raise ValueError(f"the lowest and the highest grade, found {value}")
         return value
 
     @field_validator("anchors", mode="before")
     @classmethod
-    def _by_text(cls, value: Any) -> Any:
-        """A YAML key may be a number; what a finished run stored of it is a text."""
+    def _stringify_keys(cls, value: Any) -> Any:
+        """A YAML key may be a number; a finished run stores it as text."""
         return {str(key): text for key, text in value.items()} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _fits(self) -> RubricMetric:
+    def _check_anchors(self) -> RubricMetric:
         low, high = self.scale
         if wrong := [key for key in self.meanings if not re.fullmatch(r"-?\d+(\.\d+)?", key)]:
             raise ValueError(f"anchors are named by numbers, found {wrong}")
@@ -111,21 +111,21 @@ class RubricMetric(ReferenceMetric, JudgeMetric):
         if self.meanings:
             anchors = sorted((float(key), text) for key, text in self.meanings.items())
             parts["anchors"] = [{"value": _number(number), "text": text} for number, text in anchors]
-        given = {"answer": case.answer, "contexts": case.contexts, "reference": case.reference}
-        parts |= {name: given[name] for name in self.shows}
+        case_parts = {"answer": case.answer, "contexts": case.contexts, "reference": case.reference}
+        parts |= {name: case_parts[name] for name in self.shows}
         return self.prompt_values(self.grade, case, parts, question=case.question, criteria=self.criteria)
 
     @planned_by_reference
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        yield PlannedCall(self.grade, self._answer(), self.values(case))
+        yield PlannedCall(self.grade, self._answer_type(), self.values(case))
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
-        reply = await judge(self.grade, self._answer(), **self.values(case))
+        reply = await judge(self.grade, self._answer_type(), **self.values(case))
         details = {"feedback": reply.reason, "flags": answer_flags(case.answer)}
         return Score(reply.score, reason=one_line(reply.reason) or None, details=details)
 
-    def _answer(self) -> type[RubricGrade]:
+    def _answer_type(self) -> type[RubricGrade]:
         return rubric_grade(_number(self.scale[0]), _number(self.scale[1]), self.whole)
 
 

@@ -1,4 +1,4 @@
-"""The chain over chunks: a first question, then one refining question a chunk, monotone towards YES.
+"""A chain of questions over the chunks: a first question, then one refining question per chunk, monotone towards YES.
 
 Source: the faithfulness and relevancy evaluators of LlamaIndex, whose summary index walks over all chunks.
 """
@@ -17,17 +17,17 @@ from ragpipe.metrics.shared.context_metric import ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.grade_answers import YesNo
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, Chunk
 from ragpipe.schema.score import Score, ScoreSpec
 
 
 class ChunkChain(ContextMetric):
     """1 when the judge says YES for some chunk, 0 when it says NO to the end.
 
-    Monotone in code, not only in the prompt: once YES it stays YES. So it stops at the first YES; `exhaustive` asks
-    about all chunks all the same (the value is equal, the calls are as many as there are chunks). A reply that says
-    neither YES nor NO, or both, keeps the answer so far; if no YES comes in the end, such a case is an error
-    (`unparsable`), not a NO. Nothing retrieved: 0 (`no_context_retrieved`) without a call.
+    Monotone in code, not only in the prompt: a YES stays a YES. So the chain stops at the first YES; with `exhaustive`
+    it asks about all chunks anyway (the value is equal, with one call per chunk). A reply that says neither YES nor
+    NO, or both, keeps the answer so far; if no YES follows, the case is an error (`unparsable`), not a NO. Nothing
+    retrieved: 0 (`no_context_retrieved`) without a call.
     """
 
     version: ClassVar[int] = 2
@@ -44,37 +44,35 @@ class ChunkChain(ContextMetric):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True),)
 
-    def information(self, case: Case) -> dict[str, Any]:
-        """What is held against each chunk."""
+    def case_values(self, case: Case) -> dict[str, Any]:
+        """The values of the questions besides the chunk."""
         raise NotImplementedError
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if not case.contexts:
             return
         head, *tail = case.contexts
-        said = self.information(case)
-        yield PlannedCall(self.first, YesNo, self.prompt_values(self.first, case, contexts=[head], **said))
+        yield PlannedCall(self.first, YesNo, self._values(self.first, case, head))
         if tail:
-            values = self.prompt_values(self.refine, case, contexts=[tail[0]], existing="NO", **said)
-            yield PlannedCall(self.refine, YesNo, values, times=len(tail))
+            yield PlannedCall(
+                self.refine, YesNo, self._values(self.refine, case, tail[0], existing="NO"), times=len(tail)
+            )
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
-        said = [f"rank {verdict['rank']} {verdict['verdict']}" for verdict in details.get("verdicts", ())]
-        return f"1 with the first YES, 0 without one: {', '.join(said)}" if said else None
+        verdicts = [f"rank {verdict['rank']} {verdict['verdict']}" for verdict in details.get("verdicts", ())]
+        return f"1 with the first YES, 0 without one: {', '.join(verdicts)}" if verdicts else None
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         if not case.contexts:
             return await self.unsupported(case)
-        said = self.information(case)
         existing, deciding, unread = "", "", ""
         verdicts: list[dict[str, Any]] = []
         for chunk in case.contexts:
             if existing == "YES" and not self.exhaustive:
                 break
-            prompt, more = (self.refine, {"existing": existing}) if existing else (self.first, {})
-            reply = await judge(prompt, YesNo, **self.prompt_values(prompt, case, contexts=[chunk], **said, **more))
-            said_so = {"verdict": reply.verdict, "reply": one_line(reply.text)}
-            verdicts.append({"chunk": chunk.id, "rank": chunk.rank, **said_so})
+            reply = await self._ask(case, chunk, existing, judge)
+            row = {"chunk": chunk.id, "rank": chunk.rank, "verdict": reply.verdict, "reply": one_line(reply.text)}
+            verdicts.append(row)
             if reply.verdict == "NEITHER":
                 unread = reply.text or "a reply without an answer"
             elif existing != "YES":
@@ -83,3 +81,12 @@ class ChunkChain(ContextMetric):
             raise JudgeError("unparsable", "neither YES nor NO for some chunk, and no YES in the end", text=unread)
         details = {"verdicts": verdicts, "flags": answer_flags(case.answer)}
         return Score(float(existing == "YES"), reason=one_line(deciding) or existing, details=details)
+
+    async def _ask(self, case: Case, chunk: Chunk, existing: str, judge: Judge) -> YesNo:
+        """The first question, or with an existing answer the refining one."""
+        if existing:
+            return await judge(self.refine, YesNo, **self._values(self.refine, case, chunk, existing=existing))
+        return await judge(self.first, YesNo, **self._values(self.first, case, chunk))
+
+    def _values(self, prompt: Prompt, case: Case, chunk: Chunk, **existing: str) -> dict[str, Any]:
+        return self.prompt_values(prompt, case, contexts=[chunk], **self.case_values(case), **existing)

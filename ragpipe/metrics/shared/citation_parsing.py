@@ -1,4 +1,4 @@
-"""The citations of an answer, each with the chunk it points to and the passage of the answer that it stands for."""
+"""Citations of an answer, each with the chunk that it names and the passage of the answer that it supports."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ragpipe.schema.sample import Case, Chunk, Citation
 _MARK = re.compile(r"\[\s*\^?(\d{1,4}(?:\s*(?:[,;]|-|–)\s*\d{1,4})*)\s*\](?!\()")
 _SPACED_MARK = re.compile(rf"(?:(?<!\s)\s+)?{_MARK.pattern}")  # one start a run of blanks: time linear in the text
 _PART = re.compile(r"(\d+)\s*[-–]\s*(\d+)|(\d+)")
-_WIDEST = 50  # numbers that one `[1-9]` may stand for
+_WIDEST_RANGE = 50  # numbers that one `[1-9]` may stand for
 
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """One citation. `chunk` is None for a dangling one, which names a chunk that was not retrieved, and for an unresolved
-    one, which has no chunk id and no mark `[n]` and so names nothing that could be looked up.
+    """One citation. `chunk` is None for a dangling one, which names a chunk that was not retrieved, and for an
+    unresolved one, which has neither a chunk id nor a mark `[n]`.
 
-    Where several retrieved chunks have the id that it names (the id is that of their document), `chunk` is the first of
+    Where several retrieved chunks have the id that it names (it is the id of their document), `chunk` is the first of
     them with the texts of all, in rank order.
     """
 
@@ -32,20 +32,21 @@ class Cited:
 
     @property
     def label(self) -> str:
-        """What stands for it in tables."""
+        """How tables show the citation."""
         return self.marker or self.named or "?"
 
 
 def citations_of(case: Case, *, markers: bool) -> list[Cited] | None:
-    """The recorded citations; without any record and with `markers` those of `[n]` marks in the answer, else None.
+    """The recorded citations; where none are recorded and with `markers`, those of the marks `[n]` in the answer, else
+    None.
 
-    A mark `[n]` means the chunk of rank n; one that stands for several (`[1, 3]`, `[2-4]`) is several citations. So does the
-    recorded marker of a citation without a chunk id. The passage of a citation is its recorded `text`, else the sentences of
-    the answer that hold its marker, else the answer.
+    A mark `[n]` is the chunk of rank n; `[1, 3]` and `[2-4]` are several citations. The recorded marker of a citation
+    without a chunk id is read the same way. The passage of a citation is its recorded `text`, else the sentences of
+    the answer with its marker, else the answer.
     """
     if case.output.citations is not None:
         chunks = _by_id(case.contexts)
-        return [cited for one in case.output.citations for cited in _recorded(one, chunks, case)]
+        return [cited for citation in case.output.citations for cited in _recorded(citation, chunks, case)]
     return list(_marked(case)) if markers else None
 
 
@@ -58,8 +59,9 @@ def names_of(citation: Citation) -> list[str | int]:
 
 
 def name_no_chunk(case: Case) -> str | None:
-    """Why the recorded citations say nothing of which chunks are cited: not one of them names a chunk. None when one does,
-    or when there are none."""
+    """The skip reason where recorded citations exist and none names a chunk. None when one does, or when there are
+    none.
+    """
     citations = case.output.citations or []
     return "citations_name_no_chunk" if citations and not any(map(names_of, citations)) else None
 
@@ -118,19 +120,19 @@ def _sentences_with(marker: str | None, answer: str) -> str:
     marker = (marker or "").strip()
     if not marker:
         return ""
-    own = _mark_of(marker)
-    wanted = set(_numbers(own[1])) if own else set()
-    written = as_written(marker)
-    holding = (piece for piece in _joined(answer) if written.search(piece) or wanted & set(_all_numbers(piece)))
+    mark = _mark_of(marker)
+    numbers = set(_numbers(mark[1])) if mark else set()
+    written = marker_pattern(marker)
+    holding = (piece for piece in _joined(answer) if written.search(piece) or numbers & set(_all_numbers(piece)))
     return " ".join(written.sub("", _SPACED_MARK.sub("", piece)).strip() for piece in holding)
 
 
-def as_written(marker: str) -> re.Pattern[str]:
-    """What stands for the marker in an answer.
+def marker_pattern(marker: str) -> re.Pattern[str]:
+    """The expression that finds a marker in an answer.
 
-    Bare numbers and a bare word (`1`, `1-3`, `a`) are only a mark in brackets: without them they are any in the text.
-    Another marker is looked for as it is, where no letter or digit touches an end of it that is one itself: `doc-1` is
-    not in `doc-12`.
+    Bare numbers and a bare word (`1`, `1-3`, `a`) are a mark only in brackets: without them they may be anything in the
+    text. Any other marker is searched for as it is, but not where a letter or digit continues it: `doc-1` is not in
+    `doc-12`.
     """
     text = re.escape(marker)
     if all(map(_is_sign, marker)) or _MARK.fullmatch(f"[{marker}]"):
@@ -141,7 +143,7 @@ def as_written(marker: str) -> re.Pattern[str]:
 
 
 def _is_sign(character: str) -> bool:
-    """A letter or an ordinary digit. A superscript one is neither: it stands right behind the word that it marks."""
+    """A letter or an ordinary digit. A superscript digit is neither: it directly follows the word that it marks."""
     return character.isalpha() or character.isdecimal()
 
 
@@ -161,11 +163,11 @@ def _numbers(text: str) -> Iterator[int]:
             yield int(part[3])
         else:
             first, last = int(part[1]), int(part[2])
-            yield from range(first, min(last, first + _WIDEST) + 1)
+            yield from range(first, min(last, first + _WIDEST_RANGE) + 1)
 
 
 def _joined(answer: str) -> list[str]:
-    """Sentences, each with the marks that stand behind its full stop: `It rained. [1] Then ...`."""
+    """Sentences, each with the marks after its full stop: `It rained. [1] Then ...`."""
     pieces: list[str] = []
     for piece in sentences(answer):
         lead = re.match(rf"(?:{_MARK.pattern}\s*)+", piece)

@@ -1,4 +1,4 @@
-"""A text taken apart into claims, each held against all contexts: in two steps, or both in one call."""
+"""Base of metrics that split a text into claims and check each against all contexts, in two steps or in one call."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 
 
 class ClaimMetric(JudgeMetric):
-    """`steps: separate`: `extract` lists the claims of a text, `verify` judges `batch` of them a call (1 = one call a
-    claim) against all contexts. `steps: combined`: one call lists and judges; cheaper, and the judge that reads the
-    contexts while it lists may lean towards what they say. Only the prompts of the chosen steps are loaded.
+    """`steps: separate`: `extract` lists the claims of a text, `verify` judges `batch` of them per call (1: one call per
+    claim) against all contexts. `steps: combined`: one call lists and judges. That is cheaper, but a judge that reads the
+    contexts while it lists claims may lean towards them. Only the prompts of the chosen steps are loaded.
     """
 
     extract: Prompt | None = None
@@ -44,7 +44,7 @@ class ClaimMetric(JudgeMetric):
         return frozenset(("extract", "verify") if parameters.get("steps") == "combined" else ("combined",))
 
     def texts_of(self, case: Case) -> list[dict[str, str]]:
-        """The texts that are taken apart, each under its name in the templates; their claims are checked together."""
+        """The texts to split into claims, each under its name in the templates. Their claims are checked together."""
         raise NotImplementedError
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
@@ -64,32 +64,41 @@ class ClaimMetric(JudgeMetric):
         values = self.prompt_values(verify, case, contexts=case.contexts, claims=claims[: self.batch])
         yield PlannedCall(verify, Verdicts, values, times=math.ceil(len(claims) / self.batch))
 
-    async def checked(self, case: Case, judge: Judge) -> list[CheckedClaim]:
-        """The claims of the texts in order, each once, with their verdicts. Empty when they make none.
+    async def checked_claims(self, case: Case, judge: Judge) -> list[CheckedClaim]:
+        """The claims of the texts in order, each once, with their verdicts. Empty when the texts make no claim.
 
-        Where nothing was retrieved the claims are listed and none is supported, whatever the judge of `combined` says.
+        Where nothing was retrieved, the claims are listed and none is supported, whatever the judge says in `combined`.
         """
-        texts = self.texts_of(case)
         if self.steps == "combined":
-            prompt = self.prompts()["combined"]
-            both = (judge(prompt, CheckedClaims, **self._combined_values(prompt, case, text)) for text in texts)
-            found = _once(claim for reply in await gather_ordered(*both) for claim in reply.claims)
-            return found if case.contexts else _unsupported(claim.claim for claim in found)
-        extract, verify = (self.prompts()[step] for step in ("extract", "verify"))
-        listed = (judge(extract, Claims, **self._extract_values(extract, case, text)) for text in texts)
-        claims = clean_claims(claim for reply in await gather_ordered(*listed) for claim in reply.claims)
-        if not case.contexts:
-            return _unsupported(claims)
+            claims = await self._combined_claims(case, judge)
+            return claims if case.contexts else _unsupported(claim.claim for claim in claims)
+        texts = await self._extracted_claims(case, judge)
+        return await self._verified_claims(texts, case, judge) if case.contexts else _unsupported(texts)
+
+    async def _combined_claims(self, case: Case, judge: Judge) -> list[CheckedClaim]:
+        prompt = self.prompts()["combined"]
+        values = (self._combined_values(prompt, case, text) for text in self.texts_of(case))
+        replies = await gather_ordered(*(judge(prompt, CheckedClaims, **each) for each in values))
+        return _deduplicate(claim for reply in replies for claim in reply.claims)
+
+    async def _extracted_claims(self, case: Case, judge: Judge) -> list[str]:
+        prompt = self.prompts()["extract"]
+        values = (self._extract_values(prompt, case, text) for text in self.texts_of(case))
+        replies = await gather_ordered(*(judge(prompt, Claims, **each) for each in values))
+        return clean_claims(claim for reply in replies for claim in reply.claims)
+
+    async def _verified_claims(self, claims: list[str], case: Case, judge: Judge) -> list[CheckedClaim]:
+        prompt = self.prompts()["verify"]
 
         async def ask(part: list[str], again: bool) -> list[Verdict]:
             parts = {"again": True} if again else {}
-            values = self.prompt_values(verify, case, parts, contexts=case.contexts, claims=part)
-            return (await judge(verify, Verdicts, **values)).verdicts
+            values = self.prompt_values(prompt, case, parts, contexts=case.contexts, claims=part)
+            return (await judge(prompt, Verdicts, **values)).verdicts
 
         verdicts = await verdicts_in_batches(claims, self.batch, ask)
         return [
-            CheckedClaim(claim=c, evidence=v.evidence, reason=v.reason, supported=v.supported)
-            for c, v in zip(claims, verdicts, strict=True)
+            CheckedClaim(claim=claim, evidence=verdict.evidence, reason=verdict.reason, supported=verdict.supported)
+            for claim, verdict in zip(claims, verdicts, strict=True)
         ]
 
     def _extract_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
@@ -102,7 +111,7 @@ class ClaimMetric(JudgeMetric):
 def likely_claims(text: str) -> list[str]:
     """Texts like the claims of a text, for the plan: the real ones are known after the first reply.
 
-    Two claims a sentence is what judges find in long answers.
+    Judges find about two claims per sentence in long answers.
     """
     return [part for part in _SENTENCE.split(text) if any(c.isalpha() for c in part)] * 2 or [text]
 
@@ -112,21 +121,21 @@ def clean_claims(claims: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(c.strip() for c in claims if _has_a_word(c)))
 
 
-def claim_details(found: Sequence[CheckedClaim], case: Case, flags: list[str]) -> dict[str, Any]:
+def claim_details(claims: Sequence[CheckedClaim], case: Case, flags: list[str]) -> dict[str, Any]:
     """The claims with their verdicts, and the chunks in which the evidence of the supported ones occurs (normalised).
 
     A supported claim whose quote occurs nowhere is flagged `evidence_not_found` and counted; it stays supported.
     """
     texts = [(chunk.id, normalise(chunk.text)) for chunk in case.contexts]
-    rows = [_row(claim, texts) for claim in found]
-    lost = sum(row.get("evidence_found") is False for row in rows)
+    rows = [_row(claim, texts) for claim in claims]
+    missing = sum(row.get("evidence_found") is False for row in rows)
     return {
         "claims": rows,
         "total": len(rows),
         "supported": sum(row["supported"] for row in rows),
         "unsupported_claims": [row["claim"] for row in rows if not row["supported"]],
-        "evidence_not_found": lost,
-        "flags": flags + (["evidence_not_found"] if lost else []),
+        "evidence_not_found": missing,
+        "flags": flags + (["evidence_not_found"] if missing else []),
     }
 
 
@@ -143,14 +152,14 @@ def _row(claim: CheckedClaim, texts: list[tuple[str, str]]) -> dict[str, Any]:
     return row
 
 
-def _once(claims: Iterable[CheckedClaim]) -> list[CheckedClaim]:
-    """Each claim once, at its first place; one that got both verdicts is not supported."""
-    found: dict[str, CheckedClaim] = {}
+def _deduplicate(claims: Iterable[CheckedClaim]) -> list[CheckedClaim]:
+    """Each claim once, at its first place. A claim with both verdicts is not supported."""
+    by_text: dict[str, CheckedClaim] = {}
     for claim in claims:
-        name = claim.claim.strip()
-        if _has_a_word(name) and (name not in found or not claim.supported):
-            found[name] = claim.model_copy(update={"claim": name})
-    return list(found.values())
+        text = claim.claim.strip()
+        if _has_a_word(text) and (text not in by_text or not claim.supported):
+            by_text[text] = claim.model_copy(update={"claim": text})
+    return list(by_text.values())
 
 
 def _unsupported(claims: Iterable[str]) -> list[CheckedClaim]:

@@ -1,4 +1,4 @@
-"""The answer held against the retrieved contexts, of which there may be none."""
+"""Base of metrics that compare the answer with the retrieved contexts, of which there may be none."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ NO_CLAIMS = "no_claims"
 
 
 class ContextMetric(JudgeMetric):
-    """Where nothing was retrieved, nothing supports what the answer states: the lowest value (`without_contexts: zero`), or
-    skipped (`skip`). An answer that only declines, by `patterns`, states nothing, and so has no claims."""
+    """Where nothing was retrieved, nothing supports what the answer states: the value is the lowest
+    (`without_contexts: zero`), or the case is skipped (`skip`). An answer that only declines, by `patterns`, states
+    nothing and so has no claims.
+    """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
@@ -54,15 +56,17 @@ class ContextMetric(JudgeMetric):
         return (await read_refusal_async(case.answer, self.patterns)).refused
 
     async def unsupported(self, case: Case) -> Score:
-        """The score of an answer to which nothing was retrieved, without a call: 0, or skipped where it only declines."""
+        """The score of an answer without retrieved contexts, without a call: 0, or skipped where the answer only
+        declines.
+        """
         if await self.declines(case):
             return Score(status="skipped", reason=NO_CLAIMS)
         flags = [*answer_flags(case.answer), NOTHING_RETRIEVED]
         return Score(0.0, reason=NOTHING_RETRIEVED, details={"flags": flags})
 
-    def is_listed(self, case: Case) -> bool:
-        """For the plan: whether the judge is asked for the claims of an answer to which nothing was retrieved."""
+    def lists_claims(self, case: Case) -> bool:
+        """For the plan: whether the judge lists the claims of an answer without retrieved contexts."""
         try:
             return not read_refusal(case.answer, load_refusals(self.patterns)).refused
-        except JudgeError:  # too long for a pattern: `measure` says so, and asks nobody
+        except JudgeError:  # too long for patterns: `measure` reports it without a call
             return False

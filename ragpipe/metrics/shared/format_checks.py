@@ -1,4 +1,4 @@
-"""The form of an answer, read by rules: JSON, lengths, language."""
+"""Rules for the form of an answer: JSON, length, language."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragpipe.patterns.sentences import sentences
 from ragpipe.patterns.timed_regex import Search
 
 LANGUAGES = "languages.v1"
-LEAST_WORDS = 12  # under it the few function words that an answer happens to hold say little
+LEAST_WORDS = 12  # in fewer words, the function words that an answer happens to contain say little
 LEAST_SHARE = 0.15  # of function words; running text of these languages holds 0.3 and more, a list of names far less
 LEAD = 1.25  # times the share of the next language: related languages have words in common
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -42,8 +42,8 @@ def sizes(text: str) -> dict[str, int]:
 @lru_cache(maxsize=4)
 def function_words() -> dict[str, frozenset[str]]:
     """The function words by language code."""
-    found = read_patterns(LANGUAGES)["function_words"]
-    return {code: frozenset(words.split()) for code, words in found.items()}
+    by_code = read_patterns(LANGUAGES)["function_words"]
+    return {code: frozenset(words.split()) for code, words in by_code.items()}
 
 
 def language_of(text: str) -> str | None:
@@ -54,7 +54,7 @@ def language_of(text: str) -> str | None:
     words = [word.casefold().replace("’", "'") for word in _WORD.findall(text)]
     if len(words) < LEAST_WORDS:
         return None
-    counts = Counter({code: sum(word in some for word in words) for code, some in function_words().items()})
+    counts = Counter({code: sum(word in known for word in words) for code, known in function_words().items()})
     (first, most), (_, next_) = counts.most_common(2)
     return first if most >= LEAST_SHARE * len(words) and most >= LEAD * next_ else None
 

@@ -1,4 +1,4 @@
-"""Signs that an answer speaks to the judge instead of to the user. They are recorded; they change no value."""
+"""Signs of prompt injection: an answer that addresses the judge instead of the user. Recorded as flags; no value changes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def answer_flags(answer: str) -> list[str]:
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """A reply as one line of at most `limit` characters, for a score's reason."""
+    """A reply as one line of at most `limit` characters, for the reason of a score."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "\u2026"

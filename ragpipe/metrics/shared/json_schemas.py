@@ -1,4 +1,4 @@
-"""JSON schemas of a user's: checked whole before anything runs, so that no case can fail at the schema itself."""
+"""JSON schemas of users: checked as a whole before a run, so that no case can fail at the schema itself."""
 
 from __future__ import annotations
 
@@ -13,13 +13,20 @@ from ragpipe.patterns.timed_regex import Search, compile_timed
 FORMATS = ("date", "date-time", "email", "ipv4", "ipv6", "regex", "uuid")
 """The formats that are checked. All others are refused: which ones the package can check depends on what else is installed."""
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
-_HERE = {  # keywords whose schemas read the same value as the schema that holds them
-    "one": ("not", "if", "then", "else"),
+_SAME_VALUE = {  # keywords whose schemas read the same value as the schema that holds them
+    "single": ("not", "if", "then", "else"),
     "list": ("allOf", "anyOf", "oneOf"),
     "by_name": ("dependentSchemas",),
 }
-_BELOW = {
-    "one": ("items", "contains", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "propertyNames"),
+_INNER_VALUES = {
+    "single": (
+        "items",
+        "contains",
+        "additionalProperties",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "propertyNames",
+    ),
     "list": ("prefixItems",),
     "by_name": ("properties", "patternProperties", "$defs", "definitions"),
 }
@@ -42,17 +49,18 @@ def check_schema(schema: dict[str, Any]) -> None:
 
 
 def validator(schema: dict[str, Any], search: Search) -> Any:
-    """A validator whose patterns run with a time limit and mind the case, as JSON schemas have it; it fetches nothing."""
+    """A validator whose patterns have a time limit and respect case, as the standard demands. It fetches nothing."""
     from jsonschema import Draft202012Validator, ValidationError  # type: ignore[import-untyped, unused-ignore]
     from jsonschema.validators import extend  # type: ignore[import-untyped, unused-ignore]
     from referencing import Registry
 
-    def pattern(_: Any, given: str, instance: Any, __: Any) -> Any:
-        if isinstance(instance, str) and not search(given, instance, f"json_schema pattern {given}", match_case=True):
-            yield ValidationError(f"{instance!r} does not match {given!r}")
+    def check_pattern(_: Any, pattern: str, value: Any, __: Any) -> Any:
+        name = f"json_schema pattern {pattern}"
+        if isinstance(value, str) and not search(pattern, value, name, match_case=True):
+            yield ValidationError(f"{value!r} does not match {pattern!r}")
 
-    own = extend(Draft202012Validator, {"pattern": pattern})
-    return own(schema, registry=Registry(), format_checker=_formats())
+    timed_validator = extend(Draft202012Validator, {"pattern": check_pattern})
+    return timed_validator(schema, registry=Registry(), format_checker=_formats())
 
 
 def _formats() -> Any:
@@ -83,11 +91,11 @@ def _check_parts(schema: dict[str, Any]) -> None:
             continue
         if part is not schema and "$id" in part:
             resolver = resolver.in_subresource(DRAFT202012.create_resource(part))
-        _check_words(part)
-        here = [(one, resolver) for one in _parts(part, _HERE)]
-        here += [_target(part[key], resolver) for key in ("$ref", "$dynamicRef") if key in part]
-        same_value[id(part)] = [id(one) for one, _ in here if isinstance(one, dict)]
-        waiting += [*here, *((one, resolver) for one in _parts(part, _BELOW))]
+        _check_keywords(part)
+        same = [(schema_part, resolver) for schema_part in _parts(part, _SAME_VALUE)]
+        same += [_target(part[key], resolver) for key in ("$ref", "$dynamicRef") if key in part]
+        same_value[id(part)] = [id(schema_part) for schema_part, _ in same if isinstance(schema_part, dict)]
+        waiting += [*same, *((schema_part, resolver) for schema_part in _parts(part, _INNER_VALUES))]
     try:
         TopologicalSorter(same_value).prepare()
     except CycleError:
@@ -103,15 +111,15 @@ def _target(ref: str, resolver: Any) -> tuple[Any, Any]:
     if not ref.startswith("#"):
         raise ValueError(f"a JSON schema that refers to itself alone; $ref {ref!r} points elsewhere")
     try:
-        found = resolver.lookup(ref)
+        target = resolver.lookup(ref)
     except Unresolvable:
         raise ValueError(f"a JSON schema that holds what it refers to; $ref {ref!r} points to nothing") from None
-    if not isinstance(found.contents, dict | bool):
-        raise ValueError(f"a JSON schema; $ref {ref!r} points to {type(found.contents).__name__}, which is none")
-    return found.contents, found.resolver
+    if not isinstance(target.contents, dict | bool):
+        raise ValueError(f"a JSON schema; $ref {ref!r} points to {type(target.contents).__name__}, which is none")
+    return target.contents, target.resolver
 
 
-def _check_words(schema: dict[str, Any]) -> None:
+def _check_keywords(schema: dict[str, Any]) -> None:
     if isinstance(schema.get("pattern"), str):
         compile_timed(schema["pattern"], match_case=True)
     for pattern in schema.get("patternProperties", {}):
@@ -125,6 +133,6 @@ def _check_words(schema: dict[str, Any]) -> None:
 
 
 def _parts(schema: dict[str, Any], keys: dict[str, tuple[str, ...]]) -> Iterator[Any]:
-    yield from (schema[key] for key in keys["one"] if key in schema)
+    yield from (schema[key] for key in keys["single"] if key in schema)
     yield from (part for key in keys["list"] for part in schema.get(key, ()))
     yield from (part for key in keys["by_name"] for part in schema.get(key, {}).values())

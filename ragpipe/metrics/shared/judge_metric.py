@@ -1,4 +1,4 @@
-"""What all metrics that ask a judge have in common."""
+"""Base of all metrics that ask a judge, and helpers to ask several questions at once."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class JudgeMetric(Metric):
         return self
 
     def skip_reason(self, case: Case) -> str | None:
-        """As for every metric; an answer with characters but no letter or digit is `degenerate_answer`.
+        """As in `Metric`; an answer with characters but no letter or digit is `degenerate_answer`.
 
-        Marks such as ":" alone get good verdicts from many judges (arXiv 2507.08794), so they are never shown to one.
+        Many judges give good verdicts to marks such as ":" alone (arXiv 2507.08794), so no judge sees them.
         """
         why = super().skip_reason(case)
         return "degenerate_answer" if why == NO_ANSWER and is_degenerate(case.answer) else why
@@ -55,7 +55,7 @@ class JudgeMetric(Metric):
     ) -> dict[str, Any]:
         """The values for one question, with those optional `parts` that the template has a place for.
 
-        To the step's own parts come `history`, `reasoning` and `examples`, where they are on.
+        `history`, `reasoning` and `examples` are added to the parts of the step where they are on.
         """
         optional = dict(parts or {})
         if self.history and case.sample.history:

@@ -29,16 +29,17 @@ Row = dict[str, Any]
 
 
 class ReferenceMetric(Metric):
-    """A metric that measures by reference answers.
+    """A metric that compares with reference answers.
 
-    `references` says which of several count (null: as `dataset.references` says). any: the judge sees all of them in one text
-    that says that any one will do; a metric with `best_of_each` is measured by each instead, and the best value counts. first:
-    the first alone. all: measured by each, the mean; a metric with `pools` takes what all of them say together.
+    `references` says which of several count (null: as `dataset.references` says). any: the judge sees all of them in
+    one text that says that any one will do; a metric with `best_of_each` measures by each instead, and the best value
+    counts. first: only the first. all: measured by each, then the mean; a metric with `pools` takes what all of them
+    say together.
 
-    Where a case has several, the details of a score name the reference that its value rests on (`reference`) and, where each
-    was measured, list them all (`references`). A failed judgement by one of them is an error of the case; a reference by which
-    nothing can be measured is left out, and listed with its reason. A value whose reason is among `last_resort` counts only
-    where no other reference gives one.
+    Where a case has several, the details of a score name the reference of its value (`reference`) and, where each was
+    measured, list them all (`references`). A failed judgement by one of them is an error of the case. A reference that
+    gives no value is left out, and listed with its reason. A value whose reason is in `last_resort` counts only where
+    no other reference gives one.
     """
 
     best_of_each: ClassVar[bool] = False
@@ -69,13 +70,13 @@ class ReferenceMetric(Metric):
         if len(texts) < 2 or not self.uses_references or (self.rule == "all" and self.pools):
             return [case]
         if self.rule == "first":
-            return [_narrowed(case, texts[0])]
+            return [_with_reference(case, texts[0])]
         if self.rule == "any" and not self.best_of_each:
-            return [_narrowed(case, AnyReference(texts))]
-        return [_narrowed(case, text) for text in texts]
+            return [_with_reference(case, AnyReference(texts))]
+        return [_with_reference(case, text) for text in texts]
 
 
-def _narrowed(case: Case, text: str) -> Case:
+def _with_reference(case: Case, text: str) -> Case:
     return replace(case, sample=case.sample.model_copy(update={"references": [text]}))
 
 
@@ -90,36 +91,36 @@ def with_rule(metrics: Mapping[str, Metric], rule: ReferenceRule) -> dict[str, M
 
 
 def by_reference(measure: Callable[[M, Case, Judge], Awaitable[Scores]]) -> Callable[[M, Case, Judge], Any]:
-    """`measure` over the views of a case, and one value made of theirs."""
+    """Decorator of `measure`: measure each view of a case, and combine the values."""
 
     @functools.wraps(measure)
-    async def measured(self: M, case: Case, judge: Judge) -> Scores:
+    async def measure_by_reference(self: M, case: Case, judge: Judge) -> Scores:
         count = len(case.references)
         if count < 2 or not self.uses_references:
             return await measure(self, case, judge)
-        attempts = await gather_ordered(*(_attempt(measure(self, view, judge)) for view in self.views(case)))
-        if isinstance(why := attempts[0], str) and all(isinstance(one, str) for one in attempts):
-            raise Skipped(why)
-        found = [_skipped(self, one) if isinstance(one, str) else one for one in attempts]
-        if len(found) == 1:
-            said = {"any": f"any of {count}", "first": f"1 of {count}", "all": f"all {count} together"}[self.rule]
-            return [replace(score, details={**score.details, "reference": said}) for score in found[0]]
-        return _mean(self, found) if self.rule == "all" else _best(self, found)
+        results = await gather_ordered(*(_attempt(measure(self, view, judge)) for view in self.views(case)))
+        if isinstance(reason := results[0], str) and all(isinstance(result, str) for result in results):
+            raise Skipped(reason)
+        rows = [_skipped(self, result) if isinstance(result, str) else result for result in results]
+        if len(rows) == 1:
+            label = {"any": f"any of {count}", "first": f"1 of {count}", "all": f"all {count} together"}[self.rule]
+            return [replace(score, details={**score.details, "reference": label}) for score in rows[0]]
+        return _mean(self, rows) if self.rule == "all" else _best(self, rows)
 
-    return measured
+    return measure_by_reference
 
 
 def planned_by_reference(
-    asks: Callable[[M, Case], Iterable[PlannedCall]],
+    plan: Callable[[M, Case], Iterable[PlannedCall]],
 ) -> Callable[[M, Case], Iterator[PlannedCall]]:
-    """`planned_calls` over the views of a case."""
+    """Decorator of `planned_calls`: the calls of each view of a case."""
 
-    @functools.wraps(asks)
-    def asked(self: M, case: Case) -> Iterator[PlannedCall]:
+    @functools.wraps(plan)
+    def plan_by_reference(self: M, case: Case) -> Iterator[PlannedCall]:
         for view in self.views(case):
-            yield from asks(self, view)
+            yield from plan(self, view)
 
-    return asked
+    return plan_by_reference
 
 
 def mean_of_references(details: Mapping[str, Any]) -> str | None:
@@ -135,73 +136,67 @@ _MEAN = "mean of"
 
 
 async def _attempt(measured: Awaitable[Scores]) -> list[Score] | str:
-    """The scores by one reference, or why nothing can be measured by it: that does not take the others away."""
+    """The scores by one reference, or the reason why it gives none: that does not affect the other references."""
     try:
-        found = await measured
+        scores = await measured
     except Skipped as skip:
         return skip.reason
-    return [found] if isinstance(found, Score) else list(found)
+    return [scores] if isinstance(scores, Score) else list(scores)
 
 
 def _skipped(metric: Metric, reason: str) -> list[Score]:
     return [Score(name=name, status="skipped", reason=reason) for name in metric.score_names]
 
 
-def _best(metric: ReferenceMetric, found: Sequence[Sequence[Score]]) -> list[Score]:
-    """All scores by the reference that gives the best first score; of equal ones the next score decides, then the order."""
+def _best(metric: ReferenceMetric, rows: Sequence[Sequence[Score]]) -> list[Score]:
+    """All scores by the reference with the best first score. Ties are decided by the next score, then by the order."""
     specs = metric.scores()
-    if faults := _faults(found):
-        return faults
-    number = max(range(len(found)), key=lambda n: [_worth(metric, s, d) for s, d in zip(found[n], specs, strict=True)])
+    if errors := _errors(rows):
+        return errors
+    best = max(range(len(rows)), key=lambda n: [_sort_key(metric, s, d) for s, d in zip(rows[n], specs, strict=True)])
     return [
-        replace(
-            score,
-            details={
-                **score.details,
-                "reference": f"{number + 1} of {len(found)}",
-                "references": [_row(*one) for one in _nth(found, place)],
-            },
-        )
-        for place, score in enumerate(found[number])
+        replace(score, details={**score.details, "reference": f"{best + 1} of {len(rows)}", "references": references})
+        for score, references in zip(rows[best], _columns(rows), strict=True)
     ]
 
 
-def _worth(metric: ReferenceMetric, score: Score, spec: ScoreSpec) -> tuple[bool, bool, float]:
+def _columns(rows: Sequence[Sequence[Score]]) -> list[list[Row]]:
+    """For each score the values by all references."""
+    return [[_row(number, score) for number, score in enumerate(scores, 1)] for scores in zip(*rows, strict=True)]
+
+
+def _sort_key(metric: ReferenceMetric, score: Score, spec: ScoreSpec) -> tuple[bool, bool, float]:
     if score.value is None:
         return False, False, 0.0
     return True, score.reason not in metric.last_resort, score.value if spec.higher_is_better else -score.value
 
 
-def _mean(metric: ReferenceMetric, found: Sequence[Sequence[Score]]) -> list[Score]:
-    """The mean over the references by which something could be measured, score by score."""
-    return _faults(found) or [_mean_score(name, [*_nth(found, n)]) for n, name in enumerate(metric.score_names)]
+def _mean(metric: ReferenceMetric, rows: Sequence[Sequence[Score]]) -> list[Score]:
+    """The mean over the references that give a value, score by score."""
+    columns = zip(metric.score_names, zip(*rows, strict=True), strict=True)
+    return _errors(rows) or [_mean_score(name, scores) for name, scores in columns]
 
 
-def _mean_score(name: str, found: Sequence[tuple[int, Score]]) -> Score:
-    rows = [{**_row(number, one), **_without_flags(one.details)} for number, one in found]
-    flags = list(dict.fromkeys(flag for _, one in found for flag in one.details.get("flags", ())))
-    values = [one.value for _, one in found if one.value is not None]
-    details = {"reference": f"{_MEAN} {len(values)} of {len(found)}", "references": rows, "flags": flags}
+def _mean_score(name: str, scores: Sequence[Score]) -> Score:
+    rows = [{**_row(number, score), **_without_flags(score.details)} for number, score in enumerate(scores, 1)]
+    flags = list(dict.fromkeys(flag for score in scores for flag in score.details.get("flags", ())))
+    values = [score.value for score in scores if score.value is not None]
+    details = {"reference": f"{_MEAN} {len(values)} of {len(scores)}", "references": rows, "flags": flags}
     if not values:
-        return replace(found[0][1], name=name, details=details)
-    return Score(fmean(values), name, reason=f"mean of {len(values)} of {len(found)} references", details=details)
+        return replace(scores[0], name=name, details=details)
+    return Score(fmean(values), name, reason=f"mean of {len(values)} of {len(scores)} references", details=details)
 
 
-def _faults(found: Sequence[Sequence[Score]]) -> list[Score]:
-    """All scores as errors where one by some reference is: half of what was asked for is no value. Empty where none is."""
-    for number, scores in enumerate(found, 1):
+def _errors(rows: Sequence[Sequence[Score]]) -> list[Score]:
+    """All scores as errors where one by some reference is an error: a value of some references is no value. Else empty."""
+    for number, scores in enumerate(rows, 1):
         for score in scores:
             if score.status == "error":
                 reason = f"reference {number}: {score.reason}"
                 return [
-                    replace(one, value=None, status="error", reason=reason, details=score.details) for one in scores
+                    replace(each, value=None, status="error", reason=reason, details=score.details) for each in scores
                 ]
     return []
-
-
-def _nth(found: Sequence[Sequence[Score]], place: int) -> Iterator[tuple[int, Score]]:
-    """The score at a place, by the number of its reference from 1."""
-    return ((number, scores[place]) for number, scores in enumerate(found, 1))
 
 
 def _row(number: int, score: Score) -> Row:

@@ -1,7 +1,7 @@
 """Rank metrics over arrays: many queries at once, each value independent of the other queries in the block.
 
-All sums run along the ranks by `cumsum`, which adds one after another: a value is bit-equal whatever stands beside it and
-however wide the block is padded. With `order_by_score` first, the values are those of trec_eval.
+All sums run along the ranks by `cumsum`, which adds one after another: a value is bit-equal whatever else is in the
+block and however wide the block is padded. With `order_by_score` first, the values are those of trec_eval.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Ranking:
     """Judged rankings of n queries, padded to the longest. Arrays are (n, width), `gold` is (n,), `ideal` (n, most gold).
 
     `hits`: the item at this rank matches a gold item. `counted`: precision counts it: a hit, or another support that
-    the question requires. `earned`: the gain it earns, which is only that of a gold item not met before. `found`: how
-    many gold items are met here for the first time. `gold`: number of gold items. `ideal`: their gains, largest first,
+    the question requires. `earned`: the gain it earns, which is only that of a gold item not met before. `new_items`:
+    how many gold items are matched here for the first time. `gold`: number of gold items. `ideal`: their gains, largest first,
     padded with 0.
     """
 
     hits: NDArray[np.bool_]
     counted: NDArray[np.bool_]
     earned: Floats
-    found: Floats
+    new_items: Floats
     gold: NDArray[np.int64]
     ideal: Floats
 
@@ -87,13 +87,13 @@ def from_rows(rows: Sequence[Sequence[tuple[bool, bool, float, int]]], ideal: Se
 
 def order_by_score(ids: Sequence[Sequence[str]], scores: Sequence[Sequence[float]]) -> NDArray[np.int64]:
     """Places in trec order, (n, width): score descending, ties by id descending. Scores are single precision, as there."""
-    found = _padded(scores, scores, fill=-np.inf).astype(np.float32)
-    order = np.argsort(-found, axis=1, kind="stable")
-    ranked = np.take_along_axis(found, order, axis=1)
+    single = _padded(scores, scores, fill=-np.inf).astype(np.float32)
+    order = np.argsort(-single, axis=1, kind="stable")
+    ranked = np.take_along_axis(single, order, axis=1)
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     tied = (ranked[:, 1:] == ranked[:, :-1]) & (np.arange(1, ranked.shape[1]) < lengths[:, None])
     for row in np.flatnonzero(tied.any(axis=1)).tolist():
-        keys = list(zip(found[row].tolist(), ids[row], range(len(ids[row])), strict=False))
+        keys = list(zip(single[row].tolist(), ids[row], range(len(ids[row])), strict=False))
         keys.sort(key=lambda key: (key[0], key[1], -key[2]), reverse=True)
         order[row, : len(keys)] = [key[2] for key in keys]
     return order
@@ -111,7 +111,7 @@ def rank_values(ranking: Ranking, cuts: Iterable[int]) -> dict[str, Floats]:
     gold = np.maximum(ranking.gold, 1)
     hits = np.cumsum(ranking.hits, axis=1)
     counted = hits if ranking.counted is ranking.hits else np.cumsum(ranking.counted, axis=1)
-    found = np.cumsum(ranking.found, axis=1)
+    new_items = np.cumsum(ranking.new_items, axis=1)
     gained = np.cumsum(ranking.earned * discounts[:width], axis=1)
     best = np.cumsum(ranking.ideal * discounts[: ranking.ideal.shape[1]], axis=1)
     news = ranking.earned > 0
@@ -120,7 +120,7 @@ def rank_values(ranking: Ranking, cuts: Iterable[int]) -> dict[str, Floats]:
     for k in cuts:
         ideal = _at(best, k)
         values[f"hit@{k}"] = (_at(hits, k) > 0).astype(np.float64)
-        values[f"recall@{k}"] = _at(found, k) / gold
+        values[f"recall@{k}"] = _at(new_items, k) / gold
         values[f"precision@{k}"] = _at(counted, k) / k
         values[f"ndcg@{k}"] = np.divide(_at(gained, k), ideal, out=np.zeros(len(gold)), where=ideal > 0)
         values[f"map@{k}"] = _at(precisions, k) / gold

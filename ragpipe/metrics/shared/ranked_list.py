@@ -1,4 +1,4 @@
-"""One case's retrieved list in the order and unit that are measured, held against its gold items."""
+"""The retrieved list of a case, in the order and unit to measure, matched with its gold items."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragpipe.metrics.shared.relevance_labels import Gold, Unit, document_of, gold_groups, meets
-from ragpipe.schema.sample import Case, Chunk
+from ragpipe.metrics.shared.relevance_labels import Gold, Unit, document_of, gold_groups, matches_member
+from ragpipe.schema.sample import Anchor, Case, Chunk
 
 NEVER = 1 << 31
 Row = tuple[bool, bool, float, int]  # matches a gold item, counts for precision, gain earned, gold items found
 
 
 @dataclass(frozen=True)
-class Listing:
-    """The ranked units (documents or chunks) by name, and what was found.
+class RankedList:
+    """The ranked units (documents or chunks) by name, and their matches.
 
-    `plain`: gold ids alone decide, so that the arrays can be built from `ids`. Otherwise `rows` holds one `Row` by rank
+    `plain`: gold ids alone decide, so the arrays can be built from `ids`. Otherwise `rows` holds one `Row` per rank
     and `ideal` the gains of the gold items. `all_met` is the rank at which every required support group has a match
-    (`NEVER` if it does not come), None for a case without groups.
+    (`NEVER` if some group has none), None for a case without groups.
     """
 
     gold: Gold
@@ -40,7 +40,9 @@ class Listing:
         return {"first_match_rank": next(places, None), "gold_items": len(self.gold), "retrieved": len(self.ids)}
 
 
-def listing_of(case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool) -> Listing:
+def ranked_list_of(
+    case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool
+) -> RankedList:
     """Put the retrieved chunks in order, fold them into documents where the gold is documents, and match them."""
     chunks = _ordered(case.contexts, gold, order)
     fold = unit == "document" and gold.form == "documents"
@@ -48,32 +50,43 @@ def listing_of(case: Case, gold: Gold, order: Literal["given", "trec"], unit: Un
     ids = list(dict.fromkeys(names)) if fold else names
     groups = gold_groups(case.sample)
     if not groups and gold.form != "anchors":
-        return Listing(gold, ids)
-    rank_of = {name: rank for rank, name in enumerate(ids)} if fold else {}
-    ranked = [(rank_of[name] if fold else i, chunk) for i, (name, chunk) in enumerate(zip(names, chunks, strict=True))]
+        return RankedList(gold, ids)
+    ranked = _ranked_chunks(chunks, names, ids if fold else None)
     supports = [
-        {rank for rank, chunk in ranked if any(meets(chunk, m, require_snippet=require_snippet) for m in group)}
+        {rank for rank, chunk in ranked if _matches_group(chunk, group, require_snippet=require_snippet)}
         for group in groups
     ]
     all_met = max((min(ranks) + 1 if ranks else NEVER for ranks in supports), default=None)
     ideal = list(gold.gains.values()) or [1.0] * len(gold.anchors)
     rows = _matched(ranked, gold, ideal, len(ids), set().union(*supports))
-    return Listing(gold, ids, False, rows, ideal, all_met)
+    return RankedList(gold, ids, False, rows, ideal, all_met)
 
 
-def first_places(
+def _ranked_chunks(chunks: list[Chunk], names: list[str], documents: list[str] | None) -> list[tuple[int, Chunk]]:
+    """The chunks with their ranks from 0: their own, or those of their documents."""
+    if documents is None:
+        return list(enumerate(chunks))
+    rank_of = {name: rank for rank, name in enumerate(documents)}
+    return [(rank_of[name], chunk) for name, chunk in zip(names, chunks, strict=True)]
+
+
+def _matches_group(chunk: Chunk, group: list[str | Anchor], *, require_snippet: bool) -> bool:
+    return any(matches_member(chunk, member, require_snippet=require_snippet) for member in group)
+
+
+def first_ranks(
     case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool
 ) -> dict[str, int | None]:
     """For each gold item the rank of its first match in the order and unit that are measured, None where it has none."""
     if gold.form != "anchors":
-        ids = listing_of(case, gold, order, unit, require_snippet).ids
+        ids = ranked_list_of(case, gold, order, unit, require_snippet).ids
         ranks = {name: rank for rank, name in reversed(list(enumerate(ids, 1)))}
         return {name: ranks.get(name) for name in gold.gains}
-    found: dict[int, int] = {}
+    ranks_by_item: dict[int, int] = {}
     for rank, chunk in enumerate(_ordered(case.contexts, gold, order), 1):
         for item in gold.matched(chunk):
-            found.setdefault(item, rank)
-    return {name: found.get(item) for item, name in enumerate(gold.names())}
+            ranks_by_item.setdefault(item, rank)
+    return {name: ranks_by_item.get(item) for item, name in enumerate(gold.names())}
 
 
 def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
@@ -88,16 +101,16 @@ def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
 def _matched(
     ranked: list[tuple[int, Chunk]], gold: Gold, gains: list[float], width: int, required: set[int]
 ) -> list[Row]:
-    """One row by rank; `required` are the ranks, from 0, that hold a member of a required support group.
+    """One row per rank. `required` are the ranks, from 0, with a member of a required support group.
 
-    A rank earns the gain of one gold item, the largest not earned before and of equal ones the narrowest: a chunk under
-    two gold anchors cannot beat the ideal order, and leaves the wider one to chunks that stand under nothing else. All
-    gold items it matches count as found.
+    A rank earns the gain of one gold item: the largest that was not earned before and, of equal ones, the narrowest.
+    So a chunk under two gold anchors cannot beat the ideal order, and leaves the wider anchor to chunks that are under
+    no other. All gold items that it matches count as found.
     """
     matches: list[set[int]] = [set() for _ in range(width)]
     for rank, chunk in ranked:
         matches[rank].update(gold.matched(chunk))
-    found: set[int] = set()
+    matched: set[int] = set()
     earned: set[int] = set()
     rows: list[Row] = []
     for rank, items in enumerate(matches):
@@ -105,6 +118,6 @@ def _matched(
         if best is not None:
             earned.add(best)
         gain = 0.0 if best is None else gains[best]
-        rows.append((bool(items), bool(items) or rank in required, gain, len(items - found)))
-        found |= items
+        rows.append((bool(items), bool(items) or rank in required, gain, len(items - matched)))
+        matched |= items
     return rows

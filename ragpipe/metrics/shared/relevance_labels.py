@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ragpipe.metrics.shared.heading_match import heading_parts, stands_at
+from ragpipe.metrics.shared.anchor_match import heading_parts, matches_anchor
 from ragpipe.schema.sample import Anchor, Chunk, Sample
 
 Unit = Literal["document", "chunk"]
@@ -31,7 +31,9 @@ class Gold:
     def matched(self, chunk: Chunk) -> list[int]:
         """Numbers of the gold items (in their order) that the chunk matches."""
         if self.form == "anchors":
-            return [i for i, a in enumerate(self.anchors) if stands_at(chunk, a, require_snippet=self.require_snippet)]
+            return [
+                i for i, a in enumerate(self.anchors) if matches_anchor(chunk, a, require_snippet=self.require_snippet)
+            ]
         name = self.name_of(chunk)
         return [list(self.gains).index(name)] if name in self.gains else []
 
@@ -59,8 +61,8 @@ class Gold:
 
     def names(self) -> list[str]:
         """The gold items as readable text."""
-        shown = (f"{a.rel_path} # {' > '.join(heading_parts(a.heading_path))}".rstrip(" #") for a in self.anchors)
-        return [*self.gains, *shown]
+        anchors = (f"{a.rel_path} # {' > '.join(heading_parts(a.heading_path))}".rstrip(" #") for a in self.anchors)
+        return [*self.gains, *anchors]
 
 
 def document_of(chunk: Chunk) -> str:
@@ -74,10 +76,13 @@ def form_of(ids: Collection[str], chunks: Sequence[Chunk], unit: Unit) -> Form:
     `unit` decides, unless none of them names one of its kind among the retrieved chunks and some name one of the other.
     """
     names = set(ids)
-    own, documents = (chunk.id for chunk in chunks), (chunk.doc_id or chunk.rel_path or chunk.id for chunk in chunks)
+    chunk_ids, documents = (
+        (chunk.id for chunk in chunks),
+        (chunk.doc_id or chunk.rel_path or chunk.id for chunk in chunks),
+    )
     if unit == "document":
-        return "documents" if not names.isdisjoint(documents) or names.isdisjoint(own) else "chunks"
-    return "chunks" if not names.isdisjoint(own) or names.isdisjoint(documents) else "documents"
+        return "documents" if not names.isdisjoint(documents) or names.isdisjoint(chunk_ids) else "chunks"
+    return "chunks" if not names.isdisjoint(chunk_ids) or names.isdisjoint(documents) else "documents"
 
 
 def gold_of(
@@ -110,15 +115,15 @@ def gold_of(
 
 
 def _weighed(names: list[str], gains: dict[str, float]) -> dict[str, float]:
-    found = {name: float(gains.get(name, 1.0)) for name in names}
-    return {name: gain for name, gain in found.items() if gain > 0}
+    weighed = {name: float(gains.get(name, 1.0)) for name in names}
+    return {name: gain for name, gain in weighed.items() if gain > 0}
 
 
-def meets(chunk: Chunk, member: str | Anchor, *, require_snippet: bool = False) -> bool:
+def matches_member(chunk: Chunk, member: str | Anchor, *, require_snippet: bool = False) -> bool:
     """True when the chunk matches a member of a required support group: an id (of chunk or document), the path of a
     document without id, or an anchor."""
     if isinstance(member, Anchor):
-        return stands_at(chunk, member, require_snippet=require_snippet)
+        return matches_anchor(chunk, member, require_snippet=require_snippet)
     return member in (chunk.id, chunk.rel_path if chunk.doc_id is None else chunk.doc_id)
 
 

@@ -1,4 +1,4 @@
-"""Which stretches of an answer stand word for word in a text."""
+"""Verbatim matching: which spans of an answer occur word for word in a text."""
 
 from __future__ import annotations
 
@@ -13,110 +13,128 @@ from ragpipe.core.text_match import compose
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
-_QUOTED = re.compile(r"“([^“”]{3,2000})”|\"([^\"]{3,2000})\"|«([^«»]{3,2000})»|‘([^‘’]{3,2000})’(?!\w)")
+_QUOTATION = re.compile(r"“([^“”]{3,2000})”|\"([^\"]{3,2000})\"|«([^«»]{3,2000})»|‘([^‘’]{3,2000})’(?!\w)")
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A piece of the answer that is literally in the text; `marked` when it stands in quotation marks, `own` when
-    something of it that would be a stretch by itself stands nowhere else."""
+class VerbatimSpan:
+    """A span of the answer that occurs in the text.
+
+    `quoted`: some of it is in quotation marks. `exclusive`: some of it would be a span by itself and occurs in no other
+    source of the words.
+    """
 
     text: str
     words: int
-    marked: bool
-    own: bool
+    quoted: bool
+    exclusive: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
-    """The literal stretches of an answer in order, and the number of its words that are in none."""
+class VerbatimMatch:
+    """The verbatim spans of an answer in order, and the number of its words that are in no span."""
 
-    stretches: tuple[Stretch, ...]
+    spans: tuple[VerbatimSpan, ...]
     words_left: int
 
 
 @dataclass(frozen=True, slots=True)
-class Passages:
-    """The words of some texts, to look runs up in: all runs of `least` words, all pairs of neighbours, and the words of
-    all texts in one line, the texts apart."""
+class WordRuns:
+    """The words of some texts, indexed to look up runs: all runs of `min_words` words, all pairs of neighbouring words,
+    and the words of each text as one line of `joined`."""
 
-    least: int
+    min_words: int
     runs: frozenset[tuple[str, ...]]
     pairs: frozenset[tuple[str, str]]
     joined: str
 
     @classmethod
-    def of(cls, texts: Iterable[str], least: int) -> Passages:
-        several = [[word for word, _, _ in _words(compose(text))] for text in texts]
+    def of(cls, texts: Iterable[str], min_words: int) -> WordRuns:
+        """Index some texts."""
+        word_lists = [[word for word, _, _ in _words(compose(text))] for text in texts]
         return cls(
-            least,
-            frozenset(tuple(some[i : i + least]) for some in several for i in range(len(some) - least + 1)),
-            frozenset(pair for some in several for pair in pairwise(some)),
-            "\n".join(f" {' '.join(some)} " for some in several),
+            min_words,
+            frozenset(run for words in word_lists for run in _runs_of(words, min_words)),
+            frozenset(pair for words in word_lists for pair in pairwise(words)),
+            "\n".join(f" {' '.join(words)} " for words in word_lists),
         )
 
-    def covered(self, words: Sequence[str]) -> set[int]:
-        """The places of the words that stand in a run of `least` words which a text holds too."""
-        starts = (i for i in range(len(words) - self.least + 1) if tuple(words[i : i + self.least]) in self.runs)
-        return {place for start in starts for place in range(start, start + self.least)}
+    def matching_positions(self, words: Sequence[str]) -> set[int]:
+        """The positions of the words that are in a run of `min_words` words which a text contains too."""
+        starts = (start for start, run in enumerate(_runs_of(words, self.min_words)) if run in self.runs)
+        return {position for start in starts for position in range(start, start + self.min_words)}
 
-    def hold(self, words: Sequence[str]) -> bool:
-        """Whether one of the texts holds these words, two or more, as a run. Pairs rule most out without a search."""
+    def contain(self, words: Sequence[str]) -> bool:
+        """Whether one of the texts contains these words, two or more, as a run. Pairs rule most out without a search."""
         if len(words) < 2 or not all(pair in self.pairs for pair in pairwise(words)):
             return False
         return f" {' '.join(words)} " in self.joined
 
 
-def literal_in(answer: str, text: str, least: int, elsewhere: Passages | None = None) -> Literal:
-    """Runs of at least `least` words of the answer that occur as a run in the text, and shorter ones of two words or more
-    that the answer puts in quotation marks.
+def find_verbatim(answer: str, text: str, min_words: int, elsewhere: WordRuns | None = None) -> VerbatimMatch:
+    """Runs of at least `min_words` words of the answer that occur as a run in the text, and shorter ones of two words or
+    more that the answer puts in quotation marks.
 
-    Case, white space, punctuation and typographic signs are not held against a quote. Scripts without spaces count
-    characters as words. With `elsewhere` (of the same `least`), a stretch is its own only by a run of `least` words, or
-    a quotation, that those texts do not hold.
+    Case, white space, punctuation and typographic signs do not count. Scripts without spaces count characters as words.
+    With `elsewhere` (of the same `min_words`), a span is exclusive only by a run of `min_words` words, or a quotation, that
+    those texts do not contain.
     """
     answer = compose(answer)
-    found = _words(answer)
-    words = [word for word, _, _ in found]
-    there = Passages.of([text], least)
-    covered = there.covered(words)
-    own = covered if elsewhere is None else _long(covered - elsewhere.covered(words), least)
-    starts, ends = [start for _, start, _ in found], [end for _, _, end in found]
+    located = _words(answer)
+    words = [word for word, _, _ in located]
+    source = WordRuns.of([text], min_words)
+    matching = source.matching_positions(words)
+    exclusive = matching
+    if elsewhere is not None:
+        exclusive = _in_long_runs(matching - elsewhere.matching_positions(words), min_words)
     quoted: set[int] = set()
-    quotes_own: set[int] = set()
-    for mark in _QUOTED.finditer(answer):
-        inside = range(bisect_right(starts, mark.start()), bisect_left(ends, mark.end()))
-        quote = words[inside.start : inside.stop]
-        if there.hold(quote):
-            quoted.update(inside)
-            if elsewhere is None or not elsewhere.hold(quote):
-                quotes_own.update(inside)
-    covered, own = covered | quoted, own | quotes_own
-    stretches = []
-    for first, last in _runs(sorted(covered)):
-        places = range(first, last + 1)
-        piece = answer[found[first][1] : found[last][2]]
-        stretches.append(Stretch(piece, len(places), not quoted.isdisjoint(places), not own.isdisjoint(places)))
-    return Literal(tuple(stretches), len(found) - len(covered))
+    exclusively_quoted: set[int] = set()
+    for quotation in _quotations(answer, located):
+        quote = words[quotation.start : quotation.stop]
+        if source.contain(quote):
+            quoted.update(quotation)
+            if elsewhere is None or not elsewhere.contain(quote):
+                exclusively_quoted.update(quotation)
+    matching, exclusive = matching | quoted, exclusive | exclusively_quoted
+    spans = []
+    for first, last in _runs(sorted(matching)):
+        positions = range(first, last + 1)
+        piece = answer[located[first][1] : located[last][2]]
+        spans.append(
+            VerbatimSpan(piece, len(positions), not quoted.isdisjoint(positions), not exclusive.isdisjoint(positions))
+        )
+    return VerbatimMatch(tuple(spans), len(located) - len(matching))
 
 
-def _words(plain: str) -> list[tuple[str, int, int]]:
-    """The words with where they start and end."""
-    return [(m[0].casefold(), m.start(), m.end()) for m in _WORD.finditer(plain)]
+def _words(composed: str) -> list[tuple[str, int, int]]:
+    """The words with their start and end."""
+    return [(match[0].casefold(), match.start(), match.end()) for match in _WORD.finditer(composed)]
 
 
-def _long(places: set[int], least: int) -> set[int]:
-    """The places that stand in a run of at least `least`."""
-    runs = _runs(sorted(places))
-    return {place for first, last in runs if last - first + 1 >= least for place in range(first, last + 1)}
+def _quotations(answer: str, located: list[tuple[str, int, int]]) -> Iterable[range]:
+    """The positions of the words in each pair of quotation marks."""
+    starts, ends = [start for _, start, _ in located], [end for _, _, end in located]
+    for quotation in _QUOTATION.finditer(answer):
+        yield range(bisect_right(starts, quotation.start()), bisect_left(ends, quotation.end()))
 
 
-def _runs(places: list[int]) -> list[tuple[int, int]]:
-    """First and last of every run of consecutive places."""
+def _runs_of(words: Sequence[str], length: int) -> Iterable[tuple[str, ...]]:
+    """All runs of this number of words."""
+    return (tuple(words[start : start + length]) for start in range(len(words) - length + 1))
+
+
+def _in_long_runs(positions: set[int], min_length: int) -> set[int]:
+    """The positions that are in a run of at least this length."""
+    runs = _runs(sorted(positions))
+    return {position for first, last in runs if last - first + 1 >= min_length for position in range(first, last + 1)}
+
+
+def _runs(positions: list[int]) -> list[tuple[int, int]]:
+    """First and last of every run of consecutive positions."""
     runs: list[tuple[int, int]] = []
-    for place in places:
-        if runs and runs[-1][1] == place - 1:
-            runs[-1] = (runs[-1][0], place)
+    for position in positions:
+        if runs and runs[-1][1] == position - 1:
+            runs[-1] = (runs[-1][0], position)
         else:
-            runs.append((place, place))
+            runs.append((position, position))
     return runs

@@ -219,7 +219,7 @@ def test_without_a_known_baseline_only_the_raw_score_is_given():
     assert (scores["bert_score_f1"].status, scores["bert_score_f1"].reason) == ("skipped", "no_baseline")
     assert scores["bert_score_f1_raw"].value == 40.0
     deberta = {"kind": "transformers", "model": "microsoft/deberta-xlarge-mnli", "revision": "abc", "layer": 40}
-    assert shipped_metric("bert_score", encoder=deberta).rescaled_by == 0.5150192
+    assert shipped_metric("bert_score", encoder=deberta).rescale_baseline == 0.5150192
 
 
 def test_what_is_not_measured():

@@ -11,7 +11,7 @@ from ragpipe.core.resources import prompts_dir
 from ragpipe.engine.run_identity import metric_identity
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.metrics.shared.citation_parsing import citations_of
-from ragpipe.metrics.shared.verbatim import literal_in
+from ragpipe.metrics.shared.verbatim import find_verbatim
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 from tests.support.growth import assert_linear
@@ -242,8 +242,8 @@ def test_quotations_are_looked_up_in_time_that_grows_with_the_answer(quotation, 
     def look_up(size):
         answer = " ".join(map(quotation, range(size)))
         chunks = [{"text": "ab cd nothing here at all " * (size // 16), "policy": "no_use"}]
-        (chunk,) = metric.found(make_case(answer, chunks=chunks))
-        assert bool(chunk.literal.stretches) == is_in_the_chunk
+        (chunk,) = metric.restricted(make_case(answer, chunks=chunks))
+        assert bool(chunk.verbatim.spans) == is_in_the_chunk
 
     assert_linear(look_up, 8000)
 
@@ -317,13 +317,13 @@ WORDS = st.lists(st.sampled_from("abcde"), max_size=14).map(" ".join)
 @settings(max_examples=120, deadline=None)
 @given(WORDS, WORDS, st.integers(2, 5))
 def test_every_literal_stretch_is_made_of_runs_of_the_text_and_none_is_left_out(answer, text, least):
-    found = literal_in(answer, text, least)
+    found = find_verbatim(answer, text, least)
     words = answer.split()
-    assert sum(one.words for one in found.stretches) + found.words_left == len(words)
+    assert sum(one.words for one in found.spans) + found.words_left == len(words)
     runs = [" ".join(words[i : i + least]) for i in range(len(words) - least + 1)]
     literal = [run for run in runs if f" {run} " in f" {text} "]
-    assert bool(found.stretches) == bool(literal)
-    assert all(any(run in one.text for one in found.stretches) for run in literal)
+    assert bool(found.spans) == bool(literal)
+    assert all(any(run in one.text for one in found.spans) for run in literal)
 
 
 ROLES = [{"rel_path": "1.md", "role": "newer"}, {"rel_path": "2.md", "role": "older"}]

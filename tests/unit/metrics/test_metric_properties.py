@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.text_match import normalise, occurs
-from ragpipe.metrics.shared.heading_match import heading_parts, stands_at
+from ragpipe.metrics.shared.anchor_match import heading_parts, matches_anchor
 from ragpipe.schema.sample import Anchor, Chunk
 from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 
@@ -45,13 +45,13 @@ def test_rankings_of_ids_stay_in_their_range(ids, gains, unit):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text("ab x", min_size=1), max_size=4), st.lists(st.text("ab x", min_size=1), max_size=4))
-def test_a_heading_stands_at_every_prefix_of_itself_and_only_there(gold, own):
+def test_a_heading_matches_anchor_every_prefix_of_itself_and_only_there(gold, own):
     chunk = Chunk(id="c", rank=1, rel_path="n.md", heading_path=">".join(own))
     anchor = Anchor(rel_path="n.md", heading_path=" > ".join(gold))
     parts, gold_parts = heading_parts(chunk.heading_path), heading_parts(anchor.heading_path)
-    assert stands_at(chunk, anchor) == (parts[: len(gold_parts)] == gold_parts)
+    assert matches_anchor(chunk, anchor) == (parts[: len(gold_parts)] == gold_parts)
     whole = Anchor(rel_path="n.md", heading_path=" >  ".join(parts[: len(parts) // 2]))
-    assert stands_at(chunk, whole)
+    assert matches_anchor(chunk, whole)
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,4 +1,4 @@
-"""Does a retrieved chunk stand at a gold anchor? Anchors survive re-chunking: path and heading, not chunk ids."""
+"""Matching of retrieved chunks with gold anchors. Anchors survive re-chunking: they name path and heading, not chunk ids."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def heading_parts(path: str | None) -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
-def stands_at(chunk: Chunk, anchor: Anchor, *, require_snippet: bool = False) -> bool:
+def matches_anchor(chunk: Chunk, anchor: Anchor, *, require_snippet: bool = False) -> bool:
     """True when the chunk lies in the anchor's document, at or under its heading.
 
     `rel_path` must be equal; the chunk's heading path must *start with* the anchor's, compared part by part (`A > B`
-    holds `A > B > C`, not `A > Bx`); an anchor without a heading stands for the whole document. With `require_snippet`
-    and snippets given, the chunk's text must hold one of them (case, white space and quotation marks normalised).
+    holds `A > B > C`, not `A > Bx`); an anchor without a heading means the whole document. With `require_snippet`
+    and snippets, the chunk's text must contain one of them (case, white space and quotation marks normalised).
     """
     if chunk.rel_path != anchor.rel_path:
         return False
