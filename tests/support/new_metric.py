@@ -1,8 +1,8 @@
 """`python -m tests.support.new_metric NAME [--computed]`: the files of a new metric, and everything that lists it.
 
 Writes the class, the prompt template (for a metric that asks a judge), the YAML and a table of tests, none of them over
-an existing file. Then updates `prompts/versions.lock`, the lists in `ragpipe/metrics/*/__init__.py` and the generated
-pages of docs/. Run it again whenever you have changed a docstring or a YAML of the metric.
+an existing file. Then updates `prompts/versions.lock`, the lists in `ragpipe/metrics/*/__init__.py`, the generated pages
+of docs/ and the JSON Schemas of conf/schema. Run it again whenever you have changed a docstring or a YAML of the metric.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tests.support import metric_index, prompt_lock
 
 COMMAND = "python -m tests.support.new_metric"
 ROOT = Path(__file__).resolve().parents[2]
+_GENERATORS = (("docs/generate.py",), ("-m", "ragpipe", "task=schema", "dir=conf/schema"))
+"""Commands that write what is made from the code: pages of docs/, JSON Schemas for editors."""
 
 _JUDGED_CLASS = '''"""TODO: the question that this metric answers, in one sentence."""
 
@@ -132,7 +134,8 @@ Go through the answer step by step before you grade, and give the steps in "reas
 {{% endif %}}
 Reply with a JSON object with the keys "reason" (one to three sentences) and "score" (a number from 1 to 5), in this order.
 """
-_JUDGED_YAML = """# {title}: TODO, in one sentence. 1 to 5. Judge, one call.
+_JUDGED_YAML = """# yaml-language-server: $schema=../schema/metrics/{name}.json
+# {title}: TODO, in one sentence. 1 to 5. Judge, one call.
 # Use: metrics=[{name}]; without scoring.thresholds.{name} a case neither passes nor fails.
 {name}:
   class: ragpipe.metrics.judged.{name}.{class_name}
@@ -145,7 +148,8 @@ _JUDGED_YAML = """# {title}: TODO, in one sentence. 1 to 5. Judge, one call.
   # Worked examples for the judge, by step, shown as material: {{grade: ["..."]}}.
   examples: {{}}
 """
-_COMPUTED_YAML = """# {title}: TODO, in one sentence. 0 to 1. Computed.
+_COMPUTED_YAML = """# yaml-language-server: $schema=../schema/metrics/{name}.json
+# {title}: TODO, in one sentence. 0 to 1. Computed.
 # Use: metrics=[{name}]; without scoring.thresholds.{name} a case neither passes nor fails.
 {name}:
   class: ragpipe.metrics.computed.{name}.{class_name}
@@ -252,9 +256,9 @@ def main(arguments: list[str]) -> int:
     metric_index.update()
     refused = prompt_lock.update()
     print("\n".join(refused) or f"updated {prompt_lock.LOCK} and the lists of metrics")
-    pages = subprocess.run([sys.executable, str(ROOT / "docs" / "generate.py")], cwd=ROOT, check=False)
+    codes = [subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode for command in _GENERATORS]
     print("next: replace every TODO, then run this command again and `just fast`")
-    return int(bool(refused) or pages.returncode != 0)
+    return int(bool(refused) or any(codes))
 
 
 if __name__ == "__main__":
