@@ -63,3 +63,12 @@ def test_a_question_that_grows_by_its_template_is_too_long_in_the_plan_too(tmp_p
     found = make_plan(cases, [metric], iterations=1, count_tokens=len)
     assert (found.metrics[0].cases, found.metrics[0].too_long, found.calls) == (3, 1, 2)
     assert "the variable question has 100,000 characters" in found.metrics[0].first_too_long
+
+
+def test_cases_are_counted_by_metric_and_in_all():
+    """Three cases with references and one without: correctness needs one."""
+    metrics = [shipped_metric("faithfulness"), shipped_metric("correctness")]
+    made = make_plan([*CASES, make_case()], metrics, iterations=1, count_tokens=len)
+    assert made.cases == 4
+    assert [(metric.name, metric.cases) for metric in made.metrics] == [("faithfulness", 4), ("correctness", 3)]
+    assert [sum(metric.skipped.values()) for metric in made.metrics] == [0, 1]
