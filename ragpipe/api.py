@@ -100,11 +100,11 @@ def verify(path: str | Path | Run, *, quiet: bool = False) -> Verification:
 
     Makes every derived file again in a scratch folder and compares. Asks nobody. Raises ConfigError, DataError.
     """
-    from ragpipe.tasks import verify as task
+    from ragpipe.engine.verification import verify as verify_run
 
     with _started("verify", (), None, quiet, path) as start:
-        differences, same, sealed = task.verify(start.config)
-    return Verification(tuple(map(str, differences)), tuple(same), tuple(sealed))
+        result = verify_run(start.config.finished)
+    return Verification(tuple(map(str, result.differences)), tuple(result.same), tuple(result.sealed))
 
 
 def stop() -> int:

@@ -13,7 +13,7 @@ from ragpipe.store.run.run_tables import read_json
 from ragpipe.store.run.seals import open_seal
 
 NOTE = ".paid.json"
-"""Beside an iteration's tables while it is judged again: what was paid before. A start after a killed one counts from there."""
+"""A file beside an iteration's tables while it is judged again: what was paid before. A start after a killed one counts from it."""
 
 
 class CarriedSpend:
@@ -22,12 +22,12 @@ class CarriedSpend:
     def __init__(self, folder: RunFolder, store: Path, run_id: str):
         self._folder, self._store, self._run_id = folder, store, run_id
 
-    def begin(self, iteration: int) -> None:
-        """Note what was paid before the iteration is judged again, unless a start that was killed did."""
+    def note_before(self, iteration: int) -> None:
+        """Write down what was paid before the iteration is judged again, unless a start that was killed did."""
         if not (note := self._note(iteration)).is_file():
             json_unless_same(note, self._before(iteration))
 
-    def of(self, iteration: int) -> Usage:
+    def spend_of(self, iteration: int) -> Usage:
         """As `paid_by`, with what earlier processes paid from another call store."""
         note = self._note(iteration)
         before = read_json(note) if note.is_file() else self._before(iteration)
@@ -39,8 +39,8 @@ class CarriedSpend:
         # the store that the run was made with holds all of it, also what a killed start paid: it never holds too much
         return now if now.replies >= carried.replies else carried
 
-    def end(self) -> None:
-        """The run is sealed: its folder says what was paid."""
+    def clear_notes(self) -> None:
+        """Remove the notes: the run is sealed, and its folder says what was paid."""
         for iteration in self._folder.iterations():
             self._note(iteration).unlink(missing_ok=True)
 

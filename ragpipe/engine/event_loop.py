@@ -1,4 +1,4 @@
-"""One event loop per run, and what ends the work on it early: signals, an interrupted notebook cell, `ragpipe.stop`."""
+"""One event loop per run, and what ends it early: signals, an interrupted notebook cell, `ragpipe.stop`."""
 
 from __future__ import annotations
 
@@ -33,58 +33,58 @@ INTERRUPTED_CELL = "interrupted; what was answered is kept: run the same again a
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on a loop of its own; inside a running loop (a notebook) in a thread beside it.
+    """Run to the end on an event loop of its own; inside a running loop (a notebook) in a second thread.
 
-    Returns only when that loop is at rest, also where the waiting is interrupted: an interrupt lets the calls in flight
-    land, a second one gives them up, and then it is raised. Raises WaitAbandoned after a third.
+    Returns only when that loop has finished, also where the waiting is interrupted: an interrupt lets the calls in flight
+    finish, a second one gives them up, and then it is raised. Raises WaitAbandoned after a third.
     """
-    ending = current_shutdown() or GracefulShutdown()
-    if ending.why:
+    shutdown = current_shutdown() or GracefulShutdown()
+    if shutdown.reason:
         work.close()
-        raise ending.why
+        raise shutdown.reason
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run(work, ending)
-    return _run_beside(work, ending)
+        return _run_here(work, shutdown)
+    return _run_in_thread(work, shutdown)
 
 
-def _run(work: Coroutine[Any, Any, T], ending: GracefulShutdown) -> T:
+def _run_here(work: Coroutine[Any, Any, T], shutdown: GracefulShutdown) -> T:
     async def main() -> T:
-        ending.begin()
+        shutdown.enter_loop()
         return await work
 
     try:
         return asyncio.run(main())
     except asyncio.CancelledError:
-        if ending.why:
-            raise ending.why from None
+        if shutdown.reason:
+            raise shutdown.reason from None
         raise
     finally:
-        ending.end()
+        shutdown.leave_loop()
 
 
-def _run_beside(work: Coroutine[Any, Any, T], ending: GracefulShutdown) -> T:
+def _run_in_thread(work: Coroutine[Any, Any, T], shutdown: GracefulShutdown) -> T:
     result: list[T] = []
     failure: list[BaseException] = []
     ended, context = threading.Event(), contextvars.copy_context()
 
     def run() -> None:
         try:
-            result.append(context.run(_run, work, ending))
+            result.append(context.run(_run_here, work, shutdown))
         except BaseException as error:
             failure.append(error)
         finally:
             ended.set()
 
-    # A daemon: one that was given up must not keep the process alive for the rest of the run.
+    # A daemon: a thread that was given up must not keep the process alive for the rest of the run.
     thread = threading.Thread(target=run, name="ragpipe", daemon=True)
     with _keyboard_raises():
-        broken = _waited(thread, ended, ending)
-    if isinstance(broken, KeyboardInterrupt):
-        raise KeyboardInterrupt(INTERRUPTED_CELL) from (failure[0] if failure else broken)
-    if broken:
-        raise broken
+        interruption = _wait(thread, ended, shutdown)
+    if isinstance(interruption, KeyboardInterrupt):
+        raise KeyboardInterrupt(INTERRUPTED_CELL) from (failure[0] if failure else interruption)
+    if interruption:
+        raise interruption
     if failure:
         raise failure[0]
     return result[0]
@@ -93,7 +93,7 @@ def _run_beside(work: Coroutine[Any, Any, T], ending: GracefulShutdown) -> T:
 @contextmanager
 def _keyboard_raises() -> Iterator[None]:
     """Inside, SIGINT raises KeyboardInterrupt: the running loop around us may have a handler that only marks its own task
-    as cancelled, which would be looked at when the run is over."""
+    as cancelled, which would be noticed when the run is over."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
         yield
@@ -105,42 +105,41 @@ def _keyboard_raises() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _waited(thread: threading.Thread, ended: threading.Event, ending: GracefulShutdown) -> BaseException | None:
-    """Start the thread and wait for its end. Returns what broke into the waiting first, None when nothing did."""
+def _wait(thread: threading.Thread, ended: threading.Event, shutdown: GracefulShutdown) -> BaseException | None:
+    """Start the thread and wait for its end. Returns what interrupted the waiting first, None when nothing did."""
 
     def drain() -> None:
-        ending.say(f"interrupted: {_WAITING.format(bound='')}")
-        ending.drain(Interrupted("interrupted", signal.SIGINT))
+        shutdown.say(f"interrupted: {_WAITING.format(bound='')}")
+        shutdown.drain(Interrupted("interrupted", signal.SIGINT))
 
-    steps = [thread.start, drain, ending.cancel]
-    broken: BaseException | None = None
-    done = 0
-    wanted = 1
+    steps = [thread.start, drain, shutdown.cancel]  # each interrupt adds the next of them
+    interruption: BaseException | None = None
+    done, due = 0, 1
     while True:
         try:
-            while done < wanted:
+            while done < due:
                 done += 1
                 steps[done - 1]()
             ended.wait()
-            return broken
+            return interruption
         except BaseException as error:
-            broken = broken or error
+            interruption = interruption or error
             if thread.ident is None:  # it never began: there is nothing to wait for
                 raise
-            wanted += 1
-            if wanted > len(steps):
+            due += 1
+            if due > len(steps):
                 raise WaitAbandoned(
                     "given up: calls in flight may still land; the run's folder stays locked until they have", thread
-                ) from broken
+                ) from interruption
 
 
 class SignalHandlers:
-    """While it is entered, a signal ends the stage early: SIGINT lets calls in flight land, SIGTERM and SIGHUP for
-    `TERM_GRACE_S` at most, a second signal of any kind gives them up, and a third ends the process at once. A process that is
-    not the run's own (`ragpipe.run`) is never ended: there a third one puts back what signals did before.
+    """Inside, a signal ends the stage early: SIGINT lets calls in flight finish, SIGTERM and SIGHUP for `TERM_GRACE_S` at
+    most, a second signal of any kind gives them up, and a third ends the process at once. A process that is not the run's
+    own (`ragpipe.run`) is never ended: there a third signal restores the handlers from before.
 
-    Only the main thread can take signals; elsewhere the stage is ended by `GracefulShutdown` alone. A SIGHUP that is ignored
-    (`nohup`) stays so.
+    Only the main thread can take signals; elsewhere `GracefulShutdown` alone ends the stage. An ignored SIGHUP (`nohup`)
+    stays ignored.
     """
 
     def __init__(self, stage: Stoppable, say: Callable[[str], None]):
@@ -149,44 +148,44 @@ class SignalHandlers:
 
     def __enter__(self) -> SignalHandlers:
         self._loop = asyncio.get_running_loop()
-        self._ending = GracefulShutdown.of(self._loop)
-        self._ending.attach(self._stage, self._say)
+        self._shutdown = GracefulShutdown.of_loop(self._loop)
+        self._shutdown.attach(self._stage, self._say)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, *_TERMINATING):
                 before = signal.getsignal(number)
                 if before != signal.SIG_IGN or number == signal.SIGINT:
                     self._before[number] = before
-                    self._loop.add_signal_handler(number, self._came, number)
+                    self._loop.add_signal_handler(number, self._handle, number)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ending.detach()
-        self._put_back()
+        self._shutdown.detach()
+        self._restore()
 
-    def _put_back(self) -> None:
+    def _restore(self) -> None:
         while self._before:
             number, before = self._before.popitem()
             self._loop.remove_signal_handler(number)
-            if before is not None:  # one that was not set from Python cannot be put back
+            if before is not None:  # a handler that was not set from Python cannot be restored
                 signal.signal(number, before)
 
-    def _came(self, number: signal.Signals) -> None:
+    def _handle(self, number: signal.Signals) -> None:
         self._count += 1
         code = 128 + number
-        if self._count > 2 and self._ending.owns_process:
+        if self._count > 2 and self._shutdown.owns_process:
             self._exit(code)
         elif self._count > 2:
-            self._put_back()
+            self._restore()
         elif self._count == 2:
-            self._ending.cancel()
-            self._ending.arm(TWICE_EXIT_S, lambda: self._exit(code))
+            self._shutdown.cancel()
+            self._shutdown.exit_after(TWICE_EXIT_S, lambda: self._exit(code))
         else:
             bound = "" if number == signal.SIGINT else f"up to {TERM_GRACE_S:g} s "
             self._say(f"{_SIGNAL_WORDS[number]}: {_WAITING.format(bound=bound)}")
             self._stage.stop(Interrupted(_SIGNAL_WORDS[number], number))
             if number != signal.SIGINT:
                 self._loop.call_later(TERM_GRACE_S, self._stage.cancel)
-                self._ending.arm(TERM_EXIT_S, lambda: self._exit(code))
+                self._shutdown.exit_after(TERM_EXIT_S, lambda: self._exit(code))
 
     def _exit(self, code: int) -> None:
         self._say("ended at once; what was answered is kept: the same command goes on where it stopped")

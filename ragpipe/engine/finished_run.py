@@ -1,7 +1,7 @@
-"""A finished run as the start of another task: its configuration, with what the user says now laid over it.
+"""Opening a finished run for another task: its configuration, with the user's overrides laid over it.
 
-The folder alone is enough: frozen cases, replies and prompts travel with it. It may come from a stranger: no class,
-plugin, endpoint or name of a key is taken from it, only data.
+The folder alone is enough: frozen cases, replies and prompts travel with it. It may come from anybody, so no class, plugin,
+endpoint or name of a key is taken from it, only data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ragpipe.store.calls.recorded_replies import RecordedReplies
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import check_regular_file, run_file_error
 
-OURS = frozenset(
+START_SECTIONS = frozenset(
     {
         "output_dir",
         "plugins",
@@ -42,36 +42,25 @@ OURS = frozenset(
         "prompt_dirs",
     }
 )
-"""Sections that belong to this start and this machine, never to the run: taken from what is composed now."""
+"""Sections that belong to this start and this machine, never to the run: they come from the composed configuration."""
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that was made before. `changed` are the keys that the user's words set over its configuration."""
+    """A run that was made before. `overrides` are the keys that the user set over its configuration."""
 
     folder: RunFolder
     manifest: dict[str, Any]
     config: RunConfig
-    changed: tuple[str, ...]
-
-    @property
-    def plugins(self) -> list[str]:
-        return self.config.plugins
-
-    @property
-    def log_level(self) -> str:
-        return self.config.log_level
-
-    @property
-    def lock_wait_s(self) -> float | None:
-        return self.config.lock_wait_s
+    overrides: tuple[str, ...]
 
     @property
     def run_id(self) -> str:
+        """The id of the run, whatever its folder is called."""
         return str(self.manifest["run_id"])
 
     def identity(self) -> dict[str, Any]:
-        """That of the run that this configuration describes, over the same data and the outputs that it has."""
+        """The identity of the run that this configuration describes, over the same data and outputs."""
         config, system = self.config, self.manifest["identity"].get("system")
         sources = system.get("source") if isinstance(system, dict) else None
         return run_identity(
@@ -81,20 +70,21 @@ class FinishedRun:
             judge=config.judge.identity_of_judge(),
         )
 
-    def sibling(self, run_id: str) -> RunFolder:
-        """The folder of another run beside this one; under `output_dir` when that was said. The run itself, whatever its
-        folder is called by now, has its own."""
+    def folder_of(self, run_id: str) -> RunFolder:
+        """The folder of the run with this id: this run's own for its own id, else one beside it; below `output_dir` where
+        the user set that."""
         if run_id == self.run_id:
             return self.folder
-        if "output_dir" in self.changed:
+        if "output_dir" in self.overrides:
             return RunFolder.at(Path(self.config.output_dir), self.config.name, run_id)
         return RunFolder(self.folder.root.parent / run_id)
 
     def judge_inputs(self) -> list[Path]:
-        """The replies of every iteration that was judged to its end."""
-        return [self.folder.iteration(number).judge_inputs for number in _judged(self.manifest)]
+        """The tables with the replies of every iteration that was judged to its end."""
+        return [self.folder.iteration(number).judge_inputs for number in _judged_iterations(self.manifest)]
 
     def replies(self, *, failures: str = "all") -> RecordedReplies:
+        """The replies of these tables, as a store of calls."""
         return RecordedReplies(self.judge_inputs(), failures=failures)
 
 
@@ -102,87 +92,116 @@ def open_run(
     plain: Mapping[str, Any],
     origins: ConfigOrigins | None = None,
     *,
-    allowed: Sequence[str],
+    changeable: Sequence[str],
     task: str,
     task_keys: Sequence[str] = (),
     current_prompts: bool = False,
 ) -> FinishedRun:
-    """The run that `run` names, with the user's words over its configuration.
+    """The run that `run` names, with the user's overrides over its configuration.
 
-    `allowed` are the sections, and single keys, that this task may change, `task_keys` its own keys, which are no part of a run. Templates come from the run, other versions than its own from
-    the folders of now; with `current_prompts` all of them do. Raises ConfigError and DataError.
+    Templates come from the run, versions that it does not have from the prompt folders of this start.
+
+    Args:
+        plain: the composed configuration of this start.
+        origins: where each value was set.
+        changeable: the sections and single keys of the run that this task may change.
+        task: the name of the task, for messages.
+        task_keys: the task's own keys, which are no part of a run.
+        current_prompts: take all templates from the prompt folders of this start.
+
+    Raises ConfigError and DataError.
     """
     origins = origins or NoOrigins()
-    folder = _folder(plain, origins, task)
+    folder = _run_folder(plain, origins, task)
     manifest = checked_manifest(folder)
-    own = read_config(folder)
-    said = tuple(key for key in getattr(origins, "chosen", ()))
-    words = [key for key in said if key.partition(".")[0] not in OURS.union(task_keys)]
-    if refused := [key for key in words if not any(f"{key}.".startswith(f"{part}.") for part in allowed)]:
-        expected = f"{', '.join(allowed)} (and {', '.join(sorted(OURS - {'run', 'task'}))})"
-        raise ConfigError(
-            f"task={task} cannot change everything of a run",
-            [
-                Problem(
-                    origins.location(key),
-                    key,
-                    "a change of what is frozen in the run",
-                    expected,
-                    f"task=evaluate with {key}=...",
-                )
-                for key in refused
-            ],
-        )
-    if unknown := _not_there(own, plain, words):
-        there = ", ".join(own.get("metrics") or {})
-        raise ConfigError(
-            INVALID_CONFIGURATION,
-            [Problem(origins.location(key), key, "no metric of this run", f"one of {there}", "") for key in unknown],
-        )
-    composed = _overlaid(own, plain, words)
-    place = _Places(folder.config, origins, words)
+    recorded = read_config(folder)
+    overrides = tuple(getattr(origins, "chosen", ()))
+    changes = [key for key in overrides if key.partition(".")[0] not in START_SECTIONS.union(task_keys)]
+    _check_changeable(changes, changeable, task, origins)
+    _check_removed_metrics(recorded, plain, changes, origins)
+    composed = _overlaid(recorded, plain, changes)
+    if "iterations" not in changes:
+        composed["iterations"] = max(_judged_iterations(manifest))
     dirs = list(plain.get("prompt_dirs") or [])
-    prompts = prompt_library(dirs) if current_prompts else _prompts(folder, dirs)
-    if "iterations" not in words:
-        composed["iterations"] = max(_judged(manifest))
-    config = validate_finished_config(composed, place, prompts=prompts)
-    return FinishedRun(folder, manifest, config, said)
+    config = validate_finished_config(
+        composed,
+        _OverlaidOrigins(folder.config, origins, changes),
+        prompts=prompt_library(dirs) if current_prompts else _prompts(folder, dirs),
+    )
+    return FinishedRun(folder, manifest, config, overrides)
 
 
-class _Places:
-    """Origins: the run's config.yaml, and for what was said now wherever it was said."""
+def _check_changeable(changes: Sequence[str], changeable: Sequence[str], task: str, origins: ConfigOrigins) -> None:
+    """Raises ConfigError for changes of what is frozen in the run, or is not for this task to change."""
+    refused = [key for key in changes if not any(f"{key}.".startswith(f"{part}.") for part in changeable)]
+    if not refused:
+        return
+    of_this_start = ", ".join(sorted(START_SECTIONS - {"run", "task"}))
+    expected = f"{', '.join(changeable)} (and {of_this_start})"
+    if not changeable:
+        expected = f"no change: task={task} reads the run as it is (only {of_this_start} may be set)"
+    problems = [
+        Problem(
+            origins.location(key),
+            key,
+            "a change of what is frozen in the run",
+            expected,
+            f"task=evaluate with {key}=...",
+        )
+        for key in refused
+    ]
+    raise ConfigError(f"task={task} cannot change everything of a run", problems)
 
-    def __init__(self, path: Path, now: ConfigOrigins, said: Sequence[str]):
-        self._now, self._said, self._path = now, tuple(said), path
+
+def _check_removed_metrics(
+    recorded: Mapping[str, Any], plain: Mapping[str, Any], changes: Sequence[str], origins: ConfigOrigins
+) -> None:
+    """Raises ConfigError where a metric is taken away that the run does not have."""
+    run_metrics, metrics = recorded.get("metrics") or {}, plain.get("metrics") or {}
+    keys = [key for key in changes if key.startswith("metrics.") and key.count(".") == 1]
+    unknown = [key for key in keys if metrics.get(key[8:]) is None and key[8:] not in run_metrics]
+    if unknown:
+        expected = f"one of {', '.join(run_metrics)}"
+        problems = [Problem(origins.location(key), key, "no metric of this run", expected, "") for key in unknown]
+        raise ConfigError(INVALID_CONFIGURATION, problems)
+
+
+class _OverlaidOrigins:
+    """Where a value was set: a line of the run's config.yaml, or where the user overrode it."""
+
+    def __init__(self, path: Path, start: ConfigOrigins, changes: Sequence[str]):
+        self._start, self._changes, self._path = start, tuple(changes), path
         self._lines = lines_of(path)
 
     def location(self, key: str) -> str:
-        if key.partition(".")[0] in OURS or any(key == s or key.startswith(f"{s}.") for s in self._said):
-            return self._now.location(key)
+        is_change = any(key == change or key.startswith(f"{change}.") for change in self._changes)
+        if is_change or key.partition(".")[0] in START_SECTIONS:
+            return self._start.location(key)
         parts = key.split(".")
-        line = next((self._lines[k] for n in range(len(parts), 0, -1) if (k := ".".join(parts[:n])) in self._lines), 1)
+        prefixes = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        line = next((self._lines[prefix] for prefix in prefixes if prefix in self._lines), 1)
         return f"{key_path(self._path)}:{line}"
 
     def typed_text(self, key: str) -> str | None:
-        return self._now.typed_text(key)
+        return self._start.typed_text(key)
 
 
-def _judged(manifest: Mapping[str, Any]) -> list[int]:
-    """The iterations that were judged to their end, in order; the first one also where none was, so that its file is named.
+def _judged_iterations(manifest: Mapping[str, Any]) -> list[int]:
+    """The iterations that were judged to their end, in order; [1] where none was, so that errors name its file.
 
-    A start that was stopped while it judged one more leaves a folder without tables: the others are whole.
+    A start that was stopped while it judged one more leaves that iteration's folder without tables.
     """
     return sorted(map(int, manifest["iterations"])) or [1]
 
 
-def _folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str) -> RunFolder:
-    found = plain.get("run")
-    if not isinstance(found, str) or not found:
+def _run_folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str) -> RunFolder:
+    path = plain.get("run")
+    if not isinstance(path, str) or not path:
         fix = f"python -m ragpipe task={task} run=outputs/<name>/latest"
         raise ConfigError(
-            INVALID_CONFIGURATION, [Problem(origins.location("run"), "run", repr(found), "a run folder", fix)]
+            INVALID_CONFIGURATION, [Problem(origins.location("run"), "run", repr(path), "a run folder", fix)]
         )
-    return RunFolder.find(Path(found))
+    return RunFolder.find(Path(path))
 
 
 def read_config(folder: RunFolder) -> dict[str, Any]:
@@ -208,38 +227,31 @@ def _prompts(folder: RunFolder, dirs: Sequence[str]) -> PromptLibrary:
     return PromptLibrary([folder.prompts.absolute(), *(Path(d).absolute() for d in dirs), prompts_dir()])
 
 
-def _overlaid(own: Mapping[str, Any], plain: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """The run's configuration, the sections of this start, and key by key what was said."""
-    found = deepcopy({key: value for key, value in own.items() if key not in OURS})
-    found |= {key: plain[key] for key in OURS - {"run"} if key in plain}
-    for key in sorted(words, key=lambda key: key.count(".")):  # a section before its keys
+def _overlaid(recorded: Mapping[str, Any], plain: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """The run's configuration, with the sections of this start and, key by key, what the user changed."""
+    overlaid = deepcopy({key: value for key, value in recorded.items() if key not in START_SECTIONS})
+    overlaid |= {key: plain[key] for key in START_SECTIONS - {"run"} if key in plain}
+    for key in sorted(changes, key=lambda key: key.count(".")):  # a section before its keys
         if key == "metrics":
-            found[key] = _chosen(found.get(key), plain.get(key))
+            overlaid[key] = _chosen_metrics(overlaid.get(key), plain.get(key))
         else:
-            _put(found, key.split("."), plain)
-    if isinstance(found.get("metrics"), dict):
-        found["metrics"] = {name: section for name, section in found["metrics"].items() if section is not None}
-    return found
+            _copy_key(overlaid, key.split("."), plain)
+    if isinstance(overlaid.get("metrics"), dict):
+        overlaid["metrics"] = {name: section for name, section in overlaid["metrics"].items() if section is not None}
+    return overlaid
 
 
-def _not_there(own: Mapping[str, Any], plain: Mapping[str, Any], words: Sequence[str]) -> list[str]:
-    """The metrics that are to be taken away and that the run does not have."""
-    has, now = own.get("metrics") or {}, plain.get("metrics") or {}
-    keys = [key for key in words if key.startswith("metrics.") and key.count(".") == 1]
-    return [key for key in keys if now.get(key[8:]) is None and key[8:] not in has]
-
-
-def _chosen(own: Any, chosen: Any) -> Any:
-    """`metrics=[a,b]` over a run: those that it has as it has them, others as they are shipped."""
-    if not (isinstance(own, Mapping) and isinstance(chosen, Mapping)):
+def _chosen_metrics(recorded: Any, chosen: Any) -> Any:
+    """`metrics=[a,b]` over a run: metrics of the run keep its settings, others have those of the shipped option."""
+    if not (isinstance(recorded, Mapping) and isinstance(chosen, Mapping)):
         return deepcopy(chosen)
-    return {name: deepcopy(own.get(name, section)) for name, section in chosen.items()}
+    return {name: deepcopy(recorded.get(name, section)) for name, section in chosen.items()}
 
 
-def _put(target: dict[str, Any], path: list[str], source: Any) -> None:
-    """Copy one key from the composition; a key that was taken away there is taken away here."""
-    *around, last = path
-    for name in around:
+def _copy_key(target: dict[str, Any], path: list[str], source: Any) -> None:
+    """Copy one key from the composition; a key that was removed there is removed here."""
+    *parents, last = path
+    for name in parents:
         target = target.setdefault(name, {})
         source = source.get(name, {}) if isinstance(source, Mapping) else {}
         if not isinstance(target, dict):

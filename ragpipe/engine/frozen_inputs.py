@@ -1,4 +1,4 @@
-"""Are the frozen cases of a run what was frozen? Asked before anything rests on them."""
+"""The frozen cases of a run: checked before anything is made of them, and restored when they are damaged."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ _FIX = (
 
 
 class FrozenTables(Protocol):
-    """What makes frozen cases again: see `ragpipe.engine.case_sources.CaseSource`."""
+    """What can write frozen cases again: see `ragpipe.engine.case_sources.CaseSource`."""
 
-    def restore(self, folder: RunFolder, fault: str) -> None: ...
+    def restore(self, folder: RunFolder, fault: str) -> None:
+        """Write both tables once more, because of this fault."""
+        ...
 
 
 def table_digests(folder: RunFolder) -> dict[str, str]:
-    """The sha256 of both tables, as the manifest keeps them."""
+    """The sha256 of both tables, as they are in the manifest."""
     return {path.name: sha256_file(path) for path in (folder.samples, folder.outputs)}
 
 
 def table_damage(folder: RunFolder, known: Any, *, quick: bool = False) -> str | None:
-    """What is wrong with the frozen cases, the first thing, in words; None where both tables are what was frozen. `known`
-    are the digests of the manifest. `quick` asks only whether both can be opened."""
+    """The first thing that is wrong with the frozen cases, in words; None where both tables are what was frozen. `known` are
+    the digests of the manifest. `quick` checks only that both can be opened."""
     for path in (folder.samples, folder.outputs):
         if fault := _table_fault(path):
             return f"{path.name}: {fault}"
@@ -43,13 +45,13 @@ def table_damage(folder: RunFolder, known: Any, *, quick: bool = False) -> str |
 
 
 def restore_frozen(
-    folder: RunFolder, manifest: dict[str, Any], inputs: FrozenTables, warn: Callable[[str], None], *, quick: bool
+    folder: RunFolder, manifest: dict[str, Any], source: FrozenTables, warn: Callable[[str], None], *, quick: bool
 ) -> None:
-    """See to it that the frozen cases are what was frozen, before anything rests on them: damaged ones are made again from
-    the same data. Raises DataError where they cannot be."""
+    """Write damaged frozen cases again from the same data, before anything is made of them. Raises DataError where that is
+    not possible. `quick` checks only that the tables can be opened."""
     data = manifest["data"]
     if fault := table_damage(folder, data.get("frozen"), quick=quick):
-        inputs.restore(folder, fault)
+        source.restore(folder, fault)
         data["frozen"] = table_digests(folder)
         warn(
             f"the frozen cases were damaged ({fault}); they were frozen anew from the same data, and what was answered is kept"
@@ -57,8 +59,8 @@ def restore_frozen(
 
 
 def remove_unstarted(folder: RunFolder) -> None:
-    """A folder that never became a run (its data or its plan was refused) leaves nothing behind. One with a journal
-    was a run, and has only lost its manifest."""
+    """Remove a folder that never became a run, because its data or its plan was refused. A folder with a journal was a run,
+    and has only lost its manifest: it stays."""
     journals = (folder.outputs_journal, *(folder.iteration(number).journal for number in folder.iterations()))
     if not folder.manifest.exists() and not any(path.exists() for path in journals):
         shutil.rmtree(folder.root, ignore_errors=True)
@@ -90,7 +92,7 @@ def inputs_error(folder: RunFolder, error: Exception) -> RagpipeError | None:
 
 
 def is_readable_table(path: Path) -> bool:
-    """Whether a table is there and can be opened."""
+    """Whether a table exists and can be opened."""
     return _table_fault(path) is None
 
 

@@ -1,4 +1,4 @@
-"""How a run is asked to end early, from whichever thread."""
+"""How a run is asked to end early, from any thread."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ragpipe.core.errors import Interrupted, RagpipeError
 
 
 class Stoppable(Protocol):
-    """A stage that asks somebody: a judge, or a system under test."""
+    """A stage that calls a judge, or a system under test."""
 
     def stop(self, why: RagpipeError) -> None:
-        """Ask nothing new; what is in flight lands. The stage then raises `why`."""
+        """Start no new call; those in flight finish. The stage then raises `why`."""
         ...
 
     def cancel(self) -> None:
-        """Give up what is in flight."""
+        """Give up the calls in flight."""
         ...
 
 
 class GracefulShutdown:
-    """The end of one run, over all the loops that it works on one after another. `why` is set once it is to end.
+    """The early end of one run, across all event loops that it uses one after another. `reason` is set once it is to end.
 
-    `owns_process` says that the process is the run's own: only such a one may be ended with it.
+    `owns_process` says that the process belongs to the run: only such a process may be ended with it.
     """
 
     def __init__(self, *, owns_process: bool = True):
-        self.why: RagpipeError | None = None
+        self.reason: RagpipeError | None = None
         self.say: Callable[[str], None] = lambda _: None
         self.owns_process = owns_process
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -41,55 +41,55 @@ class GracefulShutdown:
         self._timer: threading.Timer | None = None
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> GracefulShutdown:
-        """That of the work on this loop; one that nobody else knows for a loop that `run_async` did not make."""
-        return _working.get(loop) or cls()
+    def of_loop(cls, loop: asyncio.AbstractEventLoop) -> GracefulShutdown:
+        """The shutdown of the work on this loop; a new one for a loop that `run_async` did not make."""
+        return _by_loop.get(loop) or cls()
 
-    def begin(self) -> None:
-        """The current task begins its work: until it has a stage, it is itself what is cancelled."""
+    def enter_loop(self) -> None:
+        """The current task begins its work: until it attaches a stage, the task itself is what gets cancelled."""
         self._loop, self._task, self._stage = asyncio.get_running_loop(), asyncio.current_task(), None
-        _working[self._loop] = self
+        _by_loop[self._loop] = self
 
-    def end(self) -> None:
-        """The loop is at rest."""
+    def leave_loop(self) -> None:
+        """The loop has finished."""
         if self._timer:
             self._timer.cancel()
         if self._loop:
-            _working.pop(self._loop, None)
+            _by_loop.pop(self._loop, None)
         self._loop = self._task = self._stage = None
 
     def attach(self, stage: Stoppable, say: Callable[[str], None]) -> None:
-        """From here on it is the stage that ends, not its task: a task that is cancelled would leave calls behind."""
+        """From here on the stage is stopped, not its task: a cancelled task would leave calls behind."""
         self._stage, self._task, self.say = stage, None, say
-        if self.why:
-            stage.stop(self.why)
+        if self.reason:
+            stage.stop(self.reason)
 
     def detach(self) -> None:
-        """The stage is done; what is left closes its files, and is not disturbed."""
+        """The stage is done; what remains is closing its files, which is not interrupted."""
         self._stage = None
 
-    def drain(self, why: RagpipeError) -> None:
-        """Let nothing new begin; what is in flight lands. From any thread."""
-        self.why = self.why or why
-        self._in_loop(self._drain)
+    def drain(self, reason: RagpipeError) -> None:
+        """Start nothing new; calls in flight finish. From any thread."""
+        self.reason = self.reason or reason
+        self._call_in_loop(self._drain)
 
     def cancel(self) -> None:
-        """Give up what is in flight. From any thread."""
-        self._in_loop(self._cancel)
+        """Give up the calls in flight. From any thread."""
+        self._call_in_loop(self._cancel)
 
-    def arm(self, seconds: float, leave: Callable[[], None]) -> None:
-        """Leave the process after so many seconds, unless the loop is at rest by then. A thread does it: the loop itself
-        may be what hangs. A process that is not the run's own is left alone."""
+    def exit_after(self, seconds: float, exit_process: Callable[[], None]) -> None:
+        """Exit the process after so many seconds, unless the loop has finished by then. A thread does it: the loop itself may
+        be what hangs. A process that is not the run's own is left alone."""
         if self.owns_process:
             if self._timer:
                 self._timer.cancel()
-            self._timer = threading.Timer(seconds, leave)
+            self._timer = threading.Timer(seconds, exit_process)
             self._timer.daemon = True
             self._timer.start()
 
     def _drain(self) -> None:
-        if self._stage and self.why:
-            self._stage.stop(self.why)
+        if self._stage and self.reason:
+            self._stage.stop(self.reason)
         elif self._task:
             self._task.cancel()
 
@@ -99,38 +99,38 @@ class GracefulShutdown:
         elif self._task:
             self._task.cancel()
 
-    def _in_loop(self, do: Callable[[], None]) -> None:
+    def _call_in_loop(self, callback: Callable[[], None]) -> None:
         if loop := self._loop:
-            with suppress(RuntimeError):  # it was closed meanwhile: there is nothing left to end
-                loop.call_soon_threadsafe(do)
+            with suppress(RuntimeError):  # the loop was closed meanwhile: there is nothing left to end
+                loop.call_soon_threadsafe(callback)
 
 
-_working: dict[asyncio.AbstractEventLoop, GracefulShutdown] = {}  # for `Signals`, which knows its loop alone
-_current: ContextVar[GracefulShutdown | None] = ContextVar("ending", default=None)
+_by_loop: dict[asyncio.AbstractEventLoop, GracefulShutdown] = {}  # for `SignalHandlers`, which knows only its loop
+_current: ContextVar[GracefulShutdown | None] = ContextVar("shutdown", default=None)
 _stoppable: set[GracefulShutdown] = set()
 
 
 def current_shutdown() -> GracefulShutdown | None:
-    """That of the run that this code works for, None where it was not started by `ragpipe.run`."""
+    """The shutdown of the run that this code works for; None when `ragpipe.run` did not start it."""
     return _current.get()
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Inside, `stop_all` ends the run, in whichever thread it is."""
-    ending = GracefulShutdown(owns_process=False)
-    before = _current.set(ending)
-    _stoppable.add(ending)
+    shutdown = GracefulShutdown(owns_process=False)
+    token = _current.set(shutdown)
+    _stoppable.add(shutdown)
     try:
         yield
     finally:
-        _stoppable.discard(ending)
-        _current.reset(before)
+        _stoppable.discard(shutdown)
+        _current.reset(token)
 
 
 def stop_all() -> int:
-    """Ask every run that is inside `stoppable` to end early. Returns how many there are; does not wait for them."""
-    found = tuple(_stoppable)
-    for ending in found:
-        ending.drain(Interrupted("stopped by ragpipe.stop", signal.SIGTERM))
-    return len(found)
+    """Ask every run inside `stoppable` to end early. Returns how many there are; does not wait for them."""
+    shutdowns = tuple(_stoppable)
+    for shutdown in shutdowns:
+        shutdown.drain(Interrupted("stopped by ragpipe.stop", signal.SIGTERM))
+    return len(shutdowns)

@@ -1,8 +1,8 @@
-"""Is what a run rests on what it was when the run ended? Asked before another run is made of it."""
+"""Whether the tables behind a run are as they were sealed: checked before another run is made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,54 +21,47 @@ _FIX = (
 
 
 def check_unmodified(source: RunFolder, states: Mapping[str, str], *, scores: bool = False) -> None:
-    """Hold the frozen cases and the replies of a run (with `scores` its scores, too) against its seal.
+    """Compare the frozen cases and the replies of a run (with `scores` also its scores) with its seal.
 
-    What the seal does not speak of (a run that never ended, an iteration that is being judged) is taken as it is. Quick
-    where nothing was changed: one sha256 a file. Raises DataError that names table, row, case and column.
+    `states` are the states of the iterations by number. What is not sealed yet (a run that never ended, an iteration that is
+    being judged) is not checked. Raises DataError that names table, row, case and column.
     """
     try:
         seal = open_seal(source.seal)
     except ValueError as error:
-        raise DataError(
-            "a run's seal cannot be trusted",
-            [
-                Problem(
-                    str(source.seal),
-                    "seal.json",
-                    f"changed: {error}",
-                    "the seal that ragpipe wrote",
-                    "copy the whole run folder",
-                )
-            ],
-        ) from error
-    problems = [*_problems(source, seal, states, scores)] if seal else []
+        expected, fix = "the seal that ragpipe wrote", "copy the whole run folder"
+        problem = Problem(str(source.seal), "seal.json", f"changed: {error}", expected, fix)
+        raise DataError("a run's seal cannot be trusted", [problem]) from error
+    judged = [source.iteration(int(number)) for number, state in states.items() if state != JUDGED]
+    paths = [source.samples, source.outputs, source.index, *(iteration.judge_inputs for iteration in judged)]
+    if scores:
+        paths += [iteration.scores for iteration in judged]
+    problems = [*_changed_files(source, seal, paths)] if seal else []
     if problems:
         raise DataError("this run is not what it was when it ended; nothing is made of it", problems)
 
 
-def _problems(source: RunFolder, seal: Mapping[str, Any], states: Mapping[str, str], scores: bool) -> Iterator[Problem]:
-    judged = [source.iteration(int(number)) for number, state in states.items() if state != JUDGED]
-    paths = [source.samples, source.outputs, source.index, *(one.judge_inputs for one in judged)]
-    for path in paths + [one.scores for one in judged if scores]:
+def _changed_files(source: RunFolder, seal: Mapping[str, Any], paths: Iterable[Path]) -> Iterator[Problem]:
+    for path in paths:
         name = path.relative_to(source.root).as_posix()
         table = seal["tables"].get(name)
         digest = table["sha256"] if table else seal["files"].get(name)
         if digest is None or not is_regular_file(path) or seal_file(path) == digest:
-            continue  # a file that is missing is told by who needs it
+            continue  # a missing file is reported by the code that needs it
         what = describe_changes(path, table) if table else "its bytes are not what they were"
         yield Problem(str(path), name, what, "what seal.json says", _FIX)
 
 
 def describe_changes(path: Path, sealed: Mapping[str, Any]) -> str:
-    """Which cells of a table were changed, in words: columns, rows, and the case of each row."""
+    """Which cells of a table changed since it was sealed, in words: columns, rows, and the case of each row."""
     import pyarrow as pa
 
     try:
         rows, columns = changed_cells(path, sealed)
-        shown = ", ".join(named_row(path, row) for row in rows[:_SHOWN_ROWS])
+        places = ", ".join(named_row(path, row) for row in rows[:_SHOWN_ROWS])
     except (pa.ArrowException, OSError) as error:
         return f"no readable table any more ({str(error)[:200]})"
     if not rows and not columns:
         return "its bytes are not what they were (every cell still says the same)"
     more = f" and {len(rows) - _SHOWN_ROWS:,} more rows" if len(rows) > _SHOWN_ROWS else ""
-    return f"{', '.join(columns)} changed in {shown or 'its schema'}{more}"
+    return f"{', '.join(columns)} changed in {places or 'its schema'}{more}"

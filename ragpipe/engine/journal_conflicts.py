@@ -1,10 +1,11 @@
-"""Does the journal of a run say two things of one case? Then its replies changed while it was made."""
+"""Contradictions in a run's journal: a case that was finished twice with different scores, because its replies changed."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import RagpipeError
@@ -15,8 +16,8 @@ from ragpipe.store.run.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
-class JournalConflict:
-    """One file that is not what it was: `where` is its path in the run folder, `what` says where and how it differs."""
+class RunDifference:
+    """A file that differs from what the run wrote: `where` is its path in the run folder, `what` says how it differs."""
 
     where: str
     what: str
@@ -25,29 +26,31 @@ class JournalConflict:
         return f"{self.where}: {self.what}"
 
 
-def journal_conflicts(folder: RunFolder, iterations: Sequence[int]) -> Iterator[JournalConflict]:
-    """For each iteration whose journal finished a case twice, with different values of one score, one finding. What failed
-    the first time, and what the user had asked again (`retry_errors`), is no contradiction. A run without a journal (a
-    re-scored one) has none."""
+def journal_conflicts(folder: RunFolder, iterations: Sequence[int]) -> Iterator[RunDifference]:
+    """One conflict per iteration whose journal finished a case twice with different values of a score.
+
+    A case that failed the first time, or that the user had asked again (`retry_errors`), is no contradiction. A run without
+    a journal (a re-scored one) has none.
+    """
     for number in iterations:
         path = folder.iteration(number).journal
         name = path.relative_to(folder.root).as_posix()
         try:
-            found = list(_twice(path, number))
+            contradictions = list(_contradictions(path, number))
         except RagpipeError as error:
-            yield JournalConflict(name, f"cannot be read: {' '.join(str(error).split())[:300]}")
+            yield RunDifference(name, f"cannot be read: {' '.join(str(error).split())[:300]}")
             continue
-        if found:
-            cases = "1 case was" if len(found) == 1 else f"{len(found):,} cases were"
-            yield JournalConflict(
+        if contradictions:
+            cases = "1 case was" if len(contradictions) == 1 else f"{len(contradictions):,} cases were"
+            yield RunDifference(
                 name,
-                f"{cases} finished twice with different results, the first: {found[0]}: replies in the call store were changed, "
+                f"{cases} finished twice with different results, the first: {contradictions[0]}: replies in the call store were changed, "
                 "lost or damaged while the run was made",
             )
 
 
-def _twice(path: Any, iteration: int) -> Iterator[str]:
-    """The contradictions of one journal. Read twice: first the digests of all results, then the few that differ."""
+def _contradictions(path: Path, iteration: int) -> Iterator[str]:
+    """The contradictions of one journal. It is read twice: first the digests of all results, then the few that differ."""
     results: dict[CaseKey, set[bytes]] = defaultdict(set)
 
     def note(entry: dict[str, Any]) -> bool:
@@ -55,18 +58,18 @@ def _twice(path: Any, iteration: int) -> Iterator[str]:
         return False
 
     read_entries(path, keep=note, form=JOURNAL_FORM)
-    several = {case for case, found in results.items() if len(found) > 1}
-    if not several:
+    conflicting = {case for case, digests in results.items() if len(digests) > 1}
+    if not conflicting:
         return
     lines: dict[CaseKey, list[dict[str, Any]]] = defaultdict(list)
-    for entry in read_entries(path, keep=lambda entry: case_of(entry, iteration) in several, form=JOURNAL_FORM):
+    for entry in read_entries(path, keep=lambda entry: case_of(entry, iteration) in conflicting, form=JOURNAL_FORM):
         lines[case_of(entry, iteration)].append(entry)
     for case, entries in lines.items():
-        if words := _differing(entries):
-            yield f"{case}: {words}"
+        if difference := _difference(entries):
+            yield f"{case}: {difference}"
 
 
-def _differing(entries: Sequence[Mapping[str, Any]]) -> str | None:
+def _difference(entries: Sequence[Mapping[str, Any]]) -> str | None:
     settled: dict[str, Any] = {}
     for entry in entries:
         for name, value in entry["result"].items():

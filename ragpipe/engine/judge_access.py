@@ -1,4 +1,4 @@
-"""From the configuration to the judge: its identity, its name, and the session that metrics ask through."""
+"""From the configuration to the judge: the session that metrics ask through, and what reports say of the judge."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ragpipe.store.calls.accepted_replies import AcceptedReplies
 from ragpipe.store.calls.call_store import CallStore, StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 
-Opened = CallStore | StoredCalls | AcceptedReplies | RecordedReplies | FallbackStore
-TEXTS_TOGETHER = 64
-"""Cases open at once with an embedded judge and an embedder: their texts are computed together."""
+ReplyStore = CallStore | StoredCalls | AcceptedReplies | RecordedReplies | FallbackStore
+EMBEDDING_WINDOW = 64
+"""Cases open at once with an embedded judge and an embedder: their texts are computed in batches."""
 
 
 def store_path(config: RunConfig) -> Path:
@@ -37,23 +37,26 @@ def store_path(config: RunConfig) -> Path:
 
 
 def judge_description(config: RunConfig) -> dict[str, Any]:
-    """What reports say of the judge: its label, and its calibration against human labels; `calibrated` null: none, which
-    holds for every judge whatever its kind."""
+    """What reports say of the judge: its label, and its calibration against human labels, which no judge has yet (None)."""
     return {"label": config.judge.label, "calibrated": None}
 
 
 def scoring_warnings(config: RunConfig) -> list[str]:
-    """What to know of the scoring section before anything is asked."""
+    """Warnings about the scoring section, before anything is asked."""
     metrics = config.metrics.values()
     specs = [spec for metric in metrics for spec in metric.scores()]
-    asked = {name for metric in metrics if metric.prompts() for name in metric.score_names}
-    return [*config.scoring.warnings(specs), *uncalibrated_gates(config.scoring, specs, asked)]
+    judged = {name for metric in metrics if metric.prompts() for name in metric.score_names}
+    return [*config.scoring.warnings(specs), *uncalibrated_gates(config.scoring, specs, judged)]
 
 
 def case_window(config: RunConfig) -> int:
-    """Cases open at once: twice the concurrency, so that a slot is taken as soon as it is free."""
-    wide = 4 if isinstance(config.embedder, NoEmbedder) else TEXTS_TOGETHER
-    return max(8, 2 * config.judge.concurrency) if isinstance(config.judge, JudgeSettings) else wide
+    """The number of cases that are open at once.
+
+    With a language model, twice its concurrency, so that a slot is taken as soon as it is free.
+    """
+    if isinstance(config.judge, JudgeSettings):
+        return max(8, 2 * config.judge.concurrency)
+    return 4 if isinstance(config.embedder, NoEmbedder) else EMBEDDING_WINDOW
 
 
 @asynccontextmanager
@@ -65,48 +68,58 @@ async def open_judge(
     warn: Callable[[str], None] = lambda _: None,
     embeds: bool = True,
 ) -> AsyncIterator[JudgeSession]:
-    """The session of one run: to the judge, with the call store between. `known` replies of a finished run come first.
-    Without `embeds` only vectors that are stored are given."""
+    """The session of one run, with its judge behind the call store.
+
+    Args:
+        config: the configuration of the run.
+        run_id: the run that pays for new calls.
+        known: replies of a finished run, which come before those of the call store.
+        warn: prints a warning.
+        embeds: whether new texts are embedded; if not, only stored vectors are given.
+
+    Raises ConfigError when an environment variable would lead a call to another address.
+    """
     judge = config.judge
     refuse_other_addresses(config)
-    if isinstance(judge, HeuristicSettings) and not _keeps(config):
-        yield _computing(judge, None)
+    if isinstance(judge, HeuristicSettings) and not _stores_vectors(config):
+        yield _heuristic_session(judge, None)
         return
     store = CallStore(store_path(config), run_id=run_id, say=warn)
     for notice in store.notices:
         warn(notice)
     checked = checked_store(config, store)
     replies = FallbackStore(known, checked) if known is not None else checked
-    embedder = _embedder(config, replies, _to_embedder(config, run_id, warn) if embeds else StoredTransport())
+    transport = _embedder_transport(config, run_id, warn) if embeds else StoredTransport()
+    embedder = _embedder_session(config, replies, transport)
     if isinstance(judge, HeuristicSettings):
-        session = _computing(judge, embedder)
+        session = _heuristic_session(judge, embedder)
     else:
-        session = _live(config, run_id, replies, embedder, warn)
+        session = _language_model_session(config, run_id, replies, embedder, warn)
     session.encoder_factory = partial(_encoder_session, replies, None if embeds else StoredTransport())
     try:
         yield session
     finally:
         await session.close()
         if store.damaged:
-            warn(f"{store.damaged:,} stored replies were damaged: they counted as not there, and were asked again")
+            warn(f"{store.damaged:,} stored replies were damaged: they counted as missing, and were asked again")
         replies.close()
 
 
 def checked_store(config: RunConfig, store: CallStore | StoredCalls) -> CallStore | StoredCalls | AcceptedReplies:
-    """The store, of which replies of another model count as not there where the judge or the embedder refuses them."""
+    """The store, where replies of another model count as missing if the judge or the embedder refuses such replies."""
     judge, embedder = served_model(config.judge), served_model(config.embedder)
-    if not any(one and one.refuses for one in (judge, embedder)):
+    if not any(model and model.refuses for model in (judge, embedder)):
         return store
 
     def refused(call: Call) -> bool:
-        asked = embedder if call.output_mode == "vector" else judge
-        return asked is not None and asked.refuse(call)
+        model = embedder if call.output_mode == "vector" else judge
+        return model is not None and model.refuse(call)
 
     return AcceptedReplies(store, refused)
 
 
 def served_model(settings: Any) -> ServedModel | None:
-    """What these settings say of the models that answer; None for what no provider answers."""
+    """Which models may answer, by these settings; None where no provider is asked."""
     return ServedModel(settings) if isinstance(settings, JudgeSettings) else None
 
 
@@ -116,14 +129,14 @@ def refuse_other_addresses(config: RunConfig) -> None:
         return
     from ragpipe.judging.clients.base_urls import conflicting_base_url
 
-    asked = {"judge": config.judge, "embedder": config.embedder}
-    found = [conflicting_base_url(s, name) for name, s in asked.items() if isinstance(s, JudgeSettings)]
-    if problems := [problem for problem in found if problem]:
+    sections = {"judge": config.judge, "embedder": config.embedder}
+    conflicts = [conflicting_base_url(s, name) for name, s in sections.items() if isinstance(s, JudgeSettings)]
+    if problems := [conflict for conflict in conflicts if conflict]:
         raise ConfigError("a model would be asked at an address that the configuration does not name", problems)
 
 
-def _computing(judge: HeuristicSettings, embedder: JudgeSession | None) -> JudgeSession:
-    """The session to the embedded judge: nothing that it says is stored."""
+def _heuristic_session(judge: HeuristicSettings, embedder: JudgeSession | None) -> JudgeSession:
+    """The session of the embedded judge, whose answers are not stored."""
     from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 
     return JudgeSession(
@@ -131,10 +144,10 @@ def _computing(judge: HeuristicSettings, embedder: JudgeSession | None) -> Judge
     )
 
 
-def _live(
-    config: RunConfig, run_id: str, replies: Opened, embedder: JudgeSession | None, warn: Callable[[str], None]
+def _language_model_session(
+    config: RunConfig, run_id: str, replies: ReplyStore, embedder: JudgeSession | None, warn: Callable[[str], None]
 ) -> JudgeSession:
-    """The session to a language model."""
+    """The session of a language model."""
     judge = config.judge
     assert isinstance(judge, JudgeSettings)
     transport: Transport
@@ -155,8 +168,8 @@ def _live(
     )
 
 
-def _embedder(config: RunConfig, replies: Opened, transport: Transport) -> JudgeSession | None:
-    """The session to what makes vectors, over the same replies as the judge's; None without an embedder."""
+def _embedder_session(config: RunConfig, replies: ReplyStore, transport: Transport) -> JudgeSession | None:
+    """The session of the embedder, over the same replies as the judge's; None without an embedder."""
     settings = config.embedder
     if isinstance(settings, NoEmbedder):
         return None
@@ -170,15 +183,16 @@ def _embedder(config: RunConfig, replies: Opened, transport: Transport) -> Judge
     )
 
 
-def _keeps(config: RunConfig) -> bool:
-    """Whether a run by an embedded judge has anything to keep: vectors, or pairs compared token by token."""
-    return not isinstance(config.embedder, NoEmbedder) or any(m.encoder_settings for m in config.metrics.values())
+def _stores_vectors(config: RunConfig) -> bool:
+    """Whether a run by an embedded judge needs a call store: for vectors, or for pairs compared token by token."""
+    has_encoder = any(metric.encoder_settings for metric in config.metrics.values())
+    return has_encoder or not isinstance(config.embedder, NoEmbedder)
 
 
 def _encoder_session(
-    replies: Opened, transport: Transport | None, settings: EncoderSettings, corpus: Corpus | None
+    replies: ReplyStore, transport: Transport | None, settings: EncoderSettings, corpus: Corpus | None
 ) -> JudgeSession:
-    """The session to what compares the tokens of two texts; `transport` None: it is computed here."""
+    """The session of the encoder that compares the tokens of two texts; without a transport it is computed here."""
     if transport is None:
         from ragpipe.embedding.token_matching import PairScores
 
@@ -188,8 +202,8 @@ def _encoder_session(
     )
 
 
-def _to_embedder(config: RunConfig, run_id: str, warn: Callable[[str], None]) -> Transport:
-    """The way to the configured embedder. Models are loaded and libraries imported by the first text."""
+def _embedder_transport(config: RunConfig, run_id: str, warn: Callable[[str], None]) -> Transport:
+    """The transport of the configured embedder. Models are loaded and libraries imported for the first text."""
     settings = config.embedder
     if isinstance(settings, ApiEmbedder) and config.transport.kind == "live":
         from ragpipe.embedding.api_embedder import ApiTransport
@@ -207,16 +221,16 @@ def _to_embedder(config: RunConfig, run_id: str, warn: Callable[[str], None]) ->
 
 
 @asynccontextmanager
-async def open_replay(config: RunConfig, replies: Opened, *, fix: str = "") -> AsyncIterator[JudgeSession]:
-    """A session behind which stands nobody: a question without a stored reply is answered with `missing_reply`, or ends
-    the run with a DataError when `fix` says what to do about it."""
+async def open_replay(config: RunConfig, replies: ReplyStore, *, fix: str = "") -> AsyncIterator[JudgeSession]:
+    """A session that asks no judge: a question without a stored reply is answered with `missing_reply`, or ends the run with
+    a DataError when `fix` says what to do about it."""
     judge = config.judge
     session = JudgeSession(
         identity=judge.identity_of_judge(),
         label=judge.label,
         transport=StoredTransport(fix),
         store=replies,
-        embedder=_embedder(config, replies, StoredTransport(fix)),
+        embedder=_embedder_session(config, replies, StoredTransport(fix)),
         served=served_model(judge),
     )
     session.encoder_factory = partial(_encoder_session, replies, StoredTransport(fix))

@@ -1,4 +1,4 @@
-"""`manifest.json`: what a run is, what it was made with, and how far it is."""
+"""`manifest.json`: what a run is, what it was made with, and how far it is; with `config.yaml` and the prompts beside it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow"
 
 
 def read_manifest(folder: RunFolder) -> dict[str, Any]:
-    """The manifest of a run folder, empty when there is none. Raises DataError for a broken one, or one of another format."""
+    """The manifest of a run folder, empty when there is none. Raises DataError for a broken manifest, FormatMismatch."""
     return manifest_of(folder.manifest) if folder.manifest.is_file() else {}
 
 
@@ -37,31 +37,39 @@ _SHAPE: Mapping[str, Mapping[str, type] | type] = {
     "iterations": dict,
     "identity": {"metrics": dict, "judge_identity": dict},
 }
-"""What the tasks read of a manifest."""
+"""The parts of a manifest that the tasks read."""
 
 
 def checked_manifest(folder: RunFolder, run_id: str | None = None) -> dict[str, Any]:
-    """The manifest, when it holds what a run (with `run_id`: this one) writes into it. Raises DataError: it may be a
-    stranger's, half a copy, or damaged."""
+    """The manifest of a run, with every part that the tasks read. With `run_id` it must be that run's.
+
+    Raises DataError: the folder may come from anybody, be half a copy, or damaged.
+    """
     manifest = read_manifest(folder)
-    faults = {key: "missing, or of another form" for key, kind in _SHAPE.items() if not _fits(manifest.get(key), kind)}
-    if not faults and not _RUN_ID.fullmatch(manifest["run_id"]):
-        faults["run_id"] = "no run's name"
-    states = manifest.get("iterations") or {}
-    if not faults and not all(n.isdecimal() and isinstance(state, str) for n, state in states.items()):
-        faults["iterations"] = "no states by number"
-    if not faults and run_id is not None and run_id != manifest["run_id"]:
-        faults["run_id"] = f"{manifest['run_id']}, and not {run_id}"
-    if faults:
-        key, fault = next(iter(faults.items()))
-        raise run_file_error(folder.manifest, fault, "what ragpipe wrote", key=key)
+    if fault := _first_fault(manifest, run_id):
+        key, what = fault
+        raise run_file_error(folder.manifest, what, "what ragpipe wrote", key=key)
     return manifest
+
+
+def _first_fault(manifest: Mapping[str, Any], run_id: str | None) -> tuple[str, str] | None:
+    """(key, what is wrong with it) of the first part that is not as a run writes it; None where all parts are."""
+    for key, kind in _SHAPE.items():
+        if not _fits(manifest.get(key), kind):
+            return key, "missing, or of another form"
+    if not _RUN_ID.fullmatch(manifest["run_id"]):
+        return "run_id", "no run's name"
+    if not all(number.isdecimal() and isinstance(state, str) for number, state in manifest["iterations"].items()):
+        return "iterations", "no states by number"
+    if run_id is not None and run_id != manifest["run_id"]:
+        return "run_id", f"{manifest['run_id']}, and not {run_id}"
+    return None
 
 
 def _fits(value: Any, kind: Mapping[str, type] | type) -> bool:
     if isinstance(kind, type):
         return isinstance(value, kind)
-    return isinstance(value, dict) and all(isinstance(value.get(key), one) for key, one in kind.items())
+    return isinstance(value, dict) and all(isinstance(value.get(key), item_kind) for key, item_kind in kind.items())
 
 
 def new_manifest(
@@ -72,7 +80,7 @@ def new_manifest(
     data: Mapping[str, Any],
     source_run: str | None = None,
 ) -> dict[str, Any]:
-    """A manifest before anything is done. `source_run` is the id of the run whose frozen cases these are."""
+    """The manifest of a run of which nothing is judged yet. `source_run` is the id of the run whose frozen cases these are."""
     return {
         "format": FORMAT,
         "run_id": run_id,
@@ -90,12 +98,12 @@ def new_manifest(
 
 
 def write_manifest(folder: RunFolder, manifest: Mapping[str, Any]) -> None:
-    """Write it, unless it already says so."""
+    """Write the manifest, unless the file has this content already."""
     json_unless_same(folder.manifest, manifest)
 
 
 def write_config(folder: RunFolder, config: RunConfig) -> None:
-    """`config.yaml`, unless it already says so; its seal waits for the end of this start, which may be killed."""
+    """Write `config.yaml`, unless it has this content already. A changed file is sealed at the end of this start."""
     text = config_text(config)
     if folder.config.is_file() and folder.config.read_bytes() != text.encode("utf-8", "backslashreplace"):
         unseal(folder, "config.yaml")
@@ -111,16 +119,16 @@ def check_formats(folder: RunFolder, store: Path) -> None:
 def previous_manifest(folder: RunFolder) -> dict[str, Any]:
     """The manifest of the newest other run of the same name, empty when there is none that can be read."""
     try:
-        other = RunFolder.find(folder.latest)
-        if other.root.name == folder.root.name:
+        previous = RunFolder.find(folder.latest)
+        if previous.root.name == folder.root.name:
             return {}
-        return checked_manifest(other, other.root.name)  # its id is taken for a path beside this run's
+        return checked_manifest(previous, previous.root.name)  # its id becomes a path beside this run's
     except RagpipeError:
         return {}
 
 
 def unreadable_previous(folder: RunFolder) -> str | None:
-    """What to say of a newest other run of the same name that has another format; None when there is nothing to say."""
+    """A notice that the newest other run of the same name has another format; None when it has not."""
     try:
         RunFolder.find(folder.latest)
     except FormatMismatch as error:
@@ -132,30 +140,30 @@ def unreadable_previous(folder: RunFolder) -> str | None:
 
 
 def rewritten_prompt_warnings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Templates that kept their version's name and changed their text between two runs, with both hashes."""
+    """A warning per template that kept its version's name and changed its text between two runs, with both hashes."""
     known = {signature.partition("@")[0]: sha for signature, sha in before.get("prompts", {}).items()}
-    found = []
+    warnings = []
     for signature, sha in now["prompts"].items():
         name = signature.partition("@")[0]
         if known.get(name, sha) != sha:
-            found.append(
+            warnings.append(
                 f"the template {name} has another text than in run {before['run_id']}: {known[name][:12]} -> {sha[:12]}; "
                 "a version that has been used should keep its text: save the edit as a new version"
             )
-    return found
+    return warnings
 
 
 def copy_prompts(config: RunConfig, folder: Path) -> None:
-    """The templates that this run uses, byte for byte, with what they include: prompts travel with a run.
+    """Copy the templates that this run uses, byte for byte, with what they include: prompts travel with a run.
 
-    Nothing is written outside of the folder: names come from `PromptLibrary`, which knows their form, and links are not
+    Nothing is written outside the folder: names come from `PromptLibrary`, which knows their form, and links are not
     followed. Raises OutputError.
     """
     for metric in config.metrics.values():
         for prompt in metric.prompts().values():
             for name, text in prompt.sources.items():
-                for above in reversed((folder / name).relative_to(folder).parents):
-                    make_folder(folder / above)
+                for parent in reversed((folder / name).relative_to(folder).parents):
+                    make_folder(folder / parent)
                 write_unless_same(folder / name, text)
 
 
@@ -167,7 +175,7 @@ def _version(package: str) -> str:
 
 
 def config_text(config: RunConfig) -> str:
-    """The composed configuration as YAML: what `config.yaml` holds. Holds names of environment variables, no values."""
+    """The composed configuration as YAML: what `config.yaml` holds. It has names of environment variables, no values."""
     import yaml
 
     plain = config.model_dump(mode="json", by_alias=True, exclude={"metrics"})

@@ -1,4 +1,4 @@
-"""The plan of a run: what it would ask, cost and skip, as figures and as sentences."""
+"""The plan of a run: what it would ask, cost and skip, in numbers and in sentences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ragpipe.schema.sample import CaseKey
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
 from ragpipe.stages.plan_calls import TOKENS_OUT, Plan, make_plan
-from ragpipe.stages.remaining_calls import Remaining, count_remaining
+from ragpipe.stages.remaining_calls import RemainingCalls, count_remaining
 from ragpipe.stages.resume import CaseMark
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
@@ -33,22 +33,33 @@ def plan_remaining(
     run_id: str | None = None,
     *,
     rough: bool = False,
-    known: Sequence[Path] = (),
+    recorded: Sequence[Path] = (),
     done: Mapping[int, Mapping[CaseKey, CaseMark]] = MappingProxyType({}),
 ) -> Plan:
-    """The plan of a configuration over frozen cases, less what the call store holds for it (and for run `run_id`).
+    """The plan of a configuration over frozen cases, minus the replies that are stored.
 
-    `known` are judge_inputs of a finished run, whose replies count as stored too. `done` are the cases of each iteration that
-    a journal calls finished. `rough` takes four characters for a token: loading a tokenizer would hold up the first call for half a second.
+    Args:
+        config: the configuration of the run.
+        reader: its frozen cases.
+        run_id: the run, whose own failures in the call store count as replies.
+        rough: count four characters as a token: loading a tokenizer would delay the first call by half a second.
+        recorded: judge_inputs of a finished run, whose replies count as stored too.
+        done: by iteration, the cases that a journal calls finished.
     """
     judge = config.judge
     model = judge.model if isinstance(judge, JudgeSettings) else ""
     metrics = list(config.metrics.values())
     count = (lambda text: len(text) // 4) if rough else (lambda text: count_tokens(text, model))
-    plan = make_plan(reader, metrics, iterations=config.iterations, count_tokens=count, embedder=has_embedder(config))
-    if isinstance(judge, JudgeSettings) and plan.calls and (known or any(done.values()) or store_path(config).exists()):
-        found = run_async(_remaining(config, reader, run_id, known, done))
-        plan.stored, plan.missing, plan.resumed = found.stored, found.missing, found.resumed
+    plan = make_plan(
+        reader, metrics, iterations=config.iterations, count_tokens=count, has_embedder=has_embedder(config)
+    )
+    if (
+        isinstance(judge, JudgeSettings)
+        and plan.calls
+        and (recorded or any(done.values()) or store_path(config).exists())
+    ):
+        remaining = run_async(_remaining(config, reader, run_id, recorded, done))
+        plan.stored, plan.missing, plan.resumed = remaining.stored, remaining.missing, remaining.resumed
     return plan
 
 
@@ -56,41 +67,41 @@ async def _remaining(
     config: RunConfig,
     reader: CaseReader,
     run_id: str | None,
-    known: Sequence[Path],
+    recorded: Sequence[Path],
     done: Mapping[int, Mapping[CaseKey, CaseMark]],
-) -> Remaining:
+) -> RemainingCalls:
     stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
     checked = checked_store(config, stored)
-    replies = FallbackStore(RecordedReplies(known, failures="permanent"), checked) if known else checked
-    whole, metrics = Remaining(), list(config.metrics.values())
+    replies = FallbackStore(RecordedReplies(recorded, failures="permanent"), checked) if recorded else checked
+    remaining, metrics = RemainingCalls(), list(config.metrics.values())
     async with open_replay(config, replies) as session:
         session.corpus = references_of(reader.samples)
         for iteration in range(1, config.iterations + 1):
-            await count_remaining(reader.of(iteration), metrics, session, whole, done.get(iteration, {}))
-    return whole
+            await count_remaining(reader.of(iteration), metrics, session, remaining, done.get(iteration, {}))
+    return remaining
 
 
 def resumed_lines(plan: Plan) -> list[str]:
-    """What to know of finished cases before anything is spent: those that must be asked again, or come out otherwise."""
-    found, lines = plan.resumed, []
-    if found.again:
+    """Warnings about finished cases before anything is spent: those that must be asked again, or get another result."""
+    resumed, lines = plan.resumed, []
+    if resumed.again:
         lines.append(
-            f"{found.again:,} finished {_cases(found.again)} must be asked again, about {found.calls:,} calls, because the call store "
-            f"was damaged or replaced (first: {found.first_again})"
+            f"{resumed.again:,} finished {_cases(resumed.again)} must be asked again, about {resumed.calls:,} calls, because the "
+            f"call store was damaged or replaced (first: {resumed.first_again})"
         )
-    if found.changed:
+    if resumed.changed:
         lines.append(
-            f"{found.changed:,} finished {_cases(found.changed)} come out otherwise than the journal says: replies in the call store "
-            f"were changed since (first: {found.first_changed})"
+            f"{resumed.changed:,} finished {_cases(resumed.changed)} come out otherwise than the journal says: replies in the call "
+            f"store were changed since (first: {resumed.first_changed})"
         )
     return lines
 
 
 def changed_line(count: int, first: str) -> str:
-    """What to know at the end of cases that came out otherwise than an earlier start had written down."""
+    """A warning at the end about cases with another result than an earlier start had written down."""
     return (
-        f"{count:,} finished {_cases(count)} came out otherwise than an earlier start of this run had written down (first: {first}): "
-        "their replies were asked again or changed. Both results are in journal.jsonl; the later one counts"
+        f"{count:,} finished {_cases(count)} came out otherwise than an earlier start of this run had written down (first: "
+        f"{first}): their replies were asked again or changed. Both results are in journal.jsonl; the later one counts"
     )
 
 
@@ -104,7 +115,7 @@ def has_embedder(config: RunConfig) -> bool:
 
 
 def missing_embedder_line(config: RunConfig) -> str | None:
-    """What to say of metrics that rest on vectors when there is no embedder; None when there is nothing to say."""
+    """A warning about metrics that need vectors in a run without an embedder; None where there are none."""
     names = [name for name, metric in config.metrics.items() if metric.needs_embedder]
     if has_embedder(config) or not names:
         return None
@@ -114,7 +125,7 @@ def missing_embedder_line(config: RunConfig) -> str | None:
     )
 
 
-_COUNTS: dict[ReferenceRule, str] = {
+_RULE_TEXTS: dict[ReferenceRule, str] = {
     "any": "any one counts",
     "first": "the first alone counts",
     "all": "all of them count",
@@ -122,38 +133,30 @@ _COUNTS: dict[ReferenceRule, str] = {
 
 
 def reference_lines(plan: Plan) -> list[str]:
-    """What the plan says of cases with several references, one line for each rule; metrics are named where rules differ."""
-    names = {
-        rule: f": {', '.join(found.metrics)}" if len(plan.several) > 1 else "" for rule, found in plan.several.items()
-    }
-    return [
-        f"{found.cases:,} {'case has' if found.cases == 1 else 'cases have'} several references: {_COUNTS[rule]} "
-        f"(references: {rule}{names[rule]})"
-        for rule, found in plan.several.items()
-    ]
+    """What the plan says of cases with several references, one line per rule; metrics are named where rules differ."""
+    lines = []
+    for rule, several in plan.several.items():
+        names = f": {', '.join(several.metrics)}" if len(plan.several) > 1 else ""
+        cases = "1 case has" if several.cases == 1 else f"{several.cases:,} cases have"
+        lines.append(f"{cases} several references: {_RULE_TEXTS[rule]} (references: {rule}{names})")
+    return lines
 
 
 def check_call_budget(plan: Plan, config: RunConfig) -> None:
     """Raises ConfigError for a plan over `judge.max_calls`: nothing was spent yet."""
     judge = config.judge
     if isinstance(judge, JudgeSettings) and config.transport.kind == "live" and plan.new_calls > judge.max_calls:
-        raise ConfigError(
-            "the plan is larger than what is allowed; nothing was spent",
-            [
-                Problem(
-                    "the plan",
-                    "judge.max_calls",
-                    f"up to {plan.new_calls:,} new calls",
-                    f"at most {judge.max_calls:,}",
-                    f"judge.max_calls={plan.new_calls} to allow it, dataset.limit=N for fewer cases, task=plan for the parts",
-                )
-            ],
-        )
+        calls, limit = f"up to {plan.new_calls:,} new calls", f"at most {judge.max_calls:,}"
+        fix = f"judge.max_calls={plan.new_calls} to allow it, dataset.limit=N for fewer cases, task=plan for the parts"
+        problem = Problem("the plan", "judge.max_calls", calls, limit, fix)
+        raise ConfigError("the plan is larger than what is allowed; nothing was spent", [problem])
 
 
 def report_gaps(plan: Plan, console: Console) -> None:
-    """What the data set does not record of the outputs, and what is skipped for it: a warning where it is only some cases of
-    a method; where it is all of them, the metrics are not applicable to the method. And the cases too long for a question."""
+    """Print which parts of the outputs are not recorded and what is skipped for it, and which cases are too long for a question.
+
+    A part that only some cases of a method lack is a warning; where all lack it, the metrics do not apply to the method.
+    """
     for metric in plan.metrics:
         if metric.too_long:
             cases = f"{metric.too_long:,} case{'s are' if metric.too_long > 1 else ' is'}"
@@ -168,20 +171,21 @@ def report_gaps(plan: Plan, console: Console) -> None:
 
 
 def plan_line(plan: Plan, config: RunConfig) -> str:
-    """New calls, their tokens and money in one line. An upper estimate where questions depend on replies."""
+    """New calls, their tokens and cost on one line: an upper estimate where questions depend on replies."""
     judge = config.judge
-    vectors = f"; apart from it up to {plan.embeddings:,} texts to {config.embedder.label}" if plan.embeddings else ""
-    vectors = (
-        f"; {plan.shared:,} questions are shared: asked once for several metrics{vectors}" if plan.shared else vectors
-    )
+    details = ""
+    if plan.shared:
+        details += f"; {plan.shared:,} questions are shared: asked once for several metrics"
+    if plan.embeddings:
+        details += f"; apart from it up to {plan.embeddings:,} texts to {config.embedder.label}"
     if not isinstance(judge, JudgeSettings):
-        return f"plan: {plan.cases:,} cases, up to {plan.calls:,} questions to the embedded judge, no call, no cost{vectors}"
+        return f"plan: {plan.cases:,} cases, up to {plan.calls:,} questions to the embedded judge, no call, no cost{details}"
     prices = rates_for(judge)
     new = max(1, plan.new_calls)
-    usd = prices.usd(plan.tokens_in / new, plan.tokens_out / new)  # a call's: long prompts may cost more
+    usd = prices.usd(plan.tokens_in / new, plan.tokens_out / new)  # per call: long prompts may cost more
     money = f"about ${usd * plan.new_calls:,.2f}" if usd is not None else f"price unknown ({prices.reason})"
     return (
         f"plan: {plan.cases:,} cases, up to {plan.new_calls:,} new calls to {judge.label}"
         f"{f' ({plan.stored:,} replies are stored)' if plan.stored else ''}, about {plan.tokens_in:,} prompt tokens and "
-        f"{plan.tokens_out:,} completion tokens ({TOKENS_OUT} a reply), {money}{vectors}"
+        f"{plan.tokens_out:,} completion tokens ({TOKENS_OUT} a reply), {money}{details}"
     )

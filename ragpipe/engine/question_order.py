@@ -1,4 +1,4 @@
-"""The questions about a case in the order in which its metrics ask them: a table holds them in that of their ids."""
+"""The questions about a case in the order in which its metrics ask them; a table has them in the order of their ids."""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ def in_call_order(config: RunConfig, case: Case, rows: Sequence[Row], corpus: Co
     """The rows of `judge_inputs` about one case and iteration, metric by metric, each metric's as it asks them: a chain by
     rank, a fan-out by index. `corpus` are the references of the run.
 
-    No row says when it was asked, and when is not the order anyway: questions that fan out are answered as it happens. So
-    the metrics run once more over these replies. What they do not ask then (the replies were not kept, or a
-    metric stops at an error) stands after the others, in the order of the table.
+    No row says when it was asked, and times would not give the order either: questions that fan out are answered in any
+    order. So the metrics run once more over these replies. What they do not ask then (the replies were not kept, or a
+    metric stops at an error) comes last, in the order of the table.
     """
-    metrics = {name: place for place, name in enumerate(config.metrics)}
-    places = run_async(_places(config, case, rows, corpus))
-    last = len(places)
-    return sorted(rows, key=lambda row: (metrics[row["metric"]], places.get(_name(row), last)))
+    metrics = {name: position for position, name in enumerate(config.metrics)}
+    positions = run_async(_call_positions(config, case, rows, corpus))
+    last = len(positions)
+    return sorted(rows, key=lambda row: (metrics[row["metric"]], positions.get(_question_id(row), last)))
 
 
-async def _places(config: RunConfig, case: Case, rows: Sequence[Row], corpus: Corpus) -> dict[tuple[str, ...], int]:
-    """When each question is asked for the first time, by its name."""
-    found: dict[tuple[str, ...], int] = {}
+async def _call_positions(
+    config: RunConfig, case: Case, rows: Sequence[Row], corpus: Corpus
+) -> dict[tuple[str, ...], int]:
+    """The position at which each question is first asked."""
+    positions: dict[tuple[str, ...], int] = {}
     async with open_replay(config, RecordedRowReplies(rows)) as session:
         session.corpus = corpus
         for name in {row["metric"] for row in rows}:
             judge = CaseJudge(session, case.key, name)
-            with suppress(Exception):  # whatever ended the metric here ended it in the run, and stands with its score
+            with suppress(Exception):  # whatever ended the metric here ended it in the run, and is in its score
                 await config.metrics[name].measure(case, judge)
             for use in judge.uses:
-                found.setdefault((use.metric, use.step, use.turn, use.payload.id), len(found))
-    return found
+                positions.setdefault((use.metric, use.step, use.turn, use.payload.id), len(positions))
+    return positions
 
 
-def _name(row: Row) -> tuple[str, ...]:
+def _question_id(row: Row) -> tuple[str, ...]:
     return tuple(str(row[column]) for column in _QUESTION)

@@ -1,4 +1,4 @@
-"""Which stored calls the runs under an output folder rest on."""
+"""Which stored calls the runs under an output folder use."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _BATCH = 65_536  # rows read at once
 
 
 def referenced_keys(root: Path) -> Iterator[str]:
-    """The keys in judge_inputs of every iteration of every run, and of what was resent, one after the other.
+    """The keys in judge_inputs of every iteration of every run, and in the tables of resends.
 
-    Raises DataError, before the first key, for a run that is not whole or cannot be read: what it will take from the
-    store when it is started again cannot be known.
+    Raises DataError, before the first key, for a run that is not finished or cannot be read: it is unknown what it will take
+    from the store when it is started again.
     """
     runs = list(all_runs(root))
-    if problems := [problem for folder in runs for problem in _open(folder)]:
+    if problems := [problem for folder in runs for problem in _unfinished(folder)]:
         raise DataError("what is unused cannot be known", problems[:10])
     return (key for folder in runs for key in _keys(folder))
 
 
-def _open(folder: RunFolder) -> Sequence[Problem]:
-    """Why it cannot be known what this run rests on; nothing for a whole one."""
+def _unfinished(folder: RunFolder) -> Sequence[Problem]:
+    """Why it is unknown which calls this run uses; nothing for a finished run."""
     try:
         states = read_manifest(folder).get("iterations", {})
         if _is_resent(folder) or (states and all(state == COMPLETE for state in states.values())):
@@ -43,7 +43,7 @@ def _open(folder: RunFolder) -> Sequence[Problem]:
 
 
 def _is_resent(folder: RunFolder) -> bool:
-    """Whether the questions of another run were sent again here, to the end: such a run has no iterations."""
+    """Whether this is a finished resend of another run's questions: such a run has no iterations."""
     return (folder.root / "resend.json").is_file() and (folder.root / RESENT_TABLE).is_file()
 
 

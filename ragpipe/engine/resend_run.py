@@ -1,14 +1,13 @@
-"""`rejudge.mode=resend`: the stored questions of a run to a judge, byte for byte: a spot check, or the drift of one.
+"""`rejudge.mode=resend`: sends the stored questions of a run to a judge, byte for byte, to compare two judges or see one drift.
 
-The metrics are not asked: what they would do with other answers is another mode (`replay`). Replies land in the call store,
-so a second start pays for nothing twice.
+The metrics do not run: what they would do with other answers is another mode (`replay`). Replies go into the call store, so
+that a second start pays nothing twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import Incomplete
@@ -18,7 +17,7 @@ from ragpipe.engine.judge_access import open_judge, served_model, store_path
 from ragpipe.engine.manifest import check_formats, config_text, new_manifest, read_manifest, write_manifest
 from ragpipe.engine.plan_summary import check_call_budget, plan_line
 from ragpipe.engine.run_identity import run_id
-from ragpipe.engine.run_list import write_run_list as write_runs
+from ragpipe.engine.run_list import write_run_list
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
 from ragpipe.reports.console import Console
 from ragpipe.reports.missing_replies import MISSING_REPLY, MISSING_REPLY_FIX
@@ -32,11 +31,14 @@ from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
 
 
-def resend(finished: FinishedRun, console: Console) -> tuple[int, Path]:
-    """Send, compare, write `resend.parquet` and `resend.json` into a sibling folder; returns the exit code (4: some
-    failed for a passing reason, or a smaller share than `scoring.coverage_floor` was answered) and the folder. Raises DataError for a run that did not keep its questions."""
+def resend(finished: FinishedRun, console: Console) -> int:
+    """Send and compare; write `resend.parquet` and `resend.json` into a sibling folder.
+
+    Returns the exit code: 4 when some questions failed for a transient reason, or when a smaller share than
+    `scoring.coverage_floor` was answered. Raises DataError for a run that did not keep its questions.
+    """
     identity = {**finished.identity(), "rejudge": {"mode": "resend"}}
-    target = finished.sibling(run_id(identity))
+    target = finished.folder_of(run_id(identity))
     check_formats(target, store_path(finished.config))
     plan = _plan(finished, target.run_id)
     console.say(plan_line(plan, finished.config))
@@ -46,45 +48,54 @@ def resend(finished: FinishedRun, console: Console) -> tuple[int, Path]:
     with FolderLock(target.root) as lock:
         for notice in lock.notices:
             console.warn(notice)
-        _describe(finished, target, identity)
-        stage = run_async(_resent(finished, target, console, plan.calls))
-        found = _document(finished, stage)
-        json_unless_same(target.root / "resend.json", found)
-        write_runs(target.root.parent)
-    _tell(found, target, console, stored=plan.stored or 0)
-    if stage.whole.transient:
-        if missing := stage.whole.failed.get(MISSING_REPLY):
+        _write_manifest(finished, target, identity)
+        stage = run_async(_send(finished, target, console, plan.calls))
+        document = _document(finished, stage)
+        json_unless_same(target.root / "resend.json", document)
+        write_run_list(target.root.parent)
+    _print_results(document, target, console, stored=plan.stored or 0)
+    return _exit_code(stage.total, finished.config.scoring.coverage_floor, console)
+
+
+def _exit_code(total: ResendTally, floor: float, console: Console) -> int:
+    if total.transient:
+        if missing := total.failed.get(MISSING_REPLY):
             console.warn(f"questions without a stored reply were not asked: {MISSING_REPLY_FIX}")
-        if stage.whole.transient != missing:
+        if total.transient != missing:
             console.warn("some calls failed for a passing reason: the same command asks for them again")
-        return Incomplete.exit_code, target.root
-    floor, answered = finished.config.scoring.coverage_floor, _share(stage.whole.ok, stage.whole.questions)
+        return Incomplete.exit_code
+    answered = _share(total.ok, total.questions)
     if answered is not None and answered < floor:
         console.warn(f"{answered:.1%} of the questions were answered, less than scoring.coverage_floor ({floor:.1%})")
-        return Incomplete.exit_code, target.root
-    return 0, target.root
+        return Incomplete.exit_code
+    return 0
 
 
 def _plan(finished: FinishedRun, run: str) -> Plan:
-    """The different questions, and how many of them the call store answers: each of the others is one call. A failure of
-    this run is an answer, too, unless `retry_errors` asks again; a reply of another model is none where it is refused."""
+    """The different questions, and how many of them the call store answers: each of the others is one call.
+
+    A failure of this run counts as an answer, unless `retry_errors` asks again; a reply of another model that the judge
+    refuses does not.
+    """
     retry, served = finished.config.retry_errors, served_model(finished.config.judge)
     judge = judge_parts(finished.config.judge.identity_of_judge())
     questions = stored = characters = 0
     cases: set[tuple[str | int, ...]] = set()
     for block in stored_questions(finished.judge_inputs()):
-        keys = [question_key(key_parts(one.payload, judge, one.row["iteration"], 1)) for one in block]
-        found = read_calls(store_path(finished.config), keys, run_id=run).values()
-        stored += sum((call.status == "ok" or not retry) and not (served and served.refuse(call)) for call in found)
+        keys = [question_key(key_parts(question.payload, judge, question.row["iteration"], 1)) for question in block]
+        for call in read_calls(store_path(finished.config), keys, run_id=run).values():
+            is_refused = served is not None and served.refuse(call)
+            stored += (call.status == "ok" or not retry) and not is_refused
         questions += len(block)
-        characters += sum(len(message["content"]) for one in block for message in one.payload.messages)
-        cases |= {tuple(one.row[name] for name in OUTPUT_KEY) for one in block}
+        for question in block:
+            characters += sum(len(message["content"]) for message in question.payload.messages)
+            cases.add(tuple(question.row[name] for name in OUTPUT_KEY))
     step = StepPlan("", "", "", calls=questions, rendered=questions, tokens_rendered=characters // 4)
     return Plan(len(cases), 1, [], [step], stored=stored, missing=questions - stored)
 
 
-def _describe(finished: FinishedRun, target: RunFolder, identity: Mapping[str, Any]) -> None:
-    """Which run this is of; once."""
+def _write_manifest(finished: FinishedRun, target: RunFolder, identity: Mapping[str, Any]) -> None:
+    """Write manifest and configuration of the resend, unless an earlier start did."""
     if read_manifest(target):
         return
     config = finished.config
@@ -101,13 +112,13 @@ def _describe(finished: FinishedRun, target: RunFolder, identity: Mapping[str, A
     )
 
 
-async def _resent(finished: FinishedRun, target: RunFolder, console: Console, questions: int) -> ResendStage:
+async def _send(finished: FinishedRun, target: RunFolder, console: Console, questions: int) -> ResendStage:
     async with open_judge(finished.config, target.run_id, warn=console.warn) as session:
-        with console.progress(cases=questions, label="resending", noun="questions") as shown:
+        with console.progress(cases=questions, label="resending", noun="questions") as display:
 
             def update(done: int) -> None:
                 usage = session.usage
-                shown.update(
+                display.update(
                     cases=done,
                     calls=usage.asked,
                     tokens=usage.spend.tokens,
@@ -126,13 +137,13 @@ def _document(finished: FinishedRun, stage: ResendStage) -> dict[str, Any]:
         "format": FORMAT,
         "old": {"run_id": finished.run_id, "judge": _judge_of(finished)},
         "new": {"judge": finished.config.judge.label},
-        **_figures(stage.whole),
-        "steps": [{"metric": m, "step": s, **_figures(tally)} for (m, s), tally in stage.steps.items()],
+        **_counts(stage.total),
+        "steps": [{"metric": m, "step": s, **_counts(tally)} for (m, s), tally in stage.steps.items()],
     }
 
 
-def _figures(tally: ResendTally) -> dict[str, Any]:
-    """Counts, and the shares of them that can be had."""
+def _counts(tally: ResendTally) -> dict[str, Any]:
+    """Counts, and the shares that follow from them."""
     return {
         **asdict(tally),
         "same_text_share": _share(tally.same_text, tally.both_replied),
@@ -141,37 +152,37 @@ def _figures(tally: ResendTally) -> dict[str, Any]:
 
 
 def _judge_of(finished: FinishedRun) -> str:
-    """The run's own judge, which the configuration with the user's words no longer names."""
-    found = finished.manifest["identity"]["judge_identity"]
-    return str(found.get("model") or found.get("version") or found)
+    """The judge of the run itself: the configuration names the judge that the user set over it."""
+    identity = finished.manifest["identity"]["judge_identity"]
+    return str(identity.get("model") or identity.get("version") or identity)
 
 
-def _tell(found: Mapping[str, Any], target: RunFolder, console: Console, *, stored: int) -> None:
+def _print_results(document: Mapping[str, Any], target: RunFolder, console: Console, *, stored: int) -> None:
     lines = [
         [
-            one["metric"],
-            one["step"],
-            f"{one['questions']:,}",
-            f"{one['ok']:,}",
-            _percent(one["same_answer_share"]),
-            f"{one['both_read']:,}",
-            _percent(one["same_text_share"]),
+            step["metric"],
+            step["step"],
+            f"{step['questions']:,}",
+            f"{step['ok']:,}",
+            _percent(step["same_answer_share"]),
+            f"{step['both_read']:,}",
+            _percent(step["same_text_share"]),
         ]
-        for one in found["steps"]
+        for step in document["steps"]
     ]
-    heads = ("metric", "step", "questions", "answered", "same answer", "of", "same text")
-    console.folded(heads, lines, title=f"resent from {found['old']['run_id']} ({found['old']['judge']})")
+    columns = ("metric", "step", "questions", "answered", "same answer", "of", "same text")
+    console.folded(columns, lines, title=f"resent from {document['old']['run_id']} ({document['old']['judge']})")
     console.say("same answer: reasons and quotes aside; of the questions whose replies can be read in both runs")
-    console.say(f"requests with the same bytes as then: {found['same_body']:,} of {found['body_known']:,}")
+    console.say(f"requests with the same bytes as then: {document['same_body']:,} of {document['body_known']:,}")
     if stored:
         console.say(f"{stored:,} replies came from the call store; judge.season=NAME asks the same judge anew")
-    for kind, count in found["failed"].items():
+    for kind, count in document["failed"].items():
         console.warn(f"{count:,} questions failed: {kind}")
     console.say(f"results: {target.root}")
 
 
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _share(part: int, total: int) -> float | None:
+    return part / total if total else None
 
 
 def _percent(share: float | None) -> str:

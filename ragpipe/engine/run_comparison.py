@@ -1,4 +1,4 @@
-"""Two run folders over the same cases, one against the other: what the figures say and what both runs asked."""
+"""Comparing two run folders over the same cases: their scores, their questions and their costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragpipe.store.run.run_tables import read_json
 
 
 def compare_runs(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
-    """What `agreement.json` holds: every score of both runs, their questions and their bills.
+    """What `agreement.json` holds: every score of both runs, their questions and their costs.
 
     An iteration is compared with the one of the same number. None where no iteration is scored in both. Raises DataError
     for a file that cannot be read.
@@ -35,7 +35,7 @@ def compare_runs(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
 
 
 def compare_scoring(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
-    """As `against`, with no more than figures and flips: what another scoring of the same replies changes."""
+    """As `compare_runs`, with scores and changed verdicts only: what another scoring of the same replies changes."""
     shared = _shared(old, new)
     if not shared:
         return None
@@ -50,11 +50,11 @@ def compare_scoring(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
 
 
 def _shared(old: RunFolder, new: RunFolder) -> list[int]:
-    """The iterations that are scored in both; none where a run was not put together at its end."""
+    """The iterations that are scored in both; none where the iterations of a run were not combined."""
     if not (old.final.metrics.is_file() and new.final.metrics.is_file()):
         return []
-    there = set(scored_iterations(old))
-    return [number for number in scored_iterations(new) if number in there]
+    of_old_run = set(scored_iterations(old))
+    return [number for number in scored_iterations(new) if number in of_old_run]
 
 
 def _records(folder: RunFolder, iterations: list[int]) -> dict[int, Path]:
@@ -62,9 +62,9 @@ def _records(folder: RunFolder, iterations: list[int]) -> dict[int, Path]:
 
 
 def _scores(folder: RunFolder) -> dict[str, Any]:
-    """The run's scores over all cases, each with what is declared of it."""
-    found = read_json(folder.final.metrics)
-    return {name: {**found["declared"][name], **score} for name, score in found["overall"]["scores"].items()}
+    """The run's scores over all cases, each with its declaration."""
+    metrics = read_json(folder.final.metrics)
+    return {name: {**metrics["declared"][name], **score} for name, score in metrics["overall"]["scores"].items()}
 
 
 def _run(folder: RunFolder) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _run(folder: RunFolder) -> dict[str, Any]:
 
 
 def _run_id(folder: RunFolder) -> str:
-    """The run's own, whatever its folder is called by now."""
+    """The id of the run, whatever its folder is called."""
     return str(read_json(folder.manifest)["run_id"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragpipe.core.errors import DataError, FormatMismatch, RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
@@ -20,7 +20,7 @@ from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import RUNS, SWEEPS, RunFolder
 from ragpipe.store.run.run_tables import read_json
 
-LISTED = 200  # runs of a name; every one of them is read at the end of each evaluation
+LISTED = 200  # runs of a name; each of them is read at the end of every evaluation
 DEPTH = 4  # levels of folders below output_dir in which names are looked for
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
 
@@ -40,19 +40,19 @@ def refuse_other_formats(folders: Sequence[Path]) -> None:
         raise FormatMismatch(errors[0].title, [problem for error in errors for problem in error.problems])
 
 
-def readable_runs(root: Path, tell: Callable[[str], None]) -> list[RunFolder]:
-    """All run folders below an output folder but those of another format, which are told by name."""
-    found = []
+def readable_runs(root: Path, warn: Callable[[str], None]) -> list[RunFolder]:
+    """All run folders below an output folder; those of another format are left out with a warning."""
+    folders = []
     for folder in all_runs(root):
         try:
             read_manifest(folder)
         except FormatMismatch as error:
-            tell(f"passed over: {error.problems[0].where}: {error.problems[0].found}")
+            warn(f"passed over: {error.problems[0].where}: {error.problems[0].found}")
             continue
         except RagpipeError:
-            pass  # who reads its tables says what is broken
-        found.append(folder)
-    return found
+            pass  # reading its tables says what is broken
+        folders.append(folder)
+    return folders
 
 
 def all_runs(root: Path) -> Iterator[RunFolder]:
@@ -70,28 +70,40 @@ def write_run_list(folder: Path) -> bool:
     return write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))
 
 
+class _ListedRun(NamedTuple):
+    """A run folder with its manifest; `line` says why the manifest cannot be read, where it cannot."""
+
+    created_at: str
+    folder: RunFolder
+    manifest: dict[str, Any]
+    line: RunLine
+
+
 def list_runs(folder: Path) -> tuple[list[RunLine], int]:
-    """The newest runs of a name, the newest last, and the number of older ones that are left out."""
-    found: list[tuple[str, RunFolder, dict[str, Any], RunLine]] = []
-    for path in sorted(_runs(folder)):
-        try:
-            manifest = read_manifest(RunFolder(path))
-            line = RunLine(path.name) if manifest else RunLine(path.name, broken="no manifest.json")
-            created = str(manifest["created_at"]) if manifest else ""
-        except FormatMismatch as error:
-            manifest, created, line = {}, "", RunLine(path.name, refused=error.problems[0].found)
-        except (RagpipeError, KeyError, OSError) as error:
-            manifest, created, line = {}, "", RunLine(path.name, broken=_why(error))
-        found.append((created, RunFolder(path), manifest, line))
-    found.sort(key=lambda one: one[0])
-    known = {str(manifest["run_id"]): manifest for _, _, manifest, _ in found if "run_id" in manifest}
-    lines, before = [], dict[str, Any]()
-    for place, (_, run_folder, manifest, line) in enumerate(found):
-        if place >= len(found) - LISTED:
-            against = known.get(str(manifest.get("source_run")), before)
-            lines.append(line if line.unread else _line(run_folder, manifest, against))
-        before = manifest or before
-    return lines, max(0, len(found) - LISTED)
+    """The newest runs of a name, the newest last, and the number of older runs that are left out."""
+    runs = sorted((_listed_run(path) for path in sorted(_runs(folder))), key=lambda run: run.created_at)
+    manifests = {str(run.manifest["run_id"]): run.manifest for run in runs if "run_id" in run.manifest}
+    older = max(0, len(runs) - LISTED)
+    lines, previous = [], dict[str, Any]()
+    for position, run in enumerate(runs):
+        if position >= older:
+            compared_with = manifests.get(str(run.manifest.get("source_run")), previous)
+            lines.append(run.line if run.line.unread else _line(run.folder, run.manifest, compared_with))
+        previous = run.manifest or previous
+    return lines, older
+
+
+def _listed_run(path: Path) -> _ListedRun:
+    folder = RunFolder(path)
+    try:
+        manifest = read_manifest(folder)
+        if not manifest:
+            return _ListedRun("", folder, {}, RunLine(path.name, broken="no manifest.json"))
+        return _ListedRun(str(manifest["created_at"]), folder, manifest, RunLine(path.name))
+    except FormatMismatch as error:
+        return _ListedRun("", folder, {}, RunLine(path.name, refused=error.problems[0].found))
+    except (RagpipeError, KeyError, OSError) as error:
+        return _ListedRun("", folder, {}, RunLine(path.name, broken=_cause(error)))
 
 
 def _line(folder: RunFolder, manifest: Mapping[str, Any], before: Mapping[str, Any]) -> RunLine:
@@ -112,16 +124,16 @@ def _line(folder: RunFolder, manifest: Mapping[str, Any], before: Mapping[str, A
             differences=identity_differences(before["identity"], manifest["identity"]) if before else (),
         )
     except (RagpipeError, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
-        return RunLine(folder.run_id, broken=_why(error))
+        return RunLine(folder.run_id, broken=_cause(error))
 
 
 def _state(manifest: Mapping[str, Any], scored: list[int]) -> str:
     states = manifest["iterations"]
     if not scored:
         return "not scored"
-    open_ones = [number for number, state in states.items() if state != COMPLETE]
+    is_complete = all(state == COMPLETE for state in states.values())
     several = f", {len(scored)} iterations" if len(scored) > 1 else ""
-    return (INCOMPLETE if open_ones else COMPLETE) + several
+    return (COMPLETE if is_complete else INCOMPLETE) + several
 
 
 def _judge(metrics: list[dict[str, Any]]) -> str:
@@ -138,17 +150,17 @@ def _scores(metrics: list[dict[str, Any]]) -> dict[str, str]:
     last = metrics[-1]
     weights = last["scoring"].get("weights_used", {})
     names = sorted(last["overall"]["scores"], key=lambda name: (name != "overall_score", -weights.get(name, 0)))
-    found = {}
+    texts = {}
     for name in names:
-        scores = [one["overall"]["scores"][name] for one in metrics if name in one["overall"]["scores"]]
-        there = [score["mean"] for score in scores if score["mean"] is not None]
-        if there:
-            found[name] = f"{sum(there) / len(there):.3f} ({_evidence(scores)})"
-    return found
+        scores = [item["overall"]["scores"][name] for item in metrics if name in item["overall"]["scores"]]
+        means = [score["mean"] for score in scores if score["mean"] is not None]
+        if means:
+            texts[name] = f"{sum(means) / len(means):.3f} ({_judgements(scores)})"
+    return texts
 
 
-def _evidence(scores: Sequence[Mapping[str, Any]]) -> str:
-    """How many judgements a mean rests on, and which share of them came out where not all did."""
+def _judgements(scores: Sequence[Mapping[str, Any]]) -> str:
+    """The number of judgements behind a mean, and the coverage where some failed."""
     share = coverage({name: sum(score.get(name, 0) for score in scores) for name in ("n_ok", *LOST)})
     n = sum(score["n_ok"] for score in scores)
     return whole(n) + (f", coverage {share_below_one(share)}" if share is not None and share < 1 else "")
@@ -160,10 +172,10 @@ def _gates(folder: RunFolder) -> str:
     outcomes = [gate["outcome"] for gate in read_json(folder.gates)["gates"]]
     if not outcomes:
         return "none"
-    blocked, warned, passed = (outcomes.count(one) for one in ("blocked", "warned", "passed"))
+    blocked, warned, passed = (outcomes.count(outcome) for outcome in ("blocked", "warned", "passed"))
     of = "" if passed == len(outcomes) else f" of {len(outcomes)}"
-    said = f"{blocked} of {len(outcomes)} block" if blocked else f"{passed}{of} pass"
-    return said + (f", {warned} warn" if warned else "")
+    text = f"{blocked} of {len(outcomes)} block" if blocked else f"{passed}{of} pass"
+    return text + (f", {warned} warn" if warned else "")
 
 
 def _cost(costs: list[dict[str, Any]]) -> str:
@@ -173,15 +185,15 @@ def _cost(costs: list[dict[str, Any]]) -> str:
     return price(Usage.sum(Usage.from_json(usage) for usage in used))
 
 
-def _why(error: Exception) -> str:
-    """The cause in a line: of our own errors what was found, else the error's name."""
+def _cause(error: Exception) -> str:
+    """The cause on one line: for our own errors what was found, else the error with its name."""
     if isinstance(error, DataError) and error.problems:
         return f"{Path(error.problems[0].where).name}: {error.problems[0].found}"
     return str(error) if isinstance(error, RagpipeError) else f"{type(error).__name__}: {error}"
 
 
 def _runs(folder: Path) -> Iterator[Path]:
-    """The run folders of a name; links are passed over."""
+    """The run folders of a name; links are skipped."""
     for path in folder.iterdir() if folder.is_dir() else ():
         is_run = _RUN_ID.fullmatch(path.name) or (path / "manifest.json").exists()
         if is_run and path.is_dir() and not path.is_symlink():
@@ -193,7 +205,7 @@ def _has_runs(folder: Path) -> bool:
 
 
 def run_list_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
-    """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons of sweeps are none."""
+    """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons of sweeps are not runs."""
     for path in sorted(root.iterdir()) if root.is_dir() and depth else ():
         if path.is_dir() and not path.is_symlink() and not path.name.startswith(".") and path.name != SWEEPS:
             if _has_runs(path):

@@ -1,4 +1,4 @@
-"""The prices of a run: those of now, those that its figures were made with, and what differs between them."""
+"""The prices of a run: those of the configuration, those that its costs were computed with, and what differs."""
 
 from __future__ import annotations
 
@@ -9,84 +9,73 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import DataError
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.schema.price_rates import KINDS, Rates
+from ragpipe.schema.price_rates import KINDS, Rates, Tier
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
 
 
-class Prices:
-    """The prices of a run's replies by iteration: those of now, or those that were `given`."""
-
-    def __init__(self, config: RunConfig, folder: RunFolder, given: Mapping[int, Mapping[str, Rates]] | None = None):
-        self._config, self._folder, self._given = config, folder, given
-
-    def of(self, iteration: int) -> Mapping[str, Rates]:
-        return rates(self._config) if self._given is None else self._given.get(iteration, {})
-
-    def stand(self, iteration: int) -> bool:
-        """Whether the iteration's bill was made with these prices: they are in no identity, and apply when it is read."""
-        before = written(self._folder, iteration)
-        return before is not None and not price_changes(before, self.of(iteration))
+def configured_rates(config: RunConfig) -> dict[str, Rates]:
+    """The prices of the judge and of the embedder by their printable names; nothing where neither is paid."""
+    models = (config.judge, config.embedder)
+    return {model.label: rates_for(model) for model in models if isinstance(model, JudgeSettings)}
 
 
-def rates(config: RunConfig) -> dict[str, Rates]:
-    """The prices of the judge and of the embedder by their printable names; nothing where none is paid."""
-    asked = (config.judge, config.embedder)
-    return {one.label: rates_for(one) for one in asked if isinstance(one, JudgeSettings)}
-
-
-def written(folder: RunFolder, iteration: int) -> dict[str, Rates] | None:
-    """The prices that an iteration's `cost.json` was made with; None where it has none that can be read."""
+def applied_rates(folder: RunFolder, iteration: int) -> dict[str, Rates] | None:
+    """The prices that an iteration's `cost.json` was computed with; None where it has none that can be read."""
     path = folder.iteration(iteration).cost
     try:
-        return _read(read_json(path)["prices"]) if path.is_file() else None
+        return _parsed(read_json(path)["prices"]) if path.is_file() else None
     except (KeyError, TypeError, ValueError, AttributeError, DataError):
         return None
 
 
-def price_changes(before: Mapping[str, Rates], now: Mapping[str, Rates]) -> list[str]:
-    """`openai/gpt-4o: input 2.5 -> 2 per million`, one line for each price that differs. Where it comes from is no difference."""
-    found = []
-    for name in dict.fromkeys((*before, *now)):
-        old, new = (_figures(rates.get(name)) for rates in (before, now))
-        if old != new:
-            keys = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
-            found.append(f"{name}: " + ", ".join(f"{k} {_shown(old.get(k))} -> {_shown(new.get(k))}" for k in keys))
-    return found
+def sealed_rates(folder: RunFolder, seal: Mapping[str, Any]) -> dict[int, dict[str, Rates]]:
+    """The prices of each iteration as the seal says; where a start was killed before it sealed them, as `cost.json` says."""
+    rates = {number: applied_rates(folder, number) or {} for number in folder.iterations()}
+    return {**rates, **{int(number): _parsed(prices) for number, prices in seal.get("prices", {}).items()}}
 
 
-def made_with(folder: RunFolder, seal: Mapping[str, Any]) -> dict[int, dict[str, Rates]]:
-    """The prices that each iteration's bill was made with: as the seal says, or, where a start did not live to seal it, as
-    the bill itself does."""
-    found = {number: written(folder, number) or {} for number in folder.iterations()}
-    return {**found, **{int(number): _read(prices) for number, prices in seal.get("prices", {}).items()}}
-
-
-def _read(prices: Mapping[str, Any]) -> dict[str, Rates]:
-    return {name: Rates.of_document(one) for name, one in prices.items()}
-
-
-def changed_prices(config: RunConfig, seal: Mapping[str, Any]) -> list[str]:
-    """What of the prices in a run's configuration is not what its figures were made with."""
+def config_rate_changes(config: RunConfig, seal: Mapping[str, Any]) -> list[str]:
+    """How the prices of a run's configuration differ from those of its last sealed iteration, as `rate_changes`."""
     sealed = seal.get("prices", {})
     last = max(sealed, key=int, default=None)
-    return [] if last is None else price_changes(_read(sealed[last]), rates(config))
+    return [] if last is None else rate_changes(_parsed(sealed[last]), configured_rates(config))
 
 
-def _figures(rates: Rates | None) -> dict[str, Any]:
-    if rates is None or not rates.tiers:
-        return {}
-    found: dict[str, Any] = {}
-    for tier in rates.tiers:
-        above = f" above {tier.above:,} tokens" if tier.above else ""
-        told = {name: getattr(tier, name) for name in KINDS}
-        if told["cached_input"] == told["input"]:
-            del told["cached_input"]
-        if told["reasoning"] == told["output"]:
-            del told["reasoning"]
-        found |= {f"{name}{above}": price for name, price in told.items()}
-    return found
+def rate_changes(old: Mapping[str, Rates], new: Mapping[str, Rates]) -> list[str]:
+    """`openai/gpt-4o: input 2.5 -> 2 per million`, one line per model whose price differs. Where a price comes from is no
+    difference."""
+    lines = []
+    for name in dict.fromkeys((*old, *new)):
+        before, after = _by_kind(old.get(name)), _by_kind(new.get(name))
+        kinds = [kind for kind in dict.fromkeys((*before, *after)) if before.get(kind) != after.get(kind)]
+        changes = [f"{kind} {_price_text(before.get(kind))} -> {_price_text(after.get(kind))}" for kind in kinds]
+        if changes:
+            lines.append(f"{name}: {', '.join(changes)}")
+    return lines
 
 
-def _shown(price: float | None) -> str:
+def _parsed(prices: Mapping[str, Any]) -> dict[str, Rates]:
+    return {name: Rates.of_document(document) for name, document in prices.items()}
+
+
+def _by_kind(rates: Rates | None) -> dict[str, float | None]:
+    """The prices of all tiers by kind of token, such as `input above 200,000 tokens`; kinds without a price of their own are
+    left out."""
+    prices: dict[str, float | None] = {}
+    for tier in rates.tiers if rates else ():
+        suffix = f" above {tier.above:,} tokens" if tier.above else ""
+        prices |= {f"{kind}{suffix}": price for kind, price in _tier_prices(tier).items()}
+    return prices
+
+
+def _tier_prices(tier: Tier) -> dict[str, float | None]:
+    prices = {kind: getattr(tier, kind) for kind in KINDS}
+    for kind, base in (("cached_input", "input"), ("reasoning", "output")):
+        if prices[kind] == prices[base]:
+            del prices[kind]
+    return prices
+
+
+def _price_text(price: float | None) -> str:
     return "unknown" if price is None else f"{price:g}"

@@ -42,7 +42,7 @@ _REASONS = {
 
 
 def ended_job(number: int, words: Sequence[str], code: int | None, line: str, folder: Path | None) -> Job:
-    """One job as it ended: its exit code (None = never started), the line that says why, and its folder."""
+    """One job at its end: its exit code (None: never started), the line that says why, and its folder."""
     state = "not started" if code is None else _STATES.get(code, f"exit {code}")
     return Job(number, list(words), code, state, line or _REASONS.get(code or 0, ""), folder)
 
@@ -53,11 +53,11 @@ def compare_jobs(jobs: Sequence[Job], words: Sequence[str], console: Console) ->
     `words` are those of the whole sweep: the same sweep, started again, has the same folder, and files that would not
     change are left alone. None, and nothing written, when no job has a run folder. Raises OutputError.
     """
-    found = [_read(one) for one in jobs]
-    home = next((one.folder.parent for one in found if one.folder), None)
+    results = [_with_results(job) for job in jobs]
+    home = next((job.folder.parent for job in results if job.folder), None)
     if home is None:
         return None
-    rows = comparison_rows(found, shared_questions(_with_records(found)))
+    rows = comparison_rows(results, shared_questions(_folders_with_records(results)))
     folder = home / SWEEPS / sha256({"words": list(words), "name": home.name, "format": FORMAT})[:12]
     make_folder(folder)
     sweep_temporaries(folder)
@@ -66,10 +66,10 @@ def compare_jobs(jobs: Sequence[Job], words: Sequence[str], console: Console) ->
         parquet_writer(file, COMPARISON_SCHEMA, compression="zstd") as writer,
     ):
         writer.write_table(pa.Table.from_pylist(rows, schema=COMPARISON_SCHEMA))
-    write_unless_same(folder / "comparison.md", comparison_markdown(found, rows, words))
-    json_unless_same(folder / "sweep.json", _document(found, words, home, folder))
-    if compared_scores(found):
-        heads, lines = comparison_lines(found, rows)
+    write_unless_same(folder / "comparison.md", comparison_markdown(results, rows, words))
+    json_unless_same(folder / "sweep.json", _document(results, words, home, folder))
+    if compared_scores(results):
+        heads, lines = comparison_lines(results, rows)
         console.folded(heads, lines)
         for note in comparison_notes(rows):
             console.say(note)
@@ -77,39 +77,39 @@ def compare_jobs(jobs: Sequence[Job], words: Sequence[str], console: Console) ->
     return folder
 
 
-def _with_records(jobs: Sequence[Job]) -> dict[int, tuple[Path, Mapping[str, Any]]]:
-    """The jobs with results whose tables are there, by number: folder and metrics."""
-    found = {}
-    for one in jobs:
-        if one.folder and one.metrics:
-            run = RunFolder(one.folder)
-            if all(run.iteration(number).records.is_file() for number in one.metrics["iterations"]):
-                found[one.number] = (one.folder, one.metrics)
-    return found
+def _folders_with_records(jobs: Sequence[Job]) -> dict[int, tuple[Path, Mapping[str, Any]]]:
+    """Folder and metrics of the jobs whose `records.parquet` exist, by job number."""
+    complete = {}
+    for job in jobs:
+        if job.folder and job.metrics:
+            run = RunFolder(job.folder)
+            if all(run.iteration(number).records.is_file() for number in job.metrics["iterations"]):
+                complete[job.number] = (job.folder, job.metrics)
+    return complete
 
 
-def _read(one: Job) -> Job:
-    """The job with what its run says over all iterations; without a folder where there is no run in it."""
-    if one.folder is None or not RunFolder(one.folder).manifest.is_file():
-        return replace(one, folder=None)
-    final = RunFolder(one.folder).final
+def _with_results(job: Job) -> Job:
+    """The job with the metrics and the cost of its run over all iterations; without a folder where that holds no run."""
+    if job.folder is None or not RunFolder(job.folder).manifest.is_file():
+        return replace(job, folder=None)
+    final = RunFolder(job.folder).final
     try:
-        return replace(one, metrics=read_json(final.metrics), cost=read_json(final.cost))
+        return replace(job, metrics=read_json(final.metrics), cost=read_json(final.cost))
     except RagpipeError as error:
-        return one if one.reason else replace(one, reason=str(error).split("\n")[0])
+        return job if job.reason else replace(job, reason=str(error).split("\n")[0])
 
 
 def _document(jobs: Sequence[Job], words: Sequence[str], home: Path, folder: Path) -> dict[str, object]:
     listed = [
         {
-            "job": one.number,
-            "overrides": list(one.words),
-            "state": one.state,
-            "exit_code": one.code,
-            "reason": one.reason or None,
-            "run_id": one.folder.name if one.folder else None,
-            "folder": Path(os.path.relpath(one.folder, folder)).as_posix() if one.folder else None,
+            "job": job.number,
+            "words": list(job.words),
+            "state": job.state,
+            "exit_code": job.code,
+            "reason": job.reason or None,
+            "run_id": job.folder.name if job.folder else None,
+            "folder": Path(os.path.relpath(job.folder, folder)).as_posix() if job.folder else None,
         }
-        for one in jobs
+        for job in jobs
     ]
     return {"format": FORMAT, "name": home.name, "overrides": list(words), "jobs": listed}

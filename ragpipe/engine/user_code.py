@@ -1,8 +1,7 @@
-"""Code of the user's that figures or answers rest on, recognised by the sha256 of its source: code that was edited is
-another run.
+"""The user's code behind scores and answers, identified by the sha256 of its source: edited code makes another run.
 
-Watched are the module of a metric's class, those of its bases and of the answer types that these modules name; and of a
-Python system the module of its callable, and the one that defines it. What they import beside that is not watched.
+Hashed are, for a metric, the module of its class and those of its bases and of the answer types that these modules name;
+for a Python system, the module of its callable and the module that defines it. What these import is not hashed.
 """
 
 from __future__ import annotations
@@ -22,51 +21,54 @@ from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.systems.settings import PythonSystem, SystemSettings
 
 _FOREIGN = frozenset({"ragpipe", "pydantic", "pydantic_core", "typing_extensions", *sys.stdlib_module_names})
-"""Packages whose code is no code of the user's."""
+"""Packages whose code is not the user's."""
 
 
 class SourceHashes(NamedTuple):
-    """`sources` are the hashes of modules by name; `notes` say what cannot be watched, and what this process has imported
-    in an older state than its file has now."""
+    """`sources` are the hashes of modules by name; `notes` name modules whose source cannot be read, and those that were
+    edited after this process imported them."""
 
     sources: dict[str, str]
     notes: tuple[str, ...] = ()
 
 
-class _Loaded(NamedTuple):
+class _LoadedModule(NamedTuple):
     spec: ModuleSpec | None
     sha256: str
 
 
-_LOADED: dict[str, _Loaded] = {}
-"""What each module was when this process saw it first: edited afterwards, it goes on running as it was then. A module that
-is loaded again has another spec."""
+_LOADED: dict[str, _LoadedModule] = {}
+"""Each module as this process first saw it: when it is edited afterwards, the old code goes on running. A module that is
+loaded again has another spec."""
 
 
 def metric_sources(kind: type[Metric]) -> SourceHashes:
-    """The modules of a metric's class; none for a class of ragpipe's own."""
-    left, seen = [base.__module__ for base in kind.__mro__ if _is_users(base.__module__)], dict[str, None]()
-    while left:
-        if (name := left.pop(0)) not in seen:
-            seen[name] = None
-            left += _answer_modules(name)
-    return _watched(seen)
+    """The hashes of the modules behind a metric's class; none for a shipped class."""
+    queue = [base.__module__ for base in kind.__mro__ if _is_users(base.__module__)]
+    modules = dict[str, None]()
+    while queue:
+        if (name := queue.pop(0)) not in modules:
+            modules[name] = None
+            queue += _answer_modules(name)
+    return _hash_modules(modules)
 
 
 def system_sources(settings: SystemSettings, plugins: Iterable[str]) -> SourceHashes:
-    """The module of a Python system's callable, and the one that defines it where that is another of the user's `plugins`;
-    none where `system.identity` is `version`. The module must be imported already."""
+    """The hash of the module of a Python system's callable, and of the module that defines it where that is another one of
+    the user's `plugins`; none where `system.identity` is `version`. The module must be imported already."""
     if not isinstance(settings, PythonSystem) or settings.recognised_by == "version":
         return SourceHashes({})
-    name, _, function = settings.callable.partition(":")
-    roots = {name.partition(".")[0] for name in plugins}
-    found = getattr(sys.modules[name], function)
-    while isinstance(found, partial):
-        found = found.func
-    if inspect.isroutine(found):
-        found = inspect.unwrap(found)
-    defined = str(getattr(found, "__module__", None) or name)
-    return _watched([name, *([defined] if defined.partition(".")[0] in roots else [])])
+    name, _, attribute = settings.callable.partition(":")
+    function = getattr(sys.modules[name], attribute)
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.isroutine(function):
+        function = inspect.unwrap(function)
+    defining_module = str(getattr(function, "__module__", None) or name)
+    plugin_roots = {plugin.partition(".")[0] for plugin in plugins}
+    if defining_module.partition(".")[0] in plugin_roots:
+        return _hash_modules([name, defining_module])
+    return _hash_modules([name])
 
 
 def _is_users(module: str) -> bool:
@@ -74,26 +76,26 @@ def _is_users(module: str) -> bool:
 
 
 def _answer_modules(name: str) -> Iterator[str]:
-    """Where the answer types stand that a module names."""
+    """The modules that define the answer types which a module names."""
     for value in list(vars(sys.modules.get(name, ModuleType(name))).values()):
         if inspect.isclass(value) and issubclass(value, Answer) and _is_users(value.__module__):
             yield value.__module__
 
 
-def _watched(names: Iterable[str]) -> SourceHashes:
+def _hash_modules(names: Iterable[str]) -> SourceHashes:
     sources, notes = dict[str, str](), list[str]()
     for name in sorted(set(names)):
         module = sys.modules.get(name)
-        now, spec = _source(module), getattr(module, "__spec__", None)
+        now, spec = _source_digest(module), getattr(module, "__spec__", None)
         before = _LOADED.get(name)
         if before is None or before.spec is not spec:
             if now is None:
                 notes.append(
-                    f"the source of {name} cannot be read: when it is edited, nothing tells; raise the metric's `version`, or "
+                    f"the source of {name} cannot be read, so an edit goes unnoticed: raise the metric's `version`, or "
                     "system.version"
                 )
                 continue
-            before = _LOADED[name] = _Loaded(spec, now)
+            before = _LOADED[name] = _LoadedModule(spec, now)
         elif now not in (None, before.sha256):
             notes.append(
                 f"{name} was edited after this process imported it: what runs is the older code; start the process again, or "
@@ -103,13 +105,13 @@ def _watched(names: Iterable[str]) -> SourceHashes:
     return SourceHashes(sources, tuple(notes))
 
 
-def _source(module: ModuleType | None) -> str | None:
-    """The hash of a module's source: by its loader, which reads archives too; else of its file; else as `inspect` finds it,
-    which knows the cells of a notebook. None where there is none."""
+def _source_digest(module: ModuleType | None) -> str | None:
+    """The hash of a module's source: as its loader gives it, which reads archives too; else of its file; else as `inspect`
+    gives it, which knows the cells of a notebook. None where there is none."""
     spec = getattr(module, "__spec__", None)
     try:
         text = spec.loader.get_source(spec.name)  # type: ignore[union-attr]
-    except Exception:  # a loader is anybody's code
+    except Exception:  # a loader may be third-party code
         text = None
     try:
         if text is None and (file := getattr(module, "__file__", None)) and Path(file).is_file():

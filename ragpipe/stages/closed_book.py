@@ -1,4 +1,4 @@
-"""What `system.retrieves` says of a recorded data set's methods, put into its outputs before they are frozen."""
+"""Marks the outputs of methods that retrieve nothing, as `system.retrieves` says, before they are frozen."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def mark_closed_book(records: Iterable[Record], system: SystemSettings) -> Itera
 
 
 def unknown_methods(system: SystemSettings, methods: Iterable[str]) -> str | None:
-    """What to say of names under `system.retrieves` that no output has; None when there is nothing to say."""
-    found = list(methods)
-    unknown = sorted(system.named_methods - set(found))
+    """A warning about names under `system.retrieves` that no output has; None when there are none."""
+    known = list(methods)
+    unknown = sorted(system.named_methods - set(known))
     if not unknown:
         return None
     return (
         f"system.retrieves: no output has the method {' or '.join(map(repr, unknown))}; "
-        f"there are {', '.join(map(repr, found))}"
+        f"there are {', '.join(map(repr, known))}"
     )

@@ -1,4 +1,4 @@
-"""The last stage of scoring, over all iterations of a run: `final/metrics.json`, `final/cost.json`, `gates.json`."""
+"""The last stage of scoring: combines all iterations of a run into `final/metrics.json`, `final/cost.json`, `gates.json`."""
 
 from __future__ import annotations
 
@@ -18,54 +18,62 @@ from ragpipe.store.run.run_tables import read_json
 
 
 def scored_iterations(folder: RunFolder) -> list[int]:
-    """The iterations that have been scored, in order: what `combine_iterations` can put together."""
-    found = ((number, folder.iteration(number)) for number in folder.iterations())
-    return [n for n, one in found if all(path.is_file() for path in (one.records, one.metrics, one.cost))]
+    """The iterations that are scored, in order: those that `combine_iterations` can combine."""
+    numbered = ((number, folder.iteration(number)) for number in folder.iterations())
+    return [
+        number
+        for number, iteration in numbered
+        if all(path.is_file() for path in (iteration.records, iteration.metrics, iteration.cost))
+    ]
 
 
 def is_combined(folder: RunFolder, iterations: Sequence[int]) -> bool:
-    """Whether `final/` was made of these iterations as they stand: a start that was killed may have scored one anew."""
+    """Whether `final/` was made of these iterations as they are: a start that was killed may have scored one again."""
     final, folders = folder.final, [folder.iteration(number) for number in iterations]
-    made = ((final.metrics, [one.metrics for one in folders]), (final.cost, [one.cost for one in folders]))
+    made = (
+        (final.metrics, [iteration.metrics for iteration in folders]),
+        (final.cost, [iteration.cost for iteration in folders]),
+    )
     if not folder.gates.is_file():
         return False
     return all(path.is_file() and read_json(path).get("iteration_digests") == _digests(files) for path, files in made)
 
 
 def combine_iterations(folder: RunFolder, iterations: Sequence[int], settings: ScoringSettings) -> dict[str, Any]:
-    """Put these iterations of a run together and return what `final/metrics.json` holds.
+    """Combine these iterations of a run and return the content of `final/metrics.json`.
 
     Reads `metrics.json`, `cost.json` and `records.parquet` of each, which the score stage has written. Files that would
     not change are left alone. Raises DataError when one is missing or they are not of the same cases.
     """
     folders = [folder.iteration(number) for number in iterations]
-    per_iteration = [read_json(one.metrics) for one in folders]
-    bills = {number: read_json(one.cost) for number, one in zip(iterations, folders, strict=True)}
+    per_iteration = [read_json(iteration.metrics) for iteration in folders]
+    costs = {number: read_json(iteration.cost) for number, iteration in zip(iterations, folders, strict=True)}
     head = {"format": FORMAT, "signature": _signature(per_iteration), "iterations": list(iterations)}
     metrics = {
         **head,
-        "iteration_digests": _digests([one.metrics for one in folders]),
+        "iteration_digests": _digests([iteration.metrics for iteration in folders]),
         "judge": per_iteration[0]["judge"],
         "scoring": per_iteration[0]["scoring"],
-        **final_metrics(per_iteration, [one.records for one in folders], settings),
+        **final_metrics(per_iteration, [iteration.records for iteration in folders], settings),
     }
     final = folder.final.create()
     json_unless_same(final.metrics, metrics)
     json_unless_same(
-        final.cost, {**head, "iteration_digests": _digests([one.cost for one in folders]), **final_cost(bills)}
+        final.cost,
+        {**head, "iteration_digests": _digests([iteration.cost for iteration in folders]), **final_cost(costs)},
     )
     json_unless_same(folder.gates, gates_document(per_iteration))
     return metrics
 
 
 def _digests(files: Sequence[Path]) -> list[str]:
-    """What tells the iterations' files from later ones: their sha256."""
+    """The sha256 of the iterations' files, which tells them from later ones."""
     return [sha256_file(path) for path in files]
 
 
 def _signature(per_iteration: Sequence[dict[str, Any]]) -> str:
     """The iterations' common line, with all of their numbers in the place of one."""
     numbers = [metrics["iteration"] for metrics in per_iteration]
-    shown = f"iterations {numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"iteration {numbers[0]}"
+    text = f"iterations {numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"iteration {numbers[0]}"
     heads = [metrics["signature"].rpartition(" | iteration ")[0] for metrics in per_iteration]
-    return " || ".join(f"{head} | {shown}" for head in dict.fromkeys(heads))
+    return " || ".join(f"{head} | {text}" for head in dict.fromkeys(heads))

@@ -1,7 +1,7 @@
-"""Stage `judge`: every case through every metric, as wide as the judge allows, resumable at any moment.
+"""Stage `judge`: runs every metric on every case, as concurrently as the judge allows; it can be stopped and resumed at any time.
 
 Cases run in data order through a window. A finished case is a line in the journal; a finished block of consecutive
-cases is a Parquet part; at the end the parts are joined. What a killed run had not written down is done again, and its
+cases is a Parquet part; at the end the parts are joined. What a killed run had not written is done again, and its
 questions find their replies in the call store.
 """
 
@@ -51,12 +51,12 @@ from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.run_folder import IterationFolder
 
 OPEN_BLOCKS = 3
-"""Blocks that may be unfinished at once: bounds memory when one slow case holds its block open. One when nobody is asked."""
+"""Blocks that may be unfinished at once: bounds memory when one slow case keeps its block open. One when no judge is asked."""
 
 GROUP_BYTES = 8 << 20
 """Bytes of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
 
-_ENDING = (ConfigError, DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
+_RUN_ENDING_ERRORS = (ConfigError, DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
 
 
 class MetricBug(RagpipeError):
@@ -65,8 +65,8 @@ class MetricBug(RagpipeError):
 
 @dataclass(slots=True)
 class JudgingProgress:
-    """What the progress display shows. Times are monotonic seconds. `changed` counts cases that came out otherwise than an
-    earlier start had written down, though nobody wanted them asked again."""
+    """Counts of an iteration under way. `transient` cases failed for a transient reason. `changed` cases have another result
+    than an earlier start had written down, though `retry_errors` did not ask for it. `started` is in monotonic seconds."""
 
     cases: int
     done: int = 0
@@ -80,9 +80,8 @@ class JudgingProgress:
 
 @dataclass(slots=True)
 class _Block:
-    """A block that is under way. A finished case keeps its scores and, compressed, the rows of what it asked; one that
-    failed keeps all of it, because questions that it left behind may still land. The case itself is kept only where a
-    computed metric will want it."""
+    """A block under way. A finished case keeps its scores and, compressed, the rows of its questions; a failed case keeps all of
+    it, because questions that it left behind may still be answered. The case itself is kept only for computed metrics."""
 
     index: int
     keys: list[CaseKey]
@@ -92,24 +91,33 @@ class _Block:
     left: int
 
 
-def _deciding(error: Exception) -> Exception:
-    """The error that says what became of a measurement. A metric that asks in a TaskGroup raises a group: what ends the run
-    comes first, then what is a bug, then a failed judgement."""
+def _decisive_error(error: Exception) -> Exception:
+    """The error that decides the outcome of a measurement. A metric that asks in a TaskGroup raises a group: an error that ends
+    the run comes first, then a bug, then a failed judgement."""
     if not isinstance(error, ExceptionGroup):
         return error
-    found = [_deciding(one) for one in error.exceptions]
-    ending = (one for one in found if isinstance(one, _ENDING))
-    bugs = (one for one in found if not isinstance(one, Skipped | JudgeError))
-    return next(ending, None) or next(bugs, None) or found[0]
+    errors = [_decisive_error(part) for part in error.exceptions]
+    ending = (part for part in errors if isinstance(part, _RUN_ENDING_ERRORS))
+    bugs = (part for part in errors if not isinstance(part, Skipped | JudgeError))
+    return next(ending, None) or next(bugs, None) or errors[0]
 
 
 class JudgeStage:
     """One iteration of the judging.
 
-    `view` is kept up to date, `on_change(state)` is called after each finished case, `on_notice(text)` for what the user
-    should know. `on_metric_error` is `stop` (the first unexpected exception
-    ends the run after paid calls have landed) or `record` (it becomes that case's error). With `retry_errors` finished blocks
-    of an earlier start are gone through again where a case of them failed, for whatever reason.
+    Args:
+        cases: the frozen cases.
+        metrics: the metrics in config order.
+        session: the judge session that the metrics ask through.
+        folder: the folder of the iteration.
+        window: cases that are open at once.
+        keep_messages: whether messages and replies are kept in `judge_inputs.parquet`.
+        on_metric_error: `stop` (the first unexpected exception ends the run once paid calls have landed) or `record` (it
+            becomes that case's error).
+        retry_errors: whether finished blocks of an earlier start are done again where a case failed for any reason.
+        view: the progress file, which is kept up to date.
+        on_change: called after each finished case.
+        on_notice: called with what the user should know.
     """
 
     def __init__(
@@ -143,13 +151,13 @@ class JudgeStage:
         self.state = JudgingProgress(cases.count)
 
     def stop(self, why: RagpipeError) -> None:
-        """Take no new case and send no new call; what is in flight lands and is kept."""
+        """Start no new case and no new call; calls in flight finish, and their replies are kept."""
         self._stopped = self._stopped or why
         self._session.stop(why)
-        self._open.release()  # whoever waits for a block to be finished: none will be
+        self._open.release()  # for a task that waits for a block to be finished: none will be
 
     def cancel(self) -> None:
-        """Give up waiting for what is in flight."""
+        """Give up the calls in flight."""
         for task in tuple(self._tasks):
             task.cancel()
         self._session.cancel()
@@ -161,7 +169,7 @@ class JudgeStage:
             for notice in self._journal.notices:
                 self._on_notice(notice)
             await self._run_blocks()
-            await self._settle()
+            await self._wait_for_tasks()
             if self._stopped:
                 raise self._stopped
         finally:
@@ -175,7 +183,7 @@ class JudgeStage:
         finished = self._scores.done() & self._inputs.done()
         for notice in (*self._scores.notices, *self._inputs.notices):
             self._on_notice(notice)
-        finished -= self._to_ask_again(finished)
+        finished -= self._blocks_to_retry(finished)
         for index in range(self._cases.blocks):
             if index in finished:
                 self.state.done += self._cases.size(index)
@@ -193,22 +201,22 @@ class JudgeStage:
                 await self._window.acquire()
                 if self._stopped:
                     return
-                task = asyncio.create_task(self._case(block, place, case))
+                task = asyncio.create_task(self._judge_case(block, place, case))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    def _to_ask_again(self, finished: set[int]) -> set[int]:
-        """The finished blocks that hold a case whose calls failed for a passing reason, or that failed at all; and those with
-        a case that the journal does not have, because it was moved away or damaged."""
+    def _blocks_to_retry(self, finished: set[int]) -> set[int]:
+        """The finished blocks with a case that failed for a transient reason (with `retry_errors`: for any), or with one that
+        the journal does not have, because it was moved away or damaged."""
 
-        def stays(key: CaseKey) -> bool:
+        def is_settled(key: CaseKey) -> bool:
             mark = self._known.get(key)
             return mark is not None and not (mark.transient or (self._retry and mark.failed))
 
-        return {i for i in finished if not all(map(stays, self._cases.keys(i)))}
+        return {index for index in finished if not all(map(is_settled, self._cases.keys(index)))}
 
     def _remember(self, entry: dict[str, Any]) -> bool:
-        """Note what the journal says of a case, and keep no more of it: 100,000 lines would take 140 MB."""
+        """Keep only the mark of a journal line: 100,000 whole lines would take 140 MB."""
         case = case_of(entry, self._cases.iteration)
         self._known[case] = case_mark(entry)
         self._show(case, entry)
@@ -218,12 +226,12 @@ class JudgeStage:
         if self._view:
             self._view.add(case, entry["question"], entry["result"], completed_at=entry["completed_at"])
 
-    async def _settle(self) -> None:
+    async def _wait_for_tasks(self) -> None:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
         await self._session.drain()
 
-    async def _case(self, block: _Block, place: int, case: Case) -> None:
+    async def _judge_case(self, block: _Block, place: int, case: Case) -> None:
         try:
             try:
                 results = await asyncio.gather(*(self._measure(m, case) for m in self._asking), return_exceptions=True)
@@ -244,7 +252,7 @@ class JudgeStage:
             self.stop(why)
 
     async def _measure(self, metric: Metric, case: Case) -> Measurement:
-        """One metric on one case; a judgement that failed is a result, a bug is not."""
+        """Run one metric on one case. A failed judgement is a result; a bug is not, unless it is recorded."""
         reason = run_skip_reason(metric, case, embedder=self._session.embedder is not None)
         if reason:
             return failed_measurement(metric, Skipped(reason), [])
@@ -255,17 +263,17 @@ class JudgeStage:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return self._bug(metric, case, RuntimeError("it was cancelled by a task of its own"), judge)
+            return self._record_bug(metric, case, RuntimeError("it was cancelled by a task of its own"), judge)
         except Exception as error:
-            one = _deciding(error)
-            if isinstance(one, Skipped | JudgeError):
-                return failed_measurement(metric, one, judge.uses)
-            if isinstance(one, _ENDING):
-                raise one from None
-            return self._bug(metric, case, one, judge)
+            decisive = _decisive_error(error)
+            if isinstance(decisive, Skipped | JudgeError):
+                return failed_measurement(metric, decisive, judge.uses)
+            if isinstance(decisive, _RUN_ENDING_ERRORS):
+                raise decisive from None
+            return self._record_bug(metric, case, decisive, judge)
 
-    def _bug(self, metric: Metric, case: Case, error: Exception, judge: CaseJudge | None) -> Measurement:
-        if cause := outside_cause(error):  # no fault of the metric's: another start may do better
+    def _record_bug(self, metric: Metric, case: Case, error: Exception, judge: CaseJudge | None) -> Measurement:
+        if cause := outside_cause(error):  # not the fault of the metric: another start may succeed
             raise cause from error
         text = f"metric {metric.name} on case {case.key}: {type(error).__name__}: {error}"
         if not self._record:
@@ -280,11 +288,31 @@ class JudgeStage:
         return Measurement(metric, scores, judge.uses if judge else [])
 
     async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measurement]) -> None:
-        entry = {**journal_entry(case, measured), "completed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        completed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        entry = {**journal_entry(case, measured), "completed_at": completed_at}
+        self._write_down(case, entry)
+        # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
+        failed = any(score.status == "error" for measurement in measured for score in measurement.scores)
+        if not failed:
+            block.asked[place] = self._packed(case.key, measured)
+            for measurement in measured:
+                measurement.free()
+        block.measured[place] = measured
+        block.left -= 1
+        self.state.done += 1
+        self.state.transient += entry["transient"]
+        self.state.errors += failed
+        self._on_change(self.state)
+        if block.left == 0:
+            await asyncio.to_thread(self._write, block)
+            self._open.release()
+
+    def _write_down(self, case: Case, entry: dict[str, Any]) -> None:
+        """Append the journal line of a finished case, unless the journal has the same one from an earlier start."""
         before = self._known.get(case.key)
         if before is None or before != case_mark(entry):
             if before and self._retry:
-                entry["asked_again"] = True  # the user wanted another result; without that word it is a contradiction
+                entry["asked_again"] = True  # the user wanted a new result; without this mark it is a contradiction
             elif before and not before.transient:
                 self.state.changed += 1
                 self.state.first_changed = self.state.first_changed or str(case.key)
@@ -292,20 +320,6 @@ class JudgeStage:
             self._show(case.key, entry)
         else:
             self.state.resumed += 1
-        # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
-        if not any(score.status == "error" for one in measured for score in one.scores):
-            block.asked[place] = self._packed(case.key, measured)
-            for one in measured:
-                one.free()
-        block.measured[place] = measured
-        block.left -= 1
-        self.state.done += 1
-        self.state.transient += entry["transient"]
-        self.state.errors += any(s.status == "error" for m in measured for s in m.scores)
-        self._on_change(self.state)
-        if block.left == 0:
-            await asyncio.to_thread(self._write, block)
-            self._open.release()
 
     def _packed(self, case: CaseKey, measured: Iterable[Measurement]) -> PackedInputs:
         return PackedInputs.of(
@@ -313,7 +327,7 @@ class JudgeStage:
         )
 
     def _write(self, block: _Block) -> None:
-        """A block as one part of each table: computed metrics join here, rows stand in case and config order."""
+        """Write a block as one part of each table. Computed metrics run here; rows are in case and config order."""
         computed = {m.name: self._compute(m, block.cases) for m in self._metrics if isinstance(m, Computed)}
         scores: dict[str, list[Any]] = {name: [] for name in SCORES.names}
         for place, key in enumerate(block.keys):
@@ -321,7 +335,8 @@ class JudgeStage:
             for metric in self._metrics:
                 add_scores(scores, key, asked.get(metric.name) or computed[metric.name][place])
         packed = (
-            one or self._packed(block.keys[place], block.measured[place] or ()) for place, one in enumerate(block.asked)
+            rows or self._packed(block.keys[place], block.measured[place] or ())
+            for place, rows in enumerate(block.asked)
         )
         groups = row_groups(packed, GROUP_BYTES)
         self._inputs.write_groups(block.index, (table_of(rows, JUDGE_INPUTS) for rows in groups))
@@ -330,8 +345,8 @@ class JudgeStage:
     def _compute(self, metric: Computed, cases: Sequence[Case]) -> list[Measurement]:
         reasons = [run_skip_reason(metric, case, embedder=False) for case in cases]
         applicable = [case for case, reason in zip(cases, reasons, strict=True) if reason is None]
-        found: Iterable[Measurement] = iter(self._computed(metric, applicable))
-        return [failed_measurement(metric, Skipped(reason), []) if reason else next(found) for reason in reasons]  # type: ignore[call-overload]
+        computed = iter(self._computed(metric, applicable))
+        return [failed_measurement(metric, Skipped(reason), []) if reason else next(computed) for reason in reasons]
 
     def _computed(self, metric: Computed, cases: list[Case]) -> list[Measurement]:
         try:
@@ -340,9 +355,9 @@ class JudgeStage:
                 Measurement(metric, scores_by_name(metric, result)) for _, result in zip(cases, results, strict=True)
             ]
         except Exception as error:
-            if len(cases) > 1:  # find the case that it was, and keep the others
-                return [one for case in cases for one in self._computed(metric, [case])]
-            return [self._bug(metric, cases[0], error, None)]
+            if len(cases) > 1:  # find the case at fault, and keep the others
+                return [measurement for case in cases for measurement in self._computed(metric, [case])]
+            return [self._record_bug(metric, cases[0], error, None)]
 
     def _join(self) -> None:
         self._inputs.join(self._folder.judge_inputs)

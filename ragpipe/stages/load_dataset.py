@@ -27,7 +27,7 @@ BLOCK_BYTES = 16 << 20
 
 
 class Loaded(Protocol):
-    """One record of a data set: a sample, what a system gave for it (None: questions only), and where it stands."""
+    """One record of a data set: a sample, the output for it (None: a question only), and where it is in the data."""
 
     @property
     def sample(self) -> Sample: ...
@@ -47,12 +47,12 @@ class DatasetCounts:
 
 
 def block_limits() -> dict[str, int]:
-    """When a block of cases is closed, whichever comes first, as it stands in the manifest."""
+    """The limits at which a block of cases is closed, whichever comes first, as they are in the manifest."""
     return {"cases": BLOCK, "text_bytes": BLOCK_BYTES}
 
 
 def text_bytes(row: Mapping[str, Any]) -> int:
-    """Bytes of all texts in a row of `samples.parquet` or `outputs.parquet`, in UTF-8. A case has those of both its rows, so
+    """Bytes of all texts in a row of `samples.parquet` or `outputs.parquet`, in UTF-8. A case counts those of both its rows, so
     blocks follow from the frozen cases alone, whatever is asked about them."""
     return sum(_length(cell) for cell in row.values())
 
@@ -63,8 +63,8 @@ def _length(cell: Any) -> int:
     return sum(map(_length, cell)) if isinstance(cell, list) else 0
 
 
-class _Table:
-    """Rows into a Parquet file, one row group a block."""
+class _BlockWriter:
+    """Writes rows into a Parquet file, one row group per block."""
 
     def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema):
         self._writer = writer
@@ -73,7 +73,7 @@ class _Table:
         self.count = 0
 
     def add(self, row: dict[str, Any], size: int) -> None:
-        """Add a row that counts as so many bytes."""
+        """Add a row that counts as `size` bytes."""
         self._rows.append(row)
         self._bytes += size
         self.count += 1
@@ -87,16 +87,16 @@ class _Table:
 
 
 @contextmanager
-def _open(path: Path, schema: pa.Schema) -> Iterator[_Table]:
-    """A table that stands at `path` once the block has ended well."""
+def _open(path: Path, schema: pa.Schema) -> Iterator[_BlockWriter]:
+    """A table that is at `path` once the `with` block has ended without an error."""
     with atomic_open(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
-        table = _Table(writer, schema)
+        table = _BlockWriter(writer, schema)
         yield table
         table.flush()
 
 
 def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> DatasetCounts:
-    """Write both tables from a data set that records its outputs, streaming; either both stand whole or neither does.
+    """Write both tables from a data set that records its outputs, streaming; either both are complete or neither exists.
 
     Raises DataError when a record has no output.
     """
@@ -105,18 +105,7 @@ def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> 
     with _open(samples, SAMPLES) as sample_table, _open(outputs, OUTPUTS) as output_table:
         for record in records:
             if record.output is None:
-                raise DataError(
-                    "the data set has questions without outputs",
-                    [
-                        Problem(
-                            record.where,
-                            "output",
-                            "neither an answer nor retrieved chunks",
-                            "an output for every sample: system=recorded evaluates what is recorded in the data",
-                            "map `answer` or `chunks` under dataset.fields, or ask a live system: system=python, system=http",
-                        )
-                    ],
-                )
+                raise _no_output(record)
             if record.sample.id not in places:
                 sample = sample_row(record.sample)
                 places[record.sample.id] = sample_table.count, text_bytes(sample)
@@ -126,6 +115,17 @@ def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> 
             output = output_row(record.output, place)
             output_table.add(output, size + text_bytes(output))
     return DatasetCounts(sample_table.count, output_table.count, tuple(methods))
+
+
+def _no_output(record: Loaded) -> DataError:
+    problem = Problem(
+        record.where,
+        "output",
+        "neither an answer nor retrieved chunks",
+        "an output for every sample: system=recorded evaluates what is recorded in the data",
+        "map `answer` or `chunks` under dataset.fields, or ask a live system: system=python, system=http",
+    )
+    return DataError("the data set has questions without outputs", [problem])
 
 
 def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
@@ -140,12 +140,12 @@ def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
     return table.count
 
 
-def load_outputs(found: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: Path) -> int:
-    """Write `outputs.parquet` from each sample with its outputs, in the order of `samples.parquet`."""
+def load_outputs(pairs: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: Path) -> int:
+    """Write `outputs.parquet` from each sample with its outputs, in the order of `samples.parquet`. Returns the number of outputs."""
     with _open(outputs, OUTPUTS) as table:
-        for place, (sample, of_sample) in enumerate(found):
+        for place, (sample, sample_outputs) in enumerate(pairs):
             size = text_bytes(sample_row(sample))
-            for output in of_sample:
+            for output in sample_outputs:
                 row = output_row(output, place)
                 table.add(row, size + text_bytes(row))
     return table.count

@@ -1,4 +1,4 @@
-"""What a run will do, before anything is spent: cases, questions, tokens, money, and what is skipped and why."""
+"""The plan of a run before anything is spent: cases, questions, tokens, cost, and what is skipped and why."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ class StepPlan:
 
     @property
     def tokens_in(self) -> int:
+        """Prompt tokens of all calls of the step."""
         return round(self.calls * self.tokens_rendered / self.rendered) if self.rendered else 0
 
 
 @dataclass(slots=True)
 class MetricPlan:
-    """One metric over all cases: how many it applies to, and why it is skipped for the others. `too_long` are cases whose
-    texts fit no question, with the first of them: their score will be an error."""
+    """One metric over all cases: how many it applies to, and why it is skipped for the others. `too_long` counts the cases whose
+    texts fit into no question: their score will be an error."""
 
     name: str
     cases: int = 0
@@ -57,7 +58,7 @@ class MetricPlan:
 
 @dataclass(slots=True)
 class SeveralReferences:
-    """Cases with several references, and the metrics that measure by them in one and the same way."""
+    """Cases with several references, and the metrics that use these by the same rule."""
 
     cases: int = 0
     metrics: list[str] = field(default_factory=list)
@@ -67,10 +68,10 @@ class SeveralReferences:
 class Plan:
     """The whole run, all iterations. Calls are an upper estimate where they depend on replies.
 
-    `stored` of the questions already have a reply, `missing` (at most) have none; None where nobody looked. `embeddings`
-    are texts to the embedder, stored or not; a text counts once a case and metric, whatever the iteration. `several` are the
-    cases with several references, by which of them count. `gaps` are the parts of the outputs that are not recorded, each
-    with the metrics that are skipped for it. `resumed` is what became of the replies of finished cases.
+    `stored` of the questions already have a reply, `missing` (at most) have none; None where the store was not read.
+    `embeddings` counts texts to the embedder, stored or not: once per case and metric, whatever the iteration. `several` are
+    the cases with several references, by the rule that says which of them count. `gaps` are the parts of the outputs that
+    are not recorded, each with the metrics that are skipped for it. `resumed` is what became of finished cases.
     """
 
     cases: int
@@ -86,11 +87,12 @@ class Plan:
 
     @property
     def calls(self) -> int:
+        """All questions, with or without a stored reply."""
         return sum(step.calls for step in self.steps)
 
     @property
     def shared(self) -> int:
-        """Questions that several metrics ask in the same words: each is counted, asked and paid once."""
+        """Questions that several metrics ask in the same words: each is asked and paid once."""
         return sum(step.shared for step in self.steps)
 
     @property
@@ -101,8 +103,8 @@ class Plan:
     @property
     def tokens_in(self) -> int:
         """Prompt tokens of the new calls."""
-        whole = sum(step.tokens_in for step in self.steps)
-        return round(whole * self.new_calls / self.calls) if self.calls else 0
+        tokens = sum(step.tokens_in for step in self.steps)
+        return round(tokens * self.new_calls / self.calls) if self.calls else 0
 
     @property
     def tokens_out(self) -> int:
@@ -116,58 +118,98 @@ def make_plan(
     *,
     iterations: int,
     count_tokens: Callable[[str], int],
-    embedder: bool = False,
+    has_embedder: bool = False,
 ) -> Plan:
-    """Walk over all cases once and add up what the metrics declare. Renders few prompts and asks nobody. Raises
-    ConfigError for an answer type that cannot be asked for.
+    """Walk over all cases once and add up what the metrics declare. Renders few prompts and asks no judge.
 
-    `embedder`: whether the run has one.
+    Args:
+        cases: the cases of one iteration.
+        metrics: the metrics of the run.
+        iterations: how often each case is judged.
+        count_tokens: the tokens of a text.
+        has_embedder: whether the run has an embedder.
+
+    Raises ConfigError for an answer type that cannot be asked for.
     """
-    plans = {metric.name: MetricPlan(metric.name) for metric in metrics}
-    steps: dict[tuple[str, str], StepPlan] = {}
-    several: dict[ReferenceRule, SeveralReferences] = {}
-    total = embeddings = 0
-    gaps = _Gaps()
+    planner = _Planner(metrics, iterations, count_tokens, has_embedder)
     for case in cases:
-        total += 1
-        gaps.recording.add_case(case)
+        planner.add(case)
+    return planner.plan()
+
+
+class _Planner:
+    """Adds up the plan, case by case."""
+
+    def __init__(
+        self,
+        metrics: Sequence[Metric],
+        iterations: int,
+        count_tokens: Callable[[str], int],
+        has_embedder: bool,
+    ):
+        self._metrics, self._iterations = metrics, iterations
+        self._count_tokens, self._has_embedder = count_tokens, has_embedder
+        self._plans = {metric.name: MetricPlan(metric.name) for metric in metrics}
+        self._steps: dict[tuple[str, str], StepPlan] = {}
+        self._several: dict[ReferenceRule, SeveralReferences] = {}
+        self._gaps = _Gaps()
+        self._cases = self._embeddings = 0
+
+    def add(self, case: Case) -> None:
+        """Add one case for all metrics."""
+        self._cases += 1
+        self._gaps.recording.add_case(case)
         asked: dict[str, list[PlannedCall]] = {}
         applying: list[Metric] = []
-        for metric in metrics:
-            if reason := run_skip_reason(metric, case, embedder=embedder):
-                plans[metric.name].skipped[reason] += 1
-                gaps.skipped(case.output.method, metric.name, reason)
+        for metric in self._metrics:
+            plan = self._plans[metric.name]
+            if reason := run_skip_reason(metric, case, embedder=self._has_embedder):
+                plan.skipped[reason] += 1
+                self._gaps.skipped(case.output.method, metric.name, reason)
                 continue
             applying.append(metric)
-            plans[metric.name].cases += 1
-            embeddings += metric.planned_embeddings(case)
-            for ask in metric.planned_calls(case):
-                answer_schema(ask.answer)  # a type that cannot be asked for is refused before anything is
-                key = (metric.name, ask.prompt.name)
-                step = steps.get(key) or StepPlan(metric.name, ask.prompt.step, ask.prompt.signature)
-                shared = _asked_before(ask, asked)
+            plan.cases += 1
+            self._embeddings += metric.planned_embeddings(case)
+            for call in metric.planned_calls(case):
                 try:
-                    messages = _rendered(ask, always=step.rendered < RENDERED and not shared)
+                    self._add_call(metric, call, asked)
                 except PromptTooLong as error:
-                    plan = plans[metric.name]
                     plan.first_too_long = plan.first_too_long or f"{case.key}: {error}"
                     plan.too_long += 1
                     break
-                steps[key] = step
-                if shared:
-                    step.shared += ask.times * iterations
-                    continue
-                step.calls += ask.times * iterations
-                if messages and step.rendered < RENDERED:
-                    step.rendered += 1
-                    step.tokens_rendered += sum(count_tokens(message["content"]) for message in messages)
-        _count_several(case, applying, several)
-    found = (list(plans.values()), list(steps.values()))
-    return Plan(total, iterations, *found, embeddings=embeddings, several=several, gaps=gaps.named())
+        _count_several(case, applying, self._several)
+
+    def _add_call(self, metric: Metric, call: PlannedCall, asked: dict[str, list[PlannedCall]]) -> None:
+        """Add one kind of question about a case. `asked` are the kinds that earlier metrics ask about it. Raises PromptTooLong."""
+        answer_schema(call.answer)  # a type that cannot be asked for is refused before anything is
+        key = (metric.name, call.prompt.name)
+        step = self._steps.get(key) or StepPlan(metric.name, call.prompt.step, call.prompt.signature)
+        is_shared = _asked_before(call, asked)
+        messages = _rendered(call, always=step.rendered < RENDERED and not is_shared)
+        self._steps[key] = step
+        if is_shared:
+            step.shared += call.times * self._iterations
+            return
+        step.calls += call.times * self._iterations
+        if messages and step.rendered < RENDERED:
+            step.rendered += 1
+            step.tokens_rendered += sum(self._count_tokens(message["content"]) for message in messages)
+
+    def plan(self) -> Plan:
+        """The plan of all cases so far."""
+        return Plan(
+            self._cases,
+            self._iterations,
+            list(self._plans.values()),
+            list(self._steps.values()),
+            embeddings=self._embeddings,
+            several=self._several,
+            gaps=self._gaps.named(),
+        )
 
 
 class _Gaps:
-    """What the outputs do not record, and which metrics are skipped for it."""
+    """The parts that outputs do not record, and the metrics that are skipped for it."""
 
     def __init__(self) -> None:
         self.recording = Recording()
@@ -189,22 +231,22 @@ def _count_several(case: Case, metrics: Sequence[Metric], several: dict[Referenc
         return
     using = [metric for metric in metrics if isinstance(metric, ReferenceMetric) and metric.uses_references]
     for rule in dict.fromkeys(metric.rule for metric in using):
-        found = several.setdefault(rule, SeveralReferences())
-        found.cases += 1
-        found.metrics += [m.name for m in using if m.rule == rule and m.name not in found.metrics]
+        counted = several.setdefault(rule, SeveralReferences())
+        counted.cases += 1
+        counted.metrics += [m.name for m in using if m.rule == rule and m.name not in counted.metrics]
 
 
-def _asked_before(ask: PlannedCall, asked: dict[str, list[PlannedCall]]) -> bool:
-    """Whether an earlier metric asks the same question about this case; if not, it is remembered in `asked`."""
-    earlier = asked.setdefault(ask.prompt.sha256, [])
-    if any((ask.answer, ask.times, ask.values) == (one.answer, one.times, one.values) for one in earlier):
+def _asked_before(call: PlannedCall, asked: dict[str, list[PlannedCall]]) -> bool:
+    """Whether an earlier metric asks the same question about this case; if not, it is added to `asked`."""
+    earlier = asked.setdefault(call.prompt.sha256, [])
+    if any((call.answer, call.times, call.values) == (item.answer, item.times, item.values) for item in earlier):
         return True
-    earlier.append(ask)
+    earlier.append(call)
     return False
 
 
-def _rendered(ask: PlannedCall, *, always: bool) -> tuple[Message, ...]:
-    """The messages of a question; none where nobody needs them and its values are short. Raises PromptTooLong."""
-    if always or ask.prompt.length(ask.values) * REPEATED > MAX_RENDERED:
-        return ask.prompt.render(**ask.values)
+def _rendered(call: PlannedCall, *, always: bool) -> tuple[Message, ...]:
+    """The messages of a question; empty where they are not needed and its values are short. Raises PromptTooLong."""
+    if always or call.prompt.length(call.values) * REPEATED > MAX_RENDERED:
+        return call.prompt.render(**call.values)
     return ()

@@ -1,4 +1,4 @@
-"""What a run would still have to ask: its metrics run over the stored replies alone, and stop where one is missing."""
+"""What a run still has to ask: its metrics run over the stored replies, and stop where one is missing."""
 
 from __future__ import annotations
 
@@ -15,25 +15,41 @@ from ragpipe.stages.table_rows import Measurement, failed_measurement, journal_e
 
 
 @dataclass(slots=True)
-class Remaining:
-    """Questions that find their reply in the store, and (at most) those that do not; what became of finished cases."""
+class RemainingCalls:
+    """Questions with a stored reply, questions (at most) without one, and what became of finished cases."""
 
     stored: int = 0
     missing: int = 0
     resumed: ResumedCases = field(default_factory=ResumedCases)
 
 
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """What a metric gives for a case over stored replies, and how many of its questions have one. The measurement is None
+    where it is not known."""
+
+    measurement: Measurement | None
+    stored: int
+    missing: int
+
+
 async def count_remaining(
     cases: Iterable[Case],
     metrics: Sequence[Metric],
     session: JudgeSession,
-    found: Remaining,
+    total: RemainingCalls,
     done: Mapping[CaseKey, CaseMark],
 ) -> None:
-    """Replay every case through every metric that asks, and add up what was found. `session` has the `stored` transport. `done`
-    are the cases that a journal calls finished.
+    """Replay every case through every metric that asks, and add what it needs to `total`.
 
-    Where a reply is missing, what the metric declares to ask beyond the stored ones counts as missing.
+    Where a reply is missing, all that the metric declares to ask beyond the stored questions counts as missing.
+
+    Args:
+        cases: the cases of one iteration.
+        metrics: the metrics of the run; those that ask no judge are passed over.
+        session: a session over stored replies.
+        total: is added to.
+        done: the cases that a journal calls finished.
     """
     asking = [metric for metric in metrics if not isinstance(metric, Computed)]
     for case in cases:
@@ -43,31 +59,30 @@ async def count_remaining(
             if reason := run_skip_reason(metric, case, embedder=session.embedder is not None):
                 measured.append(failed_measurement(metric, Skipped(reason), []))
                 continue
-            one, stored, lacking = await _replay(metric, case, session)
-            measured.append(one)
-            found.stored += stored
-            missing += lacking
-        found.missing += missing
+            replay = await _replay(metric, case, session)
+            measured.append(replay.measurement)
+            total.stored += replay.stored
+            missing += replay.missing
+        total.missing += missing
         if before := done.get(case.key):
-            known = [one for one in measured if one]
+            known = [measurement for measurement in measured if measurement]
             result = journal_entry(case, known)["result"] if len(known) == len(measured) else None
-            found.resumed.hold(case.key, before, result, missing)
+            total.resumed.compare(case.key, before, result, missing)
 
 
-async def _replay(metric: Metric, case: Case, session: JudgeSession) -> tuple[Measurement | None, int, int]:
-    """What the metric gives over stored replies (None: not known), how many of its questions have one, and how many not."""
+async def _replay(metric: Metric, case: Case, session: JudgeSession) -> _Replay:
     judge = CaseJudge(session, case.key, metric.name)
-    whole, measured = True, None
+    is_known, measurement = True, None
     try:
-        measured = Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), [])
+        measurement = Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), [])
     except (JudgeError, Skipped) as outcome:
-        whole = not any(use.call.status == "missing_reply" for use in judge.uses)
-        measured = failed_measurement(metric, outcome, []) if whole else None
-    except Exception:  # a bug of the metric's: the run itself will say so
-        whole = False
+        is_known = not any(use.call.status == "missing_reply" for use in judge.uses)
+        measurement = failed_measurement(metric, outcome, []) if is_known else None
+    except Exception:  # a bug of the metric: the run itself will report it
+        is_known = False
     asked = [use for use in judge.uses if use.prompt is not None]  # texts to an embedder are planned apart
     stored = sum(use.call.status != "missing_reply" for use in asked)
-    if whole:
-        return measured, stored, 0
-    missing = len(asked) - stored
-    return None, stored, max(missing, sum(ask.times for ask in metric.planned_calls(case)) - stored)
+    if is_known:
+        return _Replay(measurement, stored, 0)
+    declared = sum(planned.times for planned in metric.planned_calls(case))
+    return _Replay(None, stored, max(len(asked), declared) - stored)

@@ -1,4 +1,4 @@
-"""Stage `resend`: the questions of a finished run as they were stored, byte for byte, to a judge; old reply against new."""
+"""Stage `resend`: sends the stored questions of a finished run to a judge, byte for byte, and compares old and new replies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ragpipe.store.run.run_tables import batches
 
 BLOCK = 512  # questions asked and written together
 _PROSE = frozenset({"reason", "evidence", "text"})
-"""Parts of an answer that say why: two judges never word them alike."""
+"""Parts of an answer that give reasons: two judges never word them alike."""
 _COLUMNS = (
     "sample_id",
     "method",
@@ -57,15 +57,15 @@ RESENT = pa.schema(
         for name, kind, text in (
             ("payload_id", TEXT, "hash of messages and answer schema: the question"),
             ("key_new", TEXT, "key of the new reply in the call store"),
-            ("sample_id", TEXT, "the sample's id of the case that asked it first"),
+            ("sample_id", TEXT, "the sample id of the case that asked it first"),
             ("method", TEXT, "that case's RAG variant"),
             ("repeat", WHOLE, "which output of this method for this sample it was"),
             ("iteration", WHOLE, "the iteration in which it was asked first"),
-            ("metric", TEXT, "who asked it first"),
+            ("metric", TEXT, "the metric that asked it first"),
             ("step", TEXT, "the prompt step"),
             ("turn", TEXT, "ask, or repair: the second attempt after an unreadable reply"),
             ("judge_old", TEXT, "printable name of the judge that answered then"),
-            ("judge_new", TEXT, "and of the one that answers now"),
+            ("judge_new", TEXT, "printable name of the judge that answers now"),
             ("status_old", TEXT, "ok, the kind of failure, or skipped"),
             ("status_new", TEXT, "ok, or the kind of failure"),
             ("message_new", TEXT, "the failure in words"),
@@ -103,7 +103,7 @@ class AnyText(Answer):
 
 @dataclass(frozen=True, slots=True)
 class StoredQuestion:
-    """A question as it was asked first: its row, its payload, and the type that its reply is read as."""
+    """A question as it was first asked: its row, its payload, and the type of its answer."""
 
     row: dict[str, Any]
     payload: Payload
@@ -111,6 +111,7 @@ class StoredQuestion:
 
     @property
     def asker(self) -> str:
+        """The case, metric and step that asked it."""
         return _asker(self.row)
 
 
@@ -119,10 +120,10 @@ def _asker(row: Mapping[str, Any]) -> str:
 
 
 def stored_questions(files: Sequence[Path]) -> Iterator[list[StoredQuestion]]:
-    """The different questions of `judge_inputs.parquet` files, each where it was asked first, in blocks.
+    """The different questions of `judge_inputs.parquet` files, each where it was first asked, in blocks.
 
-    Raises DataError for a table of another form, for questions that were not kept (`keep_messages=false`), and for one
-    that is not what its id says.
+    Raises DataError for a table of another form, for questions that were not kept (`keep_messages=false`), and for a
+    question that does not fit its id.
     """
     seen: set[bytes] = set()
     block: list[StoredQuestion] = []
@@ -131,7 +132,7 @@ def stored_questions(files: Sequence[Path]) -> Iterator[list[StoredQuestion]]:
             name = bytes.fromhex(row["payload_id"])
             if name not in seen and row["template"] is not None:  # without one it is a text for an embedder
                 seen.add(name)
-                block.append(_stored(row, path))
+                block.append(_stored_question(row, path))
             if len(block) == BLOCK:
                 yield block
                 block = []
@@ -144,54 +145,40 @@ def _stored_rows(path: Path) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-def _stored(row: dict[str, Any], path: Path) -> StoredQuestion:
+def _stored_question(row: dict[str, Any], path: Path) -> StoredQuestion:
     if row["messages"] is None or row["schema"] is None:
-        raise DataError(
-            "this run did not keep its questions",
-            [
-                Problem(
-                    str(path),
-                    "messages",
-                    "null",
-                    "the messages of every question",
-                    "it was made with keep_messages=false: use rejudge.mode=replay",
-                )
-            ],
-        )
+        fix = "it was made with keep_messages=false: use rejudge.mode=replay"
+        problem = Problem(str(path), "messages", "null", "the messages of every question", fix)
+        raise DataError("this run did not keep its questions", [problem])
     try:
-        # a body's bytes follow the order of keys: canonical JSON has sorted them
-        said = [{"role": one["role"], "content": one["content"]} for one in json.loads(row["messages"])]
-        payload = Payload(tuple(said), json.loads(row["schema"]))
-        found = payload.id
+        # the bytes of a request follow the order of keys, which canonical JSON has sorted
+        messages = [{"role": item["role"], "content": item["content"]} for item in json.loads(row["messages"])]
+        payload = Payload(tuple(messages), json.loads(row["schema"]))
+        payload_id = payload.id
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        payload, found = None, f"no question ({type(error).__name__})"
-    if payload is None or found != row["payload_id"]:
-        raise DataError(
-            "a stored question is not what it was",
-            [
-                Problem(
-                    str(path),
-                    _asker(row),
-                    found,
-                    row["payload_id"],
-                    "messages or schema were changed: task=verify says what else was",
-                )
-            ],
-        )
+        raise _changed_question(row, path, f"no question ({type(error).__name__})") from error
+    if payload_id != row["payload_id"]:
+        raise _changed_question(row, path, payload_id)
     return StoredQuestion(row, payload, _answer_type(str(row["answer"]), payload.schema))
 
 
+def _changed_question(row: Mapping[str, Any], path: Path, payload_id: str) -> DataError:
+    fix = "messages or schema were changed: task=verify says what else was"
+    problem = Problem(str(path), _asker(row), payload_id, row["payload_id"], fix)
+    return DataError("a stored question is not what it was", [problem])
+
+
 def _answer_type(name: str, schema: Mapping[str, Any]) -> type[Answer]:
-    """The type of this name where it has the schema's form, else one that takes any answer. Nothing is imported."""
-    form, found = ("text" if schema.get("form") == "text" else "json"), ANSWER_TYPES.get(name)
-    if found is not None and found.form == form:
-        return found
+    """The type of this name where it has the schema's form, else a type that takes any answer. Nothing is imported."""
+    form, known = ("text" if schema.get("form") == "text" else "json"), ANSWER_TYPES.get(name)
+    if known is not None and known.form == form:
+        return known
     return AnyText if form == "text" else AnyObject
 
 
 @dataclass(slots=True)
 class ResendTally:
-    """What came of the questions of one metric's step, or of all."""
+    """Counts of the questions of one metric's step, or of all, and of their replies."""
 
     questions: int = 0
     ok: int = 0
@@ -204,6 +191,7 @@ class ResendTally:
     failed: dict[str, int] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
+        """Count one row of `resend.parquet`."""
         self.questions += 1
         self.ok += row["status_new"] == "ok"
         self.both_replied += row["same_text"] is not None
@@ -217,8 +205,8 @@ class ResendTally:
 
     @property
     def transient(self) -> int:
-        """Questions that failed for a passing reason."""
-        return sum(n for kind, n in self.failed.items() if kind in TRANSIENT)
+        """Questions that failed for a transient reason."""
+        return sum(count for kind, count in self.failed.items() if kind in TRANSIENT)
 
 
 class ResendStage:
@@ -233,20 +221,21 @@ class ResendStage:
     ):
         self._files, self._session, self._target, self._on_change = files, session, target, on_change
         self._stopped: RagpipeError | None = None
-        self.whole = ResendTally()
+        self.total = ResendTally()
         self.steps: dict[tuple[str, str], ResendTally] = defaultdict(ResendTally)
 
     def stop(self, why: RagpipeError) -> None:
-        """Send nothing more; what is in flight lands in the call store."""
+        """Send nothing more; replies in flight still go into the call store."""
         self._stopped = self._stopped or why
         self._session.stop(why)
 
     def cancel(self) -> None:
-        """Give up waiting for what is in flight."""
+        """Give up the calls in flight."""
         self._session.cancel()
 
     async def run(self) -> None:
-        """Raises what stopped it early; then no table is written, and the next start finds the replies in the store."""
+        """Send all questions. Raises what stopped it early; then no table is written, and the next start finds the replies in the
+        call store."""
         with open_unless_same(self._target) as file, parquet_writer(file, RESENT, compression="zstd") as writer:
             for block in stored_questions(self._files):
                 replies = await asyncio.gather(*map(self._ask, block), return_exceptions=True)
@@ -256,10 +245,10 @@ class ResendStage:
                         raise self._stopped or call
                     rows.append(resend_row(stored, call))
                 for row in rows:
-                    self.whole.add(row)
+                    self.total.add(row)
                     self.steps[row["metric"], row["step"]].add(row)
                 writer.write_table(table_of(rows, RESENT))
-                self._on_change(self.whole.questions)
+                self._on_change(self.total.questions)
 
     async def _ask(self, stored: StoredQuestion) -> Call:
         question = self._session.question(stored.payload, stored.answer, stored.row["iteration"], stored.asker)
@@ -269,16 +258,12 @@ class ResendStage:
 def resend_row(stored: StoredQuestion, call: Call) -> dict[str, Any]:
     """A row of `resend.parquet`."""
     old, answer = stored.row, stored.answer
-    texts = [old["reply"] if old["status"] == "ok" else None, call.text if call.status == "ok" else None]
-    both = None not in texts
+    old_text = old["reply"] if old["status"] == "ok" else None
+    new_text = call.text if call.status == "ok" else None
     material = fenced_values(stored.payload.messages)
-    said = [
-        _said(texts[0], answer, material, computed=old["output_mode"] == "computed"),
-        _said(texts[1], answer, material),
-    ]
-    bodies = (old["wire_hash"], call.wire_hash)
-    found = {name: old[name] for name in RESENT.names if name in old}
-    return found | {
+    old_answer = _comparable_answer(old_text, answer, material, computed=old["output_mode"] == "computed")
+    new_answer = _comparable_answer(new_text, answer, material)
+    return {name: old[name] for name in RESENT.names if name in old} | {
         "key_new": call.key,
         "judge_old": old["judge"],
         "judge_new": call.judge,
@@ -287,9 +272,9 @@ def resend_row(stored: StoredQuestion, call: Call) -> dict[str, Any]:
         "message_new": call.message,
         "reply_old": old["reply"],
         "reply_new": call.text,
-        "same_text": texts[0] == texts[1] if both else None,
-        "same_answer": None if None in said else said[0] == said[1],
-        "same_body": None if None in bodies else bodies[0] == bodies[1],
+        "same_text": _equal(old_text, new_text),
+        "same_answer": _equal(old_answer, new_answer),
+        "same_body": _equal(old["wire_hash"], call.wire_hash),
         "tokens_in_old": old["tokens_in"],
         "tokens_in_new": call.tokens_in,
         "tokens_out_old": old["tokens_out"],
@@ -298,18 +283,25 @@ def resend_row(stored: StoredQuestion, call: Call) -> dict[str, Any]:
     }
 
 
-def _said(text: str | None, answer: type[Answer], material: Sequence[str], *, computed: bool = False) -> Any:
-    """What a reply says, without its prose; None for one that cannot be read."""
+def _equal(old: Any, new: Any) -> bool | None:
+    """Whether both are the same; None where one of them is not known."""
+    return None if old is None or new is None else bool(old == new)
+
+
+def _comparable_answer(
+    text: str | None, answer: type[Answer], material: Sequence[str], *, computed: bool = False
+) -> Any:
+    """A reply as plain data without its prose; None for a reply that cannot be read."""
     if text is None:
         return None
     try:
         if computed and answer is not AnyText:
-            found = answer.model_validate_json(text)
+            parsed = answer.model_validate_json(text)
         else:
-            found = read_answer(text, answer, material)[0]
+            parsed = read_answer(text, answer, material)[0]
     except ValueError:  # Unparsable and pydantic's own are both
         return None
-    return _without_prose(found.model_dump(mode="json"))
+    return _without_prose(parsed.model_dump(mode="json"))
 
 
 def _without_prose(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the journal says of an iteration that goes on: held against the call store before anything is spent."""
+"""Resuming an iteration: what its journal says of finished cases, compared with the call store before anything is spent."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ JOURNAL_FORM = {
     "transient": bool,
     "result": dict,
 }
-"""What every line of the journal has: see `result_of`."""
+"""The fields of every line of the journal: see `journal_entry`."""
 
 
 class CaseMark(NamedTuple):
-    """What tells one journal line of a case from another: its result, whether asking again may change it by itself, and
-    whether a score of it failed."""
+    """What tells one journal line of a case from another: the digest of its result, whether asking again may change it, and
+    whether one of its scores failed."""
 
     result: bytes
     transient: bool
@@ -37,8 +37,11 @@ class CaseMark(NamedTuple):
 
 @dataclass(slots=True)
 class ResumedCases:
-    """Finished cases over the replies that the call store has now: `again` must be asked again, with `calls` questions at
-    most, the first of them is `first_again`; `changed` come out otherwise, the first of them is `first_changed`."""
+    """Finished cases over the replies that the call store has now.
+
+    `again` cases must be asked again, with `calls` questions at most, first `first_again`; `changed` cases get another
+    result, first `first_changed`.
+    """
 
     again: int = 0
     calls: int = 0
@@ -46,8 +49,8 @@ class ResumedCases:
     changed: int = 0
     first_changed: str = ""
 
-    def hold(self, case: CaseKey, before: CaseMark, now: Mapping[str, Any] | None, missing: int) -> None:
-        """Hold one case against what the store makes of it: its result, None where that is not known, and how many of its
+    def compare(self, case: CaseKey, before: CaseMark, now: Mapping[str, Any] | None, missing: int) -> None:
+        """Compare a case with its result over the stored replies (`now`; None where it is not known). `missing` of its
         questions have no reply."""
         if missing:
             self.again += 1
@@ -63,7 +66,7 @@ def _digest(result: Mapping[str, Any]) -> bytes:
 
 
 def case_mark(entry: Mapping[str, Any]) -> CaseMark:
-    """The mark of a journal line, or of what is about to become one."""
+    """The mark of a journal line, written or about to be."""
     result = entry["result"]
     return CaseMark(_digest(result), entry["transient"], "error" in result.values())
 
@@ -74,17 +77,17 @@ def case_of(entry: Mapping[str, Any], iteration: int) -> CaseKey:
 
 
 def settled_cases(folder: IterationFolder, cases: CaseReader, iteration: int) -> dict[CaseKey, CaseMark]:
-    """The cases of an unfinished iteration that the journal calls finished, and that are gone through again because their
-    block is not written: each needs its replies from the call store once more. Those that failed for a passing reason are
-    left out. Raises DataError for a bad line."""
-    found: dict[CaseKey, CaseMark] = {}
+    """The finished cases of an unfinished iteration that are done again because their block is not written yet: each needs its
+    replies from the call store once more. Cases that failed for a transient reason are left out. Raises DataError for a bad
+    line."""
+    marks: dict[CaseKey, CaseMark] = {}
 
     def note(entry: dict[str, Any]) -> bool:
-        found[case_of(entry, iteration)] = case_mark(entry)
+        marks[case_of(entry, iteration)] = case_mark(entry)
         return False
 
     read_entries(folder.journal, keep=note, form=JOURNAL_FORM)
-    if not found:
+    if not marks:
         return {}
     written = (
         Parts(folder.parts / "scores", SCORES).present() & Parts(folder.parts / "judge_inputs", JUDGE_INPUTS).present()
@@ -92,5 +95,5 @@ def settled_cases(folder: IterationFolder, cases: CaseReader, iteration: int) ->
     for block in written:
         if block < cases.blocks:
             for key in cases.keys(block):
-                found.pop(key._replace(iteration=iteration), None)
-    return {case: mark for case, mark in found.items() if not mark.transient}
+                marks.pop(key._replace(iteration=iteration), None)
+    return {case: mark for case, mark in marks.items() if not mark.transient}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.accumulators import Accumulators
 from ragpipe.scoring.aggregate import aggregate
-from ragpipe.scoring.case_blocks import BLOCK, CaseBlock, case_blocks
+from ragpipe.scoring.case_blocks import BLOCK, case_blocks
 from ragpipe.scoring.case_records import records_of, records_schema
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.cost import cost
@@ -36,121 +38,156 @@ from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_s
 from ragpipe.store.run.run_tables import open_table
 
 
-def score_iteration(
-    iteration_folder: Path,
-    *,
-    samples: Path,
-    outputs: Path,
-    specs: Sequence[ScoreSpec],
-    settings: ScoringSettings,
-    signature: str,
-    judge: Mapping[str, Any],
-    run_id: str,
-    spent: Usage,
-    rates: Mapping[str, Rates],
-    system_price: Price | None = None,
-    block: int = BLOCK,
-) -> dict[str, Any]:
-    """Score one iteration and return what `metrics.json` holds.
+@dataclass(frozen=True)
+class ScoreInputs:
+    """What one iteration is scored from.
 
-    Reads `scores.parquet` and `judge_inputs.parquet` of `iteration_folder` and the run's `samples` and `outputs`. `specs`
-    are the declared scores in config order. `judge` (`label`, `calibrated`) goes into the metrics as it is; `run_id` and
-    `spent` say who paid what, `rates` what replies cost now (`ragpipe.scoring.cost.cost`); `system_price`
-    prices the tokens of the system under test. Files that would not change are left alone. Raises ConfigError when the settings do not fit the scores.
+    Attributes:
+        folder: has `scores.parquet` and `judge_inputs.parquet`, and gets the results.
+        samples: the run's table of samples.
+        outputs: the run's table of outputs.
+        specs: the declared scores in config order.
+        settings: how to score.
+        signature: the signature of the run, without the models that answered.
+        judge: `label` and `calibrated`, as they go into the metrics.
+        run_id: the run that pays for new replies.
+        spent: what its processes have paid for this iteration.
+        rates: the prices of replies by the name of the judge.
+        system_price: the price of the tokens of the system under test.
+        block: cases that are scored at once.
     """
-    if problems := scoring_faults(settings, specs):
+
+    folder: Path
+    samples: Path
+    outputs: Path
+    specs: Sequence[ScoreSpec]
+    settings: ScoringSettings
+    signature: str
+    judge: Mapping[str, Any]
+    run_id: str
+    spent: Usage
+    rates: Mapping[str, Rates]
+    system_price: Price | None = None
+    block: int = BLOCK
+
+    @property
+    def iteration(self) -> int:
+        """The number in the folder's name, `iteration-3`; 1 for a folder with another name."""
+        match = re.fullmatch(r"iteration-(\d+)", self.folder.name)
+        return int(match[1]) if match else 1
+
+    @property
+    def all_specs(self) -> list[ScoreSpec]:
+        """The declared scores and the composites."""
+        return list(self.settings.all_specs(self.specs))
+
+
+def score_iteration(inputs: ScoreInputs) -> dict[str, Any]:
+    """Score one iteration and return the content of `metrics.json`. Files that would not change are left alone.
+
+    Raises ConfigError when the settings do not fit the scores.
+    """
+    if problems := scoring_faults(inputs.settings, inputs.specs):
         raise ConfigError("the scoring section does not fit the scores of this run", problems)
-    iteration = _iteration(iteration_folder)
-    everything = settings.all_specs(specs)
-    ledger = Accumulators([spec.name for spec in everything], _fields(settings), choices(settings), system_price)
-    ledger.findings = DiagnosisAccumulator(settings.failure_modes, settings.diagnosis, settings.counted_items())
-    low = LowScores(everything, settings.low_scores, [spec.name for spec in everything if settings.passes(spec)])
-    details = settings.reads_details([spec.name for spec in specs])
-    cases = case_blocks(samples, outputs, iteration_folder / "scores.parquet", details=details, size=block)
-    times, pointers = JudgeTimes(iteration_folder / "judge_inputs.parquet"), Pointers()
-    _write_records(
-        iteration_folder / "records.parquet", cases, times, iteration, specs, settings, ledger, low, pointers
-    )
-    ledger.close()
-    found = aggregate(ledger, everything, settings)
-    gates = gate_results(ledger, found, everything, settings, _untrusted(settings, everything, judge, iteration_folder))
-    found["warnings"] += pointers.warnings()
-    lows, findings, n = low.document(ledger), ledger.findings.document(), ledger.n
-    del ledger, low  # cost needs room of its own: a mark for every reply
+    results = _score_cases(inputs)
     costs = cost(
-        iteration_folder / "judge_inputs.parquet",
-        n,
-        case_times=times.measured,
-        payer=f"{run_id}/{iteration}",
-        spent=spent,
-        rates=rates,
+        inputs.folder / "judge_inputs.parquet",
+        results.count,
+        case_times=results.case_times,
+        payer=f"{inputs.run_id}/{inputs.iteration}",
+        spent=inputs.spent,
+        rates=inputs.rates,
     )
-    signature = signed(signature, costs["used"]["served_models"])
-    found["warnings"] += filter(None, [served_line(costs["used"]["served_models"])])
-    metrics = {
-        "format": FORMAT,
-        "signature": signature,
-        "iteration": iteration,
-        "judge": dict(judge),
-        "scoring": {**settings.identity(), "weights_used": _weights_used(settings, everything)},
-        **found,
-        **findings,
-        "gates": gates,
-    }
-    low_scores = {"format": FORMAT, "signature": signature, "iteration": iteration, "scores": lows}
-    json_unless_same(iteration_folder / "metrics.json", metrics)
-    json_unless_same(iteration_folder / "low_scores.json", low_scores)
-    json_unless_same(iteration_folder / "cost.json", {"format": FORMAT, "signature": signature, **costs})
+    served_models = costs["used"]["served_models"]
+    head = {"format": FORMAT, "signature": signed(inputs.signature, served_models)}
+    metrics = {**head, "iteration": inputs.iteration, "judge": dict(inputs.judge), **results.metrics}
+    metrics["warnings"] += filter(None, [served_line(served_models)])
+    low_scores = {**head, "iteration": inputs.iteration, "scores": results.low_scores}
+    json_unless_same(inputs.folder / "metrics.json", metrics)
+    json_unless_same(inputs.folder / "low_scores.json", low_scores)
+    json_unless_same(inputs.folder / "cost.json", {**head, **costs})
     return metrics
 
 
+@dataclass(frozen=True)
+class _ScoredCases:
+    """The results of all cases: the parts of `metrics.json` and `low_scores.json` that follow from them, their number, and the
+    judge's time per case in milliseconds."""
+
+    metrics: dict[str, Any]
+    low_scores: Any
+    count: int
+    case_times: array[float]
+
+
+def _score_cases(inputs: ScoreInputs) -> _ScoredCases:
+    """Write `records.parquet` and aggregate. What this accumulates is freed on return: the costs need the memory."""
+    settings, specs = inputs.settings, inputs.all_specs
+    names = [spec.name for spec in specs]
+    accumulators = Accumulators(names, _group_fields(settings), choices(settings), inputs.system_price)
+    accumulators.findings = DiagnosisAccumulator(settings.failure_modes, settings.diagnosis, settings.counted_items())
+    passing = [spec.name for spec in specs if settings.passes(spec)]
+    low_scores = LowScores(specs, settings.low_scores, passing)
+    times, pointers = JudgeTimes(inputs.folder / "judge_inputs.parquet"), Pointers()
+    _write_records(inputs, times, accumulators, low_scores, pointers)
+    accumulators.close()
+    aggregated = aggregate(accumulators, specs, settings)
+    gates = gate_results(accumulators, aggregated, specs, settings, _untrusted_scores(inputs))
+    aggregated["warnings"] += pointers.warnings()
+    metrics = {
+        "scoring": {**settings.identity(), "weights_used": _weights_used(settings, specs)},
+        **aggregated,
+        **accumulators.findings.document(),
+        "gates": gates,
+    }
+    return _ScoredCases(metrics, low_scores.document(accumulators), accumulators.n, times.measured)
+
+
 def _write_records(
-    path: Path,
-    cases: Iterable[CaseBlock],
-    times: JudgeTimes,
-    iteration: int,
-    specs: Sequence[ScoreSpec],
-    settings: ScoringSettings,
-    ledger: Accumulators,
-    low: LowScores,
-    pointers: Pointers,
+    inputs: ScoreInputs, times: JudgeTimes, accumulators: Accumulators, low_scores: LowScores, pointers: Pointers
 ) -> None:
-    """Score block after block: a row of `records.parquet` for each case, and all of it into the ledger, the low scores and
+    """Score block after block: one row of `records.parquet` per case, and everything into the accumulators, the low scores and
     the pointers."""
-    schema = records_schema(settings.all_specs(specs))
+    settings, names = inputs.settings, [spec.name for spec in inputs.specs]
+    cases = case_blocks(
+        inputs.samples,
+        inputs.outputs,
+        inputs.folder / "scores.parquet",
+        details=settings.reads_details(names),
+        size=inputs.block,
+    )
+    path, schema = inputs.folder / "records.parquet", records_schema(inputs.all_specs)
     with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
         for block in cases:
-            columns = case_columns(block, iteration, times.take(block))
+            columns = case_columns(block, inputs.iteration, times.take(block))
             fields = Fields(columns)
-            scored = score_block(block, fields, specs, settings)
-            facts = Facts(
-                block, {**scored.columns, OVERALL.name: scored.overall}, columns, [spec.name for spec in specs]
-            )
-            ledger.add(block, fields, scored)
-            low.add(facts)
+            scored = score_block(block, fields, inputs.specs, settings)
+            facts = Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, names)
+            accumulators.add(block, fields, scored)
+            low_scores.add(facts)
             pointers.add(block.outputs, block.samples)
-            writer.write_table(records_of(columns, scored, ledger.findings.add(facts), schema))
+            writer.write_table(records_of(columns, scored, accumulators.findings.add(facts), schema))
 
 
-def _fields(settings: ScoringSettings) -> list[str]:
-    """The fields that cases are broken down by."""
+def _group_fields(settings: ScoringSettings) -> list[str]:
+    """The fields that cases are grouped by."""
     return sorted(
         {field for name in (*DIMENSIONS, *settings.slices, *settings.low_scores.by) for field in name.split("*")}
     )
 
 
-def _untrusted(
-    settings: ScoringSettings, specs: Sequence[ScoreSpec], judge: Mapping[str, Any], folder: Path
-) -> set[str]:
-    """The scores that may pass no critical gate: those of a judge that is not calibrated."""
-    if not settings.active_gates() or settings.accept_uncalibrated or judge["calibrated"]:
+def _untrusted_scores(inputs: ScoreInputs) -> set[str]:
+    """The scores that may pass no critical gate: those of an uncalibrated judge."""
+    settings = inputs.settings
+    if not settings.active_gates() or settings.accept_uncalibrated or inputs.judge["calibrated"]:
         return set()
-    return judged_scores(settings, [spec.name for spec in specs], _judged(folder))
+    names = [spec.name for spec in inputs.all_specs]
+    return judged_scores(settings, names, _scores_with_questions(inputs.folder))
 
 
-def _judged(folder: Path) -> set[str]:
-    """The scores of the metrics that asked the judge in this iteration, as its tables say. A text for an embedder is no
-    question: it has no template."""
+def _scores_with_questions(folder: Path) -> set[str]:
+    """The scores of the metrics that asked the judge in this iteration, by its tables. A text for an embedder is no question:
+    it has no template."""
     with open_table(folder / "judge_inputs.parquet", ["metric", "template"], read_dictionary=["metric"]) as file:
         asked = {
             name
@@ -163,12 +200,6 @@ def _judged(folder: Path) -> set[str]:
         rows = file.read_row_group(0, columns=["metric", "score_name"])  # a case has a row for every score
     pairs = zip(rows["metric"].to_pylist(), rows["score_name"].to_pylist(), strict=True)
     return {score for metric, score in pairs if metric in asked}
-
-
-def _iteration(folder: Path) -> int:
-    """The number in the folder's name, `iteration-3`; 1 for a folder with another name."""
-    found = re.fullmatch(r"iteration-(\d+)", folder.name)
-    return int(found[1]) if found else 1
 
 
 def _weights_used(settings: ScoringSettings, specs: Sequence[ScoreSpec]) -> dict[str, float]:

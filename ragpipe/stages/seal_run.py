@@ -1,4 +1,4 @@
-"""Stage `seal`: writes down what every file of a run is, so that `task=verify` finds what was changed afterwards."""
+"""Stage `seal`: writes the digests of all files of a run, so that `task=verify` finds what was changed afterwards."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.seals import closed_seal, open_seal, seal_file, seal_table
 
 VOLATILE = frozenset({"manifest.json", "seal.json", "outputs.journal.jsonl", "journal.jsonl", ".progress.json"})
-"""Files that say how a run went, not what it found."""
+"""Files that say how a run went, not what its results are."""
 _TABLES = frozenset({"samples.parquet", "outputs.parquet", "judge_inputs.parquet"})
-"""Tables that figures rest on: sealed row by row."""
+"""Tables that scores are made of: sealed row by row."""
 
 
 def seal_run(
@@ -24,83 +24,90 @@ def seal_run(
     manifest: Mapping[str, Any],
     *,
     iterations: Collection[int],
-    inputs: bool,
-    final: bool,
+    inputs_are_new: bool,
+    combined: bool,
     written: Collection[str] = (),
 ) -> None:
-    """Write `seal.json`. `iterations` were judged or scored in this start; `inputs` says whether the frozen cases are new;
-    `final` whether they were put together anew; `written` names other files that it wrote: reports, exports, and
-    config.yaml (a report option changes it, and no number).
+    """Write `seal.json`. What this start did not make keeps its seal: starting a finished run again never seals a changed
+    file.
 
-    What this start did not make keeps the seal it has: starting a finished run again never blesses a changed file.
+    Args:
+        folder: the run.
+        manifest: its manifest; the states of its iterations are not sealed.
+        iterations: those that this start judged or scored.
+        inputs_are_new: whether the frozen cases are new.
+        combined: whether this start combined the iterations.
+        written: other files of this start: reports, exports, and config.yaml (a report option changes it, and no number).
     """
-    before = _before(folder)
+    previous = _readable_seal(folder)
+    sealed = {**previous.get("files", {}), **previous.get("tables", {})}
     files, tables = dict[str, str](), dict[str, Any]()
-    spent, prices = dict(before.get("spent", {})), dict(before.get("prices", {}))
     for path in derived_and_frozen(folder.root):
         name = path.relative_to(folder.root).as_posix()
-        made = name in written or _made(name, iterations, inputs, final)
-        old = before.get("tables", {}).get(name) or before.get("files", {}).get(name)
-        if old is not None and not made:
-            (tables if isinstance(old, dict) else files)[name] = old
+        is_new = name in written or _is_of_this_start(name, iterations, inputs_are_new, combined)
+        before = sealed.get(name)
+        if before is not None and not is_new:
+            (tables if isinstance(before, dict) else files)[name] = before
         elif path.name in _TABLES and not name.startswith("export/"):
-            tables[name] = seal_table(path, old if isinstance(old, dict) else None)
+            tables[name] = seal_table(path, before if isinstance(before, dict) else None)
         else:
             files[name] = seal_file(path)
-    for number in scored_iterations(folder):
-        if number not in iterations and str(number) in spent:
-            continue  # also one that an earlier start scored, and did not live to seal
-        bill = json.loads(folder.iteration(number).cost.read_text(encoding="utf-8"))
-        spent[str(number)], prices[str(number)] = bill["spent"], bill["prices"]
     frozen = {key: value for key, value in manifest.items() if key != "iterations"}
-    json_unless_same(
-        folder.seal,
-        closed_seal({"manifest": frozen, "files": files, "tables": tables, "spent": spent, "prices": prices}),
-    )
+    content = {"manifest": frozen, "files": files, "tables": tables, **_sealed_costs(folder, previous, iterations)}
+    json_unless_same(folder.seal, closed_seal(content))
+
+
+def _sealed_costs(folder: RunFolder, previous: Mapping[str, Any], iterations: Collection[int]) -> dict[str, Any]:
+    """What was spent and the prices by iteration: as sealed before, except for iterations of this start and for those that an
+    earlier start scored and was killed before it sealed them."""
+    spent, prices = dict(previous.get("spent", {})), dict(previous.get("prices", {}))
+    for number in scored_iterations(folder):
+        if number in iterations or str(number) not in spent:
+            cost = json.loads(folder.iteration(number).cost.read_text(encoding="utf-8"))
+            spent[str(number)], prices[str(number)] = cost["spent"], cost["prices"]
+    return {"spent": spent, "prices": prices}
 
 
 def seal_added(folder: RunFolder, paths: Iterable[Path]) -> None:
-    """Seal files that a task wrote into a run that has ended: exports, and what holds it against another run.
+    """Seal files that a task wrote into a run that has ended: exports, and comparisons with another run.
 
-    A run without a seal, or with a damaged one, gets none by this.
+    A run without a seal, or with a damaged one, stays so.
     """
-    if before := _before(folder):
+    if before := _readable_seal(folder):
         names = {path.relative_to(folder.root).as_posix(): seal_file(path) for path in paths}
         _write(folder, before, files={**before["files"], **names}, tables=before["tables"])
 
 
 def unseal(folder: RunFolder, name: str) -> None:
-    """Take a file, or with a `/` at the end a folder, out of the seal: a start is about to change it, and may be killed
-    before it seals it anew."""
+    """Remove a file, or with a `/` at the end a folder, from the seal: a start is about to change it, and may be killed before
+    it seals it again."""
 
     def stays(key: str) -> bool:
         return not (key == name or (name.endswith("/") and key.startswith(name)))
 
-    if before := _before(folder):
+    if before := _readable_seal(folder):
         files, tables = ({k: v for k, v in before[part].items() if stays(k)} for part in ("files", "tables"))
         _write(folder, before, files=files, tables=tables)
 
 
 def _write(folder: RunFolder, before: Mapping[str, Any], **parts: Any) -> None:
-    for (
-        part,
-        entries,
-    ) in parts.items():  # in the order of `derived_and_frozen`: a seal of the same files is the same text
+    # in the order of `derived_and_frozen`: a seal of the same files is the same text
+    for part, entries in parts.items():
         parts[part] = dict(sorted(entries.items(), key=lambda entry: Path(entry[0])))
     content = {key: before[key] for key in ("manifest", "files", "tables", "spent", "prices")} | parts
     json_unless_same(folder.seal, closed_seal(content))
 
 
 def derived_and_frozen(root: Path) -> Iterator[Path]:
-    """Every file of a run folder but the volatile ones, in a fixed order. Links are passed over."""
+    """Every file of a run folder except the volatile ones, in a fixed order. Links are skipped."""
     for path in sorted(root.rglob("*")):
         if is_regular_file(path) and path.name not in VOLATILE and not path.name.startswith("."):
             yield path
 
 
 def damaged_seal_warning(folder: RunFolder) -> str | None:
-    """What to say of a seal that was changed: the next one is made of the files as they are then. None for a whole seal and
-    where there is none."""
+    """A warning that the seal was changed, and that the next one is made of the files as they are then. None for a good seal
+    and where there is none."""
     try:
         open_seal(folder.seal)
     except ValueError as error:
@@ -111,20 +118,21 @@ def damaged_seal_warning(folder: RunFolder) -> str | None:
     return None
 
 
-def _before(folder: RunFolder) -> dict[str, Any]:
+def _readable_seal(folder: RunFolder) -> dict[str, Any]:
+    """The seal of a run; empty where there is none, or a damaged one."""
     try:
         return open_seal(folder.seal) or {}
     except ValueError:
         return {}
 
 
-def _made(name: str, iterations: Collection[int], inputs: bool, final: bool) -> bool:
-    """Whether this start has written the file, or may have."""
+def _is_of_this_start(name: str, iterations: Collection[int], inputs_are_new: bool, combined: bool) -> bool:
+    """Whether this start wrote the file, or may have."""
     top = name.partition("/")[0]
     if top.startswith("iteration-"):
         return top in {f"iteration-{number}" for number in iterations}
     if top in ("final", "gates.json"):
-        return final
+        return combined
     if top in ("samples.parquet", "outputs.parquet", "index.json", "config.yaml", "prompts"):
-        return inputs
-    return False  # a report or an export of an earlier start, or what holds the run against another one
+        return inputs_are_new
+    return False  # a report or an export of an earlier start, or a comparison with another run

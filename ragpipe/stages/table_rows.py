@@ -1,4 +1,4 @@
-"""What the engine learned about a case, as rows of the tables. The order of rows never depends on who answered first."""
+"""The measurements of a case as rows of the tables. The order of rows never depends on which reply came first."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from ragpipe.metrics.base import Metric
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score
 
-RAW_KEPT = 2000  # characters of an unreadable reply that stand with its score; the whole is in judge_inputs
+RAW_KEPT = 2000  # characters of an unreadable reply that are kept with its score; judge_inputs has all of it
 
 
 @dataclass(slots=True)
 class Measurement:
-    """What one metric gave for one case: its scores in declared order, what it asked, and the keys of those calls."""
+    """What one metric gave for one case: its scores in declared order, and the calls it used. `kept` are the keys of those
+    calls once `free` has dropped the calls themselves."""
 
     metric: Metric
     scores: list[Score]
@@ -31,18 +32,19 @@ class Measurement:
 
     @property
     def calls(self) -> list[str]:
+        """The keys of its calls, sorted."""
         return sorted({use.call.key for use in self.uses}) if self.kept is None else self.kept
 
     def free(self) -> None:
-        """Let go of what was asked, but for the keys: it holds every message."""
+        """Drop the calls, which hold every message; their keys stay."""
         self.kept, self.uses = self.calls, []
 
 
-def scores_by_name(metric: Metric, found: Score | Sequence[Score]) -> list[Score]:
-    """A metric's result checked against what it declared, in declared order. Raises RagpipeError where they differ."""
-    scores = [found] if isinstance(found, Score) else list(found)
+def scores_by_name(metric: Metric, result: Score | Sequence[Score]) -> list[Score]:
+    """A metric's scores in declared order. Raises RagpipeError where they are not the declared ones."""
+    scores = [result] if isinstance(result, Score) else list(result)
     declared = metric.score_names
-    if all(score.name == name for score, name in zip(scores, declared, strict=False)) and len(scores) == len(declared):
+    if tuple(score.name for score in scores) == tuple(declared):
         return scores
     by_name = {score.name or metric.name: score for score in scores}
     if sorted(by_name) != sorted(declared) or len(by_name) != len(scores):
@@ -127,8 +129,8 @@ def _input_row(case: CaseKey, use: JudgeCallUse, keep_messages: bool) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class PackedInputs:
-    """The rows of one case, compressed until its block is written: the messages of eight metrics hold the same contexts
-    again and again. `text_bytes` are those of their messages and replies."""
+    """The rows of one case, compressed until its block is written: the messages of several metrics repeat the same contexts.
+    `text_bytes` counts the bytes of their messages and replies."""
 
     text_bytes: int
     size: int
@@ -136,19 +138,21 @@ class PackedInputs:
 
     @classmethod
     def of(cls, rows: list[dict[str, Any]]) -> PackedInputs:
+        """The rows, compressed."""
         plain = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
         text = sum(len(row["messages"] or "") + len(row["reply"] or "") for row in rows)
         return cls(text, len(plain), pa.compress(plain, codec="zstd", asbytes=True))
 
     def rows(self) -> list[dict[str, Any]]:
+        """The rows as they were."""
         plain: bytes = pa.decompress(self.data, self.size, codec="zstd", asbytes=True)
-        found: list[dict[str, Any]] = json.loads(plain.decode("utf-8", "surrogatepass"))
-        return found
+        rows: list[dict[str, Any]] = json.loads(plain.decode("utf-8", "surrogatepass"))
+        return rows
 
 
 def row_groups(cases: Iterable[PackedInputs], limit: int) -> Iterator[list[dict[str, Any]]]:
-    """The rows of all cases in order, cut after the case with which their texts reach `limit` bytes. The same rows are cut
-    in the same places, whenever and by whomever they were made."""
+    """The rows of all cases in order, in groups that end with the case whose texts reach `limit` bytes. The same rows give the
+    same groups in every run."""
     rows: list[dict[str, Any]] = []
     size = 0
     for packed in cases:
@@ -161,16 +165,16 @@ def row_groups(cases: Iterable[PackedInputs], limit: int) -> Iterator[list[dict[
 
 
 def journal_entry(case: Case, measured: Sequence[Measurement]) -> dict[str, Any]:
-    """A finished case as its journal line: who it is, whether its result may change by asking again, its values."""
+    """A finished case as its journal line: its key, whether asking again may change its result, and its values."""
     return {
         "sample_id": case.sample.id,
         "method": case.output.method,
         "repeat": case.output.repeat,
         "question": case.question,
-        "transient": any(m.transient for m in measured),
+        "transient": any(measurement.transient for measurement in measured),
         "result": {
             name: score.value if score.status == "ok" else score.status
-            for m in measured
-            for name, score in zip(m.metric.score_names, m.scores, strict=True)
+            for measurement in measured
+            for name, score in zip(measurement.metric.score_names, measurement.scores, strict=True)
         },
     }

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.case_sources import DatasetSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.judge_access import refuse_other_addresses
 from ragpipe.engine.run_identity import run_identity, with_source
+from ragpipe.engine.run_policies import EvaluatePolicy
+from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.user_code import system_sources
 from ragpipe.reports.console import Console
 
 
 def run(config: RunConfig, console: Console) -> int:
     """Evaluate. Returns 0, 3 when a gate blocks, 4 when judgements failed beyond the coverage floor; raises what stopped it."""
-    return evaluate(config, console)[0]
-
-
-def evaluate(config: RunConfig, console: Console) -> tuple[int, Path]:
-    """As `run`, with the run's folder."""
     refuse_other_addresses(config)  # before a system under test is asked
-    inputs = DatasetSource(config, console)
+    source = DatasetSource(config, console)
     system = system_sources(config.system, config.plugins)
     for note in system.notes:
         console.warn(note)
     identity = run_identity(
         with_source(config.identity(), system.sources),
         list(config.metrics.values()),
-        data=inputs.digest,
+        data=source.digest,
         judge=config.judge.identity_of_judge(),
     )
-    evaluation = Evaluation(config, console, inputs, identity)
-    return evaluation.evaluate(), evaluation.folder.root
+    return Evaluation(RunSpec.of_dataset(config, source, identity), EvaluatePolicy(), console).run()

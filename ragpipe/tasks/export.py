@@ -12,6 +12,7 @@ from pydantic import Field
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.finished_run import read_config
+from ragpipe.engine.task_settings import task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
@@ -20,6 +21,8 @@ from ragpipe.stages.seal_run import seal_added
 from ragpipe.stages.write_reports import write_report_files
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
+
+_TITLE = "task=export cannot start; nothing was written"
 
 
 class ExportSettings(Settings):
@@ -33,52 +36,48 @@ class ExportSettings(Settings):
 
 @dataclass(frozen=True)
 class Export:
-    """What to write of which run; `report` holds the formats and the options of the page."""
+    """The run to write. `report` holds the formats and the options of the page.
+
+    An export needs no checked configuration of the run: it also works where the run's own classes are not installed.
+    """
 
     folder: RunFolder
     report: ReportSettings
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> Export:
-    """Check the keys of this task. Options of the page are the run's own, so that the page stays what it was, unless they
-    are given now. Raises ConfigError, DataError."""
-    problems: list[Problem] = []
+    """Check the keys of this task. Options of the page come from the run, so that the page stays what it was, unless they
+    are set in this start. Raises ConfigError and DataError."""
     origins = origins or NoOrigins()
-    if "report.formats" in getattr(origins, "chosen", ()):
-        problems.append(
-            Problem(
-                "command line",
-                "report.formats",
-                repr(plain["report"]["formats"]),
-                "formats, which says what task=export writes",
-                f"formats={_list(plain['report']['formats'])}",
-            )
-        )
-    own = {key: plain[key] for key in ExportSettings.model_fields if key in plain}
-    settings = validated(ExportSettings, own, "", origins, problems)
-    if settings is None or problems:
-        raise ConfigError("task=export cannot start; nothing was written", problems)
+    misplaced = _misplaced_formats(plain, origins)
+    settings = task_settings(ExportSettings, plain, origins, title=_TITLE, known_problems=misplaced)
     folder = RunFolder.find(Path(settings.run))
-    report = validated(ReportSettings, _report(folder, plain, origins), "report", origins, problems)
+    problems: list[Problem] = []
+    report = validated(ReportSettings, _report_section(folder, plain, origins), "report", origins, problems)
     if report is None:
         raise ConfigError("the report section is wrong; nothing was written", problems)
     return Export(folder, report.model_copy(update={"formats": settings.formats}))
 
 
-def _list(formats: Any) -> str:
-    return f"[{','.join(map(str, formats))}]" if isinstance(formats, list) else str(formats)
+def _misplaced_formats(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
+    """The problem of `report.formats`, which is an option of an evaluation, on the command line of this task."""
+    if "report.formats" not in getattr(origins, "chosen", ()):
+        return []
+    formats = plain["report"]["formats"]
+    word = f"[{','.join(map(str, formats))}]" if isinstance(formats, list) else str(formats)
+    expected = "formats, which says what task=export writes"
+    return [Problem("command line", "report.formats", repr(formats), expected, f"formats={word}")]
 
 
-def _report(folder: RunFolder, plain: Mapping[str, Any], origins: ConfigOrigins) -> Any:
-    """The run's `report` section with what was said now over it; a section that was chosen now as a whole stands."""
-    now, said = plain.get("report", {}), getattr(origins, "chosen", ())
-    before = read_config(folder).get("report")
-    if "report" in said or not isinstance(before, Mapping):
-        return now
-    return {
-        **before,
-        **{key: now[key] for word in said if (key := word.removeprefix("report.")) in now and key != word},
-    }
+def _report_section(folder: RunFolder, plain: Mapping[str, Any], origins: ConfigOrigins) -> Any:
+    """The run's `report` section with the keys that this start sets over it; the section of this start where it was chosen
+    as a whole."""
+    section, overrides = plain.get("report", {}), getattr(origins, "chosen", ())
+    recorded = read_config(folder).get("report")
+    if "report" in overrides or not isinstance(recorded, Mapping):
+        return section
+    keys = [word.removeprefix("report.") for word in overrides if word.startswith("report.")]
+    return {**recorded, **{key: section[key] for key in keys if key in section}}
 
 
 def run(export: Export, console: Console) -> int:
@@ -90,10 +89,8 @@ def run(export: Export, console: Console) -> int:
         numbers = scored_iterations(folder)
         if not numbers:
             fix = "finish the run: start its command again"
-            raise DataError(
-                "there is nothing to export",
-                [Problem(str(folder.root), "run", "no iteration that is scored", "a finished run", fix)],
-            )
+            problem = Problem(str(folder.root), "run", "no iteration that is scored", "a finished run", fix)
+            raise DataError("there is nothing to export", [problem])
         written = write_report_files(folder, folder.iteration(numbers[-1]), export.report)
         seal_added(folder, written)
         for path in written:

@@ -1,4 +1,4 @@
-"""`task=init dir=my`: a folder with a working experiment, a data file of three lines and a judge, to start one's own from."""
+"""`task=init dir=my`: a folder with a working experiment, a data file of three lines and a judge, to start your own from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pydantic import Field, field_validator
 
 from ragpipe.core.errors import ConfigError, OutputError, Problem
 from ragpipe.core.resources import conf_dir
-from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.core.validation import ConfigOrigins, NoOrigins
+from ragpipe.engine.task_settings import task_settings
 from ragpipe.schema.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,33 +39,19 @@ class InitSettings(Settings):
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> InitSettings:
-    """Check the one key of this task; the rest of the composition is of no interest to it."""
-    problems: list[Problem] = []
-    settings = validated(
-        InitSettings, {k: v for k, v in plain.items() if k == "dir"}, "", origins or NoOrigins(), problems
-    )
-    if settings is None:
-        raise ConfigError("task=init needs a folder; nothing was written", problems)
-    return settings
+    """Check the key of this task. Raises ConfigError."""
+    title = "task=init needs a folder; nothing was written"
+    return task_settings(InitSettings, plain, origins or NoOrigins(), title=title)
 
 
 def run(config: InitSettings, console: Console) -> int:
-    """Write the folder and print what to type next. Raises ConfigError when it is not empty; nothing is overwritten."""
+    """Write the folder and print what to type next. Returns 0. Raises ConfigError when the folder is not empty, OutputError."""
     folder = Path(config.dir)
     name = folder.name
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(
-            "task=init overwrites nothing",
-            [
-                Problem(
-                    "command line",
-                    "dir",
-                    f"{config.dir!r}, which is there already",
-                    "a new or empty folder",
-                    "choose another name",
-                )
-            ],
-        )
+        existing = f"{config.dir!r}, which exists already"
+        problem = Problem("command line", "dir", existing, "a new or empty folder", "choose another name")
+        raise ConfigError("task=init overwrites nothing", [problem])
     files = {
         f"{name}.jsonl": "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in RECORDS),
         f"dataset/{name}.yaml": DATASET.format(name=name, path=json.dumps(str(folder.absolute() / f"{name}.jsonl"))),
@@ -75,11 +62,11 @@ def run(config: InitSettings, console: Console) -> int:
     try:
         for file, text in (files | schemas).items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            with open(folder / file, "x", encoding="utf-8") as out:
-                out.write(text)
+            with open(folder / file, "x", encoding="utf-8") as stream:
+                stream.write(text)
     except OSError as error:
         raise OutputError(f"cannot write {error.filename}: {error.strerror}") from error
-    console.say(_next(name, shlex.quote(config.dir), [*sorted(files), "schema/ (for your editor)"]))
+    console.say(_next_steps(name, shlex.quote(config.dir), [*sorted(files), "schema/ (for your editor)"]))
     return 0
 
 
@@ -89,7 +76,7 @@ def _shipped_schemas() -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.json")}
 
 
-def _next(name: str, folder: str, files: list[str]) -> str:
+def _next_steps(name: str, folder: str, files: list[str]) -> str:
     lines = [f"written to {folder}/:", *(f"  {file}" for file in files), "", "next:"]
     start = f"python -m ragpipe --config-dir {folder} +experiment={name}"
     return "\n".join(
@@ -135,7 +122,7 @@ RECORDS: list[dict[str, Any]] = [
         "contexts": ["Shops are open from 9 to 18 on weekdays."],
     },
 ]
-"""One faithful answer, one that its source contradicts, one that says it does not know."""
+"""A faithful answer, an answer that its source contradicts, and an answer that says it does not know."""
 
 DATASET = """\
 # yaml-language-server: $schema=../schema/dataset.json

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.datasets.dataset import open_dataset
+from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.engine.case_sources import open_index
 from ragpipe.engine.judge_access import scoring_warnings, store_path
 from ragpipe.engine.plan_summary import missing_embedder_line, plan_line, plan_remaining, reference_lines, report_gaps
@@ -24,7 +24,7 @@ from ragpipe.stages.plan_calls import Plan
 from ragpipe.store.run.format_check import check_store
 from ragpipe.systems.settings import RecordedSystem
 
-SHOWN = 50  # characters of a mapped value
+VALUE_WIDTH = 50  # characters of a mapped value
 
 
 def run(config: RunConfig, console: Console) -> int:
@@ -39,55 +39,67 @@ def plan(config: RunConfig, console: Console) -> Plan | None:
     for warning in scoring_warnings(config):
         console.warn(warning)
     dataset = open_dataset(config.dataset, Path.cwd())
-    first = dataset.first()  # raises where the data is at fault, before anything is said of it
+    _print_first_case(dataset, config, console)
+    if not isinstance(config.system, RecordedSystem):
+        samples = len({record.sample.id for record in dataset})
+        times = "once" if config.system.repeats == 1 else f"{config.system.repeats:,} times"
+        console.say(
+            f"{samples:,} samples; the {config.system.kind} system is asked {times} for each when the run starts"
+        )
+        console.say("questions to the judge depend on its outputs: the run prints their number before the first one")
+        return None
+    with tempfile.TemporaryDirectory() as scratch:
+        samples_path, outputs_path = Path(scratch, "samples.parquet"), Path(scratch, "outputs.parquet")
+        records = mark_closed_book(dataset, config.system)
+        counts = load_dataset(records, samples=samples_path, outputs=outputs_path)
+        reader = CaseReader(samples_path, outputs_path)
+        run_plan = plan_remaining(config, reader)
+        reader.close()
+        warnings = [unknown_methods(config.system, counts.methods), *pointer_warnings(samples_path, outputs_path)]
+    console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
+    for line in filter(None, warnings):
+        console.warn(line)
+    _print_plan(run_plan, config, console)
+    return run_plan
+
+
+def _print_first_case(dataset: Dataset, config: RunConfig, console: Console) -> None:
+    """Print how the first case was mapped. Raises DataError where the data is at fault, before anything is printed of it."""
+    first = dataset.first()
     console.say(f"data set {dataset.name}, {dataset.digest[:8]}: its first case as it was mapped")
     if index := open_index(config):
         for note in index_notes(index.coverage(record.sample for record in dataset)):
             console.say(f"index: {on_one_line(note, 1000)}")
-    mapped = [(f.field, "" if f.source == f.field else f.source, _short(f.value)) for f in first.fields]
-    console.table(("field", "from", "value"), mapped, left=(0, 1, 2))
-    if not isinstance(config.system, RecordedSystem):
-        found = len({record.sample.id for record in dataset})
-        times = "once" if config.system.repeats == 1 else f"{config.system.repeats:,} times"
-        console.say(f"{found:,} samples; the {config.system.kind} system is asked {times} for each when the run starts")
-        console.say("questions to the judge depend on its outputs: the run prints their number before the first one")
-        return None
-    with tempfile.TemporaryDirectory() as scratch:
-        samples, outputs = Path(scratch, "samples.parquet"), Path(scratch, "outputs.parquet")
-        counts = load_dataset(mark_closed_book(dataset, config.system), samples=samples, outputs=outputs)
-        reader = CaseReader(samples, outputs)
-        made = plan_remaining(config, reader)
-        reader.close()
-        pointers = pointer_warnings(samples, outputs)
-    console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
-    if line := unknown_methods(config.system, counts.methods):
-        console.warn(line)
-    for warning in pointers:
-        console.warn(warning)
-    console.table(
-        ("metric", "cases", "skipped, and why"),
-        [
-            (m.name, f"{m.cases:,}", ", ".join(f"{n:,} {why}" for why, n in m.skipped.most_common()) or "-")
-            for m in made.metrics
-        ],
-        left=(0, 2),
-    )
-    report_gaps(made, console)
+    rows = []
+    for mapped in first.fields:
+        source = "" if mapped.source == mapped.field else mapped.source
+        rows.append((mapped.field, source, _short(mapped.value)))
+    console.table(("field", "from", "value"), rows, left=(0, 1, 2))
+
+
+def _print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
+    """Print the cases and questions of each metric, what is skipped and why, and the cost."""
+    metric_rows = []
+    for metric in run_plan.metrics:
+        skipped = ", ".join(f"{count:,} {reason}" for reason, count in metric.skipped.most_common())
+        metric_rows.append((metric.name, f"{metric.cases:,}", skipped or "-"))
+    console.table(("metric", "cases", "skipped, and why"), metric_rows, left=(0, 2))
+    report_gaps(run_plan, console)
     if line := missing_embedder_line(config):
         console.warn(line)
-    for line in reference_lines(made):
+    for line in reference_lines(run_plan):
         console.say(line)
-    if made.steps:
-        steps = [
-            (s.metric, s.prompt.removeprefix(f"{s.metric}/"), f"{s.calls:,}", f"{s.tokens_in:,}") for s in made.steps
-        ]
-        console.table(("metric", "step", "calls, at most", "prompt tokens"), steps, left=(0, 1))
-    console.say(plan_line(made, config))
-    return made
+    if run_plan.steps:
+        step_rows = []
+        for step in run_plan.steps:
+            prompt = step.prompt.removeprefix(f"{step.metric}/")
+            step_rows.append((step.metric, prompt, f"{step.calls:,}", f"{step.tokens_in:,}"))
+        console.table(("metric", "step", "calls, at most", "prompt tokens"), step_rows, left=(0, 1))
+    console.say(plan_line(run_plan, config))
 
 
 def _short(value: Any) -> str:
     if isinstance(value, list) and value:
         return f"{len(value)} x {_short(value[0])}"
     text = value.model_dump_json(exclude_defaults=True) if isinstance(value, BaseModel) else str(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+    return text if len(text) <= VALUE_WIDTH else text[: VALUE_WIDTH - 3] + "..."

@@ -1,24 +1,22 @@
-"""`task=rejudge`: a finished run's frozen cases before another judge, with old against new at the end."""
+"""`task=rejudge`: the frozen cases of a finished run before another judge, with a comparison of old and new at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.case_sources import RunSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.finished_run import FinishedRun, open_run
-from ragpipe.engine.judge_access import checked_store, open_judge, open_replay, store_path
 from ragpipe.engine.run_comparison import compare_runs
-from ragpipe.engine.run_identity import run_id
-from ragpipe.judging.session import JudgeSession
+from ragpipe.engine.run_policies import RejudgePolicy, StoredRejudgePolicy
+from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.task_settings import FinishedRunTask, task_settings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.agreement_report import (
@@ -32,14 +30,13 @@ from ragpipe.reports.agreement_report import (
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.seal_run import seal_added
-from ragpipe.store.calls.call_store import StoredCalls
-from ragpipe.store.calls.recorded_replies import FallbackStore
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
 
 CHANGEABLE = ("judge", "embedder", "metrics", "scoring", "report")
-KEYS = ("rejudge",)
+SECTION = "rejudge"
+_TITLE = "task=rejudge is wrong; nothing was started"
 
 
 class RejudgeSettings(Settings):
@@ -63,166 +60,116 @@ class RejudgeSettings(Settings):
     )
 
 
-@dataclass(frozen=True)
-class Rejudge:
-    """A finished run, its new judge, and how to ask."""
-
-    finished: FinishedRun
-    settings: RejudgeSettings
-
-    @property
-    def plugins(self) -> list[str]:
-        return self.finished.plugins
-
-    @property
-    def log_level(self) -> str:
-        return self.finished.log_level
-
-    @property
-    def lock_wait_s(self) -> float | None:
-        return self.finished.lock_wait_s
-
-
-def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> Rejudge:
-    """The run with the user's judge over its own. Raises ConfigError, DataError."""
-    origins, problems = origins or NoOrigins(), list[Problem]()
-    settings = validated(RejudgeSettings, plain.get("rejudge", {}), "rejudge", origins, problems)
-    if settings is None:
-        raise ConfigError("task=rejudge is wrong; nothing was started", problems)
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[RejudgeSettings]:
+    """The run with the user's judge over its own. Raises ConfigError and DataError."""
+    origins = origins or NoOrigins()
+    settings = task_settings(RejudgeSettings, plain, origins, title=_TITLE, section=SECTION)
     if settings.mode == "resend" and settings.prompts != "run":
-        raise ConfigError(
-            "task=rejudge is wrong; nothing was started",
-            [
-                Problem(
-                    origins.location("rejudge.prompts"),
-                    "rejudge.prompts",
-                    settings.prompts,
-                    "run: what is resent was rendered already",
-                    "rejudge.mode=replay renders the templates again",
-                )
-            ],
+        problem = Problem(
+            origins.location("rejudge.prompts"),
+            "rejudge.prompts",
+            settings.prompts,
+            "run: what is resent was rendered already",
+            "rejudge.mode=replay renders the templates again",
         )
-    allowed = ("judge",) if settings.mode == "resend" else CHANGEABLE  # resend asks no metric and scores nothing
+        raise ConfigError(_TITLE, [problem])
     finished = open_run(
-        plain, origins, allowed=allowed, task="rejudge", task_keys=KEYS, current_prompts=settings.prompts == "current"
+        plain,
+        origins,
+        changeable=("judge",)
+        if settings.mode == "resend"
+        else CHANGEABLE,  # a resend asks no metric and scores nothing
+        task="rejudge",
+        task_keys=(SECTION,),
+        current_prompts=settings.prompts == "current",
     )
-    if problems := [*_strangers(finished, settings, origins), *_embedded(finished, settings, origins)]:
-        raise ConfigError("task=rejudge is wrong; nothing was started", problems)
-    return Rejudge(finished, settings)
+    task = FinishedRunTask(finished, settings)
+    problems = [problem for problem in (_unnamed_judge(task, origins), _embedded_judge(task, origins)) if problem]
+    if problems:
+        raise ConfigError(_TITLE, problems)
+    return task
 
 
-def _strangers(finished: FinishedRun, settings: RejudgeSettings, origins: ConfigOrigins) -> Sequence[Problem]:
-    """A live call goes where the user says, never where a folder says: it may be anybody's."""
-    config = finished.config
-    live = settings.mode != "stored" and config.transport.kind == "live" and isinstance(config.judge, JudgeSettings)
-    if not live or "judge" in finished.changed:
-        return ()
-    return [
-        Problem(
-            origins.location("judge"),
-            "judge",
-            f"only the run's own ({config.judge.label})",
-            "a judge that you name: addresses and names of keys are never taken from a run folder",
-            "judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or rejudge.mode=stored to ask nobody",
-        )
-    ]
+def _unnamed_judge(task: FinishedRunTask[RejudgeSettings], origins: ConfigOrigins) -> Problem | None:
+    """A live call goes where the user says, never where a run folder says: the folder may come from anybody."""
+    config = task.finished.config
+    is_live = config.transport.kind == "live" and isinstance(config.judge, JudgeSettings)
+    if task.settings.mode == "stored" or not is_live or "judge" in task.finished.overrides:
+        return None
+    return Problem(
+        origins.location("judge"),
+        "judge",
+        f"only the run's own ({config.judge.label})",
+        "a judge that you name: addresses and names of keys are never taken from a run folder",
+        "judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or rejudge.mode=stored to ask nobody",
+    )
 
 
-def _embedded(finished: FinishedRun, settings: RejudgeSettings, origins: ConfigOrigins) -> Sequence[Problem]:
-    if settings.mode != "resend" or isinstance(finished.config.judge, JudgeSettings):
-        return ()
-    return [
-        Problem(
-            origins.location("judge"),
-            "judge",
-            finished.config.judge.label,
-            "a language model: the embedded judge reads no messages",
-            "judge=llm judge.model=..., or rejudge.mode=replay",
-        )
-    ]
+def _embedded_judge(task: FinishedRunTask[RejudgeSettings], origins: ConfigOrigins) -> Problem | None:
+    judge = task.finished.config.judge
+    if task.settings.mode != "resend" or isinstance(judge, JudgeSettings):
+        return None
+    return Problem(
+        origins.location("judge"),
+        "judge",
+        judge.label,
+        "a language model: the embedded judge reads no messages",
+        "judge=llm judge.model=..., or rejudge.mode=replay",
+    )
 
 
-def run(rejudge: Rejudge, console: Console) -> int:
-    """Judge again. Returns the exit code that an evaluation by this judge would have."""
-    if rejudge.settings.mode == "resend":
+def run(task: FinishedRunTask[RejudgeSettings], console: Console) -> int:
+    """Judge again. Returns the exit code that an evaluation by this judge would have.
+
+    The same judge asks nothing and leads to the run's own folder.
+    """
+    finished = task.finished
+    if task.settings.mode == "resend":
         from ragpipe.engine.resend_run import resend
 
-        return resend(rejudge.finished, console)[0]
-    return replay(rejudge, console)[0]
+        return resend(finished, console)
+    spec = RunSpec.of_finished_run(finished, RunSource(finished.folder, finished.manifest))
+    policy = StoredRejudgePolicy(finished) if task.settings.mode == "stored" else RejudgePolicy(finished)
+    evaluation = Evaluation(spec, policy, console)
+    code = evaluation.run()
+    _compare(finished, spec.folder, console, calls=evaluation.calls)
+    return code
 
 
-def replay(rejudge: Rejudge, console: Console) -> tuple[int, Path]:
-    """The metrics over the frozen cases, with the folder. The same judge asks nothing and leads to the run's own folder."""
-    finished = rejudge.finished
-    identity = finished.identity()
-    target = finished.sibling(run_id(identity))
-    stored = rejudge.settings.mode == "stored"
-    evaluation = Evaluation(
-        finished.config,
-        console,
-        RunSource(finished.folder, finished.manifest),
-        identity,
-        folder=target,
-        open_session=lambda: _session(rejudge, run_id(identity), console),
-        made_from=finished.manifest,
-        plan=not stored,
-        known=finished.judge_inputs(),
-        asks="store" if stored else "judge",
-    )
-    code = evaluation.evaluate()
-    _tell(finished, target, console, asked=evaluation.asked)
-    return code, target.root
-
-
-def _session(rejudge: Rejudge, run: str, console: Console) -> AbstractAsyncContextManager[JudgeSession]:
-    """Behind the run's own replies the configured judge, or (`stored`) the replies of the call store."""
-    finished, config = rejudge.finished, rejudge.finished.config
-    if rejudge.settings.mode == "stored" and isinstance(config.judge, JudgeSettings):
-        return open_replay(
-            config,
-            FallbackStore(finished.replies(), checked_store(config, StoredCalls(store_path(config), run_id=run))),
-        )
-    # like the judge, an embedder is asked only where the user says so; the packaged one names no place
-    own = "embedder" in finished.changed or getattr(config.embedder, "is_packaged", False)
-    return open_judge(config, run, known=finished.replies(failures="permanent"), warn=console.warn, embeds=own)
-
-
-def _tell(finished: FinishedRun, new: RunFolder, console: Console, *, asked: int) -> None:
-    """Old judge against new: on the terminal, in `agreement.json` and on the page `agreement.md`. `asked` calls were made."""
+def _compare(finished: FinishedRun, new: RunFolder, console: Console, *, calls: int) -> None:
+    """Compare the old judge with the new: on the terminal, in `agreement.json` and in `agreement.md`. `calls` were made."""
     old, name = finished.folder, finished.run_id
     if old == new:
-        calls = f"{asked:,} calls, for what had no reply" if asked else "asked nothing again"
-        console.say(f"this is {name} itself, by the same judge: {calls}")
+        effort = f"{calls:,} calls, for what had no reply" if calls else "asked nothing again"
+        console.say(f"this is {name} itself, by the same judge: {effort}")
         return
-    found = compare_runs(old, new)
-    if found is None:
+    comparison = compare_runs(old, new)
+    if comparison is None:
         console.say(f"{name} was never scored: there is nothing to compare with")
         return
-    judged = {name: score for name, score in found["scores"].items() if name not in _computed(finished)}
-    page = _kept(new, found, agreement_markdown(found | {"scores": judged}))
-    found["scores"] = judged
-    console.folded(
-        AGREEMENT_HEADS,
-        agreement_rows(found),
-        title=f"old ({found['old']['judge']}) against new ({found['new']['judge']})",
-    )
+    computed = _computed_scores(finished)
+    scores = {score: values for score, values in comparison["scores"].items() if score not in computed}
+    judged = comparison | {"scores": scores}
+    page = _write_agreement(new, comparison, agreement_markdown(judged))
+    title = f"old ({comparison['old']['judge']}) against new ({comparison['new']['judge']})"
+    console.folded(AGREEMENT_HEADS, agreement_rows(judged), title=title)
     console.say(AGREEMENT_NOTE)
-    for line in [*question_lines(found), *absent_lines(found)]:
+    for line in [*question_lines(judged), *absent_lines(judged)]:
         console.say(line)
     console.say(f"agreement: {page}")
 
 
-def _kept(new: RunFolder, found: Mapping[str, Any], markdown: str) -> Path:
-    """`agreement.json` and `agreement.md`, sealed; returns the page."""
-    plain, page = new.root / "agreement.json", new.root / "agreement.md"
+def _write_agreement(new: RunFolder, comparison: Mapping[str, Any], markdown: str) -> Path:
+    """Write and seal `agreement.json` (all scores) and `agreement.md`; returns the page."""
+    document, page = new.root / "agreement.json", new.root / "agreement.md"
     with FolderLock(new.root):
-        json_unless_same(plain, found)
+        json_unless_same(document, comparison)
         write_unless_same(page, markdown)
-        seal_added(new, [plain, page])
+        seal_added(new, [document, page])
     return page
 
 
-def _computed(finished: FinishedRun) -> set[str]:
-    """The scores that no judge decides: they are the same in both runs, and would crowd the others out."""
+def _computed_scores(finished: FinishedRun) -> set[str]:
+    """The scores that no judge decides: they are the same in both runs, and would hide the others."""
     metrics = finished.config.metrics.values()
     return {spec.name for metric in metrics if isinstance(metric, Computed) for spec in metric.scores()}

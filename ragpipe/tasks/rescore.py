@@ -1,85 +1,76 @@
-"""`task=rescore`: a finished run under another scoring, or with metric parameters that change no question. Asks nobody."""
+"""`task=rescore`: a finished run under another scoring, or with metric parameters that change no question. Asks no judge."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import DataError
 from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.case_sources import RunSource
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.finished_run import FinishedRun, open_run
-from ragpipe.engine.judge_access import open_replay
+from ragpipe.engine.finished_run import FinishedRun
 from ragpipe.engine.run_comparison import compare_scoring
-from ragpipe.engine.run_identity import run_id
+from ragpipe.engine.run_policies import RescorePolicy
+from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.task_settings import FinishedRunTask, open_finished_run
 from ragpipe.reports.agreement_report import absent_lines, changed_rows
 from ragpipe.reports.console import Console
+from ragpipe.schema.settings import Settings
 from ragpipe.store.run.run_folder import RunFolder
 
 CHANGEABLE = ("scoring", "metrics", "report", "system.prices", "judge.prices", "embedder.prices")
 FIX = "this parameter decides what is asked: task=rejudge (or task=evaluate) asks for what is missing"
-AGREEMENT_HEADS = ("score", "mean", "threshold", "passed", "flips")
+COLUMNS = ("score", "mean", "threshold", "passed", "flips")
 
 
-def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRun:
-    """The run with the user's scoring over its own. Raises ConfigError, DataError."""
-    return open_run(plain, origins, allowed=CHANGEABLE, task="rescore")
+class RescoreSettings(Settings):
+    """`task=rescore` has no settings of its own."""
 
 
-def run(finished: FinishedRun, console: Console) -> int:
-    """Score again. Returns the exit code that an evaluation with this scoring would have; asks nothing."""
-    return rescore(finished, console)[0]
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[RescoreSettings]:
+    """The run with the user's scoring over its own. Raises ConfigError and DataError."""
+    return open_finished_run(plain, origins, RescoreSettings, task="rescore", changeable=CHANGEABLE)
 
 
-def rescore(finished: FinishedRun, console: Console) -> tuple[int, Path]:
-    """As `run`, with the folder. A scoring that changes nothing leads to the run's own folder.
+def run(task: FinishedRunTask[RescoreSettings], console: Console) -> int:
+    """Score again. Returns the exit code that an evaluation with this scoring would have. A scoring that changes nothing
+    leads to the run's own folder.
 
     Raises DataError, and leaves nothing behind, when a changed parameter needs a reply that the run does not have.
     """
-    identity = finished.identity()
-    before = finished.manifest["identity"]
-    same_questions = identity["metrics"] == before["metrics"]
-    in_order = identity["metric_order"] == before["metric_order"]  # it orders the rows
-    target = finished.sibling(run_id(identity))
-    known = target.manifest.exists()
-    evaluation = Evaluation(
-        finished.config,
-        console,
-        RunSource(finished.folder, finished.manifest, scores=same_questions and in_order),
-        identity,
-        folder=target,
-        open_session=lambda: open_replay(finished.config, finished.replies(), fix=FIX),
-        made_from=finished.manifest,
-        plan=False,
-        asks="nobody",
-    )
+    finished = task.finished
+    identity, recorded = finished.identity(), finished.manifest["identity"]
+    # the order of metrics is that of the rows
+    keeps_scores = all(identity[key] == recorded[key] for key in ("metrics", "metric_order"))
+    source = RunSource(finished.folder, finished.manifest, scores=keeps_scores)
+    spec = RunSpec.of_finished_run(finished, source)
+    existed = spec.folder.manifest.exists()
     try:
-        code = evaluation.evaluate()
+        code = Evaluation(spec, RescorePolicy(finished, fix=FIX), console).run()
     except DataError:
-        if not known:
-            shutil.rmtree(target.root, ignore_errors=True)
+        if not existed:
+            shutil.rmtree(spec.folder.root, ignore_errors=True)
         raise
-    _tell(finished, target, console)
-    return code, target.root
+    _print_changes(finished, spec.folder, console)
+    return code
 
 
-def _tell(finished: FinishedRun, new: RunFolder, console: Console) -> None:
-    """What this scoring changed against the run it was made from."""
+def _print_changes(finished: FinishedRun, new: RunFolder, console: Console) -> None:
+    """Print what this scoring changed against the run that it was made from."""
     old, name = finished.folder, finished.run_id
     if old == new:
         console.say(f"nothing differs from {name}: this is the run itself")
         return
-    found = compare_scoring(old, new)
-    if found is None:
+    comparison = compare_scoring(old, new)
+    if comparison is None:
         console.say(f"{name} was never scored: there is nothing to compare with")
         return
-    rows, others = changed_rows(found)
+    rows, unchanged = changed_rows(comparison)
     if rows:
-        console.folded(AGREEMENT_HEADS, rows, title=f"changed against {name}")
+        console.folded(COLUMNS, rows, title=f"changed against {name}")
         console.say("flips: verdicts that became passed (+) and failed (-)")
-    console.say(f"{others:,} scores as in {name}")
-    for line in absent_lines(found):
+    console.say(f"{unchanged:,} scores as in {name}")
+    for line in absent_lines(comparison):
         console.say(line)

@@ -1,8 +1,8 @@
-"""`task=store`: what the call store holds, what may go, replies for another store, and why a question was asked again."""
+"""`task=store`: statistics of the call store, pruning, exchange with another store, and why a question was asked again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +15,7 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.cache_miss import explain_cache_miss
 from ragpipe.engine.referenced_calls import referenced_keys
 from ragpipe.engine.run_list import all_runs, readable_runs
+from ragpipe.engine.task_settings import own_values, setting_keys
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import price, whole
 from ragpipe.schema.settings import Settings
@@ -29,7 +30,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class StoreTaskSettings(Settings):
-    """What to do with the store. conf/task/store.yaml says which key is for which action."""
+    """What to do with the store. conf/task/store.yaml says which action reads which key."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -73,126 +74,126 @@ class StoreTaskSettings(Settings):
         default=True, description="For `prune`: whether calls are only counted and nothing is deleted."
     )
 
+    @property
+    def chooses_calls(self) -> bool:
+        """Whether any condition says which calls to prune."""
+        named = (self.older_than_days, self.judge_label, self.run)
+        return self.failures or self.unused or any(value is not None for value in named)
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """The columns of judge inputs that name the questions to explain, with their values."""
+        columns = {
+            "sample_id": self.case,
+            "method": self.method,
+            "repeat": self.repeat,
+            "metric": self.metric,
+            "step": self.step,
+        }
+        return {name: value for name, value in columns.items() if value is not None}
+
 
 @dataclass(frozen=True)
 class StoreTask:
-    """The store's file and what to do with it."""
+    """The file of the store, and what to do with it."""
 
     path: Path
     settings: StoreTaskSettings
 
     @property
     def run_id(self) -> str | None:
-        """The id of the run that was named by its folder or by its id."""
+        """The id of the run that the user named by its folder or by its id."""
         name = self.settings.run
         return RunFolder.find(Path(name)).run_id if name and Path(name).exists() else name
 
 
-_NEEDS = {
+_FILES = {
     "export": ("to", (".parquet", ".jsonl"), "to=FILE.parquet or to=FILE.jsonl"),
-    "import": ("source", (".parquet", ".jsonl"), "from=FILE.parquet or from=FILE.jsonl"),
+    "import": ("from", (".parquet", ".jsonl"), "from=FILE.parquet or from=FILE.jsonl"),
 }
+"""For each action that needs a file: its key, the endings of its name, and how to set it."""
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> StoreTask:
     """Check the keys of this task. Raises ConfigError."""
-    problems: list[Problem] = []
     origins = origins or NoOrigins()
-    names = {field.alias or name for name, field in StoreTaskSettings.model_fields.items()}
-    settings = validated(StoreTaskSettings, {k: v for k, v in plain.items() if k in names}, "", origins, problems)
-    for said in getattr(origins, "chosen", ()):  # a misspelt choice would prune more than was meant
-        if said.partition(".")[0] not in {*names, "task", "store", "log_level"}:
-            fix = "see conf/task/store.yaml"
-            problems.append(
-                Problem(
-                    origins.location(said), said, "a key that task=store does not know", ", ".join(sorted(names)), fix
-                )
-            )
+    problems: list[Problem] = []
+    settings = validated(StoreTaskSettings, own_values(StoreTaskSettings, plain), "", origins, problems)
+    problems += _unknown_keys(origins)
     store = validated(StoreSettings, plain.get("store", {}), "store", origins, problems)
     if settings is not None:
-        problems += _missing(settings, origins)
+        problems += _missing_keys(settings, origins)
     if settings is None or store is None or problems:
         raise ConfigError("task=store cannot begin; nothing was changed", problems)
     return StoreTask(Path(store.path or Path(settings.output_dir) / ".store") / "calls.sqlite", settings)
 
 
-def _missing(settings: StoreTaskSettings, origins: ConfigOrigins) -> list[Problem]:
-    found = []
-    if settings.action in _NEEDS:
-        name, endings, fix = _NEEDS[settings.action]
-        value = getattr(settings, name)
+def _unknown_keys(origins: ConfigOrigins) -> Iterator[Problem]:
+    """Keys of the command line that this task does not have: a misspelt condition would prune more than was meant."""
+    names = setting_keys(StoreTaskSettings)
+    for key in getattr(origins, "chosen", ()):
+        if key.partition(".")[0] not in {*names, "task", "store", "log_level"}:
+            unknown, expected = "a key that task=store does not know", ", ".join(sorted(names))
+            yield Problem(origins.location(key), key, unknown, expected, "see conf/task/store.yaml")
+
+
+def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterator[Problem]:
+    """What the chosen action needs and does not have."""
+    if settings.action in _FILES:
+        key, endings, fix = _FILES[settings.action]
+        value = settings.source if key == "from" else settings.to
         if not value or Path(value).suffix not in endings:
-            key = "from" if name == "source" else name
-            found.append(Problem(origins.location(key), key, repr(value), "a .parquet or .jsonl file", fix))
+            yield Problem(origins.location(key), key, repr(value), "a .parquet or .jsonl file", fix)
     if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
-        found.append(Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json"))
-    chosen = (
-        settings.older_than_days,
-        settings.judge_label,
-        settings.run,
-        settings.failures or None,
-        settings.unused or None,
-    )
-    if settings.action == "prune" and all(value is None for value in chosen):
+        yield Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json")
+    if settings.action == "prune" and not settings.chooses_calls:
         fix = "set older_than_days, judge_label, run, failures=true or unused=true"
-        found.append(Problem(origins.location("action"), "action", "prune of everything", "a choice of calls", fix))
+        yield Problem(origins.location("action"), "action", "prune of everything", "a choice of calls", fix)
     if settings.action == "why" and not settings.key and not (settings.run and settings.case):
         fix = "set run=FOLDER and case=ID, or key=HASH"
-        found.append(Problem(origins.location("key"), "key", "null", "a question", fix))
-    return found
+        yield Problem(origins.location("key"), "key", "null", "a question", fix)
 
 
 def run(task: StoreTask, console: Console) -> int:
-    """Do it and say what was done. Returns 0. Raises DataError, OutputError, FolderLocked."""
+    """Do the action and print what was done. Returns 0. Raises DataError, OutputError, FolderLocked."""
     _ACTIONS[task.settings.action](task, console)
     return 0
 
 
-def _stats(task: StoreTask, console: Console) -> None:
-    found = census(task.path, {folder.run_id for folder in all_runs(Path(task.settings.output_dir))})
-    console.say(
-        f"{found['file']}: {found['bytes'] / 2**20:,.1f} MiB, {found['oldest'] or '-'} to {found['newest'] or '-'}"
-    )
-    lines = [("replies", "", found["replies"]), ("failures", "", found["failures"])]
-    lines += [("status", name, count) for name, count in found["by_status"].items() if name != "ok"]
-    lines += [("judge", name, count) for name, count in found["by_judge"].items()]
-    console.table(
-        ("of", "name", "calls", "tokens"),
-        [
-            (of, name, whole(count["calls"]), whole(count["tokens_in"] + count["tokens_out"]))
-            for of, name, count in lines
-        ],
-        left=(0, 1),
-    )
-    bills = [("paid", "in all", found["paid"])]
-    bills += [
-        ("run", name + ("" if bill["folder"] else " (no folder)"), bill) for name, bill in found["paid_by_run"].items()
-    ]
-    console.table(
-        ("of", "name", "calls", "replies", "tokens", "paid"),
-        [
-            (
-                of,
-                name,
-                whole(bill["calls"]),
-                whole(bill["replies"]),
-                whole(bill["tokens_in"] + bill["tokens_out"]),
-                price(Usage.from_json(bill)),
-            )
-            for of, name, bill in bills
-        ],
-        left=(0, 1),
-    )
-    if found["damaged"]:
-        console.warn(
-            f"{whole(found['damaged'])} stored replies are damaged: they count as not there, and are asked again"
-        )
-    if found["paid"].get("damaged"):
-        console.warn(f"{whole(found['paid']['damaged'])} payments are damaged: they are in no sum")
-    console.say("claims: " + ", ".join(f"{whole(n)} {state}" for state, n in found["claims"].items()))
+def _print_stats(task: StoreTask, console: Console) -> None:
+    stats = census(task.path, {folder.run_id for folder in all_runs(Path(task.settings.output_dir))})
+    size = f"{stats['bytes'] / 2**20:,.1f} MiB"
+    console.say(f"{stats['file']}: {size}, {stats['oldest'] or '-'} to {stats['newest'] or '-'}")
+    console.table(("of", "name", "calls", "tokens"), list(_call_rows(stats)), left=(0, 1))
+    console.table(("of", "name", "calls", "replies", "tokens", "paid"), list(_spend_rows(stats)), left=(0, 1))
+    if stats["damaged"]:
+        count = whole(stats["damaged"])
+        console.warn(f"{count} stored replies are damaged: they count as not there, and are asked again")
+    if stats["paid"].get("damaged"):
+        console.warn(f"{whole(stats['paid']['damaged'])} payments are damaged: they are in no sum")
+    console.say("claims: " + ", ".join(f"{whole(count)} {state}" for state, count in stats["claims"].items()))
     if task.settings.to:
-        json_unless_same(Path(task.settings.to), found)
+        json_unless_same(Path(task.settings.to), stats)
         console.say(f"written: {task.settings.to}")
+
+
+def _call_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """The stored calls by kind, by status and by judge."""
+    groups = [("replies", "", stats["replies"]), ("failures", "", stats["failures"])]
+    groups += [("status", status, counts) for status, counts in stats["by_status"].items() if status != "ok"]
+    groups += [("judge", judge, counts) for judge, counts in stats["by_judge"].items()]
+    for kind, name, counts in groups:
+        yield kind, name, whole(counts["calls"]), whole(counts["tokens_in"] + counts["tokens_out"])
+
+
+def _spend_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, str, str]]:
+    """What was paid, in all and by run."""
+    spend = [("paid", "in all", stats["paid"])]
+    for run_id, document in stats["paid_by_run"].items():
+        spend.append(("run", run_id if document["folder"] else f"{run_id} (no folder)", document))
+    for kind, name, document in spend:
+        usage = Usage.from_json(document)
+        yield kind, name, whole(usage.calls), whole(usage.replies), whole(usage.tokens), price(usage)
 
 
 def _prune(task: StoreTask, console: Console) -> None:
@@ -204,9 +205,9 @@ def _prune(task: StoreTask, console: Console) -> None:
         settings.failures,
         referenced_keys(Path(settings.output_dir)) if settings.unused else None,
     )
-    found = prunable(task.path, choice) if settings.dry_run else prune(task.path, choice)
-    paid = Usage.from_json(found["paid"])
-    text = f"{whole(found['calls'])} calls, {whole(paid.tokens)} tokens, {price(paid)}"
+    pruned = prunable(task.path, choice) if settings.dry_run else prune(task.path, choice)
+    paid = Usage.from_json(pruned["paid"])
+    text = f"{whole(pruned['calls'])} calls, {whole(paid.tokens)} tokens, {price(paid)}"
     if settings.dry_run:
         console.say(
             f"would go: {text} (to ask them again costs about as much; the ledger keeps what was paid). Nothing was "
@@ -225,35 +226,27 @@ def _export(task: StoreTask, console: Console) -> None:
 
 def _import(task: StoreTask, console: Console) -> None:
     assert task.settings.source
-    new, old = import_calls(task.path, Path(task.settings.source))
-    console.say(f"{whole(new)} calls taken in, {whole(old)} stood already: {task.path}")
+    new, known = import_calls(task.path, Path(task.settings.source))
+    console.say(f"{whole(new)} calls imported, {whole(known)} were in the store already: {task.path}")
 
 
-def _why(task: StoreTask, console: Console) -> None:
+def _explain_question(task: StoreTask, console: Console) -> None:
+    """Print why a question missed the cache."""
     settings = task.settings
-    place = {
-        "sample_id": settings.case,
-        "method": settings.method,
-        "repeat": settings.repeat,
-        "metric": settings.metric,
-        "step": settings.step,
-    }
-    folder = RunFolder.find(Path(settings.run)) if settings.run and Path(settings.run).exists() else None
+    path = Path(settings.run) if settings.run else None
+    folder = RunFolder.find(path) if path and path.exists() else None
     if settings.key is None and folder is None:
-        raise DataError(
-            "there is no run",
-            [Problem(str(settings.run), "run", "nothing there", "a run folder", "name a run folder, or set key=HASH")],
-        )
+        fix = "name a run folder, or set key=HASH"
+        raise DataError("there is no run", [Problem(str(settings.run), "run", "nothing there", "a run folder", fix)])
     runs = readable_runs(Path(settings.output_dir), console.warn)
-    wanted = {name: value for name, value in place.items() if value is not None}
-    for line in explain_cache_miss(task.path, runs, folder, settings.iteration, wanted, settings.key):
+    for line in explain_cache_miss(task.path, runs, folder, settings.iteration, settings.question, settings.key):
         console.say(line)
 
 
 _ACTIONS: dict[str, Callable[[StoreTask, Console], None]] = {
-    "stats": _stats,
+    "stats": _print_stats,
     "prune": _prune,
     "export": _export,
     "import": _import,
-    "why": _why,
+    "why": _explain_question,
 }

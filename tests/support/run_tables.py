@@ -17,7 +17,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import score_iteration
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 
 Result = float | tuple[str, str]  # a value, or (`skipped` or `error`, reason)
 
@@ -82,7 +82,7 @@ def score(
     root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, **more: Any
 ) -> dict[str, Any]:
     """Run the score stage over a folder of `write_run`."""
-    return score_iteration(
+    return score_iteration(ScoreInputs(
         root / "iteration-1",
         samples=root / "samples.parquet",
         outputs=root / "outputs.parquet",
@@ -96,7 +96,7 @@ def score(
             "rates": {},
             **more,
         },
-    )
+    ))
 
 
 def records(root: Path) -> list[dict[str, Any]]:

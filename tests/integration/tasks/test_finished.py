@@ -31,7 +31,7 @@ EXPERIMENTS = sorted(path.stem for path in (conf_dir() / "experiment").glob("*.y
 
 
 def opened(run: Path, **more: object) -> FinishedRun:
-    return open_run({**PLAIN, "run": str(run), **more}, allowed=(), task="verify")
+    return open_run({**PLAIN, "run": str(run), **more}, changeable=(), task="verify")
 
 
 def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
@@ -107,7 +107,7 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: 
     text = good.replace("plugins: []", "plugins: [evil_metric]").replace("output_dir: outputs", "output_dir: stolen")
     folder.config.write_text(text.replace("path: null", "path: stolen/.store"))
     found = opened(folder.root)
-    assert (found.plugins, found.config.output_dir, found.config.store.path) == ([], "outputs", None)
+    assert (found.config.plugins, found.config.output_dir, found.config.store.path) == ([], "outputs", None)
     folder.config.write_text(text.replace("ragpipe.metrics.computed.retrieval.RetrievalMetric", "evil_metric.Metric"))
     assert main(["task=rescore", f"run={folder.root}"]) == 2
     assert "below ragpipe" in capsys.readouterr().err

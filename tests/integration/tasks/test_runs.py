@@ -97,7 +97,7 @@ def test_broken_folders_get_a_line(folder: Path) -> None:
     states = {row[0]: row[2] for row in rows(folder)[1:]}
     assert set(states) == {*whole, *(c * 12 for c in "abcde")}
     assert states["aaaaaaaaaaaa"] == "broken: no manifest.json"
-    assert states["bbbbbbbbbbbb"].startswith("broken: manifest.json: Expecting")
+    assert states["bbbbbbbbbbbb"].startswith("broken: manifest.json: no readable JSON (Expecting")
     assert states["cccccccccccc"] == "broken: KeyError: 'created_at'"
     assert states["dddddddddddd"] == "refused: format 99, it does not say which ragpipe made it"
     assert states["eeeeeeeeeeee"] == "broken: metrics.json: a JSON list"

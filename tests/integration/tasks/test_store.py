@@ -170,8 +170,8 @@ def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: s
     assert f"{CASES} calls" in place.store("action=export", f"to={file}")
     assert b"sk-sentinel" not in file.read_bytes()
     other = f"store.path={place.root / 'other'}"
-    assert f"{CASES} calls taken in, 0 stood already" in place.store("action=import", f"from={file}", other)
-    assert f"0 calls taken in, {CASES} stood already" in place.store("action=import", f"from={file}", other)
+    assert f"{CASES} calls imported, 0 were in the store already" in place.store("action=import", f"from={file}", other)
+    assert f"0 calls imported, {CASES} were in the store already" in place.store("action=import", f"from={file}", other)
     assert place.run(other, f"output_dir={place.root / 'out2'}") == 0
 
 

@@ -14,7 +14,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations
-from ragpipe.stages.score_iteration import score_iteration
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, spent, write_run
@@ -38,11 +38,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.move(made, root / f"iteration-{number}")
         for file in ("samples.parquet", "outputs.parquet"):
             shutil.copy(root / f"of {number}" / file, root / file)
-        score_iteration(
+        score_iteration(ScoreInputs(
             root / f"iteration-{number}", samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=SPECS,
             settings=ScoringSettings(), signature=f"ragpipe 0 | test | iteration {number}",
             judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
-        )  # fmt: skip
+        ))  # fmt: skip
     combine_iterations(RunFolder(root), [1, 2, 3], ScoringSettings())
     return root
 

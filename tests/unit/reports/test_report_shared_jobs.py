@@ -15,7 +15,7 @@ from ragpipe.reports.shared_questions import shared_questions
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations
-from ragpipe.stages.score_iteration import score_iteration
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, spent, write_run
 
@@ -34,11 +34,11 @@ def job(root: Path, number: int, values: Mapping[str, Sequence[Result]]) -> Job:
         shutil.move(write_run(folder / f"of {iteration}", rows), folder / f"iteration-{iteration}")
         for file in ("samples.parquet", "outputs.parquet"):
             shutil.copy(folder / f"of {iteration}" / file, folder / file)
-        score_iteration(
+        score_iteration(ScoreInputs(
             folder / f"iteration-{iteration}", samples=folder / "samples.parquet", outputs=folder / "outputs.parquet",
             specs=SPECS, settings=SETTINGS, signature=f"ragpipe 0 | test | iteration {iteration}",
             judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
-        )  # fmt: skip
+        ))  # fmt: skip
     metrics = combine_iterations(RunFolder(folder), range(1, count + 1), SETTINGS)
     return Job(number, [f"k={number}"], 0, "complete", folder=folder, metrics=metrics)
 

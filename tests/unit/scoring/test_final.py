@@ -20,7 +20,7 @@ from ragpipe.scoring.iterations.cost_over_iterations import final_cost
 from ragpipe.scoring.iterations.findings_over_iterations import findings_document, group_findings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
-from ragpipe.stages.score_iteration import score_iteration
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, score, spent, write_run
 
@@ -45,11 +45,11 @@ def final(
         shutil.move(made, target)
         for file in ("samples.parquet", "outputs.parquet"):
             shutil.copy(root / f"of {number}" / file, root / file)
-        score_iteration(
+        score_iteration(ScoreInputs(
             target, samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=specs, settings=settings,
             signature=f"ragpipe 0 | test | iteration {number}", judge={"label": "scripted", "calibrated": {"kappa": 0.9}},
             run_id="me", spent=spent(), rates={},
-        )  # fmt: skip
+        ))  # fmt: skip
     return combine_iterations(RunFolder(root), range(1, count + 1), settings)
 
 

@@ -14,7 +14,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.run_agreement import agreement
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations
-from ragpipe.stages.score_iteration import score_iteration
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.reports import markdown_of, report_of, terminal_of
 from tests.support.run_tables import Row, records, score, spent, stored, write_run
@@ -82,11 +82,11 @@ def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
         shutil.move(made, target)
         for name in ("samples.parquet", "outputs.parquet"):
             shutil.copy(tmp_path / str(number) / name, tmp_path / name)
-        score_iteration(
+        score_iteration(ScoreInputs(
             target, samples=tmp_path / "samples.parquet", outputs=tmp_path / "outputs.parquet", specs=[FAITHFUL],
             settings=SETTINGS, signature=f"ragpipe 0 | test | iteration {number}",
             judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
-        )  # fmt: skip
+        ))  # fmt: skip
     found = combine_iterations(RunFolder(tmp_path), [1, 2], SETTINGS)
     assert [case for case in found["flips"]["cases"] if case["score"] == "faithfulness"] == [
         {"sample_id": "q1", "method": "a", "repeat": 2, "score": "faithfulness", "passed": 1, "of": 2}

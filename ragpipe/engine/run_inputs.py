@@ -1,0 +1,142 @@
+"""The inputs of a run: frozen before anything is spent, and checked when a start goes on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ragpipe.engine.frozen_inputs import is_readable_table, restore_frozen, table_digests
+from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
+from ragpipe.engine.manifest import (
+    checked_manifest,
+    copy_prompts,
+    new_manifest,
+    previous_manifest,
+    rewritten_prompt_warnings,
+    unreadable_previous,
+    write_config,
+    write_manifest,
+)
+from ragpipe.engine.plan_summary import (
+    check_call_budget,
+    plan_line,
+    plan_remaining,
+    reference_lines,
+    report_gaps,
+    resumed_lines,
+)
+from ragpipe.engine.run_identity import identity_differences
+from ragpipe.engine.run_policies import EvaluatePolicy
+from ragpipe.engine.run_spec import RunSpec
+from ragpipe.metrics.base import Computed
+from ragpipe.reports.console import Console
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.collected_outputs import output_versions
+from ragpipe.stages.load_dataset import block_limits
+from ragpipe.stages.resume import settled_cases
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """The manifest of a run whose inputs are in place. `are_new` says that nothing was judged on them yet, so that they are
+    sealed at the end of this start."""
+
+    manifest: dict[str, Any]
+    are_new: bool
+
+
+def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> RunInputs:
+    """Freeze the inputs of a new run, or check those of one that goes on; show the plan; write manifest, configuration and
+    prompts. Nothing is spent before, and nothing is left behind when the inputs cannot be frozen. Raises ConfigError and
+    DataError."""
+    is_new_run = not spec.folder.manifest.exists()
+    previous: Mapping[str, Any] = {}
+    if is_new_run:
+        previous = spec.made_from or previous_manifest(spec.folder)
+        manifest = _freeze(spec, previous, console)
+    else:
+        manifest = checked_manifest(spec.folder, spec.run_id)
+        _check_frozen(spec, manifest, console)
+    states: dict[str, str] = manifest["iterations"]
+    if policy.announces_plan and not all_in_state(states, spec.iterations, JUDGING_DONE):
+        _announce_plan(spec, policy, states, console)
+    if not spec.is_own_source:  # a task over a run does not change how the run was described
+        write_config(spec.folder, spec.config)
+    copy_prompts(spec.config, spec.folder.prompts)
+    if is_new_run:
+        for warning in rewritten_prompt_warnings(previous, manifest):
+            console.warn(warning)
+    # Also where a start that collected again was killed: no iteration was judged on other outputs since.
+    are_new = not {COMPLETE, INCOMPLETE} & set(states.values())
+    write_manifest(spec.folder, manifest)
+    if spec.made_from is None:
+        spec.folder.point_latest()
+    return RunInputs(manifest, are_new)
+
+
+def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dict[str, Any]:
+    """Write the frozen tables of a new run. Returns its manifest, which is not written yet."""
+    for line in identity_differences(previous["identity"], spec.identity) if previous else ():
+        console.say(f"differs from run {previous['run_id']}: {line}")
+    if notice := unreadable_previous(spec.folder):
+        console.say(notice)
+    source = spec.source
+    source.write(spec.folder, spec.identity)
+    data: dict[str, Any] = {
+        "name": source.name,
+        "digest": source.digest,
+        "tables": source.tables_digest(spec.identity),
+        "blocks": block_limits(),
+        "frozen": table_digests(spec.folder),
+    }
+    if versions := output_versions(spec.folder.outputs):
+        data["versions"] = versions
+    if source.collected_at:
+        data["collected_at"] = source.collected_at
+    source_run = spec.made_from["run_id"] if spec.made_from else None
+    manifest = new_manifest(spec.config, spec.identity, run_id=spec.run_id, data=data, source_run=source_run)
+    manifest["iterations"] = source.adopt_judged(spec.folder)
+    return manifest
+
+
+def _check_frozen(spec: RunSpec, manifest: dict[str, Any], console: Console) -> None:
+    """Restore damaged frozen tables, forget iterations that lost theirs, and collect failed outputs again where the user
+    wants it."""
+    retry_errors = spec.config.retry_errors
+    _forget_lost_iterations(spec, manifest["iterations"], console)
+    quick = all_in_state(manifest["iterations"], spec.iterations, (COMPLETE,)) and not retry_errors
+    restore_frozen(spec.folder, manifest, spec.source, console.warn, quick=quick)
+    if retry_errors and spec.source.retry_failures(spec.folder):
+        manifest["iterations"] = {}  # judged again; what did not change costs nothing
+        manifest["data"] |= {"collected_at": spec.source.collected_at, "frozen": table_digests(spec.folder)}
+
+
+def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Console) -> None:
+    """An iteration whose tables are missing or cannot be opened is judged again; so the plan counts its questions."""
+    for number in [number for number, state in states.items() if state in (JUDGED, COMPLETE)]:
+        folder = spec.folder.iteration(int(number))
+        if lost := [path.name for path in (folder.scores, folder.judge_inputs) if not is_readable_table(path)]:
+            del states[number]
+            console.warn(
+                f"iteration {number}: {' and '.join(lost)} missing or damaged; its cases are done again over the stored "
+                "replies"
+            )
+
+
+def _announce_plan(spec: RunSpec, policy: EvaluatePolicy, states: Mapping[str, str], console: Console) -> None:
+    """One line before the first paid call. Raises ConfigError for a plan over `judge.max_calls`."""
+    if all(isinstance(metric, Computed) for metric in spec.metrics):
+        return
+    reader = CaseReader(spec.folder.samples, spec.folder.outputs)
+    unfinished = [number for number in spec.iterations if states.get(str(number)) not in JUDGING_DONE]
+    done = {number: settled_cases(spec.folder.iteration(number), reader, number) for number in unfinished}
+    plan = plan_remaining(spec.config, reader, spec.run_id, rough=True, recorded=policy.recorded_replies(), done=done)
+    reader.close()
+    for line in resumed_lines(plan):
+        console.warn(line)
+    report_gaps(plan, console)
+    for line in reference_lines(plan):
+        console.say(line)
+    console.say(plan_line(plan, spec.config))
+    check_call_budget(plan, spec.config)

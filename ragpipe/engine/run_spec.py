@@ -1,0 +1,66 @@
+"""What one run is: its configuration, where its cases come from, its identity, and its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragpipe.config.settings import RunConfig
+from ragpipe.engine.case_sources import CaseSource
+from ragpipe.engine.finished_run import FinishedRun
+from ragpipe.engine.run_identity import run_id
+from ragpipe.metrics.base import Metric
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.store.run.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run. The digest of `identity` is its id; `made_from` is the manifest of the run whose frozen cases these are, None
+    for a run of a data set: only such a run becomes `latest`."""
+
+    config: RunConfig
+    source: CaseSource
+    identity: dict[str, Any]
+    folder: RunFolder
+    made_from: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of_dataset(cls, config: RunConfig, source: CaseSource, identity: dict[str, Any]) -> RunSpec:
+        """A run of a data set, in its folder under `output_dir`."""
+        folder = RunFolder.at(Path(config.output_dir), config.name, run_id(identity))
+        return cls(config, source, identity, folder)
+
+    @classmethod
+    def of_finished_run(cls, finished: FinishedRun, source: CaseSource) -> RunSpec:
+        """A run over the frozen cases of a finished run, in a folder beside it; the finished run itself where the overrides
+        change nothing."""
+        identity = finished.identity()
+        return cls(finished.config, source, identity, finished.folder_of(run_id(identity)), finished.manifest)
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run, whatever its folder is called."""
+        return run_id(self.identity)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics in the order of the configuration."""
+        return list(self.config.metrics.values())
+
+    @property
+    def score_specs(self) -> list[ScoreSpec]:
+        """The scores that the metrics declare, in the order of the tables."""
+        return [spec for metric in self.metrics for spec in metric.scores()]
+
+    @property
+    def iterations(self) -> range:
+        """The numbers of the iterations, from 1."""
+        return range(1, self.config.iterations + 1)
+
+    @property
+    def is_own_source(self) -> bool:
+        """Whether this is the run that its cases come from: a task over a run that changes nothing of it."""
+        return self.made_from is not None and self.made_from["run_id"] == self.run_id

@@ -1,0 +1,103 @@
+"""What tasks share: their own settings, and the finished run that they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.schema.settings import Settings
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+@dataclass(frozen=True)
+class FinishedRunTask(Generic[SettingsT]):
+    """A task over a finished run: the run as it was opened, and the task's own settings."""
+
+    finished: FinishedRun
+    settings: SettingsT
+
+    @property
+    def plugins(self) -> list[str]:
+        """The packages of the user's own classes that this start may import."""
+        return self.finished.config.plugins
+
+    @property
+    def log_level(self) -> str:
+        """The level of the library logs of this start."""
+        return self.finished.config.log_level
+
+    @property
+    def lock_wait_s(self) -> float | None:
+        """Seconds to wait for a folder that another process is using; None for the default."""
+        return self.finished.config.lock_wait_s
+
+
+def open_finished_run(
+    plain: Mapping[str, Any],
+    origins: ConfigOrigins | None,
+    settings_class: type[SettingsT],
+    *,
+    task: str,
+    title: str = "",
+    changeable: Sequence[str] = (),
+) -> FinishedRunTask[SettingsT]:
+    """The task's settings and the run that `run` names.
+
+    Args:
+        plain: the composed configuration.
+        origins: where each value was set.
+        settings_class: the task's settings; its fields are top-level keys of `plain`.
+        task: the name of the task, for messages.
+        title: the title of the error for wrong settings.
+        changeable: the sections and keys of the run's configuration that the task may change.
+
+    Raises ConfigError and DataError.
+    """
+    origins = origins or NoOrigins()
+    settings = task_settings(settings_class, plain, origins, title=title)
+    finished = open_run(plain, origins, changeable=changeable, task=task, task_keys=setting_keys(settings_class))
+    return FinishedRunTask(finished, settings)
+
+
+def task_settings(
+    settings_class: type[SettingsT],
+    plain: Mapping[str, Any],
+    origins: ConfigOrigins,
+    *,
+    title: str,
+    section: str = "",
+    known_problems: Iterable[Problem] = (),
+) -> SettingsT:
+    """The settings of a task, from its top-level keys or from the section of this name.
+
+    Args:
+        settings_class: the settings to read.
+        plain: the composed configuration.
+        origins: where each value was set.
+        title: the title of the error.
+        section: the section that holds the settings; empty where they are top-level keys.
+        known_problems: problems of the task that were seen already; they are reported with those of the settings.
+
+    Raises ConfigError.
+    """
+    problems = list(known_problems)
+    values = plain.get(section, {}) if section else own_values(settings_class, plain)
+    settings = validated(settings_class, values, section, origins, problems)
+    if settings is None or problems:
+        raise ConfigError(title, problems)
+    return settings
+
+
+def own_values(settings_class: type[Settings], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the composed configuration that these settings read; a task ignores all other keys."""
+    return {key: plain[key] for key in setting_keys(settings_class) if key in plain}
+
+
+def setting_keys(settings_class: type[Settings]) -> tuple[str, ...]:
+    """The keys of these settings, as they are written in YAML."""
+    return tuple(field.alias or name for name, field in settings_class.model_fields.items())

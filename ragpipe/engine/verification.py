@@ -1,0 +1,220 @@
+"""Verifying a finished run: its inputs against the seal, and every derived file made again and compared."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.errors import DataError, Problem, RagpipeError
+from ragpipe.engine.case_sources import RunSource
+from ragpipe.engine.evaluation import Evaluation
+from ragpipe.engine.finished_run import FinishedRun
+from ragpipe.engine.integrity import describe_changes
+from ragpipe.engine.journal_conflicts import RunDifference, journal_conflicts
+from ragpipe.engine.run_identity import identity_differences, run_id
+from ragpipe.engine.run_policies import VerifyPolicy
+from ragpipe.engine.run_prices import config_rate_changes, sealed_rates
+from ragpipe.engine.run_spec import RunSpec
+from ragpipe.reports.console import Console
+from ragpipe.schema.usage import Usage
+from ragpipe.stages.seal_run import derived_and_frozen
+from ragpipe.store.files.filesystem import is_regular_file
+from ragpipe.store.run.file_difference import first_difference
+from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import read_json
+from ragpipe.store.run.seals import open_seal, seal_file
+
+_FIX = (
+    "the run's own replies do not answer its own questions: judge_inputs.parquet, a prompt or a case is not the run's"
+)
+_CHANGED_BYTES = "its bytes are not what they were"
+_INPUTS = ("config.yaml", "prompts/", "samples.parquet", "outputs.parquet", "index.json")
+_DERIVED = ("scores.parquet", "judge_inputs.parquet", "records.parquet", "metrics.json", "low_scores.json", "cost.json")
+"""The order in which files follow from each other: the first that differs is the cause of the others."""
+
+
+@dataclass
+class VerificationResult:
+    """What a verification gave.
+
+    `differences` are in the order in which a run is made. `same` are the derived files that came out equal. `sealed` are
+    those that are not made of this folder alone (exports, the agreement of two judges), and are what the seal says.
+    """
+
+    differences: list[RunDifference]
+    same: list[str] = field(default_factory=list)
+    sealed: list[str] = field(default_factory=list)
+
+
+def verify(finished: FinishedRun) -> VerificationResult:
+    """Compare the inputs (configuration, prompts, cases, replies) with the seal; where none was changed, make every derived
+    file again in a scratch folder, and compare it with the seal and the folder.
+
+    Raises DataError where nothing can be made again: for a resend, and for a run that kept no replies and is as it was sealed.
+    """
+    folder = finished.folder
+    try:
+        seal = open_seal(folder.seal)
+    except ValueError as error:
+        return VerificationResult([RunDifference("seal.json", f"the seal itself was changed: {error}")])
+    if seal is None:
+        _refuse_resend(finished)
+        missing = RunDifference("seal.json", "missing: the run did not end, or the file was taken away")
+        return VerificationResult([missing])
+    if changed_inputs := [*_input_differences(finished, seal)]:
+        return VerificationResult(changed_inputs)
+    with tempfile.TemporaryDirectory() as scratch:
+        remade = RunFolder(Path(scratch) / finished.run_id)
+        try:
+            _make_again(finished, seal, remade)
+        except (RagpipeError, ValueError) as error:
+            if not finished.config.keep_messages:
+                return VerificationResult(_differences_without_replies(finished, seal))
+            return VerificationResult([RunDifference("scores.parquet", f"cannot be made again: {error}")])
+        result = _compare(folder, remade, seal)
+    result.differences += journal_conflicts(folder, [int(number) for number in finished.manifest["iterations"]])
+    return result
+
+
+def _refuse_resend(finished: FinishedRun) -> None:
+    """Raises DataError for the folder of a resend: it compares replies with replies, and has no scores."""
+    if finished.manifest["identity"].get("rejudge", {}).get("mode") == "resend":
+        run = finished.manifest.get("source_run")
+        problem = Problem(
+            str(finished.folder.root),
+            "run",
+            f"the questions of run {run}, sent again (rejudge.mode=resend)",
+            "an evaluated run: a resend has no cases and no scores of its own",
+            f"task=verify with the folder of run {run}",
+        )
+        raise DataError("there is nothing to verify", [problem])
+
+
+def _differences_without_replies(finished: FinishedRun, seal: Mapping[str, Any]) -> list[RunDifference]:
+    """The differences from the seal of a run that kept no replies. Raises DataError where there is none: that alone proves
+    less than a verification."""
+    result = _compare_with_seal(finished.folder, seal, remade=())
+    if result.differences:
+        return result.differences
+    fix = (
+        f"nothing seems changed: {len(result.sealed)} files and the inputs are as they were sealed; keep the replies of the "
+        "next run"
+    )
+    expected = "true: its figures are made again from its replies"
+    problem = Problem(str(finished.folder.root), "keep_messages", "false", expected, fix)
+    raise DataError("the run cannot be verified: its replies were not kept", [problem])
+
+
+def _compare_with_seal(folder: RunFolder, seal: Mapping[str, Any], *, remade: Collection[str]) -> VerificationResult:
+    """The files that were sealed and are not made again. One that is missing is no difference."""
+    result = VerificationResult([])
+    for name, digest in seal["files"].items():
+        path = folder.root / name
+        if name in remade or name.startswith(_INPUTS) or not is_regular_file(path):
+            continue
+        if seal_file(path) == digest:
+            result.sealed.append(name)
+        else:
+            what = f"{_CHANGED_BYTES} (it cannot be made again to name the place)"
+            result.differences.append(RunDifference(name, what))
+    return result
+
+
+def _input_differences(finished: FinishedRun, seal: Mapping[str, Any]) -> Iterator[RunDifference]:
+    yield from _manifest_differences(finished, seal)
+    yield from _configuration_differences(finished, seal)
+    for name, table in seal["tables"].items():
+        path = finished.folder.root / name
+        if not path.is_file():
+            yield RunDifference(name, "missing")
+        elif seal_file(path) != table["sha256"]:
+            yield RunDifference(name, describe_changes(path, table))
+
+
+def _manifest_differences(finished: FinishedRun, seal: Mapping[str, Any]) -> Iterator[RunDifference]:
+    """The manifest against the seal, and its identity against that of the configuration and the templates in the folder."""
+    manifest = finished.manifest
+    frozen = {key: value for key, value in manifest.items() if key != "iterations"}
+    for line in identity_differences(seal["manifest"], frozen):
+        yield RunDifference("manifest.json", line)
+    if run_id(manifest["identity"]) != manifest["run_id"]:
+        yield RunDifference("manifest.json", "run_id is not the digest of its identity")
+    for line in identity_differences(manifest["identity"], finished.identity()):
+        key = line.partition(":")[0]
+        if key != "ragpipe":
+            yield RunDifference("the source of a metric" if ".source." in key else "config.yaml or prompts", line)
+
+
+def _configuration_differences(finished: FinishedRun, seal: Mapping[str, Any]) -> Iterator[RunDifference]:
+    for name, digest in seal["files"].items():
+        path = finished.folder.root / name
+        if name not in ("config.yaml", "index.json") and not name.startswith("prompts/"):
+            continue
+        if not path.is_file():
+            yield RunDifference(name, "missing")
+        elif seal_file(path) != digest:
+            prices = config_rate_changes(finished.config, seal) if name == "config.yaml" else []
+            detail = f": its prices are not those of cost.json ({'; '.join(prices)})" if prices else ""
+            yield RunDifference(name, _CHANGED_BYTES + detail)
+
+
+def _make_again(finished: FinishedRun, seal: Mapping[str, Any], folder: RunFolder) -> None:
+    """Make the run again in a scratch folder. A metric that failed on a case failed in the run, too, and is recorded there."""
+
+    def spend(iteration: int) -> Usage:
+        sealed: Mapping[str, Any] | None = seal["spent"].get(str(iteration))
+        return Usage.from_json(sealed or read_json(finished.folder.iteration(iteration).cost)["spent"])
+
+    spec = RunSpec(
+        config=finished.config.model_copy(update={"on_metric_error": "record"}),
+        source=RunSource(finished.folder, finished.manifest),
+        identity=dict(finished.manifest["identity"]),
+        folder=folder,
+        made_from=finished.manifest,
+    )
+    policy = VerifyPolicy(finished, fix=_FIX, spend=spend, rates=sealed_rates(finished.folder, seal))
+    Evaluation(spec, policy, Console(out=io.StringIO(), err=io.StringIO())).run()
+
+
+def _compare(folder: RunFolder, remade: RunFolder, seal: Mapping[str, Any]) -> VerificationResult:
+    """Every file that was made again, and every other file that was sealed."""
+    result, names = VerificationResult([]), set[str]()
+    sealed = {**seal["files"], **{name: table["sha256"] for name, table in seal["tables"].items()}}
+    for path in derived_and_frozen(remade.root):
+        names.add(name := path.relative_to(remade.root).as_posix())
+        if name.startswith(_INPUTS):
+            continue  # compared with the seal already
+        difference = _file_difference(name, folder.root / name, path, sealed.get(name))
+        if difference:
+            result.differences.append(difference)
+        else:
+            result.same.append(name)
+    others = _compare_with_seal(folder, seal, remade=names)
+    order = {name: position for position, name in enumerate(_DERIVED)}
+    differences = [*result.differences, *others.differences]
+    differences.sort(key=lambda difference: order.get(difference.where.rpartition("/")[2], len(order)))
+    return VerificationResult(differences, result.same, others.sealed)
+
+
+def _file_difference(name: str, path: Path, remade: Path, sealed: str | None) -> RunDifference | None:
+    """A derived file as it is, against the file that was made again and the seal. A deleted file is only made again.
+
+    Other bytes with the same content are no difference where the file is as it was sealed: another version of a library
+    writes a table differently.
+    """
+    remade_digest = seal_file(remade)
+    if not is_regular_file(path):
+        if sealed in (None, remade_digest):
+            return None
+        what = "does not come out again as it was (the file is missing, so the place is not known)"
+        return RunDifference(name, what)
+    digest = seal_file(path)
+    if digest == remade_digest:
+        return None
+    if difference := first_difference(path, remade):
+        return RunDifference(name, difference)
+    return None if digest == sealed else RunDifference(name, f"{_CHANGED_BYTES}, though it says the same")
