@@ -82,21 +82,23 @@ def score(
     root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, **more: Any
 ) -> dict[str, Any]:
     """Run the score stage over a folder of `write_run`."""
-    return score_iteration(ScoreInputs(
-        root / "iteration-1",
-        samples=root / "samples.parquet",
-        outputs=root / "outputs.parquet",
-        specs=specs,
-        settings=settings or ScoringSettings(),
-        **{
-            "signature": "ragpipe 0 | test",
-            "judge": {"label": "scripted", "calibrated": None},
-            "run_id": "me",
-            "spent": spent(),
-            "rates": {},
-            **more,
-        },
-    ))
+    return score_iteration(
+        ScoreInputs(
+            root / "iteration-1",
+            samples=root / "samples.parquet",
+            outputs=root / "outputs.parquet",
+            specs=specs,
+            settings=settings or ScoringSettings(),
+            **{
+                "signature": "ragpipe 0 | test",
+                "judge": {"label": "scripted", "calibrated": None},
+                "run_id": "me",
+                "spent": spent(),
+                "rates": {},
+                **more,
+            },
+        )
+    )
 
 
 def records(root: Path) -> list[dict[str, Any]]:
