@@ -1,6 +1,7 @@
 """Writes the reference pages that are made from the code: `python docs/generate.py`; `--check` only says what is stale.
 
-docs/file-formats.md from the Arrow schemas, docs/metrics.md from the metric classes and their YAML.
+docs/file-formats.md from the Arrow schemas, docs/metrics.md from the metric classes and their YAML, and in
+docs/configuration.md the tables of groups and keys from the settings.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import yaml
+from pydantic import BaseModel
 
+from ragpipe.config.json_schemas import GROUPS
+from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
@@ -26,6 +31,7 @@ from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Outpu
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.case_records import records_schema
 from ragpipe.stages.resend_questions import RESENT
+from ragpipe.tasks.schema import TASKS
 
 SENTENCES = [
     "The harbour was opened in 1803 [1].",
@@ -267,7 +273,115 @@ def _plain(text: str) -> str:
     return text.replace("<", "\\<").replace("|", "\\|")
 
 
-PAGES = {"file-formats.md": formats, "metrics.md": metrics}
+GROUP_PURPOSES = {
+    "dataset": "which cases, and how a file's records become cases",
+    "system": "where the outputs come from",
+    "judge": "who answers",
+    "transport": "whether the provider is asked, or stored replies only",
+    "embedder": "who turns texts into vectors",
+    "metrics": "what is measured; several: see [metrics](metrics.md)",
+    "scoring": "weights, thresholds, composites, gates, slices: see [scoring](scoring.md)",
+    "report": "what is printed and written",
+    "task": "what is done",
+    "mode": "overlays for a situation",
+    "experiment": "your composition of all of these",
+}
+
+
+def configuration() -> str:
+    """The page as it is, with its generated tables made anew."""
+    page = (HERE / "configuration.md").read_text(encoding="utf-8")
+    for name, table in (("groups", _groups()), ("keys", _keys())):
+        pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
+        page = re.sub(pattern, lambda match, table=table: f"{match[1]}{table}{match[2]}", page, count=1, flags=re.S)
+    return page
+
+
+def _groups() -> str:
+    """A row per option group, with its shipped options."""
+    rows = []
+    for group, purpose in GROUP_PURPOSES.items():
+        options = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+        listed = "one per metric" if group == "metrics" else ", ".join(f"`{option}`" for option in options)
+        rows.append(f"| `{'+' if group in ('mode', 'experiment') else ''}{group}` | {purpose} | {listed} |\n")
+    return "| group | what it chooses | shipped |\n|---|---|---|\n" + "".join(rows)
+
+
+def _keys() -> str:
+    """A table of keys per section, with the models inside it after it."""
+    parts = [_key_table("Outside of any section", TopSettings)]
+    for group, settings in GROUPS.items():
+        if isinstance(settings, dict):
+            parts += [_key_table(f"{group}: kind `{kind}`", model) for kind, model in settings.items()]
+        else:
+            parts.append(_key_table(group, settings))
+    parts.append(_key_table("store", StoreSettings))
+    parts += [_key_table(f"task: `{task}`", model) for task, model in TASKS.items() if model is not None]
+    inner: dict[str, type[BaseModel]] = {}
+    for settings in [*GROUPS.values(), *TASKS.values()]:
+        for model in settings.values() if isinstance(settings, dict) else [settings]:
+            for nested in _inner_models(model):
+                inner.setdefault(nested.__name__, nested)
+    parts += [_key_table(f"`{name}`", model) for name, model in sorted(inner.items())]
+    return "".join(parts)
+
+
+def _key_table(title: str, model: type[BaseModel]) -> str:
+    schema = model.model_json_schema()
+    schema = schema.get("$defs", {}).get(model.__name__, schema)  # a model that holds itself is among its definitions
+    properties = next(form["properties"] for form in [schema, *schema.get("anyOf", [])] if "properties" in form)
+    rows = []
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        default = "" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        rows.append(f"| `{key}` | {_type(properties[key])} | {default} | {_plain(field.description or '')} |\n")
+    return f"\n### {title}\n\n| key | type | default | meaning |\n|---|---|---|---|\n{''.join(rows)}"
+
+
+def _default(value: object) -> str:
+    """A default as YAML flow style; what is merged from the shipped options is named, not listed."""
+    if isinstance(value, BaseModel):
+        return "its own defaults"
+    text = json.dumps(value, ensure_ascii=False)
+    return f"`{_plain(text)}`" if len(text) <= 80 else "the shipped ones"
+
+
+def _type(schema: dict[str, object]) -> str:
+    """What a value is, in words."""
+    forms = schema.get("anyOf") or schema.get("oneOf")
+    if forms:
+        return " or ".join(dict.fromkeys(_type(form) for form in forms))
+    if "$ref" in schema:
+        return f"`{str(schema['$ref']).rpartition('/')[2]}`"
+    if "const" in schema or "enum" in schema:
+        options = schema.get("enum", [schema.get("const")])
+        return ", ".join(f"`{json.dumps(option)}`".replace('"', "") for option in options)
+    kind = str(schema.get("type", "any value"))
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if kind == "object":
+        values = schema.get("additionalProperties")
+        return f"mapping to {_type(values)}" if isinstance(values, dict) else "mapping"
+    words = {"string": "text", "integer": "whole number", "boolean": "true or false"}
+    return words.get(kind, kind)
+
+
+def _inner_models(model: object) -> Iterable[type[BaseModel]]:
+    """The settings inside the settings, at any depth."""
+    seen: dict[type[BaseModel], None] = {}
+    pending = [model]
+    while pending:
+        annotation = pending.pop()
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            if annotation not in seen:
+                seen[annotation] = None
+                pending += [field.annotation for field in annotation.model_fields.values()]
+        else:
+            pending += get_args(annotation)
+    return [nested for nested in seen if nested is not model]
+
+
+PAGES = {"file-formats.md": formats, "metrics.md": metrics, "configuration.md": configuration}
 
 
 def main(check: bool) -> int:
