@@ -142,7 +142,7 @@ def _sums(chain: CaseExplanation) -> Iterator[str]:
     for name, composite in chain.scoring.composites.items():
         if composite is not None and name in chain.record:
             yield from _sum(chain, name, composite.weights, composite.scale[1])
-    yield from _sum(chain, OVERALL.name, chain.scoring.effective(), 1)
+    yield from _sum(chain, OVERALL.name, chain.scoring.weight_shares(), 1)
     for key in ("failed_by", "failure_modes", "diagnosis"):
         if chain.record.get(key):
             yield f"{key}: {', '.join(chain.record[key])}"

@@ -1,1 +1,1 @@
-"""The nouns: what a sample, an output, a case, a payload, a call and a score are. No input or output happens here."""
+"""The data types that all rooms share: samples, outputs, cases, calls, scores, usage, prices, tables. No file is read here."""

@@ -55,15 +55,15 @@ def _ordered(node: Any) -> Any:
         return [_ordered(item) for item in node]
     if not isinstance(node, dict):
         return node
-    found = {key: _ordered(value) for key, value in node.items() if key != "properties"}
+    ordered = {key: _ordered(value) for key, value in node.items() if key != "properties"}
     if "properties" in node:
-        found["properties"] = _fields(node["properties"])
-    return found
+        ordered["properties"] = _fields(node["properties"])
+    return ordered
 
 
 def _fields(fields: Any) -> Any:
     if not isinstance(fields, dict):
         return _ordered(fields)
-    found = {name: _ordered(schema) for name, schema in fields.items()}
-    order = tuple(found)
-    return found if order in KNOWN or list(order) == sorted(order) else [[*pair] for pair in found.items()]
+    ordered = {name: _ordered(schema) for name, schema in fields.items()}
+    order = tuple(ordered)
+    return ordered if order in KNOWN or list(order) == sorted(order) else [[*pair] for pair in ordered.items()]

@@ -14,9 +14,9 @@ FORMAT = 4
 """Raised when a file takes another form, or a key or column another meaning."""
 
 
-def format_mismatch(title: str, where: Path | str, found: object, made_by: object, fix: str) -> FormatMismatch:
-    """The error for what has the format number `found` (None: it has none) and says that it was made by `made_by`."""
-    number = "no format number" if found is None else f"format {found}"
+def format_mismatch(title: str, where: Path | str, number_found: object, made_by: object, fix: str) -> FormatMismatch:
+    """The error for what has the format number `number_found` (None: it has none) and says that it was made by `made_by`."""
+    number = "no format number" if number_found is None else f"format {number_found}"
     maker = f"made by ragpipe {made_by}" if made_by else "it does not say which ragpipe made it"
     return FormatMismatch(
         title,

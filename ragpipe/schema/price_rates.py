@@ -49,26 +49,26 @@ class Rates:
         """The same for arrays of many replies: NaN where it is unknown, also among the tokens."""
         import numpy as np
 
-        found = np.full(len(tokens_in), np.nan)
+        dollars_by_reply = np.full(len(tokens_in), np.nan)
         for tier in self.tiers:
             here = tokens_in > tier.above if tier is not self.tiers[0] else np.ones(len(tokens_in), dtype=np.bool_)
             parts = (tokens_in[here], tokens_out[here], np.nan_to_num(cached[here]), np.nan_to_num(reasoning[here]))
-            found[here] = dollars(*parts, tier)
-        return found
+            dollars_by_reply[here] = dollars(*parts, tier)
+        return dollars_by_reply
 
     def document(self) -> dict[str, Any]:
         """As it stands in `cost.json`."""
-        told = {"model": self.model, "source": self.source}
+        head = {"model": self.model, "source": self.source}
         if not self.tiers:
-            return {**told, "unknown": self.reason}
+            return {**head, "unknown": self.reason}
         names = ("above", *KINDS)
-        return {**told, "usd_per_million": [{name: getattr(tier, name) for name in names} for tier in self.tiers]}
+        return {**head, "usd_per_million": [{name: getattr(tier, name) for name in names} for tier in self.tiers]}
 
     @classmethod
-    def of_document(cls, given: Mapping[str, Any]) -> Rates:
+    def of_document(cls, document: Mapping[str, Any]) -> Rates:
         """What `document` gave."""
-        tiers = tuple(Tier(**tier) for tier in given.get("usd_per_million", ()))
-        return cls(given["model"], given["source"], tiers, given.get("unknown", ""))
+        tiers = tuple(Tier(**tier) for tier in document.get("usd_per_million", ()))
+        return cls(document["model"], document["source"], tiers, document.get("unknown", ""))
 
 
 def dollars(tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any, tier: Tier) -> Any:

@@ -13,11 +13,11 @@ ReferenceRule = Literal["any", "first", "all"]
 
 def distinct_references(texts: Iterable[str]) -> list[str]:
     """The references that say something, each once, in order: people who wrote the same answer are one reference."""
-    found: dict[str, str] = {}
+    by_text: dict[str, str] = {}
     for text in texts:
         if not is_blank(text):
-            found.setdefault(text.strip(), text)
-    return list(found.values())
+            by_text.setdefault(text.strip(), text)
+    return list(by_text.values())
 
 
 class AnyReference(str):

@@ -19,13 +19,13 @@ class Settings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """The fields that can change a number, as plain JSON: what two runs must share to be the same run."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
             if _is_operational(field):
                 continue
             value = getattr(self, name)
-            found[name] = value.identity() if isinstance(value, Settings) else _plain(value)
-        return found
+            fields[name] = value.identity() if isinstance(value, Settings) else _plain(value)
+        return fields
 
 
 def _is_operational(field: FieldInfo) -> bool:

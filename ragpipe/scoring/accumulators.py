@@ -48,14 +48,14 @@ class Codes:
         self._limit = limit
 
     def of(self, text: str) -> int:
-        found = self._numbers.get(text)
-        if found is None:
+        number = self._numbers.get(text)
+        if number is None:
             if self._limit and len(self.names) >= self._limit:
                 text = OTHER
-            found = self._numbers.setdefault(text, len(self.names))
-            if found == len(self.names):
+            number = self._numbers.setdefault(text, len(self.names))
+            if number == len(self.names):
                 self.names.append(text)
-        return found
+        return number
 
     @property
     def rest(self) -> int | None:
@@ -170,11 +170,11 @@ class Accumulators:
             for stage, (cases, times) in self._timings.items()
         }
 
-    def _add_field(self, field: str, found: Coded, codes: Codes) -> None:
-        numbers = np.array([codes.of(name) for name in found.names], dtype=np.int32)
-        cases, own = self._pairs[field]
-        cases.append((found.cases + self.n).astype(np.int32))
-        own.append(numbers[found.codes])
+    def _add_field(self, field: str, coded: Coded, codes: Codes) -> None:
+        numbers = np.array([codes.of(name) for name in coded.names], dtype=np.int32)
+        cases, field_codes = self._pairs[field]
+        cases.append((coded.cases + self.n).astype(np.int32))
+        field_codes.append(numbers[coded.codes])
 
     def _add_system(self, outputs: pa.Table) -> None:
         answers = outputs["answer"].to_pylist()
@@ -227,21 +227,21 @@ def is_timeout(error: str | None) -> bool:
 
 def _by_stage(timings: Iterable[str | None], first: int) -> dict[str, list[tuple[int, float]]]:
     """(case, milliseconds) by stage of the system; `total` is the system's own, else the sum of its stages."""
-    found: dict[str, list[tuple[int, float]]] = {}
+    by_stage: dict[str, list[tuple[int, float]]] = {}
     for place, text in enumerate(timings, first):
         stages = {name.removesuffix("_ms"): float(ms) for name, ms in from_json(text or "{}").items()}
         if stages:
             stages.setdefault("total", math.fsum(stages.values()))
         for stage, ms in stages.items():
-            found.setdefault(stage, []).append((place, ms))
-    return found
+            by_stage.setdefault(stage, []).append((place, ms))
+    return by_stage
 
 
 def _joined(parts: list[Any], kind: type) -> Any:
     """One array of the parts, which are let go."""
-    found: Any = np.concatenate([np.empty(0, dtype=kind), *parts]).astype(kind, copy=False)
+    joined: Any = np.concatenate([np.empty(0, dtype=kind), *parts]).astype(kind, copy=False)
     parts.clear()
-    return found
+    return joined
 
 
 def _reason(text: str | None, *, error: bool) -> str:
@@ -250,5 +250,5 @@ def _reason(text: str | None, *, error: bool) -> str:
         return "(no reason)"
     if not error:
         return text
-    found = _KIND.match(text)
-    return found[0] if found else OTHER
+    kind = _KIND.match(text)
+    return kind[0] if kind else OTHER

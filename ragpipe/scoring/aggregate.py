@@ -19,7 +19,7 @@ from ragpipe.scoring.operations import operations
 from ragpipe.scoring.score_declarations import score_declarations
 from ragpipe.scoring.scored_columns import ERROR, MISSING, OK, SKIPPED
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.scoring.shared_scores import asked, shared_score, unlike
+from ragpipe.scoring.shared_scores import asked, shared_score, unshared_warnings
 from ragpipe.scoring.value_distributions import extremes, grades, lone_grades
 from ragpipe.stats.intervals import estimate_rate
 
@@ -37,12 +37,40 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
     """
     everything = np.arange(ledger.n, dtype=np.int64)
     overall = summary(ledger, everything, specs, settings)
-    by: dict[str, Any] = {}
+    by, field_warnings = _breakdowns(ledger, specs, settings)
+    shown_specs = [*specs, *([OVERALL] if OVERALL.name in overall["scores"] else [])]
+    shared = _shared(ledger, shown_specs, settings)
     warnings = [
         *settings.warnings(),
-        *settings.unjudged(ledger.scores),
+        *settings.unjudged_warnings(ledger.scores),
         *_evidence_warnings(overall["scores"], settings),
+        *field_warnings,
+        *_recording_warnings(ledger, overall),
+        *(unshared_warnings(shared) if shared else []),
+        *_overall_warnings(specs, overall["scores"], settings),
+        *lone_grades(ledger, specs),
     ]
+    return {
+        "n_cases": ledger.n,
+        "n_samples": len(np.unique(ledger.samples)),
+        "n_failed_judgements": ledger.n_failed,
+        "declared": score_declarations(shown_specs, settings),
+        "composite_parts": settings.parts([spec.name for spec in specs]),
+        "overall": overall,
+        "by": by,
+        **({"shared": shared} if shared else {}),
+        "grades": grades(ledger, specs),
+        "extremes": extremes(ledger, shown_specs),
+        "warnings": warnings,
+    }
+
+
+def _breakdowns(
+    ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings
+) -> tuple[dict[str, Any], list[str]]:
+    """`by` of `metrics.json`, and a warning for each field with too many values for it."""
+    by: dict[str, Any] = {}
+    warnings = []
     for field in dict.fromkeys((*DIMENSIONS, *settings.slices)):
         names, cases, codes = _membership(ledger, field)
         if len(names) > VALUES_MAX:
@@ -52,31 +80,29 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
                 names[code]: _applicable(summary(ledger, places, specs, settings))
                 for code, places in by_label(cases, codes)
             }
-    parts = {part for one in overall["scores"].values() if "n_not_recorded" in one for part in _parts_lost(one)}
-    warnings += [str(gap) for gap in ledger.recording.gaps() if gap.part in parts and not gap.is_whole]
-    if broken := overall["operations"]["n_error"]:
-        warnings.append(
-            f"the system under test failed on {broken} of {ledger.n} cases; their scores are skipped, see system_error in records"
+    return by, warnings
+
+
+def _recording_warnings(ledger: Accumulators, overall: Mapping[str, Any]) -> Iterator[str]:
+    """What some outputs do not record, where a score lost cases by it; and failures of the system under test."""
+    scores = overall["scores"].values()
+    parts = {part for score in scores if "n_not_recorded" in score for part in _parts_lost(score)}
+    yield from (str(gap) for gap in ledger.recording.gaps() if gap.part in parts and not gap.is_whole)
+    if failures := overall["operations"]["n_error"]:
+        yield (
+            f"the system under test failed on {failures} of {ledger.n} cases; their scores are skipped, see system_error in "
+            "records"
         )
-    shown = [*specs, *([OVERALL] if OVERALL.name in overall["scores"] else [])]
-    shared = _shared(ledger, shown, settings)
-    warnings += unlike(shared) if shared else []
-    meant = not all(spec.diagnostic for spec in specs)  # a run of labels and counts alone has no overall score to miss
-    if meant and "overall_score" in overall["scores"] and not overall["scores"]["overall_score"]["n_ok"]:
-        warnings.append(f"no case has an overall_score: {_why_no_overall(overall['scores'], settings)}")
-    return {
-        "n_cases": ledger.n,
-        "n_samples": len(np.unique(ledger.samples)),
-        "n_failed_judgements": ledger.n_failed,
-        "declared": score_declarations(shown, settings),
-        "composite_parts": settings.parts([spec.name for spec in specs]),
-        "overall": overall,
-        "by": by,
-        **({"shared": shared} if shared else {}),
-        "grades": grades(ledger, specs),
-        "extremes": extremes(ledger, shown),
-        "warnings": [*warnings, *lone_grades(ledger, specs)],
-    }
+
+
+def _overall_warnings(
+    specs: Sequence[ScoreSpec], scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings
+) -> Iterator[str]:
+    """That no case has an overall score. A run of labels and counts alone has none to miss."""
+    if all(spec.diagnostic for spec in specs):
+        return
+    if OVERALL.name in scores and not scores[OVERALL.name]["n_ok"]:
+        yield f"no case has an overall_score: {_why_no_overall(scores, settings)}"
 
 
 def _shared(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
@@ -92,7 +118,10 @@ def _shared(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringS
         values = np.where(column.status == OK, column.values, np.nan)
         scale = score_declarations([spec], settings)[spec.name]
         scores[spec.name] = shared_score(methods, ledger.samples, values, rates, scale, settings.level)
-    return {**asked(methods, ledger.samples), "scores": {name: one for name, one in scores.items() if one}}
+    return {
+        **asked(methods, ledger.samples),
+        "scores": {name: comparison for name, comparison in scores.items() if comparison},
+    }
 
 
 def _parts_lost(score: Mapping[str, Any]) -> list[str]:
@@ -141,8 +170,8 @@ def _escaped(label: str) -> str:
 def by_label(cases: Places, codes: Places) -> Iterator[tuple[int, Places]]:
     """Each label number with its cases in data order."""
     order = np.argsort(codes, kind="stable")
-    found, starts = np.unique(codes[order], return_index=True)
-    yield from zip(found.tolist(), np.split(cases[order], starts[1:]), strict=True)
+    labels, starts = np.unique(codes[order], return_index=True)
+    yield from zip(labels.tolist(), np.split(cases[order], starts[1:]), strict=True)
 
 
 def summary(
@@ -169,26 +198,26 @@ def _applicable(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _score(
-    found: ScoreLedger, ledger: Accumulators, places: Places, spec: ScoreSpec, settings: ScoringSettings
+    score: ScoreLedger, ledger: Accumulators, places: Places, spec: ScoreSpec, settings: ScoringSettings
 ) -> dict[str, Any]:
     """Counts, mean, pass rate, their intervals and the reasons of one score. `n_ok`, `mean`, `interval` and `coverage` are
     always there; a count of 0, reasons of nothing and the pass rate of nothing that is judged are left out."""
-    status = found.status[places]
+    status = score.status[places]
     counted = {name: int(np.count_nonzero(status == code)) for name, code in _COUNTED}
-    there = places[status == OK]
-    numbers = _numbers(found.values[there], found.passed[there], ledger.samples[there], spec, settings)
+    measured = places[status == OK]
+    numbers = _numbers(score.values[measured], score.passed[measured], ledger.samples[measured], spec, settings)
     gone = lost(ledger, spec.name, settings)
     counted["n_system_error"] = int(np.count_nonzero(gone.system_error[places]))
     counted["n_not_recorded"] = int(np.count_nonzero(gone.not_recorded[places]))
-    n_judged = int(np.count_nonzero(found.passed[there] >= 0))
+    n_judged = int(np.count_nonzero(score.passed[measured] >= 0))
     # a value without a verdict although cases pass or fail by this score: another one that decides it is not known
-    due = settings.passes(spec) and spec.name not in settings.lacking(ledger.scores)
+    due = settings.passes(spec) and spec.name not in settings.missing_dependencies(ledger.scores)
     more = {
         **counted,
         "n_judged": n_judged,
         "n_unjudged": counted["n_ok"] - n_judged if due else 0,
-        "skipped": _reasons(found, places[status == SKIPPED]),
-        "errors": _reasons(found, places[status == ERROR]),
+        "skipped": _reasons(score, places[status == SKIPPED]),
+        "errors": _reasons(score, places[status == ERROR]),
     }
     return {
         "n_ok": counted["n_ok"],
@@ -210,25 +239,25 @@ def _numbers(values: Any, passed: Any, samples: Any, spec: ScoreSpec, settings: 
     )
 
 
-def _reasons(found: ScoreLedger, places: Places) -> dict[str, int]:
+def _reasons(score: ScoreLedger, places: Places) -> dict[str, int]:
     """How often each reason occurs, the most frequent first, ties in the order of the data."""
-    codes, counts = np.unique(found.why[places], return_counts=True)
+    codes, counts = np.unique(score.why[places], return_counts=True)
     ranked = sorted(zip(codes.tolist(), counts.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
-    shown = {found.reasons.names[code]: count for code, count in ranked[:_SHOWN_REASONS]}
+    listed = {score.reasons.names[code]: count for code, count in ranked[:_SHOWN_REASONS]}
     rest = sum(count for _, count in ranked[_SHOWN_REASONS:])
-    return {**shown, "(other)": shown.get("(other)", 0) + rest} if rest else shown
+    return {**listed, "(other)": listed.get("(other)", 0) + rest} if rest else listed
 
 
 def _evidence_warnings(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings) -> list[str]:
-    found = coverage_warnings(scores, settings.coverage_floor)
+    warnings = coverage_warnings(scores, settings.coverage_floor)
     for name, score in scores.items():
         judged, unjudged = score.get("n_judged", 0), score.get("n_unjudged", 0)
         due = judged + unjudged
         if unjudged and judged < due * settings.coverage_floor:
-            found.append(
+            warnings.append(
                 f"{name}: only {judged} of {due} cases with a value are judged passed or failed: for the others "
                 "a score that decides it failed or is not measured"
             )
         if missing := score.get("n_missing"):
-            found.append(f"{name}: {missing} cases are not measured yet: the run is not finished")
-    return found
+            warnings.append(f"{name}: {missing} cases are not measured yet: the run is not finished")
+    return warnings

@@ -80,11 +80,11 @@ def case_blocks(
 
     Raises RagpipeError when `scores` holds a case that is not in `outputs`, or cases in another order.
     """
-    found = ScoreRows(scores, (*SCORE_COLUMNS, DETAILS) if details else SCORE_COLUMNS)
+    score_rows = ScoreRows(scores, (*SCORE_COLUMNS, DETAILS) if details else SCORE_COLUMNS)
     for table, labels in aligned(samples, outputs, size):
-        rows, cases = found.take(keys_of(table))
+        rows, cases = score_rows.take(keys_of(table))
         yield CaseBlock(table, labels, rows, cases)
-    found.close()
+    score_rows.close()
 
 
 def aligned(samples: Path, outputs: Path, size: int = BLOCK) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -92,8 +92,8 @@ def aligned(samples: Path, outputs: Path, size: int = BLOCK) -> Iterator[tuple[p
     with open_table(samples, SAMPLE_COLUMNS) as sample_file, open_table(outputs, OUTPUT_COLUMNS) as output_file:
         reader = _SampleRows(sample_file)
         for group in range(output_file.num_row_groups):
-            found = output_file.metadata.row_group(group)
-            fitting = max(1, found.num_rows * BLOCK_BYTES // max(1, found.total_byte_size))
+            row_group = output_file.metadata.row_group(group)
+            fitting = max(1, row_group.num_rows * BLOCK_BYTES // max(1, row_group.total_byte_size))
             for batch in output_file.iter_batches(
                 batch_size=min(size, fitting), row_groups=[group], columns=list(OUTPUT_COLUMNS)
             ):
@@ -150,23 +150,36 @@ class ScoreRows:
         cases.append(np.repeat(np.array(places, dtype=np.int64), np.diff(starts)))
 
     def _fill(self) -> bool:
-        """Read on until a whole case is there; the last one waits for the next batch, it may go on there."""
-        self._group = 0
-        while True:
+        """Read on until a complete case is there; False at the end of the table."""
+        self._group, self._keys = 0, []
+        at_end = False
+        while not self._keys and not at_end:
             with reading_table(self._path):
                 batch = next(self._batches, None)
+            at_end = batch is None
             if batch is None:
-                table, self._carried = self._carried, self._schema.empty_table()
+                self._hold_last()
             else:
-                table = pa.concat_tables([self._carried, pa.Table.from_batches([batch], self._schema)]).combine_chunks()
-            starts = case_starts(table)
-            if batch is not None and len(starts) > 1:
-                self._carried = table.slice(int(starts[-2]))
-                starts = starts[:-1]
-            self._table, self._starts = table, starts
-            self._keys = keys_of(table.select(OUTPUT_KEY).take(pa.array(starts[:-1])))
-            if self._keys or batch is None:
-                return bool(self._keys)
+                self._hold(pa.Table.from_batches([batch], self._schema))
+        return bool(self._keys)
+
+    def _hold(self, batch: pa.Table) -> None:
+        """Take the complete cases of a batch. Its last case is carried over: the next batch may continue it."""
+        table = pa.concat_tables([self._carried, batch]).combine_chunks()
+        starts = case_starts(table)
+        if len(starts) > 1:
+            self._carried = table.slice(int(starts[-2]))
+            starts = starts[:-1]
+        self._set(table, starts)
+
+    def _hold_last(self) -> None:
+        """Take the case that was carried over: there is no further batch."""
+        table, self._carried = self._carried, self._schema.empty_table()
+        self._set(table, case_starts(table))
+
+    def _set(self, table: pa.Table, starts: Whole) -> None:
+        self._table, self._starts = table, starts
+        self._keys = keys_of(table.select(OUTPUT_KEY).take(pa.array(starts[:-1])))
 
 
 def keys_of(table: pa.Table | pa.RecordBatch) -> list[Key]:

@@ -45,14 +45,14 @@ def records_of(
     cases: Mapping[str, pa.Array], scored: Scored, findings: Mapping[str, pa.Array], schema: pa.Schema
 ) -> pa.Table:
     """The rows of a block; `cases` are its `case_columns`, `findings` its failure modes and diagnoses."""
-    found: dict[str, Any] = {**cases, **findings}
+    columns: dict[str, Any] = {**cases, **findings}
     for name, column in scored.columns.items():
-        found |= _score_columns(name, column)
-    found["overall_score"] = _numbers(scored.overall.values)
-    found["overall_passed"] = _flags(scored.overall.passed)
-    found["overall_reason"] = scored.overall.reasons
-    found["failed_by"] = _failed_by(scored, len(cases["sample_id"]))
-    return pa.Table.from_arrays([found[field.name] for field in schema], schema=schema)
+        columns |= _score_columns(name, column)
+    columns["overall_score"] = _numbers(scored.overall.values)
+    columns["overall_passed"] = _flags(scored.overall.passed)
+    columns["overall_reason"] = scored.overall.reasons
+    columns["failed_by"] = _failed_by(scored, len(cases["sample_id"]))
+    return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
 
 
 def _score_columns(name: str, column: Column) -> dict[str, pa.Array]:

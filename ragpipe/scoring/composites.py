@@ -76,19 +76,19 @@ def judged_with(composites: Mapping[str, Collection[str]], judged: Collection[st
     return {*judged, *(name for name, parts in composites.items() if set(parts) & set(judged))}
 
 
-def composite_parts(made_of: Mapping[str, Sequence[str]], names: Collection[str]) -> dict[str, dict[str, list[str]]]:
+def composite_parts(parts_of: Mapping[str, Sequence[str]], names: Collection[str]) -> dict[str, dict[str, list[str]]]:
     """Of each composite (name -> parts) of which a run with the scores `names` has a part: `measured` and `absent` parts.
 
     One with absent parts is not quite what its name says, and one with a single part of several is not shown at all.
     """
-    found = {
+    by_composite = {
         name: {
             "measured": [part for part in parts if part in names],
             "absent": [part for part in parts if part not in names],
         }
-        for name, parts in made_of.items()
+        for name, parts in parts_of.items()
     }
-    return {name: parts for name, parts in found.items() if parts["measured"]}
+    return {name: parts for name, parts in by_composite.items() if parts["measured"]}
 
 
 def mean_column(
@@ -114,10 +114,10 @@ def mean_column(
 
 
 def _reasons(parts: Mapping[str, Column], status: np.ndarray) -> pa.Array:
-    found: list[str | None] = [None] * len(status)
+    reasons: list[str | None] = [None] * len(status)
     for place in np.flatnonzero(status == SKIPPED).tolist():
-        found[place] = NO_PARTS
+        reasons[place] = NO_PARTS
     for place in np.flatnonzero(status == ERROR).tolist():
         failed = [name for name, column in parts.items() if column.status[place] == ERROR]
-        found[place] = f"{PART_ERROR}: {', '.join(failed)}"
-    return pa.array(found, type=pa.string())
+        reasons[place] = f"{PART_ERROR}: {', '.join(failed)}"
+    return pa.array(reasons, type=pa.string())

@@ -1,6 +1,6 @@
-"""`cost.json`: what the replies of a run cost, what its own processes really paid, what was saved and what was wasted.
+"""`cost.json`: the usage behind a run's results, its spend, its savings, and what was paid and not used.
 
-`used - saved + wasted = spent`, in questions, tries, tokens, and money as long as no price changed since it was paid.
+`used - saved + wasted = spent`, in replies, tokens, and money as long as no price changed since it was paid.
 """
 
 from __future__ import annotations
@@ -151,16 +151,18 @@ def cost(
     spent: Usage,
     rates: Mapping[str, Rates],
 ) -> dict[str, Any]:
-    """The whole of `cost.json`.
+    """The content of `cost.json`; docs/call-store.md describes its parts.
 
-    `used` is what the replies cost that this run rests on, at the prices of `rates` (by the judge's printable name): in all,
-    per metric, per judge and on average per case. A reply that several cases or metrics share is charged once, to the first
-    in the order of the rows. `case_times` are what the judge took for each case that has a measured call, all of whose
-    questions are counted: their times, measured when they were asked, one after the other.
+    A reply that several cases or metrics share is charged once, to the first in the order of the rows. `wasted` is null
+    where the ledger lacks some of what `payer` paid.
 
-    `spent` is what `payer` (`<run_id>/<iteration>`) has paid, as the ledger says it (`ragpipe.store.calls.spend.PaymentSums`); `saved`
-    what others paid of `used`; `wasted` what `payer` paid for tries and calls on which nothing rests, null where the ledger
-    lacks some of what it paid; `repriced` by how much its own used replies cost more now than on the day they were paid.
+    Args:
+        judge_inputs: the iteration's `judge_inputs.parquet`.
+        n_cases: the number of cases, for the figures per case.
+        case_times: milliseconds that the judge took for each case with a measured call.
+        payer: `<run_id>/<iteration>`, as in the column `paid_by`.
+        spent: what the payer has paid by the ledger (`ragpipe.store.calls.spend.paid_by`).
+        rates: the prices of now, by the judge's printable name.
     """
     totals = _Totals(payer)
     first, n_read = _first_uses(judge_inputs), 0
@@ -204,9 +206,9 @@ class _Totals:
         self.uses += int(np.count_nonzero(answered))
         calls = batch.where(first & answered)
         self.used.add(calls, rates)
-        with_reply, own = calls.with_reply(), calls.any_of("paid_by", {self._payer})
-        self.saved.add(calls.where(with_reply & ~own), rates)
-        own_calls = calls.where(with_reply & own)
+        with_reply, is_own = calls.with_reply(), calls.any_of("paid_by", {self._payer})
+        self.saved.add(calls.where(with_reply & ~is_own), rates)
+        own_calls = calls.where(with_reply & is_own)
         self.own_now.add(own_calls, rates)
         paid = own_calls.numbers["paid_usd"]
         self.own_then.add_batch(own_calls.usage(paid), paid[~np.isnan(paid)].tolist())
@@ -215,9 +217,9 @@ class _Totals:
                 totals.setdefault(value, CallTotals()).add(calls_of_value, rates)
 
 
-def _wasted(spent: Usage, own: Usage) -> dict[str, Any]:
-    """What was paid and not used, of `own` the used replies. All null where the ledger lacks some of what was paid."""
-    wasted = replace(spent - own, damaged=0)
+def _wasted(spent: Usage, used: Usage) -> dict[str, Any]:
+    """What was paid and not used, of `used` the used replies. All null where the ledger lacks some of what was paid."""
+    wasted = replace(spent - used, damaged=0)
     if min(wasted.calls, wasted.replies, *wasted.token_counts().values()) < 0:  # another store has the rest
         return dict.fromkeys(Usage().as_json())
     return replace(wasted, usd_known=_money(wasted.usd_known)).as_json()
@@ -248,9 +250,9 @@ def _first_uses(path: Path) -> NDArray[np.bool_]:
     ordered = marks[order]
     new = np.ones(len(marks), dtype=np.bool_)
     new[1:] = np.any(ordered[1:] != ordered[:-1], axis=1)
-    found = np.zeros(len(marks), dtype=np.bool_)
-    found[order[new]] = True
-    return found
+    is_first = np.zeros(len(marks), dtype=np.bool_)
+    is_first[order[new]] = True
+    return is_first
 
 
 def _marks(keys: pa.Array) -> NDArray[np.uint64]:

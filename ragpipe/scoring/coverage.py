@@ -47,24 +47,30 @@ def coverage(counts: Mapping[str, int]) -> float | None:
 def lost(ledger: Accumulators, name: str, settings: ScoringSettings) -> Lost:
     """The cases that a score lost, over all cases; worked out once. Of a composite those that one of its parts lost."""
     if name not in ledger.lost:
-        made_of = settings.active_composites()
-        weights = settings.effective() if name == OVERALL.name else made_of[name].weights if name in made_of else None
+        composites = settings.active_composites()
+        weights = (
+            settings.weight_shares()
+            if name == OVERALL.name
+            else composites[name].weights
+            if name in composites
+            else None
+        )
         if weights is None:
             ledger.lost[name] = _measured(ledger, ledger.scores[name])
         else:
             parts = [part for part, weight in weights.items() if weight > 0 and part in ledger.scores]
-            found = ledger.overall if name == OVERALL.name else ledger.scores[name]
-            ledger.lost[name] = _composed(found, [lost(ledger, part, settings) for part in parts])
+            score = ledger.overall if name == OVERALL.name else ledger.scores[name]
+            ledger.lost[name] = _composed(score, [lost(ledger, part, settings) for part in parts])
     cases: Lost = ledger.lost[name]
     return cases
 
 
-def _measured(ledger: Accumulators, found: ScoreLedger) -> Lost:
-    skipped, methods = found.status == SKIPPED, ledger.methods
-    failed = skipped & found.has_reason(SYSTEM_ERROR)
+def _measured(ledger: Accumulators, score: ScoreLedger) -> Lost:
+    skipped, methods = score.status == SKIPPED, ledger.methods
+    failed = skipped & score.has_reason(SYSTEM_ERROR)
     absent = np.zeros(ledger.n, dtype=np.bool_)
     for part in PARTS:
-        absent |= skipped & found.has_reason(f"{NOT_RECORDED}{part}") & ledger.recorded[part][methods]
+        absent |= skipped & score.has_reason(f"{NOT_RECORDED}{part}") & ledger.recorded[part][methods]
     # where no case of a method was tried and some were skipped for another reason (no embedder, a judge that cannot answer, a
     # part that is recorded in none), the metric does not apply to the method, and nothing is lost
     tried = np.bincount(methods[~skipped], minlength=len(ledger.method_names)) > 0
@@ -73,8 +79,8 @@ def _measured(ledger: Accumulators, found: ScoreLedger) -> Lost:
     return Lost(failed & applies, absent & applies)
 
 
-def _composed(found: ScoreLedger, parts: Sequence[Lost]) -> Lost:
-    skipped = found.status == SKIPPED
+def _composed(score: ScoreLedger, parts: Sequence[Lost]) -> Lost:
+    skipped = score.status == SKIPPED
     failed = skipped & np.any([np.zeros_like(skipped), *(part.system_error for part in parts)], axis=0)
     absent = skipped & ~failed & np.any([np.zeros_like(skipped), *(part.not_recorded for part in parts)], axis=0)
     return Lost(failed, absent)
@@ -82,15 +88,15 @@ def _composed(found: ScoreLedger, parts: Sequence[Lost]) -> Lost:
 
 def coverage_warnings(scores: Mapping[str, Mapping[str, Any]], floor: float) -> list[str]:
     """A warning for each score of a summary whose coverage is under the floor, with what was lost."""
-    found = []
+    warnings = []
     for name, score in scores.items():
         if score["coverage"] is None or score["coverage"] >= floor:
             continue
         kinds = [f"{kind} {count}" for kind, count in score.get("errors", {}).items()]
         words = (("n_system_error", "system errors"), ("n_not_recorded", "not recorded"))
         kinds += [f"{word} {score[key]}" for key, word in words if key in score]
-        found.append(
+        warnings.append(
             f"{name}: only {score['n_ok']} of {due(score)} judgements came out "
             f"({score['coverage']:.1%}, floor {floor:.0%}): {', '.join(kinds)}"
         )
-    return found
+    return warnings

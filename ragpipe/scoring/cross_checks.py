@@ -69,16 +69,18 @@ def _passes_with(settings: ScoringSettings, specs: Specs, where: str) -> Iterato
         if OVERALL.name in (name, *others):
             expected = "scores of metrics and composites: a critical gate on a score decides overall_passed"
             yield Problem(where, key, OVERALL.name, expected)
-        for other in others:
-            if other != name and name in settings.decides(other):
-                found = f"{other}, which itself passes only when {name} does"
+        for required in others:
+            if required != name and name in settings.deciding_scores(required):
+                problem = f"{required}, which itself passes only when {name} does"
                 yield Problem(
-                    where, key, found, "scores that can be judged before it", f"take {other} or {name} out of one"
+                    where, key, problem, "scores that can be judged before it", f"take {required} or {name} out of one"
                 )
 
 
 def _composites(settings: ScoringSettings, declared: Specs, where: str) -> Iterator[Problem]:
-    shipped_parts = {part for one in shipped()["composites"].values() for part in one["weights"]}
+    shipped_parts = {
+        part for shipped_composite in shipped()["composites"].values() for part in shipped_composite["weights"]
+    }
     known = {*shipped()["weights"], *shipped_parts, *declared} - {OVERALL.name}
     columns = {name for name, _, _ in CASE}
     for name, composite in settings.active_composites().items():
@@ -113,8 +115,8 @@ def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
         if gate.failure_mode is not None:
             modes = [mode for mode, rule in settings.failure_modes.items() if rule is not None]
             if gate.failure_mode not in modes:
-                found = f"unknown failure mode {gate.failure_mode!r}{nearest_field(gate.failure_mode, modes)}"
-                yield Problem(where, f"{key}.failure_mode", found, f"one of {_list(modes)}")
+                problem = f"unknown failure mode {gate.failure_mode!r}{nearest_field(gate.failure_mode, modes)}"
+                yield Problem(where, f"{key}.failure_mode", problem, f"one of {_list(modes)}")
         elif gate.score is None or gate.score not in known:
             yield _unknown(where, f"{key}.score", gate.score or "", known)
         elif spec := specs.get(gate.score):
@@ -134,8 +136,8 @@ def _rules(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
                 expected = "conditions on scores and fields: only a diagnosis may name a failure mode"
                 yield Problem(where, key, f"the failure mode {leaf.failure_mode!r}", expected)
             elif isinstance(leaf, FailureModeCondition) and leaf.failure_mode not in settings.failure_modes:
-                found = f"unknown failure mode {leaf.failure_mode!r}{nearest_field(leaf.failure_mode, modes)}"
-                yield Problem(where, key, found, f"one of {_list(modes)}")
+                problem = f"unknown failure mode {leaf.failure_mode!r}{nearest_field(leaf.failure_mode, modes)}"
+                yield Problem(where, key, problem, f"one of {_list(modes)}")
 
 
 def _items(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
@@ -143,11 +145,11 @@ def _items(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
     for mode, items in settings.counted_items().items():
         key = f"scoring.failure_items.{mode}"
         if mode not in settings.failure_modes:
-            found = f"unknown failure mode {mode!r}{nearest_field(mode, settings.failure_modes)}"
-            yield Problem(where, key, found, f"one of {_list(settings.failure_modes)}")
-        for one in items.of:
-            if one.score not in known:
-                yield _unknown(where, key, one.score, known)
+            problem = f"unknown failure mode {mode!r}{nearest_field(mode, settings.failure_modes)}"
+            yield Problem(where, key, problem, f"one of {_list(settings.failure_modes)}")
+        for item in items.of:
+            if item.score not in known:
+                yield _unknown(where, key, item.score, known)
 
 
 def _bands(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
@@ -169,18 +171,18 @@ def _bands(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
 
 def _shipped_names() -> set[str]:
     """The scores that the shipped section speaks of."""
-    found = shipped()
-    parts = {part for one in found["composites"].values() for part in one["weights"]}
-    in_rules = set(_names_in([found["failure_modes"], found["diagnosis"]]))
-    banded = set(found["low_scores"]["bands"]) - {DEFAULT}
+    default = shipped()
+    parts = {part for composite in default["composites"].values() for part in composite["weights"]}
+    in_rules = set(_names_in([default["failure_modes"], default["diagnosis"]]))
+    banded = set(default["low_scores"]["bands"]) - {DEFAULT}
     sections = ("weights", "thresholds", "passes_with", "composites")
-    return {*(name for section in sections for name in found[section]), *parts, *in_rules, *banded}
+    return {*(name for section in sections for name in default[section]), *parts, *in_rules, *banded}
 
 
 def _names_in(rules: Any) -> Iterator[str]:
     if isinstance(rules, dict):
-        given = rules.get("score", [])
-        yield from (name for name in ([given] if isinstance(given, str) else given) if name != ANY_SCORE)
+        scores = rules.get("score", [])
+        yield from (name for name in ([scores] if isinstance(scores, str) else scores) if name != ANY_SCORE)
     for inner in rules.values() if isinstance(rules, dict) else rules if isinstance(rules, list) else ():
         yield from _names_in(inner)
 
@@ -188,9 +190,9 @@ def _names_in(rules: Any) -> Iterator[str]:
 def _limits(gate: Gate, spec: ScoreSpec, key: str, where: str, *, judged: bool) -> Iterator[Problem]:
     """Limits that no value could meet, and a pass rate of what never passes or fails."""
     if gate.of == "pass_rate" and not judged:
-        found = f"pass_rate of {spec.name}, which has no threshold"
+        problem = f"pass_rate of {spec.name}, which has no threshold"
         fix = f"scoring.thresholds.{spec.name}=..."
-        yield Problem(where, f"{key}.of", found, "of: mean, or a threshold for the score", fix)
+        yield Problem(where, f"{key}.of", problem, "of: mean, or a threshold for the score", fix)
     if spec.low is None and gate.of != "pass_rate":
         return  # the mean of a count has no bounds
     for end, value in (("min", gate.min), ("max", gate.max)):

@@ -102,19 +102,19 @@ class Fields:
 
     def matching(self, where: Mapping[str, Sequence[str]]) -> NDArray[np.bool_]:
         """Which cases have, in every field of `where`, one of the labels listed there; all of them when it is empty."""
-        found = np.ones(self._n, dtype=np.bool_)
-        for field, wanted in where.items():
+        matches = np.ones(self._n, dtype=np.bool_)
+        for field, labels in where.items():
             cases, codes, names = self.of(field)
             here = np.zeros(self._n, dtype=np.bool_)
-            here[cases[np.isin(codes, [code for code, name in enumerate(names) if name in wanted])]] = True
-            found &= here
-        return found
+            here[cases[np.isin(codes, [code for code, name in enumerate(names) if name in labels])]] = True
+            matches &= here
+        return matches
 
     def _coded(self, field: str) -> Coded:
         if field.startswith(META):
             if self._meta is None:
                 self._meta = [from_json(text) if text else {} for text in self._columns["meta"].to_pylist()]
-            return _of_values([within(one, field.removeprefix(META)) for one in self._meta])
+            return _of_values([within(meta, field.removeprefix(META)) for meta in self._meta])
         column = self._columns[LISTS.get(field, field)]
         return _of_lists(column) if field in LISTS else _of_column(column)
 
@@ -122,19 +122,19 @@ class Fields:
 def case_columns(block: CaseBlock, iteration: int, judge_ms: NDArray[np.float64]) -> dict[str, pa.Array]:
     """The columns of `CASE` for a block, by name. `judge_ms` is what the judge took for each case, NaN where unknown."""
     outputs, samples = block.outputs, block.samples
-    found = {name: samples[name] for name, _, _ in CASE if name in samples.column_names}
-    found |= {name: outputs[name] for name in _OF_OUTPUTS}
-    found["iteration"] = pa.array(np.full(len(block), iteration, dtype=np.int64))
-    found["system_error"] = outputs["error"]
-    found["judge_duration_ms"] = pa.array(judge_ms, mask=np.isnan(judge_ms))
-    found["n_chunks"], found["doc_types"] = _chunks(outputs["chunks"].to_pylist())
-    found["n_citations"] = _lengths(outputs["citations"])
-    found["n_references"] = pc.fill_null(pc.list_value_length(samples["references"]), 0).cast(WHOLE)
-    found["n_turns"] = pc.fill_null(_lengths(samples["history"]), 0)
-    found["answer_chars"] = pc.utf8_length(outputs["answer"]).cast(WHOLE)
+    columns = {name: samples[name] for name, _, _ in CASE if name in samples.column_names}
+    columns |= {name: outputs[name] for name in _OF_OUTPUTS}
+    columns["iteration"] = pa.array(np.full(len(block), iteration, dtype=np.int64))
+    columns["system_error"] = outputs["error"]
+    columns["judge_duration_ms"] = pa.array(judge_ms, mask=np.isnan(judge_ms))
+    columns["n_chunks"], columns["doc_types"] = _chunks(outputs["chunks"].to_pylist())
+    columns["n_citations"] = _lengths(outputs["citations"])
+    columns["n_references"] = pc.fill_null(pc.list_value_length(samples["references"]), 0).cast(WHOLE)
+    columns["n_turns"] = pc.fill_null(_lengths(samples["history"]), 0)
+    columns["answer_chars"] = pc.utf8_length(outputs["answer"]).cast(WHOLE)
     return {
         name: column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        for name, column in found.items()
+        for name, column in columns.items()
     }
 
 
@@ -155,10 +155,10 @@ def within(meta: Mapping[str, Any], path: str) -> Any:
     """A value of `meta` by its key, or by a dotted path into nested objects."""
     if path in meta:
         return meta[path]
-    found: Any = meta
+    value: Any = meta
     for key in path.split("."):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def field_labels(value: Any) -> list[str]:
@@ -179,16 +179,16 @@ def _of_values(values: Sequence[Any]) -> Coded:
         if value is not None
         for text in field_labels(value)
     ]
-    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return Coded(found[:, 0], found[:, 1], list(numbers))
+    coded = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Coded(coded[:, 0], coded[:, 1], list(numbers))
 
 
 def _of_lists(column: pa.Array) -> Coded:
     """Of a column of lists of texts; a label that stands twice in a list counts once."""
     encoded = column.flatten().dictionary_encode()
-    there = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
-    codes = encoded.indices.take(pa.array(there)).to_numpy(zero_copy_only=False).astype(np.int64)
-    cases = pc.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64)[there]
+    present = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
+    codes = encoded.indices.take(pa.array(present)).to_numpy(zero_copy_only=False).astype(np.int64)
+    cases = pc.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64)[present]
     names = encoded.dictionary.to_pylist()
     pairs = np.unique(cases * max(len(names), 1) + codes)
     return Coded(pairs // max(len(names), 1), pairs % max(len(names), 1), names)
@@ -197,9 +197,9 @@ def _of_lists(column: pa.Array) -> Coded:
 def _of_column(column: pa.Array) -> Coded:
     """Of a column of texts, flags or numbers."""
     encoded = column.dictionary_encode()
-    there = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
-    codes = encoded.indices.take(pa.array(there)).to_numpy(zero_copy_only=False).astype(np.int64)
-    return Coded(there, codes, [field_labels(value)[0] for value in encoded.dictionary.to_pylist()])
+    present = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
+    codes = encoded.indices.take(pa.array(present)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return Coded(present, codes, [field_labels(value)[0] for value in encoded.dictionary.to_pylist()])
 
 
 def _chunks(lists: Sequence[str | None]) -> tuple[pa.Array, pa.Array]:
@@ -210,8 +210,10 @@ def _chunks(lists: Sequence[str | None]) -> tuple[pa.Array, pa.Array]:
     """
     counts = [None if text is None else text.count(_RANK) for text in lists]
     kinds = [_DOC_TYPE.findall(text) if text is not None and _DOC_TYPE_KEY in text else [] for text in lists]
-    read: dict[str, str] = {token: json.loads(token) for token in {token for found in kinds for token in found}}
-    types = [list(dict.fromkeys(read[token] for token in found)) for found in kinds]
+    read: dict[str, str] = {
+        token: json.loads(token) for token in {token for chunk_kinds in kinds for token in chunk_kinds}
+    }
+    types = [list(dict.fromkeys(read[token] for token in chunk_kinds)) for chunk_kinds in kinds]
     return pa.array(counts, type=WHOLE), pa.array(types, type=TEXTS)
 
 

@@ -26,10 +26,10 @@ def figures_of(mean: Estimate, rate: Estimate) -> dict[str, Any]:
     return figures if rate.mean is None else {**figures, "pass_rate": rate.mean, **interval_of("pass_interval", rate)}
 
 
-def interval_of(name: str, found: Estimate) -> dict[str, Any]:
+def interval_of(name: str, estimate: Estimate) -> dict[str, Any]:
     """The interval, `too_few` where it rests on fewer than 5 questions; or null with the reason beside it."""
-    if found.interval is None:
-        return {name: None, f"{name}_reason": found.reason}
-    bounds = found.interval
+    if estimate.interval is None:
+        return {name: None, f"{name}_reason": estimate.reason}
+    bounds = estimate.interval
     few = {"too_few": True} if bounds.too_few else {}
     return {name: {"low": bounds.low, "high": bounds.high, "method": bounds.method, **few}}

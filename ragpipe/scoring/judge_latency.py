@@ -32,6 +32,6 @@ class JudgeTimes:
         times = rows["latency_ms"].to_numpy().astype(np.float64)
         timed = ~np.isnan(times)
         sums = np.bincount(cases[timed], weights=times[timed], minlength=n)
-        found = np.where(np.bincount(cases[timed], minlength=n) > 0, sums, np.nan)
-        self.measured.frombytes(found[~np.isnan(found)].tobytes())
-        return found
+        durations = np.where(np.bincount(cases[timed], minlength=n) > 0, sums, np.nan)
+        self.measured.frombytes(durations[~np.isnan(durations)].tobytes())
+        return durations

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.dimensions import field_fault
-from ragpipe.scoring.normalisation import HAIR, Column
+from ragpipe.scoring.normalisation import TOLERANCE, Column
 
 DEFAULT = "default"
 NOT_LOW = -1
@@ -96,8 +96,8 @@ class LowScoreSettings(Settings):
     @classmethod
     def _known_fields(cls, by: list[str]) -> list[str]:
         for field in by:
-            if said := field_fault(field):
-                raise ValueError(said)
+            if problem := field_fault(field):
+                raise ValueError(problem)
         return by
 
     def of(self, spec: ScoreSpec, *, judged: bool) -> list[LowScoreBand] | None:
@@ -108,18 +108,18 @@ class LowScoreSettings(Settings):
 
     def band_of(self, spec: ScoreSpec, column: Column) -> Bands:
         """For each case the number of its band, or NOT_LOW. Not for scores that are left out."""
-        own = self.bands.get(spec.name)
-        bands = own if own is not None else self.bands.get(DEFAULT) or []
-        values = column.scores if own is None else column.values
-        upwards = own is None or spec.higher_is_better
-        found = np.full(len(values), NOT_LOW, dtype=np.int8)
+        score_bands = self.bands.get(spec.name)
+        bands = score_bands if score_bands is not None else self.bands.get(DEFAULT) or []
+        values = column.scores if score_bands is None else column.values
+        upwards = score_bands is None or spec.higher_is_better
+        band_numbers = np.full(len(values), NOT_LOW, dtype=np.int8)
         failed = column.passed == 0
         for place, band in reversed(list(enumerate(bands))):
             if band.up_to is None:
                 inside = failed
             else:
                 with np.errstate(invalid="ignore"):
-                    inside = values <= band.up_to + HAIR if upwards else values >= band.up_to - HAIR
-                inside &= failed if own is None else ~np.isnan(values)
-            found[inside] = place
-        return found
+                    inside = values <= band.up_to + TOLERANCE if upwards else values >= band.up_to - TOLERANCE
+                inside &= failed if score_bands is None else ~np.isnan(values)
+            band_numbers[inside] = place
+        return band_numbers

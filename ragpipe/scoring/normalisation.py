@@ -19,7 +19,7 @@ UNJUDGED = -1
 MISSING, OK, SKIPPED, ERROR = -1, 0, 1, 2
 STATUSES = ("ok", "skipped", "error")
 # A weighted mean can end some 1e-16 under the threshold that it equals on paper; that is no failure.
-HAIR = 1e-9
+TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -42,24 +42,24 @@ def normalised(values: Floats, spec: ScoreSpec) -> Floats:
     if spec.low is None or spec.high is None:
         return np.full(len(values), np.nan)
     with np.errstate(invalid="ignore"):
-        outside = (values < spec.low - HAIR) | (values > spec.high + HAIR)
+        outside = (values < spec.low - TOLERANCE) | (values > spec.high + TOLERANCE)
     if np.any(outside):
         worst = values[outside][0]
         scale = f"{spec.low:g} to {spec.high:g}"
         raise RagpipeError(f"score {spec.name!r}: {worst:g} is outside the scale that its metric declares, {scale}")
-    found = np.clip((values - spec.low) / (spec.high - spec.low), 0.0, 1.0)
-    return found if spec.higher_is_better else 1.0 - found
+    scaled = np.clip((values - spec.low) / (spec.high - spec.low), 0.0, 1.0)
+    return scaled if spec.higher_is_better else 1.0 - scaled
 
 
 def pass_fail(values: Floats, spec: ScoreSpec, threshold: float | None) -> Verdicts:
     """1 passed, 0 failed, -1 not judged (no value or no threshold); the threshold itself passes."""
-    found = np.full(len(values), UNJUDGED, dtype=np.int8)
+    verdicts = np.full(len(values), UNJUDGED, dtype=np.int8)
     if threshold is None:
-        return found
-    there = ~np.isnan(values)
-    good = values >= threshold - HAIR if spec.higher_is_better else values <= threshold + HAIR
-    found[there] = good[there]
-    return found
+        return verdicts
+    measured = ~np.isnan(values)
+    good = values >= threshold - TOLERANCE if spec.higher_is_better else values <= threshold + TOLERANCE
+    verdicts[measured] = good[measured]
+    return verdicts
 
 
 def weighted_mean(scores: Mapping[str, Floats], weights: Mapping[str, float], n: int) -> Floats:
@@ -67,13 +67,13 @@ def weighted_mean(scores: Mapping[str, Floats], weights: Mapping[str, float], n:
 
     Weights are renormalised case by case over what is present: an absent score is neither 0 nor 1.
     """
-    total, weight_there = np.zeros(n), np.zeros(n)
+    total, total_weight = np.zeros(n), np.zeros(n)
     for name, weight in weights.items():  # in the order of the weights, so that the sums have one order
         if weight > 0 and name in scores:
-            there = ~np.isnan(scores[name])
-            total[there] += weight * scores[name][there]
-            weight_there[there] += weight
+            measured = ~np.isnan(scores[name])
+            total[measured] += weight * scores[name][measured]
+            total_weight[measured] += weight
     with np.errstate(invalid="ignore"):
-        found = total / weight_there
-    found[weight_there == 0] = np.nan
-    return np.minimum(found, 1.0)  # rounding may leave it a hair above
+        means = total / total_weight
+    means[total_weight == 0] = np.nan
+    return np.minimum(means, 1.0)  # rounding may leave it a hair above

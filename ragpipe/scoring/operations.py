@@ -49,10 +49,10 @@ def _latency(ledger: Accumulators, places: Places) -> dict[str, Any]:
     member[places] = True
     latency = {}
     for stage, (cases, times) in ledger.timings.items():
-        found = times[member[cases]]
-        if len(found):
-            p50, p95 = np.percentile(found, [50, 95]).tolist()
-            latency[stage] = {"n": len(found), "mean": float(found.mean()), "p50": p50, "p95": p95}
+        stage_times = times[member[cases]]
+        if len(stage_times):
+            p50, p95 = np.percentile(stage_times, [50, 95]).tolist()
+            latency[stage] = {"n": len(stage_times), "mean": float(stage_times.mean()), "p50": p50, "p95": p95}
     return latency
 
 

@@ -51,28 +51,28 @@ class Pointers:
 
     def warnings(self) -> list[str]:
         """One line for each thing that most of the run has wrong, with some of the ids."""
-        found = []
+        lines = []
         dangling = sum(self._dangling.values())
         if dangling > MOST * self._citations:
             ids = _named([name for name, _ in self._dangling.most_common(SHOWN)])
-            found.append(
+            lines.append(
                 f"{dangling:,} of {self._citations:,} citations name a chunk that was not retrieved ({ids}): are they ids of "
                 f"chunks as `contexts` has them? {_alike(self._dangling, self._retrieved)}".rstrip()
             )
         for field, gold in self._gold.items():
             missing = sorted(gold - self._retrieved)
             if len(missing) > MOST * len(gold) and max(len(gold), len(self._retrieved)) < KEPT:
-                found.append(
+                lines.append(
                     f"{len(missing):,} of {len(gold):,} ids of {field} were retrieved in no case ({_named(missing)}): do "
                     f"labels and retrieved chunks have the same ids? {_alike(missing, self._retrieved)}".rstrip()
                 )
         for method, count in self._addresses.items():
             if count > MOST * self._contexts[method]:
-                found.append(
+                lines.append(
                     f"method {method}: {count:,} of {self._contexts[method]:,} contexts are nothing but addresses (URLs): no "
                     "judge can see what they say, and scores that rest on contexts say nothing of this method"
                 )
-        return found
+        return lines
 
     def _cite(self, chunks: Sequence[Mapping[str, Any]], citations: Sequence[Mapping[str, Any]]) -> None:
         """Citations by id, or by a mark `[n]` of a rank; others name nothing that could be looked up."""
@@ -101,22 +101,22 @@ class Pointers:
 
 def pointer_warnings(samples: Path, outputs: Path) -> list[str]:
     """The warnings for frozen cases that nobody has judged yet."""
-    found = Pointers()
+    pointers = Pointers()
     for output_rows, sample_rows in aligned(samples, outputs):
-        found.add(output_rows, sample_rows)
-    return found.warnings()
+        pointers.add(output_rows, sample_rows)
+    return pointers.warnings()
 
 
 def _labels(samples: pa.Table) -> Iterator[dict[str, Collection[str]]]:
     """The gold ids of each sample by the field that names them."""
     names = ("relevant_docs", "relevant_chunks", "gains", "anchors")
     for docs, chunks, gains, anchors in zip(*(samples[name].to_pylist() for name in names), strict=True):
-        found: dict[str, Collection[str]] = {"relevant_docs": docs or (), "relevant_chunks": chunks or ()}
+        by_field: dict[str, Collection[str]] = {"relevant_docs": docs or (), "relevant_chunks": chunks or ()}
         if gains:
-            found["gains"] = [name for name, gain in from_json(gains).items() if gain > 0]
+            by_field["gains"] = [name for name, gain in from_json(gains).items() if gain > 0]
         if anchors:
-            found["anchors"] = [anchor["rel_path"] for anchor in from_json(anchors)]
-        yield {field: some for field, some in found.items() if some}
+            by_field["anchors"] = [anchor["rel_path"] for anchor in from_json(anchors)]
+        yield {field: some for field, some in by_field.items() if some}
 
 
 def _named(names: Sequence[str]) -> str:
@@ -128,12 +128,12 @@ def _alike(missing: Collection[str], retrieved: Collection[str]) -> str:
     """An example of two ids that differ in their form only; empty when there is none."""
     forms = {_plain(name): name for name in retrieved}
     for name in sorted(missing):
-        other = forms.get(_plain(name))
-        if other is None:
+        similar = forms.get(_plain(name))
+        if similar is None:
             continue
-        if unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other):
+        if unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", similar):
             return f"{name!r} and a retrieved id look the same and differ in Unicode form (NFC, NFD)"
-        return f"{name!r} stands beside the retrieved {other!r}: they differ in case, blanks or Unicode form only"
+        return f"{name!r} stands beside the retrieved {similar!r}: they differ in case, blanks or Unicode form only"
     return ""
 
 

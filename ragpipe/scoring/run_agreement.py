@@ -107,7 +107,7 @@ def _over(
     new_scores: Mapping[str, Any],
 ) -> dict[str, Any]:
     """All scores that both runs have, one at a time."""
-    cases, found = matched(old, new), {}
+    cases, scores = matched(old, new), {}
     for name in (name for name in old_scores if name in new_scores):
         verdict = "overall_passed" if name == OVERALL.name else f"{name}.passed"
         columns = _Columns(
@@ -118,10 +118,10 @@ def _over(
                 for run, rows in ((old, cases.old), (new, cases.new))
             ),
         )
-        found[name] = compare(columns, old_scores[name], new_scores[name])
+        scores[name] = compare(columns, old_scores[name], new_scores[name])
     return {
         "cases": {"both": len(cases), "only_old": cases.only_old, "only_new": cases.only_new},
-        "scores": found,
+        "scores": scores,
         "only_old_scores": [name for name in old_scores if name not in new_scores],
         "only_new_scores": [name for name in new_scores if name not in old_scores],
     }
@@ -141,9 +141,9 @@ def _change(columns: _Columns, before: Mapping[str, Any], after: Mapping[str, An
 
 
 def _agreement(columns: _Columns, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    there, judged = np.isfinite(columns.old) & np.isfinite(columns.new), columns.judged
-    x, y = columns.old[there], columns.new[there]
-    difference = estimate_mean(y - x, columns.cases.samples[there])
+    both, judged = np.isfinite(columns.old) & np.isfinite(columns.new), columns.judged
+    x, y = columns.old[both], columns.new[both]
+    difference = estimate_mean(y - x, columns.cases.samples[both])
     graded = _is_graded(before, after)
     return _change(columns, before, after) | {
         "n_both": len(x),
@@ -196,13 +196,13 @@ def questions(old: Sequence[Path], new: Sequence[Path]) -> dict[str, int]:
     as where a chain went another way. `calls` are the replies that the new run rests on, `same_calls` of them the very
     replies of the old run.
     """
-    (before, given), (after, calls) = _asked(old), _asked(new)
+    (before, known_calls), (after, calls) = _asked(old), _asked(new)
     return {
         "old": len(before),
         "new": len(after),
         "new_payloads": len(after - before),
         "calls": len(calls),
-        "same_calls": len(calls & given),
+        "same_calls": len(calls & known_calls),
     }
 
 

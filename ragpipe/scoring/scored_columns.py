@@ -55,12 +55,12 @@ def score_block(block: CaseBlock, fields: Fields, specs: Sequence[ScoreSpec], se
     for spec in specs_of(composites, specs):  # those alone that the run has: an unseen one must decide nothing
         weights, threshold = composites[spec.name].weights, settings.thresholds.get(spec.name)
         columns[spec.name] = mean_column(measured, weights, spec, threshold, len(block))
-    lacking = settings.lacking(columns)
+    lacking = settings.missing_dependencies(columns)
     for name in settings.passing_order():
         if name in lacking:  # what decides it is not in this run: nobody knows whether a case passes
             columns[name] = replace(columns[name], passed=np.full(len(block), UNJUDGED, dtype=np.int8))
         elif name in columns:
-            passed = _all_pass([columns[other].passed for other in settings.passes_with[name]])
+            passed = _all_pass([columns[required].passed for required in settings.passes_with[name]])
             passed[columns[name].status != OK] = UNJUDGED
             columns[name] = replace(columns[name], passed=passed)
     return Scored(columns, _overall(columns, fields, settings, len(block)))
@@ -73,16 +73,16 @@ def _overall(columns: Mapping[str, Column], fields: Fields, settings: ScoringSet
     never judged passed or failed, is none. No verdict without an overall score or a threshold for it, and none where a
     gate score is an error or not measured yet.
     """
-    found = mean_column(columns, settings.effective(), OVERALL, settings.thresholds.get(OVERALL.name), n)
+    overall = mean_column(columns, settings.weight_shares(), OVERALL, settings.thresholds.get(OVERALL.name), n)
     failed, unknown = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
     for name, concerned in gated(fields, settings).items():
         if column := columns.get(name):
             failed |= concerned & (column.passed == 0)
             unknown |= concerned & ((column.status == ERROR) | (column.status == MISSING))
-    passed = found.passed.copy()
+    passed = overall.passed.copy()
     passed[failed & (passed == 1)] = 0
     passed[unknown] = UNJUDGED
-    return replace(found, passed=passed)
+    return replace(overall, passed=passed)
 
 
 def gated(fields: Fields, settings: ScoringSettings) -> dict[str, NDArray[np.bool_]]:
@@ -101,11 +101,11 @@ def _all_pass(verdicts: Sequence[Verdicts]) -> Verdicts:
 
 def _places(block: CaseBlock, names: Sequence[str]) -> Mapping[str, NDArray[np.int64]]:
     """For each score name the row of `block.scores` that belongs to each case, -1 for none."""
-    found = {name: np.full(len(block), -1, dtype=np.int64) for name in names}
+    rows_by_score = {name: np.full(len(block), -1, dtype=np.int64) for name in names}
     encoded = block.scores["score_name"].combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     for code, name in enumerate(encoded.dictionary.to_pylist()):
-        if name not in found:
+        if name not in rows_by_score:
             raise RagpipeError(
                 f"scores.parquet holds {name!r}, which no metric of this configuration declares; expected one of "
                 f"{', '.join(names)}. To fix: score with the configuration that the run was made with."
@@ -114,8 +114,8 @@ def _places(block: CaseBlock, names: Sequence[str]) -> Mapping[str, NDArray[np.i
         cases = block.cases[rows]
         if len(np.unique(cases)) != len(cases):
             raise RagpipeError(f"scores.parquet holds {name!r} twice for one case; expected one row per case and score")
-        found[name][cases] = rows
-    return found
+        rows_by_score[name][cases] = rows
+    return rows_by_score
 
 
 def _column(scores: pa.Table, places: NDArray[np.int64], spec: ScoreSpec, settings: ScoringSettings) -> Column:

@@ -21,7 +21,7 @@ def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
     """Replies of a provider by who gave them: `requested` the model that was asked (or a declared name of it), `dated` a dated
     version of it, `other` by name, `unknown` where the reply named none; and `fingerprints` with their counts, the 20 most
     frequent. `first` are the rows that use a reply for the first time."""
-    found, others, fingerprints = Counter[str](), Counter[str](), Counter[str]()
+    counts, others, fingerprints = Counter[str](), Counter[str](), Counter[str]()
     read = 0
     for batch in batches(judge_inputs, _COLUMNS, size=_BATCH):
         mask = first[read : read + len(batch)]
@@ -33,30 +33,30 @@ def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
             if "other_model" in flags:
                 others[row["model"]] += 1
             else:
-                found["unknown" if row["model"] is None else "dated" if "dated_model" in flags else "requested"] += 1
+                counts["unknown" if row["model"] is None else "dated" if "dated_model" in flags else "requested"] += 1
             if row["fingerprint"]:
                 fingerprints[row["fingerprint"]] += 1
     return {
-        "requested": found["requested"],
-        "dated": found["dated"],
+        "requested": counts["requested"],
+        "dated": counts["dated"],
         "other": dict(others.most_common(_SHOWN)),
-        "unknown": found["unknown"],
+        "unknown": counts["unknown"],
         "fingerprints": dict(fingerprints.most_common(_SHOWN)),
     }
 
 
-def served_line(found: Mapping[str, Any]) -> str | None:
+def served_line(counts: Mapping[str, Any]) -> str | None:
     """What to say where replies are another model's, or name none; None where there is nothing to say."""
-    other, unknown = sum(found["other"].values()), found["unknown"]
-    whole = other + unknown + found["requested"] + found["dated"]
-    said = [f"{other:,} of {whole:,} replies are of another model ({', '.join(found['other'])})"] if other else []
-    if unknown:
-        said.append(f"{unknown:,} of {whole:,} replies name no model")
-    return "; ".join(said) or None
+    n_other, n_unknown = sum(counts["other"].values()), counts["unknown"]
+    total = n_other + n_unknown + counts["requested"] + counts["dated"]
+    parts = [f"{n_other:,} of {total:,} replies are of another model ({', '.join(counts['other'])})"] if n_other else []
+    if n_unknown:
+        parts.append(f"{n_unknown:,} of {total:,} replies name no model")
+    return "; ".join(parts) or None
 
 
-def signed(signature: str, found: Mapping[str, Any]) -> str:
+def signed(signature: str, counts: Mapping[str, Any]) -> str:
     """The signature with a part that says so, before the iteration's."""
-    line = served_line(found)
+    line = served_line(counts)
     head, mark, iteration = signature.rpartition(" | iteration ")
     return signature if line is None else f"{head} | {line.replace('|', '/')}{mark}{iteration}"

@@ -125,8 +125,8 @@ class ScoringSettings(Settings):
     def _known_fields(cls, slices: list[str]) -> list[str]:
         for name in slices:
             for field in name.split("*"):
-                if said := field_fault(field):
-                    raise ValueError(f"{said} (in slice {name!r})")
+                if problem := field_fault(field):
+                    raise ValueError(f"{problem} (in slice {name!r})")
             for field in LISTS:
                 if name.split("*").count(field) > 1:
                     raise ValueError(f"slice {name!r} crosses `{field}` with itself")
@@ -138,7 +138,7 @@ class ScoringSettings(Settings):
             raise ValueError("all weights are 0: give at least one score a weight, else there is no overall_score")
         return self
 
-    def effective(self) -> dict[str, float]:
+    def weight_shares(self) -> dict[str, float]:
         """The weights as shares of their sum: weights are relative, 2 and 1 are two thirds and one third."""
         total = math.fsum(self.weights.values())
         return {name: weight / total for name, weight in self.weights.items()}
@@ -149,9 +149,9 @@ class ScoringSettings(Settings):
 
     def parts(self, names: Collection[str]) -> dict[str, dict[str, list[str]]]:
         """What the composites and the overall score of a run with the scores `names` are made of (see `parts_of`)."""
-        made_of = {name: composite.parts for name, composite in self.active_composites().items()}
+        parts_of = {name: composite.parts for name, composite in self.active_composites().items()}
         weighed = [name for name, weight in self.weights.items() if weight > 0]
-        return composite_parts({**made_of, OVERALL.name: weighed}, names)
+        return composite_parts({**parts_of, OVERALL.name: weighed}, names)
 
     def shows_overall(self, names: Collection[str]) -> bool:
         """Whether a run with the scores `names` has an overall score to show.
@@ -172,54 +172,60 @@ class ScoringSettings(Settings):
 
     def case_gates(self) -> dict[str, list[Gate]]:
         """The critical gates on each score: a case that they are about passes only when that score does."""
-        found: dict[str, list[Gate]] = {}
+        by_score: dict[str, list[Gate]] = {}
         for gate in self.active_gates().values():
             if gate.score is not None and gate.tier == "critical" and gate.score != OVERALL.name:
-                found.setdefault(gate.score, []).append(gate)
-        return found
+                by_score.setdefault(gate.score, []).append(gate)
+        return by_score
 
     def passes(self, spec: ScoreSpec) -> bool:
         """Whether cases pass or fail by this score."""
         return self.thresholds.get(spec.name) is not None or spec.name in self.passes_with
 
-    def lacking(self, names: Collection[str]) -> dict[str, list[str]]:
+    def missing_dependencies(self, names: Collection[str]) -> dict[str, list[str]]:
         """Of a run with the scores `names` those that are never judged, with the scores of `passes_with` that it lacks."""
-        found: dict[str, list[str]] = {}
+        missing: dict[str, list[str]] = {}
         for name in self.passing_order():
-            gone = [one for one in self.passes_with[name] if one not in names or (one != name and one in found)]
+            gone = [
+                required
+                for required in self.passes_with[name]
+                if required not in names or (required != name and required in missing)
+            ]
             if name in names and gone:
-                found[name] = gone
-        return found
+                missing[name] = gone
+        return missing
 
     def passing_order(self) -> list[str]:
         """The scores of `passes_with`, each after those that it passes with."""
-        found: dict[str, None] = {}
+        ordered: dict[str, None] = {}
 
         def add(name: str, above: tuple[str, ...]) -> None:
-            for other in self.passes_with[name]:
-                if other in self.passes_with and other not in (*above, name):
-                    add(other, (*above, name))
-            found[name] = None
+            for required in self.passes_with[name]:
+                if required in self.passes_with and required not in (*above, name):
+                    add(required, (*above, name))
+            ordered[name] = None
 
         for name in self.passes_with:
             add(name, ())
-        return list(found)
+        return list(ordered)
 
-    def unjudged(self, names: Collection[str]) -> list[str]:
-        """A warning for each score that this run does not judge because of `lacking`."""
+    def unjudged_warnings(self, names: Collection[str]) -> list[str]:
+        """A warning for each score that this run does not judge because of `missing_dependencies`."""
         return [
             f"{name} is not judged passed or failed: scoring.passes_with.{name} asks for {', '.join(gone)}, which this run "
             "does not give or judge"
-            for name, gone in self.lacking(names).items()
+            for name, gone in self.missing_dependencies(names).items()
         ]
 
-    def decides(self, name: str) -> list[str]:
-        """The scores that, beside itself, decide whether a case passes by this score."""
-        found = dict.fromkeys(self.case_gates() if name == OVERALL.name else self.passes_with.get(name, ()))
-        for one in (left := list(found)):
-            left += [other for other in self.passes_with.get(one, ()) if other not in found]
-            found |= dict.fromkeys(left)
-        return list(found)
+    def deciding_scores(self, name: str) -> list[str]:
+        """The scores that, beside itself, decide whether a case passes by this score; those behind them as well."""
+        direct = self.case_gates() if name == OVERALL.name else self.passes_with.get(name, ())
+        deciding, open_names = dict.fromkeys(direct), list(direct)
+        while open_names:
+            required = [part for part in self.passes_with.get(open_names.pop(0), ()) if part not in deciding]
+            deciding |= dict.fromkeys(required)
+            open_names += required
+        return list(deciding)
 
     def all_specs(self, specs: Sequence[ScoreSpec]) -> list[ScoreSpec]:
         """The scores of a run whose metrics declare `specs`: those, then the composites that have a part among them."""
@@ -228,58 +234,69 @@ class ScoringSettings(Settings):
     def rules(self) -> dict[str, Rule]:
         """Every rule that was not taken away, by its key in the configuration."""
         modes = {f"scoring.failure_modes.{name}": rule for name, rule in self.failure_modes.items()}
-        diagnoses = {f"scoring.diagnosis.{name}.when": one.when for name, one in self.diagnosis.items() if one}
+        diagnoses = {
+            f"scoring.diagnosis.{name}.when": diagnosis.when for name, diagnosis in self.diagnosis.items() if diagnosis
+        }
         return {key: rule for key, rule in (modes | diagnoses).items() if rule is not None}
 
-    def told_from(self, mode: str, names: Collection[str]) -> list[str]:
-        """The scores among `names` whose results decide a failure mode; a test of their status alone is none."""
-        rule, found = self.failure_modes.get(mode), list[str]()
-        for leaf in rule.leaves() if rule is not None else ():
-            if isinstance(leaf, DetailCondition) or (isinstance(leaf, ScoreCondition) and leaf.status is None):
-                there = [name for name in leaf.score if name in names][:1]
-                if isinstance(leaf, ScoreCondition) and ANY_SCORE in leaf.score:
-                    there = list(names)
-                found += there
-                if isinstance(leaf, ScoreCondition) and leaf.passed is not None:
-                    found += [other for name in there for other in self.decides(name) if other in names]
-        return list(dict.fromkeys(found))
+    def scores_behind(self, mode: str, names: Collection[str]) -> list[str]:
+        """The scores among `names` whose results decide a failure mode; a test of their status alone does not count."""
+        rule = self.failure_modes.get(mode)
+        leaves = rule.leaves() if rule is not None else ()
+        return list(dict.fromkeys(name for leaf in leaves for name in self._scores_of(leaf, names)))
+
+    def _scores_of(self, leaf: object, names: Collection[str]) -> list[str]:
+        """The scores among `names` that one condition of a rule asks about, and those that decide whether they pass."""
+        if isinstance(leaf, DetailCondition):
+            return _first_of(leaf.score, names)
+        if not isinstance(leaf, ScoreCondition) or leaf.status is not None:
+            return []
+        scores = list(names) if ANY_SCORE in leaf.score else _first_of(leaf.score, names)
+        if leaf.passed is None:
+            return scores
+        return scores + [part for name in scores for part in self.deciding_scores(name) if part in names]
 
     def reads_details(self, names: Collection[str]) -> bool:
         """Whether something asks for the details beside the scores of these names."""
         leaves = (leaf for rule in self.rules().values() for leaf in rule.leaves())
         read = {name for leaf in leaves if isinstance(leaf, DetailCondition) for name in leaf.score}
-        read |= {one.score for items in self.counted_items().values() for one in items.of}
+        read |= {listed.score for items in self.counted_items().values() for listed in items.of}
         return self.low_scores.flags or not read.isdisjoint(names)
 
     def warnings(self, specs: Sequence[ScoreSpec] | None = None) -> list[str]:
         """What is allowed but likely not meant. With the `specs` of the run's metrics also the gates that will have no
         evidence: to be known before anything is spent."""
-        found = []
+        warnings = []
         if specs is not None:
             names = [spec.name for spec in self.all_specs(specs)]
-            found = [*self._gates_without_score(specs), *self.unjudged(names)]
-        shares = self.effective()
+            warnings = [*self._gates_without_score(specs), *self.unjudged_warnings(names)]
+        shares = self.weight_shares()
         for name, share in shares.items():
             if share > _DOMINANT:
-                found.append(
+                warnings.append(
                     f"scoring.weights.{name} is {self.weights[name]:g}, {share:.0%} of all weights: overall_score says little "
                     f"else (over {_DOMINANT:.0%})"
                 )
         for name in self.case_gates():
             if name in shares and shares[name] < _GATE_WEIGHT:
-                found.append(
+                warnings.append(
                     f"scoring.weights.{name} is {self.weights[name]:g}, {shares[name]:.1%} of all weights (under "
                     f"{_GATE_WEIGHT:.0%}), but a critical gate is on {name}: a case may fail the gate with a high overall_score"
                 )
-        return found
+        return warnings
 
     def _gates_without_score(self, specs: Sequence[ScoreSpec]) -> list[str]:
-        given = {spec.name for spec in self.all_specs(specs)}
-        if self.shows_overall(given):
-            given.add(OVERALL.name)
+        score_names = {spec.name for spec in self.all_specs(specs)}
+        if self.shows_overall(score_names):
+            score_names.add(OVERALL.name)
         return [
             f"scoring.gates.{name}: this run does not give {gate.score}, so the gate will have no evidence: switch the "
             f"metric on, or take the gate away with scoring.gates.{name}=null"
             for name, gate in self.active_gates().items()
-            if gate.score not in {None, *given} and gate.tier != "diagnostic" and gate.without_cases == "fail"
+            if gate.score not in {None, *score_names} and gate.tier != "diagnostic" and gate.without_cases == "fail"
         ]
+
+
+def _first_of(candidates: Sequence[str], names: Collection[str]) -> list[str]:
+    """The first of the candidates that is among `names`, as a list of at most one."""
+    return [name for name in candidates if name in names][:1]

@@ -26,9 +26,9 @@ def asked(methods: Mapping[str, Places], samples: Places) -> dict[str, int]:
     return _counts([samples[places] for places in methods.values()])
 
 
-def unlike(found: Mapping[str, int]) -> list[str]:
-    """A warning where the methods were not asked the same questions; `found` is what `asked` says."""
-    n, of = found["n_questions"], found["of"]
+def unshared_warnings(counts: Mapping[str, int]) -> list[str]:
+    """A warning where the methods were not asked the same questions; `counts` is what `asked` says."""
+    n, of = counts["n_questions"], counts["of"]
     if n == of:
         return []
     return [f"methods were not asked the same questions: {n} of {of} shared; compare them on those alone"]

@@ -28,19 +28,19 @@ _NAMES = {
 """The names of providers for what is one thing; a name that is not here stays what it is."""
 
 
-def figures(given: Mapping[str, float], price: Price | None) -> dict[str, float]:
+def figures(reported: Mapping[str, float], price: Price | None) -> dict[str, float]:
     """The usage of one answer under one vocabulary: `tokens_in`, `tokens_out`, `tokens_cached` (of `tokens_in`),
     `tokens_reasoning` (of `tokens_out`), `tokens_total` (given, else in + out), `cost_usd` (given, else by `price` from in
     and out; absent when unknown)."""
-    found: dict[str, float] = {}
-    for name, value in given.items():
-        found.setdefault(_NAMES.get(name, name), float(value))
-    if "tokens_in" in found and "tokens_out" in found:
-        into, out = found["tokens_in"], found["tokens_out"]
-        found.setdefault("tokens_total", into + out)
+    usage: dict[str, float] = {}
+    for name, value in reported.items():
+        usage.setdefault(_NAMES.get(name, name), float(value))
+    if "tokens_in" in usage and "tokens_out" in usage:
+        into, out = usage["tokens_in"], usage["tokens_out"]
+        usage.setdefault("tokens_total", into + out)
         if price is not None:
-            found.setdefault(USD, price(into, out, found.get("tokens_cached", 0.0), found.get("tokens_reasoning", 0.0)))
-    return found
+            usage.setdefault(USD, price(into, out, usage.get("tokens_cached", 0.0), usage.get("tokens_reasoning", 0.0)))
+    return usage
 
 
 class UsageLedger:
@@ -55,10 +55,10 @@ class UsageLedger:
     def add(self, texts: Sequence[str | None], first: int) -> None:
         """The usage of consecutive cases as JSON objects; `first` is the number of the first case."""
         for place, text in enumerate(texts, first):
-            found = figures(from_json(text or "{}"), self._price)
-            if found:
+            usage = figures(from_json(text or "{}"), self._price)
+            if usage:
                 self._used.append(place)
-            for name, value in found.items():
+            for name, value in usage.items():
                 cases, values = self._parts.setdefault(name, ([], []))
                 cases.append(place)
                 values.append(value)
@@ -85,10 +85,10 @@ class UsageLedger:
         n_cases = int(np.count_nonzero(member[self._with_usage]))
         if not n_cases:
             return {}
-        found = {name: _distribution(values[member[cases]]) for name, (cases, values) in self._columns.items()}
-        money = found.pop(USD, None)
+        by_name = {name: _distribution(values[member[cases]]) for name, (cases, values) in self._columns.items()}
+        money = by_name.pop(USD, None)
         priced = money["n"] if money else 0
-        named = {name: one for name, one in found.items() if one}
+        named = {name: distribution for name, distribution in by_name.items() if distribution}
         return {"n_cases": n_cases, **named, USD: money if priced == n_cases else None, "n_unpriced": n_cases - priced}
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import Accumulators, ScoreLedger
 from ragpipe.scoring.composites import OVERALL
-from ragpipe.scoring.normalisation import HAIR, OK
+from ragpipe.scoring.normalisation import OK, TOLERANCE
 
 Whole = NDArray[np.int64]
 
@@ -26,12 +26,15 @@ def grades(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> dict[str, Any]:
     """By graded score, and by group of scores that are the classes of one thing: `overall` and `by` field and group, how
     many cases have each grade (class). A value between two grades counts as the lower one; without a value a case counts
     nowhere. What has no case is left out."""
-    found: dict[str, Any] = {}
+    by_score: dict[str, Any] = {}
     for name, labels, cases, codes in (*_graded(ledger, specs), *_classed(ledger, specs)):
         if len(cases):
             by = {field: _by_group(ledger, field, labels, cases, codes) for field in BY}
-            found[name] = {"overall": _counted(labels, codes), "by": {field: one for field, one in by.items() if one}}
-    return found
+            by_score[name] = {
+                "overall": _counted(labels, codes),
+                "by": {field: counts for field, counts in by.items() if counts},
+            }
+    return by_score
 
 
 def extremes(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> dict[str, Any]:
@@ -43,29 +46,29 @@ def extremes(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> dict[str, Any]
     if len(names) > METHODS_MAX:
         return {}
     scores = {**ledger.scores, OVERALL.name: ledger.overall}
-    found: dict[str, Any] = {}
+    by_score: dict[str, Any] = {}
     for spec in specs:
         if not spec.binary and spec.low is not None:
-            one = _extremes(scores[spec.name], ledger.samples, cases, codes, names, up=spec.higher_is_better)
-            found |= {spec.name: one} if one["methods"] else {}
-    return found
+            extreme = _extremes(scores[spec.name], ledger.samples, cases, codes, names, up=spec.higher_is_better)
+            by_score |= {spec.name: extreme} if extreme["methods"] else {}
+    return by_score
 
 
 def lone_grades(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> list[str]:
     """A warning for each graded score of which one value is that of nearly all cases: such a judge tells little apart."""
-    found = []
+    warnings = []
     for spec in specs:
         values = ledger.scores[spec.name].values[ledger.scores[spec.name].status == OK] if spec.grades else ()
         if len(values) < _LEAST_CASES:
             continue
         different, counts = np.unique(values, return_counts=True)
         most = int(np.argmax(counts))
-        if counts[most] >= _ONE_GRADE * len(values) - HAIR:
-            found.append(
+        if counts[most] >= _ONE_GRADE * len(values) - TOLERANCE:
+            warnings.append(
                 f"{spec.name}: the judge gave {different[most]:g} in {counts[most]} of {len(values)} cases "
                 f"({counts[most] / len(values):.0%}): a grade that hardly varies tells few answers apart"
             )
-    return found
+    return warnings
 
 
 def _graded(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> Iterator[tuple[str, list[str], Whole, Whole]]:
@@ -75,7 +78,7 @@ def _graded(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> Iterator[tuple[
             score = ledger.scores[spec.name]
             cases = np.flatnonzero(score.status == OK)
             lowest = np.array([low for _, low in spec.grades])
-            reached = score.values[cases][:, None] >= lowest[None, :] - HAIR
+            reached = score.values[cases][:, None] >= lowest[None, :] - TOLERANCE
             yield spec.name, [label for label, _ in spec.grades], cases, np.argmax(reached, axis=1).astype(np.int64)
 
 
@@ -101,7 +104,11 @@ def _by_group(ledger: Accumulators, field: str, labels: Sequence[str], cases: Wh
     if len(names) > METHODS_MAX:
         return {}
     counted = {name: of_case[members[groups == code]] for code, name in enumerate(names)}
-    return {name: _counted(labels, one[one >= 0]) for name, one in counted.items() if np.any(one >= 0)}
+    return {
+        name: _counted(labels, group_codes[group_codes >= 0])
+        for name, group_codes in counted.items()
+        if np.any(group_codes >= 0)
+    }
 
 
 def _counted(labels: Sequence[str], codes: Whole) -> dict[str, int]:
@@ -112,15 +119,19 @@ def _extremes(
     score: ScoreLedger, samples: Whole, cases: Whole, codes: Whole, names: Sequence[str], *, up: bool
 ) -> dict[str, Any]:
     valued = score.status == OK
-    of_method = {name: own[valued[own]] for code, name in enumerate(names) if len(own := cases[codes == code])}
-    of_method = {name: own for name, own in of_method.items() if len(own)}
-    questions = [np.unique(samples[own]) for own in of_method.values()]
+    of_method = {
+        name: method_cases[valued[method_cases]]
+        for code, name in enumerate(names)
+        if len(method_cases := cases[codes == code])
+    }
+    of_method = {name: method_cases for name, method_cases in of_method.items() if len(method_cases)}
+    questions = [np.unique(samples[method_cases]) for method_cases in of_method.values()]
     shared = questions[0] if questions else np.empty(0, dtype=np.int64)
     for more in questions[1:]:
         shared = np.intersect1d(shared, more)
     methods: dict[str, Any] = {}
-    for name, own in of_method.items():
-        values = score.values[own[np.isin(samples[own], shared)]]
+    for name, method_cases in of_method.items():
+        values = score.values[method_cases[np.isin(samples[method_cases], shared)]]
         if len(values):
             least, most = float(values.min()), float(values.max())
             best, worst = (most, least) if up else (least, most)
@@ -130,10 +141,10 @@ def _extremes(
 
 def add_grades(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """`grades` of several iterations added up: a case counts in each."""
-    found: dict[str, Any] = {}
-    for one in per_iteration:
-        _add(found, one)
-    return found
+    total: dict[str, Any] = {}
+    for iteration in per_iteration:
+        _add(total, iteration)
+    return total
 
 
 def _add(total: dict[str, Any], part: Mapping[str, Any]) -> None:
@@ -146,19 +157,25 @@ def _add(total: dict[str, Any], part: Mapping[str, Any]) -> None:
 
 def merge_extremes(per_iteration: Sequence[Mapping[str, Any]], declared: Mapping[str, Any]) -> dict[str, Any]:
     """`extremes` of several iterations: the best and the worst of all, the mean of the means."""
-    found: dict[str, Any] = {}
-    for score in dict.fromkeys(name for one in per_iteration for name in one):
-        there = [one[score] for one in per_iteration if score in one]
-        up = declared[score]["higher_is_better"]
-        methods = {}
-        for method in dict.fromkeys(name for one in there for name in one["methods"]):
-            rows = [one["methods"][method] for one in there if method in one["methods"]]
-            bests, worsts = [row["best"] for row in rows], [row["worst"] for row in rows]
-            methods[method] = {
-                "n": sum(row["n"] for row in rows),
-                "mean": sum(row["mean"] for row in rows) / len(rows),
-                "best": max(bests) if up else min(bests),
-                "worst": min(worsts) if up else max(worsts),
-            }
-        found[score] = {"n_questions": max(one["n_questions"] for one in there), "methods": methods}
-    return found
+    merged: dict[str, Any] = {}
+    for score in dict.fromkeys(name for iteration in per_iteration for name in iteration):
+        of_score = [iteration[score] for iteration in per_iteration if score in iteration]
+        higher_is_better = declared[score]["higher_is_better"]
+        names = dict.fromkeys(name for entry in of_score for name in entry["methods"])
+        methods = {
+            name: _merged_method([e["methods"][name] for e in of_score if name in e["methods"]], higher_is_better)
+            for name in names
+        }
+        merged[score] = {"n_questions": max(entry["n_questions"] for entry in of_score), "methods": methods}
+    return merged
+
+
+def _merged_method(rows: Sequence[Mapping[str, Any]], higher_is_better: bool) -> dict[str, Any]:
+    """One method's extremes over the iterations that have them."""
+    best, worst = (max, min) if higher_is_better else (min, max)
+    return {
+        "n": sum(row["n"] for row in rows),
+        "mean": sum(row["mean"] for row in rows) / len(rows),
+        "best": best(row["best"] for row in rows),
+        "worst": worst(row["worst"] for row in rows),
+    }

@@ -205,4 +205,4 @@ def _scores_with_questions(folder: Path) -> set[str]:
 def _weights_used(settings: ScoringSettings, specs: Sequence[ScoreSpec]) -> dict[str, float]:
     """The weights of the scores that this run has: what a case's weights are renormalised from."""
     names = {spec.name for spec in specs}
-    return {name: weight for name, weight in settings.effective().items() if name in names and weight > 0}
+    return {name: weight for name, weight in settings.weight_shares().items() if name in names and weight > 0}

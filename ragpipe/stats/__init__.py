@@ -1,1 +1,1 @@
-"""Statistics: arrays in, numbers out. Nothing here knows of files, scores or judges."""
+"""Statistics: intervals, coefficients of agreement, Student's t. Arrays in, numbers out."""

@@ -162,7 +162,7 @@ def _chosen_metrics(task: FinishedRunTask[ExplainSettings]) -> set[str]:
 def _metrics_of_composites(scoring: ScoringSettings, by_score: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """For each composite, the metrics behind its parts."""
     weights = {name: composite.weights for name, composite in scoring.composites.items() if composite}
-    weights[OVERALL.name] = scoring.effective()
+    weights[OVERALL.name] = scoring.weight_shares()
     return {name: {metric for score in parts for metric in by_score.get(score, ())} for name, parts in weights.items()}
 
 

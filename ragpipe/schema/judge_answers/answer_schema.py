@@ -36,7 +36,7 @@ def answer_schema(answer: type[Answer]) -> dict[str, Any]:
         return {"form": "text", "type": re.sub(r"(?<!^)(?=[A-Z])", "_", answer.__name__).lower()}
     try:
         schema = answer.model_json_schema()
-        found: dict[str, Any] = _Bare(schema.get("$defs", {}))(_undescribed(schema))
+        bare: dict[str, Any] = _Bare(schema.get("$defs", {}))(_undescribed(schema))
     except _HoldsItself as error:
         raise _unaskable(
             answer,
@@ -49,12 +49,12 @@ def answer_schema(answer: type[Answer]) -> dict[str, Any]:
         raise _unaskable(
             answer, why, "fields that JSON can hold", "texts, numbers, booleans, lists, and models of these"
         ) from None
-    return found if answer.__module__.partition(".")[0] == "ragpipe" else _without_defaults(found)
+    return bare if answer.__module__.partition(".")[0] == "ragpipe" else _without_defaults(bare)
 
 
-def _unaskable(answer: type[Answer], found: str, expected: str, fix: str) -> ConfigError:
+def _unaskable(answer: type[Answer], problem: str, expected: str, fix: str) -> ConfigError:
     name = f"{answer.__module__}.{answer.__qualname__}"
-    return ConfigError("an answer type cannot be asked for", [Problem(name, "fields", found, expected, fix)])
+    return ConfigError("an answer type cannot be asked for", [Problem(name, "fields", problem, expected, fix)])
 
 
 class _HoldsItself(Exception):
@@ -75,13 +75,13 @@ class _Bare:
             return node
         if "$ref" in node:
             return self._referred(node)
-        found: dict[str, Any] = {}
+        bare: dict[str, Any] = {}
         for key, value in node.items():
             if key == "properties":
-                found["properties"] = {name: self(item) for name, item in value.items()}
+                bare["properties"] = {name: self(item) for name, item in value.items()}
             elif key not in _LEFT_OUT:
-                found[_BOUNDS.get(str(key), str(key))] = self(value)
-        return found
+                bare[_BOUNDS.get(str(key), str(key))] = self(value)
+        return bare
 
     def _referred(self, node: Mapping[str, Any]) -> Any:
         """The class that a field refers to; what the field says of it comes first."""
@@ -90,10 +90,10 @@ class _Bare:
             raise _HoldsItself(name)
         self._open.append(name)
         try:
-            found = self(_undescribed(self._defs[name]))
+            bare = self(_undescribed(self._defs[name]))
         finally:
             self._open.pop()
-        return {"description": node["description"], **found} if "description" in node else found
+        return {"description": node["description"], **bare} if "description" in node else bare
 
 
 def _undescribed(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class RubricGrade(Answer):
 
 
 @lru_cache(maxsize=64, typed=True)  # 1 and 1.0 are equal, and are written differently into a schema and so into a key
-def rubric_grade(low: float, high: float, whole: bool) -> type[RubricGrade]:
+def rubric_grade(low: float, high: float, integers_only: bool) -> type[RubricGrade]:
     """The type of a grade from `low` to `high`, whole numbers only or any number."""
-    number: Any = Annotated[Integer if whole else Number, Field(ge=low, le=high)]
+    number: Any = Annotated[Integer if integers_only else Number, Field(ge=low, le=high)]
     return create_model("RubricGrade", __base__=RubricGrade, __module__=__name__, score=(number, ...))

@@ -1,0 +1,1 @@
+"""Gates: settings, calibration of judges, measuring one iteration (`gate_results`), deciding over all of them (`gate_rules`)."""

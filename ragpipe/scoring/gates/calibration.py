@@ -28,10 +28,10 @@ def rests_on_judge(
     gate: Gate, settings: ScoringSettings, declared: Mapping[str, ScoreSpec], judged: Collection[str]
 ) -> bool:
     """Whether a gate's verdict rests on one of the `judged` scores. `declared` are all scores of the run by name."""
-    needs = {gate.score or "", *settings.told_from(gate.failure_mode or "", declared)}
+    needs = {gate.score or "", *settings.scores_behind(gate.failure_mode or "", declared)}
     spec = declared.get(gate.score or "")
     if limited(gate, spec, judged=spec is not None and settings.passes(spec)) == "pass_rate":
-        needs |= {*settings.decides(gate.score or "")}
+        needs |= {*settings.deciding_scores(gate.score or "")}
     return bool(needs & set(judged))
 
 

@@ -38,10 +38,10 @@ def gate_results(
     `metrics` is what `aggregate` gave, `specs` are those of metrics and composites; `untrusted` scores pass no critical gate.
     """
     declared = {spec.name: spec for spec in (*specs, OVERALL)}
-    found = []
+    results = []
     for name, gate in settings.active_gates().items():
         spec = declared.get(gate.score or "")
-        rests_on = settings.told_from(gate.failure_mode or "", declared)
+        rests_on = settings.scores_behind(gate.failure_mode or "", declared)
         definition = define(
             name,
             gate,
@@ -52,13 +52,15 @@ def gate_results(
             inconclusive=settings.inconclusive,
             untrusted=rests_on_judge(gate, settings, declared, untrusted),
         )
-        needed = [declared[one] for one in rests_on] if spec is None else [spec]
-        chosen = _summary(ledger, name, gate, metrics, [one for one in needed if one is not OVERALL], settings)
+        needed = [declared[score_name] for score_name in rests_on] if spec is None else [spec]
+        chosen = _summary(
+            ledger, name, gate, metrics, [score_name for score_name in needed if score_name is not OVERALL], settings
+        )
         measured = measure_gate(definition, chosen, metrics["declared"])
         if not measured["n_cases"]:
             measured["absent"] = _no_case(definition["where"], metrics["by"])
-        found.append({**definition, **decide_gate(definition, [measured])})
-    return found
+        results.append({**definition, **decide_gate(definition, [measured])})
+    return results
 
 
 def _summary(
@@ -82,9 +84,9 @@ def _summary(
 
 def _no_case(where: Mapping[str, Sequence[str]], by: Mapping[str, Mapping[str, Any]]) -> str:
     """That no case is chosen, with what the field at fault really holds."""
-    for field, wanted in where.items():
-        there = list(by.get(field, {}))
-        if there and not set(wanted) & set(there):
-            more = f" and {len(there) - _SHOWN_LABELS} more" if len(there) > _SHOWN_LABELS else ""
-            return f"no case has it; {field} is {', '.join(there[:_SHOWN_LABELS])}{more}"
+    for field, labels in where.items():
+        present = list(by.get(field, {}))
+        if present and not set(labels) & set(present):
+            more = f" and {len(present) - _SHOWN_LABELS} more" if len(present) > _SHOWN_LABELS else ""
+            return f"no case has it; {field} is {', '.join(present[:_SHOWN_LABELS])}{more}"
     return "no case has it"

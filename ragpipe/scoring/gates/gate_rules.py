@@ -1,10 +1,10 @@
-"""Gates: what a run must reach. Measured on each iteration, judged over all of them; plain JSON in, plain JSON out.
+"""Gates: limits that a run must keep. Measured on each iteration, decided over all of them; plain JSON in and out.
 
-    a gate's definition (`defined`)  +  a summary of `metrics.json`  ->  `measure_gate`  ->  `judge_gate`  ->  `gates.json`
+    a gate's definition (`define`)  +  a summary of `metrics.json`  ->  `measure_gate`  ->  `decide_gate`  ->  `gates.json`
 
-Verdicts: `passed`, `failed`; `inconclusive` (the interval holds the limit); `not_enough_evidence` (too many judgements
+Verdicts: `passed`, `failed`; `inconclusive` (the interval contains the limit); `not_enough_evidence` (too many judgements
 did not come out); `no_evidence` (nothing to measure); `not_applicable` (likewise, where the gate allows it);
-`uncalibrated` (it did not fail, but nobody has compared the judge with people).
+`uncalibrated` (it did not fail, but the judge is not calibrated against human labels).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.coverage import LOST, coverage, due
 from ragpipe.scoring.gates.gate_settings import Gate
-from ragpipe.scoring.normalisation import HAIR
+from ragpipe.scoring.normalisation import TOLERANCE
 from ragpipe.scoring.score_declarations import unit_value
 
 BLOCKED = 3  # the exit code of a run that a critical gate blocks
@@ -39,11 +39,17 @@ def define(
     inconclusive: str,
     untrusted: bool,
 ) -> Definition:
-    """A gate with everything filled in, as plain JSON: what `measure_gate` and `judge_gate` go by.
+    """A gate with everything filled in, as plain JSON: the input of `measure_gate` and `decide_gate`.
 
-    `spec` is that of its score, None where the run does not have it, and `judged` whether cases pass or fail by it.
-    `rests_on` are the scores of the run that its failure mode is told from. `coverage_floor` and `inconclusive` are those
-    of the scoring section; `untrusted` says that it rests on a judge nobody has checked, where that matters.
+    Args:
+        name: the gate's name.
+        gate: its settings.
+        spec: the spec of its score; None when the run does not have it.
+        judged: whether cases pass or fail by the score.
+        rests_on: the scores of the run that decide its failure mode.
+        coverage_floor: that of the scoring section; the gate's own takes precedence.
+        inconclusive: that of the scoring section.
+        untrusted: whether a judge that is not calibrated decides it.
     """
     of = limited(gate, spec, judged=judged)
     scaled = of == "pass_rate" or (spec is not None and spec.low is not None)
@@ -63,7 +69,7 @@ def define(
 
 
 def limited(gate: Gate, spec: ScoreSpec | None, *, judged: bool) -> str | None:
-    """What the gate holds against its limits: `of`, by default as its score is; None where the run does not have it."""
+    """What the gate limits, its `of`; by default as its score is. None where the run does not have the score."""
     if gate.of is not None or spec is None:
         return gate.of
     # the mean `score` of a 0/1 score without a threshold is the share of its good value
@@ -92,29 +98,29 @@ def measure_gate(gate: Definition, summary: Mapping[str, Any], declared: Mapping
 
 
 def decide_gate(gate: Definition, measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The verdict over the iterations, with what it rests on.
+    """The verdict over the iterations, with the figures behind it.
 
     `value` is the mean over the iterations that have one, `values` are the single ones, counts are summed. The interval
     is the mean of theirs: it says how the cases vary, which judging the same cases again does not narrow. `outcome` is
     what becomes of it: `passed`, `blocked` (critical), `warned` (quality, and inconclusive where that only warns) or
-    `shown` (not applicable, and diagnostic whatever the verdict).
+    `reported` (not applicable, and diagnostic whatever the verdict).
     """
-    values = [one["value"] for one in measured if one["value"] is not None]
-    counts = {name: sum(one[name] for one in measured) for name in _COUNTS}
-    found = {
+    values = [iteration["value"] for iteration in measured if iteration["value"] is not None]
+    counts = {name: sum(iteration[name] for iteration in measured) for name in _COUNTS}
+    figures = {
         "value": math.fsum(values) / len(values) if values else None,
-        "values": [one["value"] for one in measured],
-        "interval": _mean_interval([one["interval"] for one in measured if one["value"] is not None]),
+        "values": [iteration["value"] for iteration in measured],
+        "interval": _mean_interval([iteration["interval"] for iteration in measured if iteration["value"] is not None]),
         **counts,
         "coverage": coverage(counts),
-        "absent": next((one["absent"] for one in measured if one["absent"]), None),
+        "absent": next((iteration["absent"] for iteration in measured if iteration["absent"]), None),
     }
-    verdict = _verdict(gate, found)
+    verdict = _verdict(gate, figures)
     return {
-        **found,
+        **figures,
         "verdict": verdict,
         "outcome": _outcome(gate, verdict),
-        "sentence": _sentence(gate, found, verdict),
+        "sentence": _sentence(gate, figures, verdict),
     }
 
 
@@ -175,19 +181,19 @@ def _value(score: Mapping[str, Any], of: str, scale: Mapping[str, Any]) -> tuple
 
 def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
     """The share of cases that have the failure mode. `n_ok` are the cases for which its rule could be decided, `n_error`
-    the others, or the failed judgements of the worst covered score that it is told from where they are more: what is not
+    the others, or the failed judgements of the worst covered score behind it where they are more: what is not
     known may hide the mode."""
     mode, n = gate["failure_mode"], summary["n_cases"]
-    found = summary["failure_modes"].get(mode)
-    if found is None:
-        return _nothing(summary, f"no metric of this run gives the scores that {mode} is told from")
+    mode_counts = summary["failure_modes"].get(mode)
+    if mode_counts is None:
+        return _nothing(summary, f"no metric of this run gives the scores that decide {mode}")
     scores = [summary["scores"][name] for name in gate["rests_on"] if name in summary["scores"]]
     worst = {key: max((score.get(key, 0) for score in scores), default=0) for key in ("n_error", "n_missing")}
-    worst["n_error"] = max(worst["n_error"], n - found["n_judged"])
-    counts = {**dict.fromkeys(_COUNTS, 0), "n_cases": n, "n_ok": found["n_judged"], **worst}
-    if not found["n_judged"]:
+    worst["n_error"] = max(worst["n_error"], n - mode_counts["n_judged"])
+    counts = {**dict.fromkeys(_COUNTS, 0), "n_cases": n, "n_ok": mode_counts["n_judged"], **worst}
+    if not mode_counts["n_judged"]:
         return {"value": None, "interval": None, **counts, "absent": "its rule could be decided for no case"}
-    return {"value": found["n"] / n, "interval": found.get("interval"), **counts, "absent": None}
+    return {"value": mode_counts["n"] / n, "interval": mode_counts.get("interval"), **counts, "absent": None}
 
 
 def _nothing(summary: Mapping[str, Any], why: str) -> Measured:
@@ -201,32 +207,34 @@ def _why_none(score: Mapping[str, Any]) -> str:
     if score["n_ok"]:
         return "none of its values was judged passed or failed: it has no threshold, or passes with scores that are not there"
     kinds = {"n_skipped": "skipped", "n_error": "errors", "n_missing": "not measured yet"}
-    shown = ", ".join(f"{score[key]} {word}" for key, word in kinds.items() if score.get(key))
+    listed = ", ".join(f"{score[key]} {word}" for key, word in kinds.items() if score.get(key))
     reasons = ", ".join(list(score.get("errors") or score.get("skipped", ()))[:3])
-    return f"no case has a value: {shown}" + (f" ({reasons})" if reasons else "")
+    return f"no case has a value: {listed}" + (f" ({reasons})" if reasons else "")
 
 
 def _mean_interval(intervals: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    there = [one for one in intervals if one is not None]
-    if not there or len(there) < len(intervals):
+    known = [interval for interval in intervals if interval is not None]
+    if not known or len(known) < len(intervals):
         return None
-    ends = {end: math.fsum(one[end] for one in there) / len(there) for end in ("low", "high")}
-    return {key: end for one in there for key, end in one.items()} | ends  # `too_few` where any of them is
+    ends = {end: math.fsum(interval[end] for interval in known) / len(known) for end in ("low", "high")}
+    return {key: end for interval in known for key, end in interval.items()} | ends  # `too_few` where any of them is
 
 
-def _verdict(gate: Definition, found: Mapping[str, Any]) -> str:
-    if found["value"] is None:
-        applies = due(found) or found["n_missing"]
+def _verdict(gate: Definition, figures: Mapping[str, Any]) -> str:
+    if figures["value"] is None:
+        applies = due(figures) or figures["n_missing"]
         return "no_evidence" if applies or gate["without_cases"] == "fail" else "not_applicable"
-    if found["n_missing"] or (found["coverage"] is not None and found["coverage"] < gate["coverage_floor"] - HAIR):
+    if figures["n_missing"] or (
+        figures["coverage"] is not None and figures["coverage"] < gate["coverage_floor"] - TOLERANCE
+    ):
         return "not_enough_evidence"
-    verdict = _by_interval(gate, found["interval"]) if gate["by"] == "interval" else _by_point(gate, found["value"])
+    verdict = _by_interval(gate, figures["interval"]) if gate["by"] == "interval" else _by_point(gate, figures["value"])
     return "uncalibrated" if gate["untrusted"] and verdict != "failed" else verdict
 
 
 def _by_point(gate: Definition, value: float) -> str:
-    under = gate["min"] is not None and value < gate["min"] - HAIR
-    over = gate["max"] is not None and value > gate["max"] + HAIR
+    under = gate["min"] is not None and value < gate["min"] - TOLERANCE
+    over = gate["max"] is not None and value > gate["max"] + TOLERANCE
     return "failed" if under or over else "passed"
 
 
@@ -235,8 +243,8 @@ def _by_interval(gate: Definition, interval: Mapping[str, Any] | None) -> str:
     if interval is None:
         return "inconclusive"
     ends = {_by_point(gate, interval[end]) for end in ("low", "high")}
-    outside = (gate["min"] is not None and interval["high"] < gate["min"] - HAIR) or (
-        gate["max"] is not None and interval["low"] > gate["max"] + HAIR
+    outside = (gate["min"] is not None and interval["high"] < gate["min"] - TOLERANCE) or (
+        gate["max"] is not None and interval["low"] > gate["max"] + TOLERANCE
     )
     return "failed" if outside else "passed" if ends == {"passed"} else "inconclusive"
 
@@ -250,41 +258,43 @@ def _outcome(gate: Definition, verdict: str) -> str:
     return "blocked" if gate["tier"] == "critical" and not softened else "warned"
 
 
-def _sentence(gate: Definition, found: Mapping[str, Any], verdict: str) -> str:
+def _sentence(gate: Definition, figures: Mapping[str, Any], verdict: str) -> str:
+    """The verdict in words, with the value and the number of cases it is of."""
     subject = _what(gate) + where_text(gate["where"], " where ")
     if verdict in ("no_evidence", "not_applicable"):
-        return f"{subject}: {verdict.replace('_', ' ')}, {found['absent']}"
-    floor = gate["coverage_floor"]
-    if verdict == "not_enough_evidence" and found["n_missing"]:
-        return f"{subject}: not enough evidence, {found['n_missing']} cases are not measured yet"
-    undecided = found["n_cases"] - found["n_ok"] if "failure_mode" in gate else 0
-    if verdict == "not_enough_evidence" and undecided:
-        return (
-            f"{subject}: not enough evidence, it can be told of only {found['n_ok']} of {found['n_cases']} cases (coverage "
-            f"{found['coverage']:.1%}, floor {floor:.0%}); `where` chooses the cases that the gate is about"
-        )
+        return f"{subject}: {verdict.replace('_', ' ')}, {figures['absent']}"
+    undecided = figures["n_cases"] - figures["n_ok"] if "failure_mode" in gate else 0
     if verdict == "not_enough_evidence":
-        return (
-            f"{subject}: not enough evidence, only {found['n_ok']} of {due(found)} judgements came out "
-            f"(coverage {found['coverage']:.1%}, floor {floor:.0%})"
-        )
-    cases = found["n_cases" if "failure_mode" in gate else "n_ok"]  # a share is one of all cases, decided or not
+        return f"{subject}: not enough evidence, {_lacking_evidence(gate, figures, undecided)}"
+    cases = figures["n_cases" if "failure_mode" in gate else "n_ok"]  # a share is one of all cases, decided or not
     unknown = f", {undecided} of them undecided" if undecided else ""
-    said = f"{subject} is {number(found['value'], gate)} of {cases}{unknown} ({limit(gate)})"
+    sentence = f"{subject} is {number(figures['value'], gate)} of {cases}{unknown} ({limit(gate)})"
     if verdict == "inconclusive":
-        bounds = found["interval"]
-        held = (
-            "it has no interval"
-            if bounds is None
-            else f"its interval {bounds['low']:.4g} to {bounds['high']:.4g} holds the limit"
-        )
-        return f"{said}: inconclusive, {held}"
+        return f"{sentence}: inconclusive, {_interval_words(figures['interval'])}"
     if verdict == "uncalibrated":
         return (
-            f"{said}, but its judge is not calibrated against human labels: it passes no critical gate unless "
+            f"{sentence}, but its judge is not calibrated against human labels: it passes no critical gate unless "
             "scoring.accept_uncalibrated=true"
         )
-    return f"{said}: {verdict}"
+    return f"{sentence}: {verdict}"
+
+
+def _lacking_evidence(gate: Definition, figures: Mapping[str, Any], undecided: int) -> str:
+    if figures["n_missing"]:
+        return f"{figures['n_missing']} cases are not measured yet"
+    coverage_words = f"(coverage {figures['coverage']:.1%}, floor {gate['coverage_floor']:.0%})"
+    if undecided:
+        return (
+            f"it can be decided for only {figures['n_ok']} of {figures['n_cases']} cases {coverage_words}; `where` chooses the "
+            "cases that the gate is about"
+        )
+    return f"only {figures['n_ok']} of {due(figures)} judgements came out {coverage_words}"
+
+
+def _interval_words(interval: Mapping[str, Any] | None) -> str:
+    if interval is None:
+        return "it has no interval"
+    return f"its interval {interval['low']:.4g} to {interval['high']:.4g} contains the limit"
 
 
 def _what(gate: Definition) -> str:
@@ -296,7 +306,7 @@ def _what(gate: Definition) -> str:
 
 def where_text(where: Mapping[str, Collection[str]], opening: str = "") -> str:
     """`category = a or b and method = c`, empty for all cases."""
-    parts = [f"{field} = {' or '.join(wanted)}" for field, wanted in where.items()]
+    parts = [f"{field} = {' or '.join(labels)}" for field, labels in where.items()]
     return opening + " and ".join(parts) if parts else ""
 
 
@@ -308,5 +318,5 @@ def limit(gate: Mapping[str, Any]) -> str:
 
 def number(value: float, gate: Mapping[str, Any]) -> str:
     """A value with four digits, or with as many as it takes to be told from the gate's limits."""
-    ends = [end for end in (gate["min"], gate["max"]) if end is not None and abs(end - value) > HAIR]
+    ends = [end for end in (gate["min"], gate["max"]) if end is not None and abs(end - value) > TOLERANCE]
     return next((text for digits in range(4, 18) if float(text := f"{value:.{digits}g}") not in ends), f"{value!r}")

@@ -72,8 +72,8 @@ class Gate(Settings):
     @classmethod
     def _known_fields(cls, where: dict[str, Any]) -> dict[str, Any]:
         for field in where:
-            if said := field_fault(field):
-                raise ValueError(said)
+            if problem := field_fault(field):
+                raise ValueError(problem)
         return where
 
     @model_validator(mode="after")
@@ -104,4 +104,4 @@ class Gate(Settings):
 
     def labels(self) -> dict[str, list[str]]:
         """`where` with every value as the label that breakdowns show: `answerable: false` is `false`."""
-        return {field: field_labels(wanted) for field, wanted in self.where.items()}
+        return {field: field_labels(values) for field, values in self.where.items()}

@@ -21,7 +21,7 @@ def group_findings(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
     The outputs are the same in every iteration, and with them how the system ran.
     """
-    counted = {key: _added([one[key] for one in per_iteration if key in one]) for key in _COUNTED}
+    counted = {key: _added([group[key] for group in per_iteration if key in group]) for key in _COUNTED}
     return {"operations": per_iteration[0]["operations"], **counted}
 
 
@@ -31,25 +31,25 @@ def findings_document(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, A
     The examples of a diagnosis are the cases that the most iterations name, the first in data order where as many do. A
     rule is not applicable where no iteration could decide it.
     """
-    made = [one for metrics in per_iteration for one in metrics["diagnosis"]]
+    made = [entry for metrics in per_iteration for entry in metrics["diagnosis"]]
     listed = [
-        _merged([one for one in made if one["name"] == name]) for name in per_iteration[0]["overall"]["diagnosis"]
+        _merged([entry for entry in made if entry["name"] == name]) for name in per_iteration[0]["overall"]["diagnosis"]
     ]
     first, *others = [metrics["not_applicable"] for metrics in per_iteration]
     not_applicable = {
-        kind: [name for name in names if all(name in other[kind] for other in others)] for kind, names in first.items()
+        kind: [name for name in names if all(name in later[kind] for later in others)] for kind, names in first.items()
     }
     items = {mode: name for metrics in per_iteration for mode, name in metrics["failure_items"].items()}
-    return {"diagnosis": [one for one in listed if one], "failure_items": items, "not_applicable": not_applicable}
+    return {"diagnosis": [entry for entry in listed if entry], "failure_items": items, "not_applicable": not_applicable}
 
 
 def _merged(made: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One diagnosis as several iterations made it; empty where none did."""
     if not made:
         return {}
-    cases = Counter(tuple(case[name] for name in OUTPUT_KEY) for one in made for case in one["examples"])
+    cases = Counter(tuple(case[name] for name in OUTPUT_KEY) for entry in made for case in entry["examples"])
     examples = [dict(zip(OUTPUT_KEY, key, strict=True)) for key, _ in cases.most_common(EXAMPLES)]
-    counts = {key: sum(one[key] for one in made) for key in ("n", "n_first", "n_judged")}
+    counts = {key: sum(entry[key] for entry in made) for key in ("n", "n_first", "n_judged")}
     return {**made[0], **counts, "examples": examples}
 
 

@@ -23,6 +23,9 @@ from ragpipe.scoring.shared_scores import asked, shared_score
 from ragpipe.scoring.value_distributions import add_grades, merge_extremes
 from ragpipe.stats.intervals import Estimate, estimate_rate
 
+_Summary = tuple[dict[str, Any], Whole | None]
+"""`overall` or a group, with the numbers of its cases; None where the tables do not say which they are."""
+
 FLIPS_SHOWN = 1000  # flipping cases listed by name; all are counted
 _COUNTS = ("n_ok", "n_skipped", *LOST, "n_missing", "n_judged", "n_unjudged")
 
@@ -38,26 +41,22 @@ def final_metrics(
     first = per_iteration[0]
     cases = cases_of(records)
     groups = members(records[0], first["by"])
-    everything = np.arange(len(cases), dtype=np.int64)
     overall = _group([metrics["overall"] for metrics in per_iteration])
     by = {
-        field: {name: _group([_of(metrics, field, name) for metrics in per_iteration]) for name in found}
-        for field, found in first["by"].items()
+        field: {name: _group([_of(metrics, field, name) for metrics in per_iteration]) for name in names}
+        for field, names in first["by"].items()
     }
+    everything = np.arange(len(cases), dtype=np.int64)
+    summaries: list[_Summary] = [(overall, everything)]
+    summaries += [(group, groups.get(field, {}).get(name)) for field in by for name, group in by[field].items()]
     flips, shared = _Flips(cases), dict[str, Any]()
     methods = groups.get("method", {})
     for name, scale in first["declared"].items():
-        found = repeats(records, name, len(cases))
-        flips.add(name, found)
-        if one := shared_score(methods, cases.samples, found.means, found.rates, scale, settings.level):
-            shared[name] = one
-        frames: list[tuple[dict[str, Any], Whole | None]] = [(overall, everything)]
-        frames += [(frame, groups.get(field, {}).get(group)) for field in by for group, frame in by[field].items()]
-        for frame, places in frames:
-            if name in frame["scores"]:
-                frame["scores"][name] = _score(
-                    frame["scores"][name], found, places, cases.samples, scale, settings.level
-                )
+        repeated = repeats(records, name, len(cases))
+        flips.add(name, repeated)
+        if comparison := shared_score(methods, cases.samples, repeated.means, repeated.rates, scale, settings.level):
+            shared[name] = comparison
+        _combine_score(name, summaries, repeated, cases.samples, scale, settings.level)
     return {
         "n_cases": first["n_cases"],
         "n_samples": first["n_samples"],
@@ -75,10 +74,20 @@ def final_metrics(
     }
 
 
+def _combine_score(
+    name: str, summaries: Sequence[_Summary], repeated: Repeats, samples: Whole, scale: Mapping[str, Any], level: float
+) -> None:
+    """Put one score over all iterations in place of the list of what each says, in every summary that has it."""
+    for summary, places in summaries:
+        scores = summary["scores"]
+        if name in scores:
+            scores[name] = _score(scores[name], repeated, places, samples, scale, level)
+
+
 def _of(metrics: Mapping[str, Any], field: str, group: str) -> Mapping[str, Any]:
     """A group of one iteration; one without a score where that iteration does not show the group."""
-    found: Mapping[str, Any] = metrics["by"].get(field, {}).get(group, {"scores": {}})
-    return found
+    group_figures: Mapping[str, Any] = metrics["by"].get(field, {}).get(group, {"scores": {}})
+    return group_figures
 
 
 def _group(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -91,7 +100,7 @@ def _group(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _score(
-    found: Sequence[Mapping[str, Any]],
+    scores: Sequence[Mapping[str, Any]],
     repeated: Repeats,
     places: Whole | None,
     samples: Whole,
@@ -102,22 +111,22 @@ def _score(
 
     `places` are the group's cases, None where the tables do not say which they are; `scale` is what is declared of it.
     """
-    counts = {name: sum(one.get(name, 0) for one in found) for name in _COUNTS}
+    counts = {name: sum(score.get(name, 0) for score in scores) for name in _COUNTS}
     more = {
         **{name: count for name, count in counts.items() if name != "n_ok"},
-        "skipped": _counted([one.get("skipped", {}) for one in found]),
-        "errors": _counted([one.get("errors", {}) for one in found]),
+        "skipped": _counted([score.get("skipped", {}) for score in scores]),
+        "errors": _counted([score.get("errors", {}) for score in scores]),
     }
-    rate = _mean([one.get("pass_rate") for one in found])
+    rate = _mean([score.get("pass_rate") for score in scores])
     mean, passing = _intervals(repeated, places, samples, scale, level)
     return {
         "n_ok": counts["n_ok"],
-        "mean": _mean([one.get("mean") for one in found]),
+        "mean": _mean([score.get("mean") for score in scores]),
         **interval_of("interval", mean),
         **({} if rate is None else {"pass_rate": rate, **interval_of("pass_interval", passing)}),
         "coverage": coverage(counts),
         **{name: count for name, count in more.items() if count},
-        **(_differences(found, repeated, places) if len(found) > 1 else {}),
+        **(_differences(scores, repeated, places) if len(scores) > 1 else {}),
     }
 
 
@@ -132,20 +141,20 @@ def _intervals(
     if places is None:
         unknown = Estimate(0, 0, reason="not_in_records")
         return unknown, unknown
-    there = places[repeated.measured[places] > 0]
+    measured = places[repeated.measured[places] > 0]
     voted = places[repeated.judged[places] > 0]
-    means, shares = repeated.means[there], repeated.passed[voted] / repeated.judged[voted]
-    mean = estimate_of(means, samples[there], scale, level)
+    means, shares = repeated.means[measured], repeated.passed[voted] / repeated.judged[voted]
+    mean = estimate_of(means, samples[measured], scale, level)
     return mean, estimate_rate(shares, samples[voted], level=level)
 
 
-def _differences(found: Sequence[Mapping[str, Any]], repeated: Repeats, places: Whole | None) -> dict[str, Any]:
+def _differences(scores: Sequence[Mapping[str, Any]], repeated: Repeats, places: Whole | None) -> dict[str, Any]:
     """How far the iterations lie apart; what cannot be said is null, with the reason. No flips where nothing is judged."""
     reason = "not_in_records"
     unknown = {"within_sd": None, "within_sd_reason": reason}
     noise = unknown if places is None else _within_sd(repeated, places)
-    values = {**_spread("spread", "means", [one.get("mean") for one in found]), **noise}
-    rates = [one.get("pass_rate") for one in found]
+    values = {**_spread("spread", "means", [score.get("mean") for score in scores]), **noise}
+    rates = [score.get("pass_rate") for score in scores]
     if all(rate is None for rate in rates):
         return values
     flips = {"flips": None, "flips_reason": reason} if places is None else _flip_share(repeated, places)
@@ -154,8 +163,8 @@ def _differences(found: Sequence[Mapping[str, Any]], repeated: Repeats, places: 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     """The mean over the iterations that have a value."""
-    there = [value for value in values if value is not None]
-    return _centre(there) if there else None
+    known = [value for value in values if value is not None]
+    return _centre(known) if known else None
 
 
 def _centre(values: Sequence[float]) -> float:
@@ -165,13 +174,13 @@ def _centre(values: Sequence[float]) -> float:
 
 def _spread(name: str, listed: str, values: Sequence[float | None]) -> dict[str, Any]:
     """How far the iterations lie apart: standard deviation (n - 1), least and greatest; null with the reason."""
-    there = [value for value in values if value is not None]
-    found: dict[str, Any] = {listed: list(values), name: None}
-    if len(there) < 2:
-        return {**found, f"{name}_reason": "values_in_fewer_than_two_iterations"}
-    centre = _centre(there)
-    squares = math.fsum((value - centre) ** 2 for value in there)
-    return {**found, name: {"sd": math.sqrt(squares / (len(there) - 1)), "min": min(there), "max": max(there)}}
+    known = [value for value in values if value is not None]
+    spread: dict[str, Any] = {listed: list(values), name: None}
+    if len(known) < 2:
+        return {**spread, f"{name}_reason": "values_in_fewer_than_two_iterations"}
+    centre = _centre(known)
+    squares = math.fsum((value - centre) ** 2 for value in known)
+    return {**spread, name: {"sd": math.sqrt(squares / (len(known) - 1)), "min": min(known), "max": max(known)}}
 
 
 def _flip_share(repeated: Repeats, places: Whole) -> dict[str, Any]:
@@ -194,10 +203,10 @@ def _within_sd(repeated: Repeats, places: Whole) -> dict[str, Any]:
 
 def _counted(per_iteration: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """How often each reason occurs in all iterations, the most frequent first."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for reasons in per_iteration:
-        found.update(reasons)
-    return dict(found.most_common())
+        counts.update(reasons)
+    return dict(counts.most_common())
 
 
 class _Flips:
@@ -207,29 +216,29 @@ class _Flips:
         self._cases, self._count, self._scores = cases, 0, 0
         self._found: list[tuple[int, int, str, int, int]] = []
 
-    def add(self, name: str, found: Repeats) -> None:
-        places = np.flatnonzero(found.flips)
+    def add(self, name: str, repeated: Repeats) -> None:
+        places = np.flatnonzero(repeated.flips)
         self._count += len(places)
         for place in places[:FLIPS_SHOWN].tolist():
-            self._found.append((place, self._scores, name, int(found.passed[place]), int(found.judged[place])))
+            self._found.append((place, self._scores, name, int(repeated.passed[place]), int(repeated.judged[place])))
         self._found = sorted(self._found)[:FLIPS_SHOWN]
         self._scores += 1
 
     def listed(self) -> dict[str, Any]:
-        shown = [
+        entries = [
             {**self._cases.key(place), "score": name, "passed": passed, "of": of}
             for place, _, name, passed, of in self._found
         ]
-        return {"n": self._count, "n_listed": len(shown), "cases": shown}
+        return {"n": self._count, "n_listed": len(entries), "cases": entries}
 
 
 def _warnings(per_iteration: Sequence[Mapping[str, Any]]) -> list[str]:
     """What every iteration warns of once, the rest with its iteration."""
     everywhere = [w for w in per_iteration[0]["warnings"] if all(w in metrics["warnings"] for metrics in per_iteration)]
-    own = [
+    of_some = [
         f"iteration {metrics['iteration']}: {warning}"
         for metrics in per_iteration
         for warning in metrics["warnings"]
         if warning not in everywhere
     ]
-    return everywhere + own
+    return everywhere + of_some

@@ -60,12 +60,12 @@ def repeats(records: Sequence[Path], name: str, n: int) -> Repeats:
         verdicts = np.concatenate([np.empty(0), *_column(path, verdict)])
         if len(values) != n:
             raise _other_cases(path, f"{len(values):,} cases", f"{n:,} as in {records[0]}")
-        there = ~np.isnan(values)
-        measured[there] += 1
+        measured_here = ~np.isnan(values)
+        measured[measured_here] += 1
         # Welford's update: a value that never changes leaves exactly 0 squares (Knuth, TAOCP 2, 4.2.2)
-        delta = values[there] - means[there]
-        means[there] += delta / measured[there]
-        squares[there] += delta * (values[there] - means[there])
+        delta = values[measured_here] - means[measured_here]
+        means[measured_here] += delta / measured[measured_here]
+        squares[measured_here] += delta * (values[measured_here] - means[measured_here])
         judged[~np.isnan(verdicts)] += 1
         passed[verdicts == 1] += 1
     means[measured == 0] = np.nan
@@ -102,22 +102,22 @@ def members(records: Path, by: Mapping[str, Mapping[str, Any]]) -> dict[str, dic
 
     A field that `records.parquet` does not hold is left out.
     """
-    found: dict[str, dict[str, Whole]] = {}
+    groups: dict[str, dict[str, Whole]] = {}
     fields = Fields(_columns(records, {part for field in by for part in field.split("*")}))
     for field in by:
         try:
             cases, codes, names = crossed(*(fields.of(part) for part in field.split("*")))
         except KeyError:
             continue
-        found[field] = {names[code]: places for code, places in by_label(cases, codes)}
-    return found
+        groups[field] = {names[code]: places for code, places in by_label(cases, codes)}
+    return groups
 
 
 def _columns(records: Path, parts: Collection[str]) -> dict[str, pa.Array]:
     """The columns that these fields are made of, as far as the table has them."""
-    wanted = {"sample_id", *("meta" if part.startswith(META) else LISTS.get(part, part) for part in parts)}
+    names = {"sample_id", *("meta" if part.startswith(META) else LISTS.get(part, part) for part in parts)}
     with open_table(records) as file:
-        table = file.read(columns=sorted(wanted & set(file.schema_arrow.names)))
+        table = file.read(columns=sorted(names & set(file.schema_arrow.names)))
     return {name: table[name].combine_chunks() for name in table.column_names}
 
 
@@ -134,6 +134,8 @@ def _identities(path: Path) -> pa.Table:
     return read_columns(path, OUTPUT_KEY).combine_chunks()
 
 
-def _other_cases(path: Path, found: str, expected: str) -> DataError:
+def _other_cases(path: Path, problem: str, expected: str) -> DataError:
     fix = "start the same evaluation again: an iteration that is not scored is scored anew"
-    return DataError("the iterations of a run do not fit together", [Problem(str(path), "cases", found, expected, fix)])
+    return DataError(
+        "the iterations of a run do not fit together", [Problem(str(path), "cases", problem, expected, fix)]
+    )

@@ -24,7 +24,7 @@ from ragpipe.schema.blank import is_blank
 from ragpipe.schema.score import Status
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.dimensions import field_labels, nearest_field
-from ragpipe.scoring.normalisation import HAIR, STATUSES
+from ragpipe.scoring.normalisation import STATUSES, TOLERANCE
 from ragpipe.scoring.rules.rule_inputs import Facts, Valued, detail_fault
 
 Truth = NDArray[np.int8]
@@ -46,16 +46,16 @@ class _Condition(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, given: Any) -> Any:
-        for key in given if isinstance(given, dict) else ():
+    def _known_keys(cls, condition: Any) -> Any:
+        for key in condition if isinstance(condition, dict) else ():
             if key not in cls.model_fields and key in _KINDS:
                 raise ValueError(
-                    f"one condition in a mapping, not {' and '.join(map(str, given))}: join several with `all`"
+                    f"one condition in a mapping, not {' and '.join(map(str, condition))}: join several with `all`"
                 )
             if key not in cls.model_fields:
                 known = ", ".join(cls.model_fields)
                 raise ValueError(f"unknown key {key!r}{nearest_field(str(key), cls.model_fields)}; known here: {known}")
-        return given
+        return condition
 
     def holds(self, facts: Facts) -> Truth | None:
         """For each case whether it holds; None when the run has not what the condition asks about."""
@@ -85,10 +85,10 @@ class _Bounds(_Condition):
         """The bounds that are given, each as a truth; NaN is unknown."""
         with np.errstate(invalid="ignore"):
             tests = (
-                None if self.below is None else values < self.below - HAIR,
-                None if self.above is None else values > self.above + HAIR,
-                None if self.at_most is None else values <= self.at_most + HAIR,
-                None if self.at_least is None else values >= self.at_least - HAIR,
+                None if self.below is None else values < self.below - TOLERANCE,
+                None if self.above is None else values > self.above + TOLERANCE,
+                None if self.at_most is None else values <= self.at_most + TOLERANCE,
+                None if self.at_least is None else values >= self.at_least - TOLERANCE,
             )
         return [known(test, ~np.isnan(values)) for test in tests if test is not None]
 
@@ -112,23 +112,27 @@ class ScoreCondition(_Bounds):
         if ANY_SCORE in self.score:
             return any_of([self._of(facts, name) for name in facts.columns])
         name = facts.first(self.score)
-        if name is None:
-            others = (name for name in type(self).model_fields if name not in ("score", "measured"))
-            absence = self.measured is not None and all(getattr(self, name) is None for name in others)
-            return np.full(facts.n, not self.measured, dtype=np.int8) if absence else None
-        return self._of(facts, name)
+        if name is not None:
+            return self._of(facts, name)
+        if self._tests() == ["measured"]:  # the one question that a run without the score can answer
+            return np.full(facts.n, not self.measured, dtype=np.int8)
+        return None
+
+    def _tests(self) -> list[str]:
+        """The tests that are set."""
+        return [name for name in type(self).model_fields if name != "score" and getattr(self, name) is not None]
 
     def _of(self, facts: Facts, name: str) -> Truth | None:
         column = facts.columns[name]
-        found = self._within(column.values)
-        there = ~np.isnan(column.values)
+        truths = self._within(column.values)
+        has_value = ~np.isnan(column.values)
         if self.passed is not None:
-            found.append(known(column.passed == int(self.passed), column.passed >= 0))
+            truths.append(known(column.passed == int(self.passed), column.passed >= 0))
         if self.status is not None:
-            found.append(known(column.status == STATUSES.index(self.status), column.status >= 0))
+            truths.append(known(column.status == STATUSES.index(self.status), column.status >= 0))
         if self.measured is not None:
-            found.append((there == self.measured).astype(np.int8))
-        return all_of(found)
+            truths.append((has_value == self.measured).astype(np.int8))
+        return all_of(truths)
 
 
 class _Labelled(_Bounds):
@@ -137,15 +141,15 @@ class _Labelled(_Bounds):
     )
     blank: bool | None = Field(default=None, description="Whether the value is absent or empty. null: not tested.")
 
-    def _of(self, found: Valued, there: NDArray[np.bool_]) -> Truth | None:
-        """Of one value a case. `there` says where an absent value is a finding and not unknown."""
-        values, numbers = found
+    def _of(self, valued: Valued, absent_is_false: NDArray[np.bool_]) -> Truth | None:
+        """Of one value a case. `absent_is_false` says where an absent value is a finding and not unknown."""
+        values, numbers = valued
         truths = []
         if self.equals is not None:
-            wanted, named = set(field_labels(self.equals)), [field_labels(value) for value in values]
-            holds = np.array([not wanted.isdisjoint(one) for one in named], dtype=np.bool_)
-            present = np.array([bool(one) for one in named], dtype=np.bool_)
-            truths.append(known(holds[numbers], there | present[numbers]))
+            accepted, named = set(field_labels(self.equals)), [field_labels(value) for value in values]
+            holds = np.array([not accepted.isdisjoint(labels) for labels in named], dtype=np.bool_)
+            present = np.array([bool(labels) for labels in named], dtype=np.bool_)
+            truths.append(known(holds[numbers], absent_is_false | present[numbers]))
         if self.blank is not None:
             blank = np.array([_is_blank(value) for value in values], dtype=np.bool_)
             truths.append((blank == self.blank).astype(np.int8)[numbers])
@@ -189,11 +193,11 @@ class FieldCondition(_Labelled):
 
     def holds(self, facts: Facts) -> Truth | None:
         values = facts.field(self.field)
-        found = self._of(values, np.zeros(facts.n, dtype=np.bool_))
-        if found is None or self.field != "answer":
-            return found
+        truth = self._of(values, np.zeros(facts.n, dtype=np.bool_))
+        if truth is None or self.field != "answer":
+            return truth
         recorded = np.array([value is not None for value in values.values], dtype=np.bool_)[values.numbers]
-        return known(found == 1, recorded & (found >= 0))
+        return known(truth == 1, recorded & (truth >= 0))
 
 
 class FailureModeCondition(_Condition):
@@ -211,10 +215,10 @@ class AllOf(_Condition):
     all: list[Condition] = Field(min_length=1, description="Conditions that must all hold.")
 
     def holds(self, facts: Facts) -> Truth | None:
-        return all_of([one.holds(facts) for one in self.all])
+        return all_of([condition.holds(facts) for condition in self.all])
 
     def leaves(self) -> Iterator[_Condition]:
-        yield from (leaf for one in self.all for leaf in one.leaves())
+        yield from (leaf for condition in self.all for leaf in condition.leaves())
 
 
 class AnyOf(_Condition):
@@ -223,10 +227,10 @@ class AnyOf(_Condition):
     any: list[Condition] = Field(min_length=1, description="Conditions of which one must hold.")
 
     def holds(self, facts: Facts) -> Truth | None:
-        return any_of([one.holds(facts) for one in self.any])
+        return any_of([condition.holds(facts) for condition in self.any])
 
     def leaves(self) -> Iterator[_Condition]:
-        yield from (leaf for one in self.any for leaf in one.leaves())
+        yield from (leaf for condition in self.any for leaf in condition.leaves())
 
 
 class NoneOf(_Condition):
@@ -235,19 +239,19 @@ class NoneOf(_Condition):
     none: list[Condition] = Field(min_length=1, description="Conditions of which none may hold.")
 
     def holds(self, facts: Facts) -> Truth | None:
-        turned = [None if (one := condition.holds(facts)) is None else _turned(one) for condition in self.none]
-        return all_of(turned)
+        negated = [None if (truth := condition.holds(facts)) is None else _turned(truth) for condition in self.none]
+        return all_of(negated)
 
     def leaves(self) -> Iterator[_Condition]:
-        yield from (leaf for one in self.none for leaf in one.leaves())
+        yield from (leaf for condition in self.none for leaf in condition.leaves())
 
 
 # By the key that names each kind, the more telling one first; no tag is a key, so that a fault's place can be read.
 _KINDS = ("all", "any", "none", "failure_mode", "field", "detail", "score")
 
 
-def _kind(given: Any) -> str | None:
-    keys = given if isinstance(given, dict) else getattr(given, "model_fields_set", ())
+def _kind(condition: Any) -> str | None:
+    keys = condition if isinstance(condition, dict) else getattr(condition, "model_fields_set", ())
     return next((f"a {kind} condition" for kind in _KINDS if kind in keys), None)
 
 
@@ -276,24 +280,24 @@ for _model in (AllOf, AnyOf, NoneOf):
     _model.model_rebuild()
 
 
-def known(found: Any, there: Any) -> Truth:
-    """A truth that is unknown where `there` is not."""
-    return np.where(there, np.asarray(found, dtype=np.bool_), -1).astype(np.int8)
+def known(holds: Any, is_known: Any) -> Truth:
+    """A truth that is unknown where `is_known` is not."""
+    return np.where(is_known, np.asarray(holds, dtype=np.bool_), -1).astype(np.int8)
 
 
 def all_of(truths: list[Truth] | list[Truth | None]) -> Truth | None:
     """The conjunction; None as soon as one of them is not applicable."""
-    there = [truth for truth in truths if truth is not None]
-    if len(there) < len(truths):
+    applicable = [truth for truth in truths if truth is not None]
+    if len(applicable) < len(truths):
         return None
-    stacked = np.stack(there)
+    stacked = np.stack(applicable)
     return np.where((stacked == 0).any(axis=0), 0, stacked.min(axis=0)).astype(np.int8)
 
 
 def any_of(truths: list[Truth | None]) -> Truth | None:
     """The disjunction of those that are applicable and, case by case, known; None when none is applicable."""
-    there = [truth for truth in truths if truth is not None]
-    return np.stack(there).max(axis=0).astype(np.int8) if there else None
+    applicable = [truth for truth in truths if truth is not None]
+    return np.stack(applicable).max(axis=0).astype(np.int8) if applicable else None
 
 
 def _turned(truth: Truth) -> Truth:

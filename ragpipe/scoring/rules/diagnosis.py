@@ -42,28 +42,32 @@ class DiagnosisAccumulator:
         items: Mapping[str, Items] | None = None,
     ):
         self._rules = {name: rule for name, rule in modes.items() if rule is not None}
-        there = [(name, one) for name, one in diagnoses.items() if one is not None]
-        self._diagnoses = dict(sorted(there, key=lambda pair: pair[1].order))
+        active = [(name, diagnosis) for name, diagnosis in diagnoses.items() if diagnosis is not None]
+        self._diagnoses = dict(sorted(active, key=lambda pair: pair[1].order))
         self._modes, self._found = TruthLedger(self._rules), TruthLedger(self._diagnoses)
-        self._items = ItemLedger({mode: one for mode, one in (items or {}).items() if mode in self._rules})
+        self._items = ItemLedger({mode: diagnosis for mode, diagnosis in (items or {}).items() if mode in self._rules})
         self._failed: list[NDArray[np.bool_]] = []
         self._examples: dict[str, list[dict[str, str | int]]] = {name: [] for name in self._diagnoses}
 
     def add(self, facts: Facts) -> dict[str, pa.Array]:
         """Judge a block; returns the two columns of `records.parquet`."""
         modes = find_modes(self._rules, facts)
-        found = {name: truth for name, one in self._diagnoses.items() if (truth := one.when.holds(facts)) is not None}
+        truths = {
+            name: truth
+            for name, diagnosis in self._diagnoses.items()
+            if (truth := diagnosis.when.holds(facts)) is not None
+        }
         self._modes.add(modes)
         self._items.add(facts)
-        self._found.add(found)
+        self._found.add(truths)
         self._failed.append(_failed(facts))
-        for name, truth in found.items():
+        for name, truth in truths.items():
             examples = self._examples[name]
             for place in np.flatnonzero(truth == 1)[: EXAMPLES - len(examples)].tolist():
                 examples.append(facts.key(place))
         return {
             "failure_modes": listed(modes, list(self._rules), facts.n),
-            "diagnosis": listed(found, list(self._diagnoses), facts.n),
+            "diagnosis": listed(truths, list(self._diagnoses), facts.n),
         }
 
     def close(self) -> None:
@@ -121,23 +125,23 @@ def diagnosis_counts(truths: Mapping[str, Truth], places: Places) -> dict[str, A
     `truths` stand in the order of priority.
     """
     taken = np.zeros(len(places), dtype=np.bool_)
-    found = {}
+    counts = {}
     for name, truth in truths.items():
         here = truth[places]
         holds = here == 1
         n = int(np.count_nonzero(holds))
-        found[name] = {
+        counts[name] = {
             "n": n,
             "n_first": int(np.count_nonzero(holds & ~taken)),
             "n_judged": int(np.count_nonzero(here >= 0)),
         }
         taken |= holds
-    return found
+    return counts
 
 
 def _failed(facts: Facts) -> NDArray[np.bool_]:
     """The cases that did not pass a score (of those in the run, the overall score among them)."""
-    found = np.zeros(facts.n, dtype=np.bool_)
+    failed = np.zeros(facts.n, dtype=np.bool_)
     for column in facts.columns.values():
-        found |= column.passed == 0
-    return found
+        failed |= column.passed == 0
+    return failed

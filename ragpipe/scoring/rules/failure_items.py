@@ -33,10 +33,10 @@ class Listed(Settings):
 
     def count(self, details: Mapping[str, Any]) -> int:
         """How many items the details of one case list; 0 where the list is absent."""
-        found = within(details, self.detail)
-        if not isinstance(found, list):
+        items = within(details, self.detail)
+        if not isinstance(items, list):
             return 0
-        return sum(not self.where or (isinstance(one, dict) and self._fits(one)) for one in found)
+        return sum(not self.where or (isinstance(item, dict) and self._fits(item)) for item in items)
 
     def _fits(self, item: Mapping[str, Any]) -> bool:
         return all(key in item and item[key] == value for key, value in self.where.items())
@@ -64,7 +64,7 @@ class ItemLedger:
     def add(self, facts: Facts) -> None:
         """Count the items of a block."""
         for mode, items in self._items.items():
-            if any(one.score in facts.measured for one in items.of):
+            if any(listed_items.score in facts.measured for listed_items in items.of):
                 self._parts[mode].append(_counted(items, facts))
 
     def close(self) -> None:
@@ -79,8 +79,8 @@ class ItemLedger:
 
     def summary(self, places: NDArray[np.int64]) -> dict[str, int]:
         """How many items the cases at `places` have, by mode: all of them, also those of cases that passed."""
-        found = {mode: counts[places] for mode, counts in self._counts.items()}
-        return {mode: int(counts[counts != UNKNOWN].sum()) for mode, counts in found.items()}
+        by_mode = {mode: counts[places] for mode, counts in self._counts.items()}
+        return {mode: int(counts[counts != UNKNOWN].sum()) for mode, counts in by_mode.items()}
 
 
 def _counted(items: Items, facts: Facts) -> Counts:

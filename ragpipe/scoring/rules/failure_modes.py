@@ -22,9 +22,9 @@ Places = NDArray[np.int64]
 def find_modes(rules: Mapping[str, Rule | None], facts: Facts) -> dict[str, Truth]:
     """The truth of each applicable rule for each case of a block; they stand in `facts.modes` from now on."""
     for name, rule in rules.items():
-        found = None if rule is None else rule.holds(facts)
-        if found is not None:
-            facts.modes[name] = found
+        truth = None if rule is None else rule.holds(facts)
+        if truth is not None:
+            facts.modes[name] = truth
     return facts.modes
 
 
@@ -36,8 +36,8 @@ class TruthLedger:
         self._parts: dict[str, list[Truth]] = {name: [] for name in self.names}
         self.truths: dict[str, Truth] = {}
 
-    def add(self, found: Mapping[str, Truth]) -> None:
-        for name, truth in found.items():
+    def add(self, truths: Mapping[str, Truth]) -> None:
+        for name, truth in truths.items():
             self._parts[name].append(truth)
 
     def close(self) -> None:
@@ -58,31 +58,31 @@ def mode_counts(truths: Mapping[str, Truth], failed: NDArray[np.bool_], places: 
     `n_failed_without_mode` the cases that failed a score and have none. Of each mode `n` cases have it, `n_judged` is for
     how many its rule could be decided.
     """
-    found = {name: truth[places] for name, truth in truths.items()}
+    chosen = {name: truth[places] for name, truth in truths.items()}
     any_mode = np.zeros(len(places), dtype=np.bool_)
-    for truth in found.values():
+    for truth in chosen.values():
         any_mode |= truth == 1
-    counts = {name: int(np.count_nonzero(truth == 1)) for name, truth in found.items()}
+    counts = {name: int(np.count_nonzero(truth == 1)) for name, truth in chosen.items()}
     return {
         "n_with_failure_mode": int(np.count_nonzero(any_mode)),
         "n_failure_modes": sum(counts.values()),
         "n_failed_without_mode": int(np.count_nonzero(failed[places] & ~any_mode)),
         "failure_modes": {
-            name: {"n": n, "n_judged": int(np.count_nonzero(found[name] >= 0))} for name, n in counts.items()
+            name: {"n": n, "n_judged": int(np.count_nonzero(chosen[name] >= 0))} for name, n in counts.items()
         },
     }
 
 
 def listed(truths: Mapping[str, Truth], names: Sequence[str], n: int) -> pa.Array:
     """For each of `n` cases the rules that are true, in the order of `names`."""
-    there = [name for name in names if name in truths]
-    if not there:
+    active = [name for name in names if name in truths]
+    if not active:
         return pa.array([[]] * n, type=pa.list_(pa.string()))
-    holds = np.stack([truths[name] == 1 for name in there], axis=1)
+    holds = np.stack([truths[name] == 1 for name in active], axis=1)
     offsets = np.concatenate([[0], np.cumsum(holds.sum(axis=1))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(there).take(pa.array(np.nonzero(holds)[1])))
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(active).take(pa.array(np.nonzero(holds)[1])))
 
 
-def share(part: int, whole: int) -> float | None:
+def share(part: int, total: int) -> float | None:
     """Part of whole, 0 to 1; None when there is no whole."""
-    return part / whole if whole else None
+    return part / total if total else None

@@ -50,8 +50,8 @@ class _Counts:
 
     def most(self, count: int, at_least: int) -> list[tuple[str, int]]:
         """The most frequent, ties in the order of their first appearance; what did not fit is no text of its own."""
-        there = [(code, n) for code, n in self._found.items() if code != self._codes.rest]
-        ranked = sorted(there, key=lambda pair: (-pair[1], pair[0]))
+        known = [(code, n) for code, n in self._found.items() if code != self._codes.rest]
+        ranked = sorted(known, key=lambda pair: (-pair[1], pair[0]))
         return [(self._codes.names[code], n) for code, n in ranked if n >= at_least][:count]
 
 
@@ -62,8 +62,8 @@ class LowScores:
         self._settings = settings
         # the overall score says little about what to fix: only with bands of its own
         self._specs = {spec.name: spec for spec in (*specs, *([OVERALL] if OVERALL.name in settings.bands else []))}
-        found = {name: settings.of(spec, judged=name in judged) for name, spec in self._specs.items()}
-        self._scores = {name: _Low(bands) for name, bands in found.items() if bands}
+        bands_by_score = {name: settings.of(spec, judged=name in judged) for name, spec in self._specs.items()}
+        self._scores = {name: _Low(bands) for name, bands in bands_by_score.items() if bands}
 
     def add(self, facts: Facts) -> None:
         for name, low in self._scores.items():
@@ -78,14 +78,14 @@ class LowScores:
 
     def document(self, ledger: Accumulators) -> dict[str, Any]:
         """`scores` of `low_scores.json`; the ledger must be closed. Scores without a value are left out."""
-        found = {}
+        scores = {}
         for name, low in self._scores.items():
             bands = np.concatenate([np.empty(0, dtype=np.int8), *low.of_case])
             of_score = ledger.overall if name == OVERALL.name else ledger.scores[name]
             measured = np.flatnonzero(of_score.status == OK)
             if len(measured):
-                found[name] = self._score(self._specs[name], low, bands, measured, ledger)
-        return found
+                scores[name] = self._score(self._specs[name], low, bands, measured, ledger)
+        return scores
 
     def _add_examples(self, low: _Low, bands: Bands, column: Column, facts: Facts) -> None:
         for number, examples in enumerate(low.examples):
@@ -128,21 +128,21 @@ class LowScores:
     def _groups(self, field: str, low: Any, measured: Any, ledger: Accumulators) -> list[dict[str, Any]]:
         """The groups of a field in which low cases are more frequent than among all, the largest lift first."""
         cases, codes = ledger.pairs[field]
-        there = np.zeros(ledger.n, dtype=np.bool_)
-        there[measured] = True
-        inside = there[cases]
+        has_value = np.zeros(ledger.n, dtype=np.bool_)
+        has_value[measured] = True
+        inside = has_value[cases]
         names = ledger.fields[field].names
         n = np.bincount(codes[inside], minlength=len(names))
         n_low = np.bincount(codes[inside & low[cases]], minlength=len(names))
         base = np.count_nonzero(low) / len(measured)
-        found = [
+        groups = [
             {"value": name, "n_low": int(k), "n": int(m), "share": k / m, "lift": k / m / base}
             for code, (name, k, m) in enumerate(zip(names, n_low.tolist(), n.tolist(), strict=True))
             if code != ledger.fields[field].rest  # values beyond the memory's limit have nothing in common
             and k >= self._settings.min_cases
             and k / m / base >= self._settings.min_lift
         ]
-        return sorted(found, key=lambda group: (-group["lift"], -group["n_low"]))[:_GROUPS]
+        return sorted(groups, key=lambda group: (-group["lift"], -group["n_low"]))[:_GROUPS]
 
 
 def _is_low(of_case: Bands, bands: Sequence[LowScoreBand]) -> Any:

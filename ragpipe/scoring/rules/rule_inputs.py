@@ -82,8 +82,8 @@ class Facts:
             rows = rows[among[self._block.cases[rows]]]
         texts = self._block.scores["details"].take(pa.array(rows, type=pa.int64()))
         first = key.partition(".")[0]
-        wanted = pc.match_substring(texts, f'"{first}') if first.isidentifier() else texts.is_valid()
-        kept = pa.array(np.flatnonzero(pc.fill_null(wanted, False).to_numpy()), type=pa.int64())
+        mentions = pc.match_substring(texts, f'"{first}') if first.isidentifier() else texts.is_valid()
+        kept = pa.array(np.flatnonzero(pc.fill_null(mentions, False).to_numpy()), type=pa.int64())
         return self._block.cases[rows[kept.to_numpy()]], texts.take(kept).to_pylist()
 
     def key(self, place: int) -> dict[str, str | int]:
@@ -91,10 +91,10 @@ class Facts:
         return {name: self._block.outputs[name][place].as_py() for name in OUTPUT_KEY}
 
     def _field(self, name: str) -> Valued:
-        for whole in (META, EXPECTED):
-            if name.startswith(whole) and name != whole:
-                texts, numbers = self.field(whole)
-                return Valued([within(one, name.removeprefix(whole)) for one in texts], numbers)
+        for prefix in (META, EXPECTED):
+            if name.startswith(prefix) and name != prefix:
+                texts, numbers = self.field(prefix)
+                return Valued([within(cell, name.removeprefix(prefix)) for cell in texts], numbers)
         if name in LISTS:
             return Valued(self._cases[LISTS[name]].to_pylist(), np.arange(self.n))
         if name in (META, EXPECTED):

@@ -21,7 +21,7 @@ def test_defaults_are_those_of_the_sources() -> None:
         "retrieval_score": 0.10, "context_relevance": 0.10, "faithfulness": 0.20, "answer_relevance": 0.15,
         "citation": 0.15, "source_policy": 0.10, "policy_compliance": 0.10, "rejection_calibration": 0.10,
     }  # fmt: skip
-    assert settings.effective() == settings.weights
+    assert settings.weight_shares() == settings.weights
     assert settings.warnings() == []
     pass_marks = {"retrieval_score": 0.6, "faithfulness": 0.85, "correctness": 4.0, "answer_completeness": 4}
     assert {name: settings.thresholds[name] for name in pass_marks} == pass_marks
@@ -32,7 +32,7 @@ def test_the_documents_example_sums_to_1_40_and_is_scaled() -> None:
     settings = ScoringSettings(
         weights={"faithfulness": 0.40, "citation": 0.25, "answer_relevance": 0.20, "context_relevance": 0.15}
     )
-    used = settings.effective()
+    used = settings.weight_shares()
     assert sum(settings.weights.values()) == pytest.approx(1.40)
     assert used["faithfulness"] == pytest.approx(0.40 / 1.40)
     assert used["retrieval_score"] == pytest.approx(0.10 / 1.40)
@@ -44,7 +44,7 @@ def test_the_documents_example_sums_to_1_40_and_is_scaled() -> None:
 def test_weights_are_relative(weight: float, share: float) -> None:
     """The other shipped weights sum to 0.80."""
     settings = ScoringSettings(weights={"faithfulness": weight})
-    assert settings.effective()["faithfulness"] == pytest.approx(share)
+    assert settings.weight_shares()["faithfulness"] == pytest.approx(share)
     assert bool(settings.warnings()) is (share > 0.6)
 
 
