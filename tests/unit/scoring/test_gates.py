@@ -97,7 +97,7 @@ def test_what_an_inconclusive_gate_does_is_configured(policy: str, outcome: str)
     gate = {**definition(min=0.8, by="interval"), "inconclusive": policy}
     found = decide_gate(gate, [measured(0.85, 0.7, 1.0)])
     assert found["outcome"] == outcome
-    assert "its interval 0.7 to 1 holds the limit" in found["sentence"]
+    assert "its interval 0.7 to 1 contains the limit" in found["sentence"]
 
 
 def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_p
         document = gates_document([metrics])
         (gate,) = document["gates"]
         assert (gate["by"], gate["verdict"], gate["outcome"]) == ("interval", "inconclusive", outcome)
-        assert "its interval 0.699 to 0.9721 holds the limit" in gate["sentence"]
+        assert "its interval 0.699 to 0.9721 contains the limit" in gate["sentence"]
         assert exit_code(document) == code
 
 
@@ -556,7 +556,7 @@ def test_a_mode_that_can_be_told_of_few_cases_is_not_enough_evidence(tmp_path: P
     found = gated(tmp_path, {"g": gate}, rows, settings={"failure_modes": MODE})["g"]
     assert (found["n_ok"], found["n_error"], found["coverage"]) == (1, 19, 0.05)
     assert found["verdict"] == "not_enough_evidence"
-    assert "it can be told of only 1 of 20 cases (coverage 5.0%, floor 95%)" in found["sentence"]
+    assert "it can be decided for only 1 of 20 cases (coverage 5.0%, floor 95%)" in found["sentence"]
 
 
 def test_the_worst_of_the_scores_that_a_mode_is_told_from_counts(tmp_path: Path) -> None:
