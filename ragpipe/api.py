@@ -69,7 +69,7 @@ def plan(config: Config = (), *, config_dir: str | None = None, quiet: bool = Fa
     from ragpipe.tasks import plan as task
 
     with _started("plan", config, config_dir, quiet) as start:
-        return task.plan(start.config, start.console)
+        return task.plan_run(start.config, start.console)
 
 
 def rescore(path: str | Path | Run, config: Config = (), *, config_dir: str | None = None, quiet: bool = False) -> Run:
@@ -100,7 +100,7 @@ def verify(path: str | Path | Run, *, quiet: bool = False) -> Verification:
 
     Makes every derived file again in a scratch folder and compares. Asks nobody. Raises ConfigError, DataError.
     """
-    from ragpipe.engine.verification import verify as verify_run
+    from ragpipe.engine.verification import verify_run
 
     with _started("verify", (), None, quiet, path) as start:
         result = verify_run(start.config.finished)

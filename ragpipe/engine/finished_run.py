@@ -7,6 +7,7 @@ endpoint or name of a key is taken from it, only data.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -122,12 +123,10 @@ def open_run(
     composed = _overlaid(recorded, plain, changes)
     if "iterations" not in changes:
         composed["iterations"] = max(_judged_iterations(manifest))
+    overlaid_origins = _OverlaidOrigins(folder.config, origins, changes)
     dirs = list(plain.get("prompt_dirs") or [])
-    config = validate_finished_config(
-        composed,
-        _OverlaidOrigins(folder.config, origins, changes),
-        prompts=prompt_library(dirs) if current_prompts else _prompts(folder, dirs),
-    )
+    prompts = prompt_library(dirs) if current_prompts else _prompts(folder, dirs)
+    config = validate_finished_config(composed, overlaid_origins, prompts=prompts)
     return FinishedRun(folder, manifest, config, overrides)
 
 
@@ -158,8 +157,8 @@ def _check_removed_metrics(
 ) -> None:
     """Raises ConfigError where a metric is taken away that the run does not have."""
     run_metrics, metrics = recorded.get("metrics") or {}, plain.get("metrics") or {}
-    keys = [key for key in changes if key.startswith("metrics.") and key.count(".") == 1]
-    unknown = [key for key in keys if metrics.get(key[8:]) is None and key[8:] not in run_metrics]
+    names = {key: key.removeprefix("metrics.") for key in changes if re.fullmatch(r"metrics\.[^.]+", key)}
+    unknown = [key for key, name in names.items() if metrics.get(name) is None and name not in run_metrics]
     if unknown:
         expected = f"one of {', '.join(run_metrics)}"
         problems = [Problem(origins.location(key), key, "no metric of this run", expected, "") for key in unknown]
@@ -205,19 +204,19 @@ def _run_folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str) -> 
 
 
 def read_config(folder: RunFolder) -> dict[str, Any]:
-    """The run's config.yaml as plain data, not checked. Raises DataError for one that is missing, a link, or no YAML."""
+    """The run's config.yaml as plain data, not checked. Raises DataError for a file that is missing, a link, or not YAML."""
     import yaml
 
     path = folder.config
     check_regular_file(path)
     if problems := check_yaml(path, key_path(path)):
         raise DataError("a run's configuration cannot be read", problems)
-    found = yaml.load(path.read_text(encoding="utf-8"), Loader=FastLoader)
+    document = yaml.load(path.read_text(encoding="utf-8"), Loader=FastLoader)
     try:
-        json.dumps(found, default=str)
-    except (ValueError, RecursionError):  # an alias to what it stands in
+        json.dumps(document, default=str)
+    except (ValueError, RecursionError):  # an alias to a value that contains it
         raise run_file_error(path, "a value that contains itself", "plain values") from None
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _prompts(folder: RunFolder, dirs: Sequence[str]) -> PromptLibrary:

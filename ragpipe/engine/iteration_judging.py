@@ -1,4 +1,4 @@
-"""Judging one iteration of a run: its cases, the judge session, the progress display and the signal handlers put together."""
+"""Judging one iteration of a run: opens its cases and its judge session, and shows the progress."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class JudgedIteration:
 async def judge_iteration(
     spec: RunSpec, policy: EvaluatePolicy, iteration: int, providers: ProviderRegistry, console: Console
 ) -> JudgedIteration:
-    """Judge all cases of one iteration, with its progress on the terminal and in the progress file.
+    """Judge all cases of one iteration, and show the progress. Raises what stopped the judging early.
 
-    `providers` counts calls against `judge.max_calls`, and keeps what was learnt of the judge, over all iterations of this
-    start. Raises what stopped the judging early.
+    `policy` opens the judge session. `providers` counts calls against `judge.max_calls`, and keeps what was learnt of the
+    judge, over all iterations of this start.
     """
     config, folder = spec.config, spec.folder.iteration(iteration)
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)

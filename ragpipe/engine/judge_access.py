@@ -79,23 +79,16 @@ async def open_judge(
 
     Raises ConfigError when an environment variable would lead a call to another address.
     """
-    judge = config.judge
     refuse_other_addresses(config)
-    if isinstance(judge, HeuristicSettings) and not _stores_vectors(config):
-        yield _heuristic_session(judge, None)
+    if isinstance(config.judge, HeuristicSettings) and not _stores_vectors(config):
+        yield _heuristic_session(config.judge, None)
         return
     store = CallStore(store_path(config), run_id=run_id, say=warn)
     for notice in store.notices:
         warn(notice)
     checked = checked_store(config, store)
     replies = FallbackStore(known, checked) if known is not None else checked
-    transport = _embedder_transport(config, run_id, warn) if embeds else StoredTransport()
-    embedder = _embedder_session(config, replies, transport)
-    if isinstance(judge, HeuristicSettings):
-        session = _heuristic_session(judge, embedder)
-    else:
-        session = _language_model_session(config, run_id, replies, embedder, warn)
-    session.encoder_factory = partial(_encoder_session, replies, None if embeds else StoredTransport())
+    session = _stored_session(config, run_id, replies, warn, embeds=embeds)
     try:
         yield session
     finally:
@@ -103,6 +96,20 @@ async def open_judge(
         if store.damaged:
             warn(f"{store.damaged:,} stored replies were damaged: they counted as missing, and were asked again")
         replies.close()
+
+
+def _stored_session(
+    config: RunConfig, run_id: str, replies: ReplyStore, warn: Callable[[str], None], *, embeds: bool
+) -> JudgeSession:
+    """The session of the configured judge and embedder over stored replies."""
+    transport = _embedder_transport(config, run_id, warn) if embeds else StoredTransport()
+    embedder = _embedder_session(config, replies, transport)
+    if isinstance(config.judge, HeuristicSettings):
+        session = _heuristic_session(config.judge, embedder)
+    else:
+        session = _language_model_session(config, run_id, replies, embedder, warn)
+    session.encoder_factory = partial(_encoder_session, replies, None if embeds else StoredTransport())
+    return session
 
 
 def checked_store(config: RunConfig, store: CallStore | StoredCalls) -> CallStore | StoredCalls | AcceptedReplies:

@@ -50,7 +50,7 @@ class VerificationResult:
     sealed: list[str] = field(default_factory=list)
 
 
-def verify(finished: FinishedRun) -> VerificationResult:
+def verify_run(finished: FinishedRun) -> VerificationResult:
     """Compare the inputs (configuration, prompts, cases, replies) with the seal; where none was changed, make every derived
     file again in a scratch folder, and compare it with the seal and the folder.
 

@@ -66,20 +66,20 @@ def judging_times(run: RunFolder) -> dict[int, float]:
     return {number: seconds for number, seconds in times.items() if seconds is not None}
 
 
-def write_report_files(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> list[Path]:
+def write_report_files(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> list[Path]:
     """Write the files of `settings.formats`; returns their paths.
 
-    `shown` is the iteration of the pages. Raises DataError for a file of the run that is missing or broken, OutputError.
+    `iteration` is the iteration of the pages. Raises DataError for a file of the run that is missing or broken, OutputError.
     """
     written = list[Path]()
     if {"markdown", "html"} & set(settings.formats):
-        written += _write_pages(run, build_report(read_report_data(run, shown, settings)), settings)
+        written += _write_pages(run, build_report(read_report_data(run, iteration, settings)), settings)
     return written + _write_exports(run, settings)
 
 
-def read_report_data(run: RunFolder, shown: IterationFolder, settings: ReportSettings) -> ReportData:
+def read_report_data(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> ReportData:
     """What the report is made from. Cases are read only for the formats that show them."""
-    metrics, cost = read_results(run.root, shown.root)
+    metrics, cost = read_results(run.root, iteration.root)
     wants_lowest, wants_cases = "markdown" in settings.formats, "html" in settings.formats
     names = list(metrics["overall"]["scores"])
     return ReportData(
@@ -89,8 +89,8 @@ def read_report_data(run: RunFolder, shown: IterationFolder, settings: ReportSet
         name=_name(run),
         gates=read_json(run.gates) if run.gates.is_file() else gates_document(_metrics_per_iteration(run)),
         index=read_index(run.root),
-        lowest=lowest_cases(shown.records, settings.worst_cases) if wants_lowest else (),
-        cases=read_cases(run, shown, names, settings.html_cases) if wants_cases else (),
+        lowest=lowest_cases(iteration.records, settings.worst_cases) if wants_lowest else (),
+        cases=read_cases(run, iteration, names, settings.html_cases) if wants_cases else (),
         judging_seconds=judging_times(run),
     )
 

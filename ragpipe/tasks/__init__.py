@@ -1,1 +1,5 @@
-"""What `task=` can be. A task is `run(config, console) -> exit code`, composed of stages."""
+"""One module per value of `task=`.
+
+A task is a function `run(checked, console)` that returns an exit code. A task with settings of its own has a `validate` too,
+which turns the composed configuration into what `run` gets; without one it gets the checked `RunConfig`.
+"""

@@ -29,11 +29,11 @@ VALUE_WIDTH = 50  # characters of a mapped value
 
 def run(config: RunConfig, console: Console) -> int:
     """Print the plan. Returns 0. Raises FormatMismatch for a call store that the run could not use."""
-    plan(config, console)
+    plan_run(config, console)
     return 0
 
 
-def plan(config: RunConfig, console: Console) -> Plan | None:
+def plan_run(config: RunConfig, console: Console) -> Plan | None:
     """Print the plan and return it; None for a live system, whose outputs decide what is asked. Raises as `run`."""
     check_store(store_path(config))
     for warning in scoring_warnings(config):

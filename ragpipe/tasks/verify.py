@@ -10,7 +10,7 @@ from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.finished_run import FinishedRun
 from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.task_settings import FinishedRunTask, open_finished_run
-from ragpipe.engine.verification import VerificationResult, verify
+from ragpipe.engine.verification import VerificationResult, verify_run
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
 
@@ -29,7 +29,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 
 def run(task: FinishedRunTask[VerifySettings], console: Console) -> int:
     """Print what differs, the cause first. Returns 0 when nothing does, else 3."""
-    result = verify(task.finished)
+    result = verify_run(task.finished)
     for difference in result.differences:
         console.say(f"differs  {difference}")
     for name in result.same:
