@@ -97,23 +97,25 @@ class Evaluation:
         return warnings
 
     def _is_finished(self) -> bool:
-        """Whether this is a task over a finished run that changes nothing: then not even its reports are written anew.
+        """Whether this is a task over a finished run that changes nothing: then not even its reports are written again.
 
         A run with failures is finished too, where no judge and no new reply of the call store could answer them.
         """
         if not self._spec.is_own_source or (self._config.retry_errors and self._policy.asks_judge):
             return False
-        final_states = (COMPLETE,) if self._policy.asks_judge else (COMPLETE, INCOMPLETE)
-        states, iterations = read_manifest(self._folder).get("iterations", {}), self._spec.iterations
-        if not all_in_state(states, iterations, final_states) or not self._folder.gates.is_file():
-            return False
-        if not set(iterations) <= set(scored_iterations(self._folder)):
-            return False
-        if not all(self._has_current_prices(iteration) for iteration in iterations):
+        if not (self._has_results() and all(self._has_current_prices(number) for number in self._spec.iterations)):
             return False
         if self._policy.asks_judge or not self._policy.reads_call_store:
             return True
-        return not any(MISSING_REPLY in transient_errors(self._metrics_of(iteration)) for iteration in iterations)
+        return not any(MISSING_REPLY in transient_errors(self._metrics_of(number)) for number in self._spec.iterations)
+
+    def _has_results(self) -> bool:
+        """Whether every iteration is scored, in a state that this task does not change, and the gates are decided."""
+        final_states = (COMPLETE,) if self._policy.asks_judge else (COMPLETE, INCOMPLETE)
+        states = read_manifest(self._folder).get("iterations", {})
+        is_final = all_in_state(states, self._spec.iterations, final_states)
+        is_scored = set(self._spec.iterations) <= set(scored_iterations(self._folder))
+        return is_final and is_scored and self._folder.gates.is_file()
 
     def _run_stages(self) -> int:
         inputs = prepare_inputs(self._spec, self._policy, self._console)

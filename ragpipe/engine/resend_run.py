@@ -62,7 +62,7 @@ def _exit_code(total: ResendTally, floor: float, console: Console) -> int:
         if missing := total.failed.get(MISSING_REPLY):
             console.warn(f"questions without a stored reply were not asked: {MISSING_REPLY_FIX}")
         if total.transient != missing:
-            console.warn("some calls failed for a passing reason: the same command asks for them again")
+            console.warn("some calls failed for a transient reason: the same command asks for them again")
         return Incomplete.exit_code
     answered = _share(total.ok, total.questions)
     if answered is not None and answered < floor:
@@ -175,7 +175,7 @@ def _print_results(document: Mapping[str, Any], target: RunFolder, console: Cons
     console.say("same answer: reasons and quotes aside; of the questions whose replies can be read in both runs")
     console.say(f"requests with the same bytes as then: {document['same_body']:,} of {document['body_known']:,}")
     if stored:
-        console.say(f"{stored:,} replies came from the call store; judge.season=NAME asks the same judge anew")
+        console.say(f"{stored:,} replies came from the call store; judge.season=NAME asks the same judge again")
     for kind, count in document["failed"].items():
         console.warn(f"{count:,} questions failed: {kind}")
     console.say(f"results: {target.root}")

@@ -55,13 +55,16 @@ class RunOutcome:
         """
         if not self._asks_judge:
             return None
-        judged = {
-            spec.name for metric in self._spec.metrics if not isinstance(metric, Computed) for spec in metric.scores()
-        }
-        kinds = {kind for number in self._spec.iterations for kind in error_kinds(self._metrics_of(number), judged)}
+        kinds = self._error_kinds_of_judge()
         if failed or (kinds - TRANSIENT and not incomplete):
             return ("retry_errors=true",)
         return () if incomplete and kinds != {MISSING_REPLY} else None
+
+    def _error_kinds_of_judge(self) -> set[str]:
+        """The kinds of errors of all scores that a judge decides."""
+        judging = [metric for metric in self._spec.metrics if not isinstance(metric, Computed)]
+        names = {spec.name for metric in judging for spec in metric.scores()}
+        return {kind for number in self._spec.iterations for kind in error_kinds(self._metrics_of(number), names)}
 
     def _system_failed(self) -> bool:
         """Whether the live system of this run failed on more cases than the coverage floor allows; prints it."""
@@ -83,7 +86,7 @@ class RunOutcome:
             self._console.warn(f"questions without a stored reply were not asked: {MISSING_REPLY_FIX}")
         if kinds != {MISSING_REPLY}:
             remedy = "the same command asks for them again" if self._asks_judge else ASK_ELSEWHERE
-            self._console.warn(f"some calls failed for a passing reason: {remedy}")
+            self._console.warn(f"some calls failed for a transient reason: {remedy}")
 
     def _is_below_floor(self, iteration: int) -> bool:
         """Whether too many judgements of some score failed. Composites add no failure of their own; what the system or the

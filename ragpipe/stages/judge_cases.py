@@ -328,12 +328,7 @@ class JudgeStage:
 
     def _write(self, block: _Block) -> None:
         """Write a block as one part of each table. Computed metrics run here; rows are in case and config order."""
-        computed = {m.name: self._compute(m, block.cases) for m in self._metrics if isinstance(m, Computed)}
-        scores: dict[str, list[Any]] = {name: [] for name in SCORES.names}
-        for place, key in enumerate(block.keys):
-            asked = {m.metric.name: m for m in block.measured[place] or ()}
-            for metric in self._metrics:
-                add_scores(scores, key, asked.get(metric.name) or computed[metric.name][place])
+        scores = self._score_columns(block)
         packed = (
             rows or self._packed(block.keys[place], block.measured[place] or ())
             for place, rows in enumerate(block.asked)
@@ -341,6 +336,16 @@ class JudgeStage:
         groups = row_groups(packed, GROUP_BYTES)
         self._inputs.write_groups(block.index, (table_of(rows, JUDGE_INPUTS) for rows in groups))
         self._scores.write(block.index, table_from(scores, SCORES))
+
+    def _score_columns(self, block: _Block) -> dict[str, list[Any]]:
+        """The columns of `scores.parquet` for one block."""
+        computed = {m.name: self._compute(m, block.cases) for m in self._metrics if isinstance(m, Computed)}
+        columns: dict[str, list[Any]] = {name: [] for name in SCORES.names}
+        for place, key in enumerate(block.keys):
+            asked = {m.metric.name: m for m in block.measured[place] or ()}
+            for metric in self._metrics:
+                add_scores(columns, key, asked.get(metric.name) or computed[metric.name][place])
+        return columns
 
     def _compute(self, metric: Computed, cases: Sequence[Case]) -> list[Measurement]:
         reasons = [run_skip_reason(metric, case, embedder=False) for case in cases]
