@@ -70,13 +70,13 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `index.json` | with `system.index_manifest`: how far the documents are in the index ([operations](latency.md)) |
 | `outputs.journal.jsonl` | the outputs of a live system, one line each as they arrived |
 | `iteration-N/.progress.json` | how far the iteration is; a view of the journal |
-| `iteration-N/.wall.json` | `judging_s`: seconds by the clock on the wall for which it was judged, all starts together; in no seal |
-| `iteration-N/journal.jsonl` | one line a finished case; append-only |
-| `iteration-N/scores.parquet` | one row a case and score, as the metrics gave them |
-| `iteration-N/judge_inputs.parquet` | one row a use of a reply |
-| `iteration-N/records.parquet` | one wide row a case, with normalised scores and passed / failed |
+| `iteration-N/.wall.json` | `judging_s`: wall-clock seconds of judging, over all starts; in no seal |
+| `iteration-N/journal.jsonl` | one line per finished case; append-only |
+| `iteration-N/scores.parquet` | one row per case and score, as the metrics gave them |
+| `iteration-N/judge_inputs.parquet` | one row per use of a reply |
+| `iteration-N/records.parquet` | one wide row per case, with normalised scores and passed / failed |
 | `iteration-N/metrics.json` | means, intervals, pass rates, counts, breakdowns |
-| `iteration-N/cost.json` | `used` (what the results rest on), `spent` (what this run paid), `saved`, `wasted`, and the prices ([call store](call-store.md)) |
+| `iteration-N/cost.json` | `used` (the usage behind the results), `spent` (what this run paid), `saved`, `wasted`, and the prices ([call store](call-store.md)) |
 | `iteration-N/low_scores.json` | what is low: bands, examples, what the low cases have in common ([diagnosis](diagnosis.md)) |
 | `final/metrics.json`, `final/cost.json` | the same over all iterations, with spread, noise and [flips](iterations.md) |
 | `gates.json` | every gate with its verdict over all iterations ([scoring](scoring.md)) |
@@ -93,11 +93,11 @@ question, shared by all runs. Made from the code by `python docs/generate.py`.
 
 ### The format number
 
-{number} is the number of the format of everything on this page, of the call store and of exported calls. It stands as `format` in
+{number} is the number of the format of everything on this page, of the call store and of exported calls. It is the key `format` of
 `manifest.json` and every other JSON document, in the first line of every journal, in the identity of a run (so that a run of another number has
 another folder) and in the [call store](call-store.md). `iteration-N/.progress.json` alone is as its design paper shows it. There is no reader for another
 number, and nothing is converted: a folder or a store that has an older one, a newer one or none is refused by name, with the ragpipe that made
-it and what to do (exit 2). Nothing in it is read further or changed, and nobody is asked.
+it and what to do (exit 2). Nothing in it is read further or changed, and no judge is asked.
 
 A new run of the same name stands beside such a folder and takes nothing from it. `task=runs` lists the runs that it can read, names the
 others in a line each and ends with 0; with no run that it can read it is refused (exit 2). `task=store action=prune unused=true` is refused as
@@ -105,6 +105,66 @@ long as such a folder stands under `output_dir`: what it rests on cannot be know
 """
 
 METRICS = """
+## manifest.json
+
+| key | meaning |
+|---|---|
+| `run_id`, `name`, `created_at`, `ragpipe`, `code`, `versions` | which run this is, and what made it |
+| `source_run` | id of the run whose frozen cases these are; null for a run of a data set |
+| `data` | name and digest of the data set, digests of the frozen tables |
+| `prompts` | sha256 of each template that was used |
+| `identity` | the settings that can change a figure: two runs with the same identity are the same run |
+| `iterations` | state of each iteration: judged, incomplete or complete |
+
+## cost.json
+
+| key | meaning |
+|---|---|
+| `used` | the usage behind the results, at the prices of now: a usage and the keys below; also `by_metric` and `by_judge` |
+| `spent` | what this run and iteration paid, over all starts: a usage |
+| `saved` | the part of `used` that other runs or iterations paid: a usage |
+| `wasted` | what was paid and is not used (retries after an empty reply, passing failures, removed metrics): a usage; all null where it is not known |
+| `repriced` | `usd`: by how much the run's own used replies cost more now than when they were paid |
+| `prices` | by judge its model, source and `usd_per_million` tokens |
+
+A usage has these keys:
+
+| key | meaning |
+|---|---|
+| `calls` | different questions |
+| `replies` | attempts that the provider answered, and so are billed; in `used` one per call |
+| `tokens_in`, `tokens_out` | prompt and completion tokens |
+| `tokens_cached`, `tokens_reasoning` | parts of `tokens_in` and of `tokens_out` |
+| `usd` | price in dollars; null when the price of one reply is unknown |
+| `usd_known`, `unpriced` | price of the replies with a known price, and the number of the others |
+| `without_usage` | replies that name no tokens |
+| `damaged` | ledger rows that cannot be read, only where there are some; they are in no other number |
+
+`used` has further:
+
+| key | meaning |
+|---|---|
+| `uses` | questions of metrics; several may use one reply |
+| `calls_computed`, `calls_failed`, `failures` | calls that the heuristic judge computed, that failed, and failures by kind |
+| `error_rate`, `timeout_rate`, `empty_rate` | shares of the calls that were sent, 0 to 1 |
+| `attempts`, `retries` | HTTP attempts, and those after a call's first |
+| `unpriced_reasons` | why a price is unknown, and for how many replies |
+| `latency_ms`, `case_latency_ms` | number, percentiles and sum of the latencies of calls, and of cases |
+| `served_models` | replies by the model that answered: `requested`, `dated` (a dated version of it), `other` by name, `unknown`; and `fingerprints` |
+| `per_case` | averages per case |
+
+`final/cost.json` has these parts for each of `iterations` and as `total`, and `iteration_digests`, the sha256 of the files it is made from.
+
+## gates.json
+
+| key | meaning |
+|---|---|
+| `passed` | whether no gate blocks |
+| `gates` | each gate: its definition, `value`, `values` by iteration, `interval`, counts, `coverage`, and the next three |
+| `verdict` | passed, failed, inconclusive, not_enough_evidence, no_evidence, not_applicable or uncalibrated |
+| `outcome` | passed, blocked (exit code 3), warned, or reported (diagnostic gates, and gates that do not apply) |
+| `sentence` | the verdict in words |
+
 ## metrics.json
 
 | key | meaning |

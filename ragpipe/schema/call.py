@@ -1,4 +1,4 @@
-"""Payload and Call: a question to a judge, and one asking of it."""
+"""Payload and Call: a question to a judge, and a call that asks it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """One try that was answered, and so is paid for, whatever became of its call.
+    """An attempt that was answered, and so is paid for, whatever happened to its call.
 
     `model` is the one that was asked. The counts of tokens are the reply's own: all None where it named no usage,
     `tokens_cached` (of `tokens_in`) and `tokens_reasoning` (of `tokens_out`) None where it did not name them. `usd` is
@@ -63,12 +63,12 @@ Paid = Callable[[Payment], None]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One asking of a judge, as the call store keeps it.
+    """A call to a judge, as the call store keeps it.
 
     `status` is `ok`, a failure kind (`ragpipe.core.errors.FailureKind`), or `skipped` for a question that an embedded judge
     cannot answer (`message` says why; nobody was asked). Only `ok` calls are ever served to another run.
-    `text` is the raw reply. `attempts` counts HTTP tries; the counts of tokens are those of the reply that stands, the
-    last try that was answered (what all tries cost together is in the ledger, try by try: `Payment`). `answers` counts the tries that
+    `text` is the raw reply. `attempts` counts HTTP attempts; the counts of tokens are those of the final reply, of the
+    last attempt that was answered (what all tries cost together is in the ledger, try by try: `Payment`). `answers` counts the tries that
     were answered and so are paid for, `paid_usd` is what the last of them cost on that day, None when that was unknown.
     `fingerprint` is the provider's `system_fingerprint`. `latency_ms` is that of the last try, without waiting for a slot. `sent` holds the sampling
     parameters that really went over the wire, `wire_hash` the sha256 of the request body. `fields` are the hashes of

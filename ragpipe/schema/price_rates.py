@@ -57,7 +57,7 @@ class Rates:
         return dollars_by_reply
 
     def document(self) -> dict[str, Any]:
-        """As it stands in `cost.json`."""
+        """As it is written to `cost.json`."""
         head = {"model": self.model, "source": self.source}
         if not self.tiers:
             return {**head, "unknown": self.reason}

@@ -17,7 +17,7 @@ _VERDICT = f'a number, true, false, null or {{"{UNREADABLE}": "text"}}'
 
 
 def is_unreadable(value: Any) -> TypeGuard[dict[str, str]]:
-    """Whether a verdict was given that means no number; its text stands under `unreadable`."""
+    """Whether a verdict was given that means no number; its text is under `unreadable`."""
     return isinstance(value, dict) and value.keys() == {UNREADABLE} and isinstance(value[UNREADABLE], str)
 
 

@@ -23,8 +23,8 @@ def distinct_references(texts: Iterable[str]) -> list[str]:
 class AnyReference(str):
     """Several reference answers (`texts`) as one text that numbers them and says that any one will do.
 
-    It stands wherever a single reference does. A prompt prints every answer between tags of its own (`laid_out`) and what
-    is said of them outside, for a judge takes no instruction from what stands between tags.
+    It takes the place of a single reference. A prompt prints every answer between tags of its own (`laid_out`) and what
+    is said of them outside: a judge takes no instructions from text between tags.
     """
 
     texts: tuple[str, ...]

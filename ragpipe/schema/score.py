@@ -38,7 +38,7 @@ def whole_grades(low: float, high: float) -> tuple[tuple[str, float], ...]:
 class Score:
     """One named result of a metric for one case.
 
-    `value` stands in the native scale and is None unless `status` is `ok`. `reason` is one line: why it was skipped,
+    `value` is in the native scale, None unless `status` is `ok`. `reason` is one line: why it was skipped,
     what failed, or the judge's feedback. `details` is plain JSON (claims, verdicts, flags). `name` None means the
     metric's own name. Whether it is good is not said here: scoring adds `score` (0..1) and `passed`.
     """

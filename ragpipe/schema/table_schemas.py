@@ -107,7 +107,7 @@ JUDGE_INPUTS = _schema(
     ("tokens_out", WHOLE, "completion tokens; null = not reported"),
     ("tokens_cached", WHOLE, "prompt tokens the provider had cached"),
     ("tokens_reasoning", WHOLE, "completion tokens that the model thought with"),
-    ("paid_by", TEXT, "<run_id>/<iteration> that paid for the reply; null = nobody did"),
+    ("paid_by", TEXT, "<run_id>/<iteration> that paid for the reply; null = not paid for"),
     ("paid_usd", REAL, "what the reply cost on that day; null = unknown (cost.json prices it anew)"),
     ("latency_ms", REAL, "of the try that answered"),
     ("attempts", WHOLE, "HTTP tries"),
@@ -161,7 +161,7 @@ _JSON_COLUMNS = {id(schema): tuple(f.name for f in schema if _is_json(f)) for sc
 def _cell(name: str, value: Any, schema: pa.Schema) -> Any:
     if value is None or name not in _JSON_COLUMNS[id(schema)]:
         return value
-    # Absent fields of chunks and anchors are left out; a None that stands in the user's own parts stays.
+    # Absent fields of chunks and anchors are left out; a None in the user's own parts stays.
     return to_json(value, exclude_none=name not in ("meta", "recorded")).decode()
 
 

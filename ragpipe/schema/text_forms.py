@@ -54,7 +54,7 @@ _GRADE = re.compile(
 def read_verdict(text: str) -> YesOrNo | None:
     """YES or NO by the first word, after markup and a label (`Answer:`, `**Verdict:**`); None when the text says neither.
 
-    Where another word comes first, a verdict counts that stands alone on its line while the text says YES or NO nowhere
+    Where another word comes first, a verdict counts that is alone on its line while the text says YES or NO nowhere
     else. None, too: both words in one clause or side by side (`YES/NO`, `yes and no`), the opposite verdict later (`YES`
     and `NO` on two lines, `No problem! YES`), and a NO that belongs to the next word (`No doubt ...`).
     """

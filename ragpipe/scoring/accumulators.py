@@ -1,7 +1,7 @@
-"""What the aggregation needs of all cases, as compact arrays: 14 bytes a score and 8 a field.
+"""What the aggregation needs of all cases, as compact arrays: 14 bytes per score and 8 per field.
 
 Texts are not kept: the values of the fields to break down by and the reasons of skips and errors become numbers, each
-distinct text standing once.
+distinct text stored once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Codes:
 
     @property
     def rest(self) -> int | None:
-        """The number that stands for all texts beyond the limit; None while there are none."""
+        """The number of all texts beyond the limit; None while there are none."""
         return self._numbers.get(OTHER) if self._limit and len(self.names) > self._limit else None
 
 
@@ -245,7 +245,7 @@ def _joined(parts: list[Any], kind: type) -> Any:
 
 
 def _reason(text: str | None, *, error: bool) -> str:
-    """A skip's reason as it stands; of an error the kind, which stands before the colon (`refused: ...`)."""
+    """A skip's reason as it is; of an error the kind, which is before the colon (`refused: ...`)."""
     if not text:
         return "(no reason)"
     if not error:

@@ -102,7 +102,7 @@ def aligned(samples: Path, outputs: Path, size: int = BLOCK) -> Iterator[tuple[p
 
 
 class ScoreRows:
-    """A forward reader of `scores.parquet`, whose rows of one case stand together."""
+    """A forward reader of `scores.parquet`, where the rows of one case are adjacent."""
 
     def __init__(self, path: Path, columns: Sequence[str] = SCORE_COLUMNS):
         self._path = path
@@ -183,7 +183,7 @@ class ScoreRows:
 
 
 def keys_of(table: pa.Table | pa.RecordBatch) -> list[Key]:
-    """What names the case of each row: sample id, method, repeat."""
+    """The key of the case of each row: sample id, method, repeat."""
     return list(zip(*(table[name].to_pylist() for name in OUTPUT_KEY), strict=True))
 
 

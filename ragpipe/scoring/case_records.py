@@ -1,4 +1,4 @@
-"""`records.parquet`: one wide row a case, with everything a reader of results wants beside each other."""
+"""`records.parquet`: one wide row per case, with everything a reader of results wants beside each other."""
 
 from __future__ import annotations
 

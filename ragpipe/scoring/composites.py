@@ -72,7 +72,7 @@ def specs_of(composites: Mapping[str, Composite], specs: Sequence[ScoreSpec]) ->
 
 
 def judged_with(composites: Mapping[str, Collection[str]], judged: Collection[str]) -> set[str]:
-    """The scores that rest on a judge: those in `judged`, and each composite (name -> parts) with such a part."""
+    """The scores that depend on a judge: those in `judged`, and each composite (name -> parts) with such a part."""
     return {*judged, *(name for name, parts in composites.items() if set(parts) & set(judged))}
 
 

@@ -40,7 +40,7 @@ _HEX[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=n
 
 @dataclass(frozen=True)
 class _Calls:
-    """A batch of calls, column by column; NaN stands for null. A text is a number, `names` says which one it is."""
+    """A batch of calls, column by column; NaN is null. Texts are codes; `names` has the text of each code."""
 
     numbers: dict[str, Floats]
     texts: dict[str, Whole]
@@ -242,7 +242,7 @@ def _numbered_calls(path: Path) -> Iterator[_Calls]:
 
 
 def _first_uses(path: Path) -> NDArray[np.bool_]:
-    """Which rows use a reply for the first time: 16 bytes a row while it is found out, one after that."""
+    """Which rows use a reply for the first time: 16 bytes per row while it works, one byte after that."""
     halves = [np.empty((0, 2), dtype=np.uint64)]
     halves += [_marks(batch.column(0)) for batch in batches(path, ["key"], size=_BATCH)]
     marks = np.concatenate(halves)

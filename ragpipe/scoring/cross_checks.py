@@ -1,4 +1,4 @@
-"""Faults of a scoring section that show only beside the scores of the run, each with what is known and what is near."""
+"""Checks of the scoring section against the scores of the run; each fault with the known names and the nearest one."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _bands(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
 
 
 def _shipped_names() -> set[str]:
-    """The scores that the shipped section speaks of."""
+    """The scores that the shipped section names."""
     default = shipped()
     parts = {part for composite in default["composites"].values() for part in composite["weights"]}
     in_rules = set(_names_in([default["failure_modes"], default["diagnosis"]]))

@@ -68,7 +68,7 @@ DIMENSIONS = (
     "answerable",
     "tag",
 )
-LISTS = {"tag": "tags", "doc_type": "doc_types"}  # a case can stand in several of their groups
+LISTS = {"tag": "tags", "doc_type": "doc_types"}  # a case can be in several of their groups
 _NO_FIELDS = {"tags", "doc_types", "meta", "timings", "usage", "judge_duration_ms", "citations"}
 KNOWN = (*DIMENSIONS, *(name for name, _, _ in CASE if name not in DIMENSIONS and name not in _NO_FIELDS))
 META = "meta."
@@ -184,7 +184,7 @@ def _of_values(values: Sequence[Any]) -> Coded:
 
 
 def _of_lists(column: pa.Array) -> Coded:
-    """Of a column of lists of texts; a label that stands twice in a list counts once."""
+    """Of a column of lists of texts; a label that occurs twice in a list counts once."""
     encoded = column.flatten().dictionary_encode()
     present = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
     codes = encoded.indices.take(pa.array(present)).to_numpy(zero_copy_only=False).astype(np.int64)

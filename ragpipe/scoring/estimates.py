@@ -27,7 +27,7 @@ def figures_of(mean: Estimate, rate: Estimate) -> dict[str, Any]:
 
 
 def interval_of(name: str, estimate: Estimate) -> dict[str, Any]:
-    """The interval, `too_few` where it rests on fewer than 5 questions; or null with the reason beside it."""
+    """The interval, `too_few` with fewer than 5 questions; or null with the reason beside it."""
     if estimate.interval is None:
         return {name: None, f"{name}_reason": estimate.reason}
     bounds = estimate.interval

@@ -1,4 +1,4 @@
-"""How long the judge took for each case: the sum over the calls that its scores rest on."""
+"""How long the judge took for each case: the sum over the calls behind its scores."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class LowScoreBand(Settings):
 class LowScoreSettings(Settings):
     """How `low_scores.json` is made.
 
-    `bands` maps a score to its bands, the worst first; null leaves the score out. `default` stands for every other score
+    `bands` maps a score to its bands, the worst first; null leaves the score out. `default` is for every other score
     that is judged passed or failed, and goes by `score` (0 worst, 1 best) among the cases that did not pass. `by` are
     the fields in which low cases may cluster; a group is named from `min_cases` low cases and `min_lift` on (its share of
     low cases over that of all). `examples` cases stand with each band, `reasons` with each score. `flags` also counts

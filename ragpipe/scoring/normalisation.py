@@ -1,4 +1,4 @@
-"""From values to scores, passes and the overall score, a column of cases at a time. NaN stands for `no value`."""
+"""From values to scores, passes and the overall score, a column of cases at a time. NaN means no value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Column:
-    """One score over consecutive cases. NaN and -1 stand for none; `status` is an index of STATUSES."""
+    """One score over consecutive cases. NaN and -1 mean none; `status` is an index of STATUSES."""
 
     values: Floats
     scores: Floats

@@ -1,6 +1,6 @@
-"""How the system under test ran, whatever was measured: failures, empty answers, latency by stage.
+"""How the system under test ran, whatever the metrics: failures, empty answers, latency by stage.
 
-The judge's part stands in `cost.json`, with the calls it comes from.
+The judge's part is in `cost.json`, with the calls it comes from.
 """
 
 from __future__ import annotations

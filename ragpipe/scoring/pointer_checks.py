@@ -41,7 +41,7 @@ class Pointers:
         columns = (outputs["method"], outputs["chunks"], outputs["citations"])
         cases = zip(*(column.to_pylist() for column in columns), strict=True)
         for (method, chunks, citations), labels in zip(cases, _labels(samples), strict=True):
-            if chunks is None:  # not recorded: nobody can say what was retrieved
+            if chunks is None:  # not recorded: what was retrieved is unknown
                 continue
             retrieved = from_json(chunks)
             self._cite(retrieved, from_json(citations) if citations else [])
@@ -100,7 +100,7 @@ class Pointers:
 
 
 def pointer_warnings(samples: Path, outputs: Path) -> list[str]:
-    """The warnings for frozen cases that nobody has judged yet."""
+    """The warnings for frozen cases that are not judged yet."""
     pointers = Pointers()
     for output_rows, sample_rows in aligned(samples, outputs):
         pointers.add(output_rows, sample_rows)
@@ -133,7 +133,7 @@ def _alike(missing: Collection[str], retrieved: Collection[str]) -> str:
             continue
         if unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", similar):
             return f"{name!r} and a retrieved id look the same and differ in Unicode form (NFC, NFD)"
-        return f"{name!r} stands beside the retrieved {similar!r}: they differ in case, blanks or Unicode form only"
+        return f"{name!r} differs from the retrieved {similar!r} in case, blanks or Unicode form only"
     return ""
 
 

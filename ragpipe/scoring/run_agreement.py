@@ -190,10 +190,10 @@ def _flips(columns: _Columns, where: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def questions(old: Sequence[Path], new: Sequence[Path]) -> dict[str, int]:
-    """What both runs asked, from their `judge_inputs.parquet`; questions that nobody answered are left out.
+    """What both runs asked, from their `judge_inputs.parquet`; unanswered questions are left out.
 
     `old` and `new` count different questions (payloads); `new_payloads` of the new ones were not asked in the old run,
-    as where a chain went another way. `calls` are the replies that the new run rests on, `same_calls` of them the very
+    as where a chain went another way. `calls` are the replies that the new run uses, `same_calls` of them the very
     replies of the old run.
     """
     (before, known_calls), (after, calls) = _asked(old), _asked(new)
@@ -226,7 +226,7 @@ def _identities(tables: Mapping[int, Path]) -> Iterator[CaseKey]:
 
 
 def _numbers(tables: Mapping[int, Path], column: str) -> Floats:
-    """A column of numbers or flags over all tables; NaN stands for null."""
+    """A column of numbers or flags over all tables; NaN is null."""
     parts = [
         batch.column(0).cast(pa.float64()).to_numpy(zero_copy_only=False)
         for path in tables.values()

@@ -57,7 +57,7 @@ def score_block(block: CaseBlock, fields: Fields, specs: Sequence[ScoreSpec], se
         columns[spec.name] = mean_column(measured, weights, spec, threshold, len(block))
     lacking = settings.missing_dependencies(columns)
     for name in settings.passing_order():
-        if name in lacking:  # what decides it is not in this run: nobody knows whether a case passes
+        if name in lacking:  # a score that decides it is not in this run, so whether a case passes is unknown
             columns[name] = replace(columns[name], passed=np.full(len(block), UNJUDGED, dtype=np.int8))
         elif name in columns:
             passed = _all_pass([columns[required].passed for required in settings.passes_with[name]])

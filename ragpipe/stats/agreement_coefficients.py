@@ -54,7 +54,7 @@ def quadratic_kappa(old: Floats, new: Floats) -> Coefficient:
     """Agreement of two raters on an ordinal scale, where a difference counts with its square.
 
     kappa = 1 - mean of (a_i - b_i)^2 / mean over all i, j of (a_i - b_j)^2: Cohen's weighted kappa with quadratic
-    weights (Cohen 1968; Fleiss and Cohen 1973). The grades' own values are the distances, so a grade that nobody gave
+    weights (Cohen 1968; Fleiss and Cohen 1973). The grades' own values are the distances, so a grade that was not given
     changes nothing. Not defined where both raters gave one and the same grade to everything.
     """
     _check(old, new)

@@ -27,7 +27,7 @@ _HAIR = 1e-12  # of the scale: values no farther apart are equal but for roundin
 class Interval:
     """Bounds that cover the true value in `level` of all repetitions; `method` names the formula.
 
-    `too_few`: it rests on fewer than 5 questions. The bounds hold, but such an interval says next to nothing.
+    `too_few`: it is of fewer than 5 questions. The bounds hold, but such an interval says next to nothing.
     """
 
     level: float
@@ -67,7 +67,7 @@ def estimate_mean(
     (after Dean and Pagano 2015). The interval is never empty and never leaves the scale.
 
     Without a scale: mean +- t(G-1) * sqrt(V), method `t` or `clustered_t`; none where all values are equal, for a width
-    of zero would claim a certainty that nobody has. No interval for one value, and for one cluster.
+    of zero would claim a certainty that does not exist. No interval for one value, and for one cluster.
     """
     codes, groups = _clustering(len(values), clusters)
     if low is not None and high is not None:
@@ -152,7 +152,7 @@ def _mean(values: Floats) -> float:
 
 
 def _clustering(n: int, clusters: Codes | None) -> tuple[Codes | None, int]:
-    """Cluster numbers from 0 without gaps and how many there are; None when every row stands alone."""
+    """Cluster numbers from 0 without gaps and how many there are; None when every row is its own cluster."""
     if clusters is None:
         return None, n
     if len(clusters) != n:

@@ -8,7 +8,7 @@ from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, Quot
 
 
 class Refusal(Answer):
-    """Whether an answer as a whole declines, and whether it speaks of the end of its training data."""
+    """Whether an answer as a whole declines, and whether it mentions the end of its training data."""
 
     reason: str = ""
     training_cutoff: Flag

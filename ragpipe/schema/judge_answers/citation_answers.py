@@ -23,7 +23,7 @@ class CitationVerdicts(Answer):
 
 
 class CitedClaim(Answer):
-    """A factual statement of an answer, the citation that stands with it ('' without one), and whether one does."""
+    """A factual statement of an answer, the citation with it ('' without one), and whether one does."""
 
     claim: str
     marker: Quote = ""

@@ -108,7 +108,7 @@ class Criterion(Answer):
 
 
 class FactualAccuracy(Answer):
-    """Three criteria of an answer held against a reference, and how sure the judge is, 0 to 100. No sum: that is ours."""
+    """Three criteria of an answer compared with a reference, and how sure the judge is, 0 to 100. The metric adds them up."""
 
     correctness: Criterion
     completeness: Criterion

@@ -1,4 +1,4 @@
-"""What rests on a judge that is not calibrated: such scores pass no critical gate unless `scoring.accept_uncalibrated`."""
+"""Scores and gates that depend on an uncalibrated judge: they pass no critical gate unless `scoring.accept_uncalibrated`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ragpipe.scoring.settings import ScoringSettings
 
 
 def judged_scores(settings: ScoringSettings, names: Iterable[str], asked: Collection[str]) -> set[str]:
-    """Of the scores `names` of a run (metrics and composites) those that rest on a judge, with `overall_score` where a part does.
+    """Of the scores `names` of a run (metrics and composites) those that depend on a judge, with `overall_score` where a part does.
 
     `asked` are the scores of the metrics that ask it.
     """
@@ -27,7 +27,7 @@ def judged_scores(settings: ScoringSettings, names: Iterable[str], asked: Collec
 def rests_on_judge(
     gate: Gate, settings: ScoringSettings, declared: Mapping[str, ScoreSpec], judged: Collection[str]
 ) -> bool:
-    """Whether a gate's verdict rests on one of the `judged` scores. `declared` are all scores of the run by name."""
+    """Whether a gate's verdict depends on one of the `judged` scores. `declared` are all scores of the run by name."""
     needs = {gate.score or "", *settings.scores_behind(gate.failure_mode or "", declared)}
     spec = declared.get(gate.score or "")
     if limited(gate, spec, judged=spec is not None and settings.passes(spec)) == "pass_rate":

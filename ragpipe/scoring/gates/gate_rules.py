@@ -317,6 +317,6 @@ def limit(gate: Mapping[str, Any]) -> str:
 
 
 def number(value: float, gate: Mapping[str, Any]) -> str:
-    """A value with four digits, or with as many as it takes to be told from the gate's limits."""
+    """A value with four digits, or with as many as it takes to differ from the gate's limits."""
     ends = [end for end in (gate["min"], gate["max"]) if end is not None and abs(end - value) > TOLERANCE]
     return next((text for digits in range(4, 18) if float(text := f"{value:.{digits}g}") not in ends), f"{value!r}")

@@ -1,4 +1,4 @@
-"""One gate as it stands in `scoring.gates`."""
+"""The settings of one gate of `scoring.gates`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tier = Literal["critical", "quality", "diagnostic"]
 class Gate(Settings):
     """A limit on one score, or on how often a failure mode occurs, over all cases or those of `where`.
 
-    `of` is what is held against `min` and `max`: the share of cases that passed (`pass_rate`, by default for 0/1 scores)
+    `of` is what `min` and `max` limit: the share of cases that passed (`pass_rate`, by default for 0/1 scores)
     or the mean of `score`, 0 (worst) to 1 (best) whatever the native scale (`mean`, otherwise; a count's mean is that of
     its values). `max_rate` is the largest share of cases that may have `failure_mode`. `where` maps a field to a value or
     several: a case is meant when every field has one of its values. `tier`: `critical` blocks (exit code 3), `quality`

@@ -27,7 +27,7 @@ _BATCH = 32768  # rows read at once
 
 @dataclass(frozen=True)
 class Repeats:
-    """A number per case in data order, 22 bytes a case however many iterations there are.
+    """A number per case in data order, 22 bytes per case however many iterations there are.
 
     `means` is the case's mean value (NaN where no iteration has one), `squares` the sum of squared deviations from it,
     `measured` the iterations with a value, `judged` those with a verdict, `passed` those that passed.
@@ -74,7 +74,7 @@ def repeats(records: Sequence[Path], name: str, n: int) -> Repeats:
 
 @dataclass(frozen=True)
 class Cases:
-    """Who the cases are, in data order. `samples` numbers the question of each."""
+    """The cases of a run, in data order. `samples` numbers the question of each."""
 
     names: pa.Table
     samples: Whole
@@ -83,7 +83,7 @@ class Cases:
         return int(self.names.num_rows)
 
     def key(self, place: int) -> dict[str, Any]:
-        """What names a case: `sample_id`, `method` and `repeat`."""
+        """The key of a case: `sample_id`, `method` and `repeat`."""
         return {name: self.names[name][place].as_py() for name in OUTPUT_KEY}
 
 
@@ -122,7 +122,7 @@ def _columns(records: Path, parts: Collection[str]) -> dict[str, pa.Array]:
 
 
 def _column(path: Path, name: str) -> Iterator[Floats]:
-    """A column of numbers or flags, batch by batch; NaN stands for null."""
+    """A column of numbers or flags, batch by batch; NaN is null."""
     with open_table(path) as file:
         if name not in file.schema_arrow.names:
             raise _other_cases(path, f"no column {name}", "the scores that its metrics.json names")

@@ -22,8 +22,8 @@ Sentence = Annotated[str, Field(min_length=1)]
 
 
 class Diagnosis(Settings):
-    """`when` is the rule, `says` what is wrong in one sentence, `advice` what to try, the likeliest first. Among the
-    diagnoses of a case the one with the lowest `order` comes first, ties in the order of the YAML. The words stand in
+    """`when` is the rule, `message` what is wrong in one sentence, `advice` what to try, the likeliest first. Among the
+    diagnoses of a case the one with the lowest `order` comes first, ties in the order of the YAML. The words are in
     `metrics.json` and so belong to a run's identity, although they change no number."""
 
     when: Rule = Field(description="Rule that a case must meet.")
@@ -94,7 +94,7 @@ class DiagnosisAccumulator:
         }
 
     def document(self) -> dict[str, Any]:
-        """What stands once in `metrics.json`: each diagnosis that was made with its words and examples (the first cases in
+        """The part that is once in `metrics.json`: each diagnosis that was made with its words and examples (the first cases in
         data order), what the items of failure modes are called, and the rules that this run cannot decide."""
         everything = np.arange(len(self.failed), dtype=np.int64)
         counts = diagnosis_counts(self._found.truths, everything)
@@ -122,7 +122,7 @@ class DiagnosisAccumulator:
 def diagnosis_counts(truths: Mapping[str, Truth], places: Places) -> dict[str, Any]:
     """Of each diagnosis: the cases that have it, those where it comes first, those where it could be decided.
 
-    `truths` stand in the order of priority.
+    `truths` are in the order of priority.
     """
     taken = np.zeros(len(places), dtype=np.bool_)
     counts = {}

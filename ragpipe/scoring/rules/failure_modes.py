@@ -20,7 +20,7 @@ Places = NDArray[np.int64]
 
 
 def find_modes(rules: Mapping[str, Rule | None], facts: Facts) -> dict[str, Truth]:
-    """The truth of each applicable rule for each case of a block; they stand in `facts.modes` from now on."""
+    """The truth of each applicable rule for each case of a block; from then on they are in `facts.modes`."""
     for name, rule in rules.items():
         truth = None if rule is None else rule.holds(facts)
         if truth is not None:

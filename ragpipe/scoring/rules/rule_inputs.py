@@ -58,13 +58,13 @@ class Facts:
         return next((name for name in names if name in self.columns), None)
 
     def field(self, name: str) -> Valued:
-        """A field's values; None stands for none."""
+        """A field's values; None where there is none."""
         if name not in self._fields:
             self._fields[name] = self._field(name)
         return self._fields[name]
 
     def details(self, score: str, path: str) -> tuple[Valued, NDArray[np.bool_]]:
-        """What stands at `path` in the details of a score, and where that score is ok."""
+        """The value at `path` in the details of a score, and where that score is ok."""
         cases, texts = self.detail_rows(score, path)
         numbers = np.zeros(self.n, dtype=np.int64)
         numbers[cases] = np.arange(1, len(cases) + 1)
@@ -87,7 +87,7 @@ class Facts:
         return self._block.cases[rows[kept.to_numpy()]], texts.take(kept).to_pylist()
 
     def key(self, place: int) -> dict[str, str | int]:
-        """What names a case: `sample_id`, `method` and `repeat`."""
+        """The key of a case: `sample_id`, `method` and `repeat`."""
         return {name: self._block.outputs[name][place].as_py() for name in OUTPUT_KEY}
 
     def _field(self, name: str) -> Valued:

@@ -59,8 +59,8 @@ def test_marks_are_ranks_and_other_words_name_nothing(tmp_path: Path) -> None:
 
 DECOMPOSED = unicodedata.normalize("NFD", "caf\u00e9.md")
 LABELS = [
-    ({"relevant_docs": ["doc-1"]}, chunks("DOC-1"), "relevant_docs", "'doc-1' stands beside the retrieved 'DOC-1'"),
-    ({"relevant_chunks": ["a "]}, chunks("a"), "relevant_chunks", "'a ' stands beside the retrieved 'a'"),
+    ({"relevant_docs": ["doc-1"]}, chunks("DOC-1"), "relevant_docs", "'doc-1' differs from the retrieved 'DOC-1'"),
+    ({"relevant_chunks": ["a "]}, chunks("a"), "relevant_chunks", "'a ' differs from the retrieved 'a'"),
     ({"gains": {"x": 2.0, "a": 0.0}}, chunks("a"), "gains", "'x'"),
     ({"anchors": [Anchor(rel_path="caf\u00e9.md")]}, chunks("a", rel_path=DECOMPOSED), "anchors", "Unicode form (NFC, NFD)"),
 ]  # fmt: skip
