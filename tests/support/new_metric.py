@@ -11,6 +11,7 @@ import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.support import metric_index, prompt_lock
@@ -240,6 +241,21 @@ def files_of(name: str, *, computed: bool) -> dict[Path, str]:
     return {path: text.format(**values) for path, text in texts.items()}
 
 
+def _is_computed(name: str) -> bool:
+    """Whether the metric is there already, as one that asks no judge."""
+    return (ROOT / "ragpipe" / "metrics" / "computed" / f"{name}.py").exists()
+
+
+def _open_todos(paths: Iterable[Path]) -> list[str]:
+    """The lines that are still to be filled in, as `path:line`."""
+    return [
+        f"{path}:{number}"
+        for path in paths
+        for number, line in enumerate((ROOT / path).read_text(encoding="utf-8").splitlines(), start=1)
+        if "TODO" in line
+    ]
+
+
 def main(arguments: list[str]) -> int:
     """Returns 1 when a published prompt was changed, 2 for a name that no metric can have."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="Add a metric to the repository.")
@@ -248,7 +264,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", options.name):
         parser.error(f"{options.name!r} is no name of a metric: lower case words joined by _, such as answer_brevity")
-    for path, text in files_of(options.name, computed=options.computed).items():
+    files = files_of(options.name, computed=options.computed or _is_computed(options.name))
+    for path, text in files.items():
         if not (ROOT / path).exists():
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / path).write_text(text, encoding="utf-8")
@@ -257,7 +274,11 @@ def main(arguments: list[str]) -> int:
     refused = prompt_lock.update()
     print("\n".join(refused) or f"updated {prompt_lock.LOCK} and the lists of metrics")
     codes = [subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode for command in _GENERATORS]
-    print("next: replace every TODO, then run this command again and `just fast`")
+    todos = _open_todos(files)
+    if todos:
+        print(f"next: replace each TODO ({', '.join(todos)}), then run this command again")
+    else:
+        print(f"next: python -m pytest tests/unit/metrics -k {options.name}, then `just fast`")
     return int(bool(refused) or any(codes))
 
 

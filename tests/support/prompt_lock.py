@@ -1,13 +1,15 @@
 """`prompts/versions.lock`: the hash of every published prompt template, comments stripped, includes among them.
 
 A changed template asks every stored question again and cuts off every earlier number, so a published version never
-changes: write the next version. `python -m tests.support.prompt_lock` adds new versions. It refuses a change of a locked
-one, unless `--unreleased NAME` says that no release has it (NAME as in the lock: `faithfulness/verify.v1`).
+changes: write the next version. `python -m tests.support.prompt_lock` adds new versions and takes over edits of those that
+no commit has locked yet. It refuses a change of a committed one, unless `--unreleased NAME` says that no release has it
+(NAME as in the lock: `faithfulness/verify.v1`).
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,8 +40,21 @@ def current_hashes() -> dict[str, str]:
 def locked_hashes() -> dict[str, str]:
     """The hashes of the lock file by name; empty without a file."""
     path = _ROOT / LOCK
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    rows = [line.split() for line in lines if line and not line.startswith("#")]
+    return _parse_lock(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def uncommitted_names() -> frozenset[str]:
+    """The locked versions that the last commit has not locked: drafts. None where git cannot tell."""
+    command = ["git", "show", f"HEAD:./{LOCK.as_posix()}"]
+    try:
+        result = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, encoding="utf-8", check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return frozenset()
+    return frozenset(locked_hashes()) - _parse_lock(result.stdout).keys()
+
+
+def _parse_lock(text: str) -> dict[str, str]:
+    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
     return {name: digest for name, digest in rows}
 
 
@@ -51,20 +66,22 @@ def problems(locked: dict[str, str], current: dict[str, str]) -> list[str]:
             lines.append(f"{name} is not in {LOCK}: run `{COMMAND}`")
         elif locked[name] != digest:
             lines.append(
-                f"{name} is published and was changed: restore it and write the next version; "
-                f"if no release has it, run `{COMMAND} --unreleased {name}`"
+                f"{name} was changed, and a published version never changes: restore it and write the next version; "
+                f"if no release has it yet, run `{COMMAND} --unreleased {name}`"
             )
     for name in locked.keys() - current.keys():
         lines.append(
-            f"{name} is published and was removed: restore it; if no release has it, run `{COMMAND} --unreleased {name}`"
+            f"{name} was removed, and a published version never goes: restore it; "
+            f"if no release has it yet, run `{COMMAND} --unreleased {name}`"
         )
     return sorted(lines)
 
 
 def update(unreleased: frozenset[str] = frozenset()) -> list[str]:
-    """Add new versions to the lock and take over changes of the unreleased ones. Returns what it refused."""
+    """Add new versions to the lock and take over changes of drafts and of the unreleased ones. Returns what it refused."""
     locked, current = locked_hashes(), current_hashes()
-    kept = {name: digest for name, digest in locked.items() if name not in unreleased}
+    open_names = unreleased | uncommitted_names()
+    kept = {name: digest for name, digest in locked.items() if name not in open_names}
     missing = {name: digest for name, digest in current.items() if name not in kept}
     lock = dict(sorted({**kept, **missing}.items()))
     (_ROOT / LOCK).write_text(_HEAD + "".join(f"{name} {digest}\n" for name, digest in lock.items()), encoding="utf-8")
