@@ -28,7 +28,7 @@ _TYPOGRAPHY = str.maketrans(
 _ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|\u2026)(?:\s*\])?\s*")
 
 
-def compose(text: str) -> str:
+def without_invisible(text: str) -> str:
     """The text in NFC, without soft hyphens and zero-width spaces; case and typography stay."""
     return unicodedata.normalize("NFC", text).translate(_WITHOUT_INVISIBLE)
 

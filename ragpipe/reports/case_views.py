@@ -105,12 +105,12 @@ def _case_view(row: int, rows: _CaseRows, names: Sequence[str], *, sampled: bool
         sample_id=record["sample_id"],
         method=record["method"],
         repeat=record["repeat"],
-        question=shorten(record["question"] or ""),
+        question=shorten_for_page(record["question"] or ""),
         answer=_highlighted(record["answer"] or "", claims),
         record=record,
         labels=list(_labels(record, sample)),
-        references=[shorten(text) for text in distinct_references(sample.get("references") or ())],
-        history=[{key: shorten(str(value)) for key, value in turn.items()} for turn in history],
+        references=[shorten_for_page(text) for text in distinct_references(sample.get("references") or ())],
+        history=[{key: shorten_for_page(str(value)) for key, value in turn.items()} for turn in history],
         contexts=[_context(chunk, quotes) for chunk in chunks[:ITEMS_MAX]],
         scores=sorted(scores, key=_urgency),
         calls=_calls(rows.calls[:ITEMS_MAX]),
@@ -140,7 +140,7 @@ def _score_view(name: str, record: Mapping[str, Any], details: Mapping[str, Any]
         get(f"{name}.score"),
         get(f"{name}.passed"),
         get(f"{name}.status"),
-        shorten(get(f"{name}.reason") or ""),
+        shorten_for_page(get(f"{name}.reason") or ""),
         detail_blocks(details),
     )
 
@@ -157,7 +157,7 @@ def _labels(record: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tu
     """Labels of the data set and the system, in a few words each."""
     for name in _LABELS:
         if (value := record.get(name)) is not None:
-            yield name, str(value).lower() if isinstance(value, bool) else shorten(str(value))
+            yield name, str(value).lower() if isinstance(value, bool) else shorten_for_page(str(value))
     for name, values in (("tags", record.get("tags")), ("relevant", _relevant(sample))):
         if values:
             yield name, ", ".join(map(str, values[:ITEMS_MAX]))
@@ -191,14 +191,14 @@ def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             if isinstance(message, dict):
                 content = _content(message.get("content"))
                 earlier = first_number.setdefault(content, number)
-                text = shorten(content) if earlier == number else f"(the same as in question {earlier})"
+                text = shorten_for_page(content) if earlier == number else f"(the same as in question {earlier})"
                 messages.append((str(message.get("role", "")), text))
         views.append(
             {name: call[name] for name in _CALL}
             | {
                 "flags": list(call["flags"] or ()),
                 "messages": messages,
-                "reply": shorten(reply_text(call)),
+                "reply": shorten_for_page(reply_text(call)),
                 "tokens_in": call["tokens_in"],
                 "tokens_out": call["tokens_out"],
                 "computed": call["output_mode"] in ("computed", "local"),
@@ -228,13 +228,13 @@ def parse_json_cell(text: str | None, kind: type[Any]) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
-def shorten(text: str, limit: int = TEXT_MAX) -> str:
+def shorten_for_page(text: str, limit: int = TEXT_MAX) -> str:
     """The text, at most about `limit` characters of it, with a note of how many are left out."""
     return text[:limit] + _cut_note(text, limit)
 
 
 def _highlighted(text: str, quotes: Sequence[tuple[str, str]]) -> list[TextPart]:
-    """The text as `shorten` leaves it, with its quotes highlighted."""
+    """The text as `shorten_for_page` leaves it, with its quotes highlighted."""
     note = _cut_note(text, TEXT_MAX)
     return [*highlight(text, quotes, TEXT_MAX), *([TextPart(note)] if note else [])]
 

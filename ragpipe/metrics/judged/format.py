@@ -13,8 +13,8 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.format_checks import LANGUAGES, function_words, language_of, schema_fault, sizes
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.json_schemas import check_schema
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.metrics.shared.output_schemas import check_schema
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.timed_regex import Search, compile_timed
 from ragpipe.prompting.prompt import Prompt

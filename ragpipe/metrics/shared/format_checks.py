@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ragpipe.core import strict_json
-from ragpipe.metrics.shared.json_schemas import validator
+from ragpipe.metrics.shared.output_schemas import validator
 from ragpipe.patterns.pattern_files import read_patterns
 from ragpipe.patterns.sentences import sentences
 from ragpipe.patterns.timed_regex import Search

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ragpipe.core.text_match import compose
+from ragpipe.core.text_match import without_invisible
 
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
@@ -51,7 +51,7 @@ class WordRuns:
     @classmethod
     def of(cls, texts: Iterable[str], min_words: int) -> WordRuns:
         """Index some texts."""
-        word_lists = [[word for word, _, _ in _words(compose(text))] for text in texts]
+        word_lists = [[word for word, _, _ in _words(without_invisible(text))] for text in texts]
         return cls(
             min_words,
             frozenset(run for words in word_lists for run in _runs_of(words, min_words)),
@@ -79,7 +79,7 @@ def find_verbatim(answer: str, text: str, min_words: int, elsewhere: WordRuns | 
     With `elsewhere` (of the same `min_words`), a span is exclusive only by a run of `min_words` words, or a quotation, that
     those texts do not contain.
     """
-    answer = compose(answer)
+    answer = without_invisible(answer)
     located = _words(answer)
     words = [word for word, _, _ in located]
     source = WordRuns.of([text], min_words)

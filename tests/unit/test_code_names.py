@@ -1,0 +1,81 @@
+"""Names in the package: no filler, nothing with two meanings, and the formatter has the last word on layout."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2] / "ragpipe"
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
+FILLERS = frozenset({"found", "given", "one", "other", "own", "said", "shown", "there", "told", "wanted", "whole"})
+"""Names that say nothing of what they hold. Say what it is: `matches`, `row`, `path`, `problems`."""
+FILLERS_AT_MOST = 0.005
+"""Share of all bindings: `other` is the customary name in `__eq__` and `__add__`."""
+
+SAME_MEANING = frozenset({"load", "main", "plan", "rejudge", "rescore", "run", "validate", "verify"})
+"""Public names in several modules: the protocol of a task, and the public functions of `ragpipe/api.py` over them."""
+SAME_FILE = frozenset({"__init__", "settings"})
+LAYOUTS_BY_HAND = 20
+FUNCTION_LINES = 50
+
+
+def _bindings(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every name that is bound by an assignment, a loop, a parameter, an exception or a pattern, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.name, node.lineno
+
+
+def _place(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT.parent)}:{line}"
+
+
+def test_names_say_what_they_hold() -> None:
+    bound = [(name, _place(path, line)) for path, tree in TREES.items() for name, line in _bindings(tree)]
+    fillers = [f"{place} {name}" for name, place in bound if name in FILLERS]
+    assert len(fillers) <= FILLERS_AT_MOST * len(bound), fillers
+
+
+def test_no_public_name_has_two_meanings() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in ast.iter_child_nodes(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith(
+                "_"
+            ):
+                homes[node.name].append(_place(path, node.lineno))
+    assert {name: places for name, places in homes.items() if len(places) > 1 and name not in SAME_MEANING} == {}
+
+
+def test_no_file_name_is_used_twice() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for path in TREES:
+        homes[path.stem].append(str(path.relative_to(ROOT)))
+    assert {stem: paths for stem, paths in homes.items() if len(paths) > 1 and stem not in SAME_FILE} == {}
+
+
+def test_the_formatter_lays_out_the_code() -> None:
+    places = [
+        _place(path, number)
+        for path in TREES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if "# fmt: skip" in line or "# fmt: off" in line
+    ]
+    assert len(places) <= LAYOUTS_BY_HAND, places
+
+
+def test_functions_are_short() -> None:
+    functions = [
+        (node.end_lineno - node.lineno + 1, f"{_place(path, node.lineno)} {node.name}")
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
+    ]
+    assert [place for length, place in functions if length > FUNCTION_LINES] == []
