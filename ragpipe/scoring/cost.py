@@ -170,8 +170,6 @@ def cost(
         totals.add(batch, first[n_read : n_read + len(batch)], rates)
         n_read += len(batch)
     used = totals.used.total()
-    own_now, own_then = totals.own_now.usage, totals.own_then.total()
-    price_change = None if own_now.usd is None or own_then.usd is None else _money(own_now.usd - own_then.usd)
     return {
         "used": {
             **used,
@@ -184,8 +182,8 @@ def cost(
         },
         "spent": spent.as_json(),
         "saved": totals.saved.usage.as_json(),
-        "wasted": _wasted(spent, own_then),
-        "repriced": {"usd": price_change},
+        "wasted": _wasted(spent, totals.own_then.total()),
+        "repriced": {"usd": totals.price_change()},
         "prices": {name: price.document() for name, price in rates.items()},
     }
 
@@ -215,6 +213,11 @@ class _Totals:
         for name, totals in self.by.items():
             for value, calls_of_value in calls.by(name):
                 totals.setdefault(value, CallTotals()).add(calls_of_value, rates)
+
+    def price_change(self) -> float | None:
+        """By how much the payer's own used replies cost more now than then; None where a price is unknown."""
+        now, then = self.own_now.usage.usd, self.own_then.total().usd
+        return None if now is None or then is None else _money(now - then)
 
 
 def _wasted(spent: Usage, used: Usage) -> dict[str, Any]:

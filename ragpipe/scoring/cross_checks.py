@@ -89,17 +89,19 @@ def _composites(settings: ScoringSettings, declared: Specs, where: str) -> Itera
             owner = "a score of this run" if name in declared else "a column of records.parquet"
             yield Problem(where, key, f"the name {name!r}", f"a name that is free; {name} is that of {owner}")
         for part in composite.parts:
-            spec = declared.get(part)
-            if part in settings.active_composites() and part not in declared:
-                yield Problem(
-                    where, f"{key}.weights.{part}", f"the composite {part!r}", "scores of metrics, not composites"
-                )
-            elif part not in known:
-                yield _unknown(where, f"{key}.weights.{part}", part, known)
-            elif spec and spec.low is None:
-                yield Problem(
-                    where, f"{key}.weights.{part}", f"{part!r}, a count", "scores on a scale: a count has none"
-                )
+            yield from _composite_part(settings, part, declared, known, f"{key}.weights.{part}", where)
+
+
+def _composite_part(
+    settings: ScoringSettings, part: str, declared: Specs, known: Collection[str], key: str, where: str
+) -> Iterator[Problem]:
+    spec = declared.get(part)
+    if part in settings.active_composites() and spec is None:
+        yield Problem(where, key, f"the composite {part!r}", "scores of metrics, not composites")
+    elif part not in known:
+        yield _unknown(where, key, part, known)
+    elif spec and spec.low is None:
+        yield Problem(where, key, f"{part!r}, a count", "scores on a scale: a count has none")
 
 
 def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:

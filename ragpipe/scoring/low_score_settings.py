@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated
 
@@ -76,20 +77,9 @@ class LowScoreSettings(Settings):
     @field_validator("bands")
     @classmethod
     def _ordered(cls, bands: dict[str, list[LowScoreBand] | None]) -> dict[str, list[LowScoreBand] | None]:
-        for score, some in bands.items():
-            names = [band.name for band in some or ()]
-            if len(set(names)) < len(names):
-                raise ValueError(f"every band of {score} under a name of its own, found {', '.join(names)}")
-            if any(later.low and not band.low for band, later in pairwise(some or ())):
-                raise ValueError(f"the bands of {score} with `low: false` after all others: they are the best values")
-            ends = [band.up_to for band in some or ()]
-            if None in ends[:-1]:
-                raise ValueError(f"the band of {score} without `up_to` as the last one: it takes all that is left")
-            steps = [b - a for a, b in pairwise(end for end in ends if end is not None)]
-            if any(step == 0 for step in steps) or (min(steps, default=1) < 0 < max(steps, default=-1)):
-                raise ValueError(
-                    f"the bands of {score} from the worst on: `up_to` rising (falling, where lower is better)"
-                )
+        for score, score_bands in bands.items():
+            if problem := _band_problem(score, score_bands or []):
+                raise ValueError(problem)
         return bands
 
     @field_validator("by")
@@ -123,3 +113,24 @@ class LowScoreSettings(Settings):
                 inside &= failed if score_bands is None else ~np.isnan(values)
             band_numbers[inside] = place
         return band_numbers
+
+
+def _band_problem(score: str, bands: Sequence[LowScoreBand]) -> str | None:
+    """What is wrong with the names and the order of a score's bands; None when nothing is."""
+    names = [band.name for band in bands]
+    if len(set(names)) < len(names):
+        return f"every band of {score} under a name of its own, found {', '.join(names)}"
+    if any(later.low and not band.low for band, later in pairwise(bands)):
+        return f"the bands of {score} with `low: false` after all others: they are the best values"
+    ends = [band.up_to for band in bands]
+    if None in ends[:-1]:
+        return f"the band of {score} without `up_to` as the last one: it takes all that is left"
+    if not _is_monotonic([end for end in ends if end is not None]):
+        return f"the bands of {score} from the worst on: `up_to` rising (falling, where lower is better)"
+    return None
+
+
+def _is_monotonic(values: Sequence[float]) -> bool:
+    """Whether the values only rise, or only fall."""
+    steps = [after - before for before, after in pairwise(values)]
+    return all(step > 0 for step in steps) or all(step < 0 for step in steps)
