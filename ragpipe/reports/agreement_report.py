@@ -1,4 +1,4 @@
-"""Two runs over the same cases on the terminal and as a page: `agreement.md`. Ids of cases are text, never markup."""
+"""Agreement of two runs over the same cases, for the terminal and as the page `agreement.md`."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ AGREEMENT_NOTE = (
 _ID = 60  # characters of a case's id
 
 
-def agreement_rows(found: Mapping[str, Any]) -> list[list[str]]:
-    """A row for each score with a value in either run."""
+def agreement_rows(agreement: Mapping[str, Any]) -> list[list[str]]:
+    """A row per score with a value in either run."""
     return [
-        _row(name, score) for name, score in found["scores"].items() if score["old"]["n_ok"] or score["new"]["n_ok"]
+        _row(name, score) for name, score in agreement["scores"].items() if score["old"]["n_ok"] or score["new"]["n_ok"]
     ]
 
 
-def question_lines(found: Mapping[str, Any]) -> list[str]:
-    """What the new run asked beside the old one, and what both cost."""
-    asked, old, new = found["questions"], found["cost"]["old"], found["cost"]["new"]
+def question_lines(agreement: Mapping[str, Any]) -> list[str]:
+    """What the new run asked compared with the old one, and what both cost."""
+    asked, old, new = agreement["questions"], agreement["cost"]["old"], agreement["cost"]["new"]
     new_calls = asked["calls"] - asked["same_calls"]
     return [
-        f"questions: {whole(asked['new'])} ({whole(asked['old'])} in {found['old']['run_id']}), "
+        f"questions: {whole(asked['new'])} ({whole(asked['old'])} in {agreement['old']['run_id']}), "
         f"{whole(asked['new'] - asked['new_payloads'])} the same as there, {whole(asked['new_payloads'])} new",
-        f"replies: {whole(asked['calls'])}, {whole(asked['same_calls'])} taken from {found['old']['run_id']}, "
+        f"replies: {whole(asked['calls'])}, {whole(asked['same_calls'])} taken from {agreement['old']['run_id']}, "
         f"{whole(new_calls)} of this judge's own; cost {_cost(new)} (was {_cost(old)})",
     ]
 
 
-def changed_rows(found: Mapping[str, Any]) -> tuple[list[list[str]], int]:
-    """A row for each score whose figures or verdicts changed, and the number of those that did not."""
+def changed_rows(agreement: Mapping[str, Any]) -> tuple[list[list[str]], int]:
+    """A row per score whose figures or verdicts changed, and the number of those that did not."""
     rows = []
-    for name, score in found["scores"].items():
+    for name, score in agreement["scores"].items():
         old, new, flips = score["old"], score["new"], score["flips"]
         if old != new or flips["to_passed"]["n"] or flips["to_failed"]["n"]:
             rows.append(
@@ -63,22 +63,22 @@ def changed_rows(found: Mapping[str, Any]) -> tuple[list[list[str]], int]:
                     _flips(score),
                 ]
             )
-    return rows, len(found["scores"]) - len(rows)
+    return rows, len(agreement["scores"]) - len(rows)
 
 
-def agreement_markdown(found: Mapping[str, Any]) -> str:
+def agreement_markdown(agreement: Mapping[str, Any]) -> str:
     """The page: both runs, a table of all scores, and for each with flips the cases that moved most."""
     heads = ["run", "judge", "cases", "replies' cost"]
     runs = [
         [
-            f"{side}: {code_span(one['run_id'])}",
-            code_span(one["judge"]),
-            whole(one["n_cases"]),
-            _cost(found["cost"][side]),
+            f"{side}: {code_span(run['run_id'])}",
+            code_span(run["judge"]),
+            whole(run["n_cases"]),
+            _cost(agreement["cost"][side]),
         ]
-        for side, one in (("old", found["old"]), ("new", found["new"]))
+        for side, run in (("old", agreement["old"]), ("new", agreement["new"]))
     ]
-    scores = [[code_span(row[0]), *row[1:]] for row in agreement_rows(found)]
+    scores = [[code_span(row[0]), *row[1:]] for row in agreement_rows(agreement)]
     lines = [
         "# Old against new",
         "",
@@ -89,24 +89,24 @@ def agreement_markdown(found: Mapping[str, Any]) -> str:
         AGREEMENT_NOTE,
         "",
     ]
-    lines += [f"- {line}" for line in [*question_lines(found), *absent_lines(found)]]
+    lines += [f"- {line}" for line in [*question_lines(agreement), *absent_lines(agreement)]]
     lines += [
         "",
         "## More coefficients",
         "",
-        *markdown_table(["score", "quadratic kappa", "Pearson", "Spearman"], _more(found)),
+        *markdown_table(["score", "quadratic kappa", "Pearson", "Spearman"], _more(agreement)),
     ]
-    return "\n".join([*lines, *_flipped(found), *_signatures(found)]) + "\n"
+    return "\n".join([*lines, *_flipped(agreement), *_signatures(agreement)]) + "\n"
 
 
-def absent_lines(found: Mapping[str, Any]) -> list[str]:
+def absent_lines(agreement: Mapping[str, Any]) -> list[str]:
     """What only one of the runs has."""
-    cases = found["cases"]
+    cases = agreement["cases"]
     lines = []
     if cases["only_old"] or cases["only_new"]:
         lines.append(f"cases in one run only: {whole(cases['only_old'])} old, {whole(cases['only_new'])} new")
     for side in ("old", "new"):
-        if names := found[f"only_{side}_scores"]:
+        if names := agreement[f"only_{side}_scores"]:
             lines.append(f"scores of the {side} run only: {', '.join(on_one_line(name, _ID) for name in names)}")
     return lines
 
@@ -137,47 +137,47 @@ def _difference(score: Mapping[str, Any]) -> str:
     return f"{mean:+.3f}" + (f" [{interval['low']:+.3f}, {interval['high']:+.3f}]" if interval else "")
 
 
-def _more(found: Mapping[str, Any]) -> list[list[str]]:
+def _more(agreement: Mapping[str, Any]) -> list[list[str]]:
     return [
         [code_span(name), *(_coefficient(score[key]) for key in ("quadratic_kappa", "pearson", "spearman"))]
-        for name, score in found["scores"].items()
+        for name, score in agreement["scores"].items()
         if score["n_both"]
     ]
 
 
-def _flipped(found: Mapping[str, Any]) -> Iterator[str]:
-    for name, score in found["scores"].items():
-        rows = []
-        for direction, said in (("to_passed", "passed"), ("to_failed", "failed")):
-            rows += [
-                [
-                    code_span(one["sample_id"], _ID),
-                    code_span(one["method"], _ID),
-                    str(one["repeat"]),
-                    str(one["iteration"]),
-                    _number(one["old"]),
-                    _number(one["new"]),
-                    said,
-                ]
-                for one in score["flips"][direction]["examples"]
-            ]
+def _flipped(agreement: Mapping[str, Any]) -> Iterator[str]:
+    """A table per score with flips: the cases that moved most."""
+    heads = ["case", "method", "repeat", "iteration", "old", "new", "now"]
+    for name, score in agreement["scores"].items():
+        rows = [
+            _flipped_row(case, verdict)
+            for direction, verdict in (("to_passed", "passed"), ("to_failed", "failed"))
+            for case in score["flips"][direction]["examples"]
+        ]
         if rows:
-            yield from (
-                "",
-                f"## Flips of {code_span(name)}",
-                "",
-                _flips(score) + ", of which those that moved most:",
-                "",
-            )
-            yield from markdown_table(["case", "method", "repeat", "iteration", "old", "new", "now"], rows)
+            title = f"{_flips(score)}, of which those that moved most:"
+            yield from ("", f"## Flips of {code_span(name)}", "", title, "")
+            yield from markdown_table(heads, rows)
 
 
-def _signatures(found: Mapping[str, Any]) -> list[str]:
+def _flipped_row(case: Mapping[str, Any], verdict: str) -> list[str]:
+    return [
+        code_span(case["sample_id"], _ID),
+        code_span(case["method"], _ID),
+        str(case["repeat"]),
+        str(case["iteration"]),
+        _number(case["old"]),
+        _number(case["new"]),
+        verdict,
+    ]
+
+
+def _signatures(agreement: Mapping[str, Any]) -> list[str]:
     return [
         "",
         "## Signatures",
         "",
-        *(f"- {side}: {code_span(found[side]['signature'], 2000)}" for side in ("old", "new")),
+        *(f"- {side}: {code_span(agreement[side]['signature'], 2000)}" for side in ("old", "new")),
     ]
 
 
@@ -188,14 +188,14 @@ def _flips(score: Mapping[str, Any]) -> str:
     return f"+{whole(flips['to_passed']['n'])} -{whole(flips['to_failed']['n'])}"
 
 
-def _coefficient(found: Mapping[str, Any]) -> str:
-    value: float | None = found["value"]
-    return f"{value:.3f}" if value is not None else str(found["reason"])
+def _coefficient(coefficient: Mapping[str, Any]) -> str:
+    value: float | None = coefficient["value"]
+    return f"{value:.3f}" if value is not None else str(coefficient["reason"])
 
 
-def _step(old: float | None, new: float | None, shown: Callable[[float | None], str]) -> str:
+def _step(old: float | None, new: float | None, text: Callable[[float | None], str]) -> str:
     """`0.80 -> 0.75`, and one figure where they are the same."""
-    first, second = shown(old), shown(new)
+    first, second = text(old), text(new)
     return second if old == new else f"{first} -> {second}"
 
 

@@ -1,4 +1,4 @@
-"""A sweep's comparison as a table on the terminal and as a Markdown page. All words of jobs are text, never markup."""
+"""The comparison of the jobs of a sweep: a table on the terminal and the page `comparison.md`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.job_comparison import Job, job_labels
 from ragpipe.reports.markdown_text import code_span, markdown_table
-from ragpipe.reports.number_format import bracketed, price, share_below_one, whole
+from ragpipe.reports.number_format import bracketed, percentage, price, share_below_one, whole
 from ragpipe.schema.usage import Usage
 
 _WORD = 40  # characters of one word of a job on the terminal
 _STANDINGS = {"best": "best", "not_separable": "not separable", "behind": "behind", "equal": "equal"}
 _MARKS = {"best": " *", "not_separable": " ~"}
-BEST = (
-    "best: on the questions that the jobs share, its interval overlaps no other job's, and no job whose standing cannot be told (without an interval, or with a "
-    "coverage under the floor) may be as good."
+_BEST = (
+    "best: on the questions that the jobs share, its interval overlaps no other job's, and no job without an interval or with "
+    "a coverage under the floor may be as good."
 )
-NEAR = (
-    "not separable: its interval overlaps that of the highest mean, so that the difference may be chance. A comparison "
-    "case by case can tell more than intervals can."
+_NOT_SEPARABLE = (
+    "not separable: its interval overlaps that of the highest mean, so the difference may be chance. A comparison case by "
+    "case can separate more than intervals can."
 )
 
 
@@ -30,15 +30,18 @@ def compared_scores(jobs: Sequence[Job]) -> list[str]:
 
     Where no score has either, all that are on a scale.
     """
-    found: dict[str, bool] = {}
+    is_main: dict[str, bool] = {}
     for metrics in (job.metrics for job in jobs if job.metrics):
-        weights = metrics.get("scoring", {}).get("weights_used", {})
         for name, score in metrics["overall"]["scores"].items():
-            scale = metrics["declared"][name]
-            if score["mean"] is not None and scale["low"] is not None:
-                found[name] = found.get(name, False) or name in weights or scale["threshold"] is not None
-    first = [name for name, wanted in found.items() if wanted] or list(found)
-    return [name for name in first if name != "overall_score"] + [n for n in first if n == "overall_score"]
+            if score["mean"] is not None and metrics["declared"][name]["low"] is not None:
+                is_main[name] = is_main.get(name, False) or _has_weight_or_threshold(name, metrics)
+    names = [name for name, main in is_main.items() if main] or list(is_main)
+    return sorted(names, key=lambda name: name == "overall_score")
+
+
+def _has_weight_or_threshold(name: str, metrics: Mapping[str, Any]) -> bool:
+    weights = metrics.get("scoring", {}).get("weights_used", {})
+    return name in weights or metrics["declared"][name]["threshold"] is not None
 
 
 def comparison_lines(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -56,13 +59,13 @@ def comparison_lines(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]]) -> 
 def comparison_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the marks of the terminal's table mean, and where the methods stand."""
     standings = {row["standing"] for row in rows}
-    notes = [f"* {BEST}"] if "best" in standings else []
-    notes += [f"~ {NEAR}"] if "not_separable" in standings else []
+    notes = [f"* {_BEST}"] if "best" in standings else []
+    notes += [f"~ {_NOT_SEPARABLE}"] if "not_separable" in standings else []
     return notes + (["by method: see the page"] if any(row["method"] for row in rows) else [])
 
 
 def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
-    """The page: the jobs and how they ended, then a table for each score that a reader compares first."""
+    """The page: the jobs and how they ended, then a table per score that a reader compares first."""
     heads = ["job", "overrides", "run", "state", "iterations", "calls", "price", "paid by the run", "reason"]
     lines = []
     for job, label in zip(jobs, job_labels(jobs), strict=True):
@@ -82,7 +85,7 @@ def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], 
     parts = ["# Sweep", "", code_span(" ".join(words), 2000), "", "## Jobs", "", *markdown_table(heads, lines)]
     for name in compared_scores(jobs):
         parts += ["", f"## {code_span(name)}", "", *_section(name, rows)]
-    more = "All figures of all scores stand in `comparison.parquet` beside this page."
+    more = "All figures of all scores are in `comparison.parquet` in the same folder."
     return (
         "\n".join(
             [
@@ -90,9 +93,9 @@ def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], 
                 "",
                 "## How to read it",
                 "",
-                f"- {BEST}",
-                f"- {NEAR}",
-                "- equal: all jobs have the same figures; they stand there once.",
+                f"- {_BEST}",
+                f"- {_NOT_SEPARABLE}",
+                "- equal: all jobs have the same figures, which are listed once.",
                 "",
                 more,
             ]
@@ -102,29 +105,32 @@ def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], 
 
 
 def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = [row for row in rows if row["score"] == name]
-    if all(row["standing"] == "equal" for row in found):
-        found = [{**row, "label": "all jobs"} for row in found if row["job"] == found[0]["job"]]
-    several = any(row["method"] for row in found)
-    heads = ["job", "overrides", *(["method"] if several else [])]
-    heads += ["mean", "on shared questions", "standing", "passed", "coverage", "judgements", "flips"]
-    lines = []
-    for row in found:
-        lines.append(
-            [
-                str(row["job"]),
-                code_span(row["label"], 200),
-                *([code_span(row["method"] or "all")] if several else []),
-                f"{_number(row['mean'])} {bracketed(_bounds(row), places=3)}".rstrip(),
-                ", ".join(_on_shared(row)) or "the same",
-                _STANDINGS.get(row["standing"], "-"),
-                _share(row["pass_rate"]),
-                _share(row["coverage"]),
-                whole(row["n_ok"]),
-                _share(row["flip_share"]),
-            ]
-        )
-    return markdown_table(heads, lines)
+    """The table of one score: a row per job and method; one for all jobs where their figures are equal."""
+    score_rows = [row for row in rows if row["score"] == name]
+    if all(row["standing"] == "equal" for row in score_rows):
+        first = score_rows[0]["job"]
+        score_rows = [{**row, "label": "all jobs"} for row in score_rows if row["job"] == first]
+    several = any(row["method"] for row in score_rows)
+    heads = ["job", "words", *(["method"] if several else []), *_SECTION_HEADS]
+    return markdown_table(heads, [_section_row(row, several) for row in score_rows])
+
+
+_SECTION_HEADS = ("mean", "on shared questions", "standing", "passed", "coverage", "judgements", "flips")
+
+
+def _section_row(row: Mapping[str, Any], with_method: bool) -> list[str]:
+    return [
+        str(row["job"]),
+        code_span(row["label"], 200),
+        *([code_span(row["method"] or "all")] if with_method else []),
+        f"{_number(row['mean'])} {bracketed(_bounds(row), places=3)}".rstrip(),
+        ", ".join(_on_shared(row)) or "the same",
+        _STANDINGS.get(row["standing"], "-"),
+        percentage(row["pass_rate"]),
+        percentage(row["coverage"]),
+        whole(row["n_ok"]),
+        percentage(row["flip_share"]),
+    ]
 
 
 def _figures(row: Mapping[str, Any] | None) -> list[str]:
@@ -141,7 +147,7 @@ def _figures(row: Mapping[str, Any] | None) -> list[str]:
 
 
 def _on_shared(row: Mapping[str, Any]) -> list[str]:
-    """`on 19 shared: 0.81 [0.66, 0.90]` where the mean is of other questions too: what the standing goes by."""
+    """`on 19 shared: 0.81 [0.66, 0.90]` where the mean is of other questions too: the standing uses these figures."""
     if row["n_shared"] is None or _same(row["shared_mean"], row["mean"]):
         return []
     if not row["n_shared"]:
@@ -151,8 +157,8 @@ def _on_shared(row: Mapping[str, Any]) -> list[str]:
     return [f"on {whole(row['n_shared'])} shared: {row['shared_mean']:.2f} {bracketed(bounds)}".rstrip()]
 
 
-def _same(one: float | None, other: float | None) -> bool:
-    return one is not None and other is not None and math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+def _same(first: float | None, second: float | None) -> bool:
+    return first is not None and second is not None and math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _bounds(row: Mapping[str, Any]) -> dict[str, float] | None:
@@ -165,7 +171,7 @@ def _cost(job: Job) -> str:
     if job.cost is None:
         return job.state
     used, spent = job.cost["total"]["used"], job.cost["total"]["spent"]
-    lines = ["no call"]  # the embedded judge answers by itself, and some metrics ask nobody
+    lines = ["no call"]  # the embedded judge is computed here, and some metrics ask no judge
     if used["calls"] > used["calls_computed"]:
         lines = [f"{whole(used['calls'])} calls", price(Usage.from_json(used))]
         lines += [f"{whole(spent['calls'])} paid by the run"] if spent.get("calls") is not None else []
@@ -176,16 +182,12 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
-
-
 def _count(value: int | None) -> str:
     return "-" if value is None else whole(value)
 
 
 def _prices(job: Job) -> tuple[str, str]:
-    """What the replies cost that the results rest on, and what this run's own processes paid."""
+    """The price of the replies that the results use, and what the processes of this run paid."""
     if job.cost is None:
         return "-", "-"
     used, spent = job.cost["total"]["used"], job.cost["total"]["spent"]

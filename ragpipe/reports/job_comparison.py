@@ -1,4 +1,4 @@
-"""The jobs of a sweep beside each other: a row a job, method and score, and which job is the best where that can be said."""
+"""The jobs of a sweep compared: a row per job, method and score, with the standing of the job where it can be decided."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JOB = (
     ("state", TEXT, "the exit code in words"),
     ("reason", TEXT, "why it did not end well"),
     ("iterations", WHOLE, "iterations that the figures are of"),
-    ("calls_used", WHOLE, "judge replies that the results rest on"),
+    ("calls_used", WHOLE, "judge replies that the results use"),
     ("usd_used", REAL, "their price; null = not all prices are known"),
     ("usd_known", REAL, "the part of it that is known"),
     ("calls_spent", WHOLE, "calls that this run's own processes paid"),
@@ -71,7 +71,7 @@ _NOTHING: Mapping[SharedKey, SharedQuestions] = {}
 class Job:
     """One job of a sweep. `folder` is the run's, None when it never had one; `code` None when it was not started.
 
-    `metrics` and `cost` are its `final/metrics.json` and `final/cost.json`, None when the run has not come that far.
+    `metrics` and `cost` are its `final/metrics.json` and `final/cost.json`, None before the run has them.
     """
 
     number: int
@@ -93,26 +93,26 @@ def job_labels(jobs: Sequence[Job]) -> list[list[str]]:
 def comparison_rows(
     jobs: Sequence[Job], shared: Mapping[SharedKey, SharedQuestions] = _NOTHING
 ) -> list[dict[str, Any]]:
-    """The rows of the table, job by job; over all cases, then by method where there are several.
+    """The rows of the table, job by job: over all cases, then by method where there are several.
 
-    A job without results has one row, with its reason and no score. `shared` is what `shared_between` says of the jobs
-    with results; a score that is not in it is compared by its figures over all cases.
+    A job without results has one row, with its reason and no score. `shared` are the figures of
+    `shared_questions`; a score that is not in it is compared by its figures over all cases.
     """
     rows: list[dict[str, Any]] = []
     for job, label in zip(jobs, job_labels(jobs), strict=True):
         head = _head(job, " ".join(label))
-        found = [_row(head, group, shared) for group in _scores(job)]
-        rows += found or [dict.fromkeys(COMPARISON_SCHEMA.names) | head]
+        scores = [_row(head, group, shared) for group in _scores(job)]
+        rows += scores or [dict.fromkeys(COMPARISON_SCHEMA.names) | head]
     _place(rows, {job.number: _floor(job) for job in jobs})
     return rows
 
 
 def _row(head: Mapping[str, Any], group: _Group, shared: Mapping[SharedKey, SharedQuestions]) -> dict[str, Any]:
-    one = shared.get((head["job"], group[0], group[1]))
-    bounds = one.estimate.interval if one else None
+    on_shared = shared.get((head["job"], group[0], group[1]))
+    bounds = on_shared.estimate.interval if on_shared else None
     figures = {
-        "n_shared": one.n if one else None,
-        "shared_mean": one.estimate.mean if one else None,
+        "n_shared": on_shared.n if on_shared else None,
+        "shared_mean": on_shared.estimate.mean if on_shared else None,
         "shared_low": bounds.low if bounds else None,
         "shared_high": bounds.high if bounds else None,
     }
@@ -180,38 +180,48 @@ def _score(method: str | None, name: str, group: Mapping[str, Any], scale: Mappi
 
 
 def _place(rows: Sequence[dict[str, Any]], floors: Mapping[int, float]) -> None:
-    """Say of each score which job is the best. `floors` are the jobs' coverage floors.
+    """Set the standing of every job in each score. `floors` are the jobs' coverage floors.
 
-    `equal` where all jobs have the very same figures: what was varied has no part in this score. `best` only where its
-    interval overlaps no other job's; else it and all that overlap with it are `not_separable`. Scores without a scale
-    (counts), jobs without an interval and those whose coverage is under the floor are not placed: nothing says how sure
-    they are. Where one of those may be as good as the highest that is placed, none is the best. What is compared are the
-    figures on the questions that the jobs share, where they are known; without a shared question nothing is.
+    `equal`: all jobs have the same figures, so what was varied has no effect on this score. `best`: its interval overlaps
+    no other job's; else it and all jobs that overlap with it are `not_separable`, the others `behind`. Scores without a
+    scale (counts), jobs without an interval and those with a coverage under the floor have no standing, because nothing
+    says how certain they are; where one of them may be as good as the highest job with a standing, no job is the best.
+    Compared are the figures on the questions that the jobs share, where they are known; without a shared question there is
+    no standing.
     """
     groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
     for row in rows:
         if row["mean"] is not None:
             groups.setdefault((row["method"], row["score"]), []).append(row)
-    for found in groups.values():
-        if len(found) > 1 and all(row[name] == found[0][name] for row in found for name, _, _ in _SCORE):
-            for row in found:
+    for group in groups.values():
+        if _all_equal(group):
+            for row in group:
                 row["standing"] = "equal"
-            continue
-        compared = [_on_shared(row) for row in found if row["mean_score"] is not None and row["n_shared"] != 0]
-        placed = [row for row in compared if row["interval_low"] is not None and _covered(row, floors)]
-        if len(placed) > 1:
-            _place_among(placed, [row for row in compared if row not in placed])
-        for one in placed:
-            one["row"]["standing"] = one["standing"]
+        else:
+            _place_group(group, floors)
+
+
+def _all_equal(group: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether several jobs have the same figures."""
+    return len(group) > 1 and all(row[name] == group[0][name] for row in group for name, _, _ in _SCORE)
+
+
+def _place_group(group: Sequence[dict[str, Any]], floors: Mapping[int, float]) -> None:
+    compared = [_on_shared(row) for row in group if row["mean_score"] is not None and row["n_shared"] != 0]
+    placed = [row for row in compared if row["interval_low"] is not None and _covered(row, floors)]
+    if len(placed) > 1:
+        _place_among(placed, [row for row in compared if row not in placed])
+    for row in placed:
+        row["row"]["standing"] = row["standing"]
 
 
 def _on_shared(row: dict[str, Any]) -> dict[str, Any]:
-    """What of a row is compared: its figures on the shared questions, where these are known. `row` is the row itself."""
+    """The figures of a row that are compared: those on the shared questions, where they are known. `row` is the row itself."""
     keys = ("job", "mean", "mean_score", "interval_low", "interval_high", "coverage", "standing")
     compared = {"row": row, **{key: row[key] for key in keys}}
     if row["shared_mean"] is None:
         return compared
-    sign = 1 if row["higher_is_better"] else -1  # places jobs as the mean brought to 0..1 does
+    sign = 1 if row["higher_is_better"] else -1  # orders jobs as the mean brought to 0..1 does
     bounds = {"interval_low": row["shared_low"], "interval_high": row["shared_high"]}
     return {**compared, "mean": row["shared_mean"], "mean_score": sign * row["shared_mean"], **bounds}
 
@@ -231,10 +241,9 @@ def _place_among(rows: Sequence[dict[str, Any]], unplaced: Sequence[Mapping[str,
     top["standing"] = "not_separable" if near else None if rivals else "best"
 
 
-def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two intervals have a point in common: ends that only touch keep nothing apart. A mean without one is a
-    point."""
-    low, high = (
-        (one["mean"], one["mean"]) if one["interval_low"] is None else (one["interval_low"], one["interval_high"])
-    )
-    return bool(low <= other["interval_high"] and other["interval_low"] <= high)
+def _overlap(row: Mapping[str, Any], placed: Mapping[str, Any]) -> bool:
+    """Whether two intervals have a point in common; ends that touch count. A mean without an interval is a point."""
+    low, high = row["interval_low"], row["interval_high"]
+    if low is None:
+        low = high = row["mean"]
+    return bool(low <= placed["interval_high"] and placed["interval_low"] <= high)

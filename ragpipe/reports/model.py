@@ -44,10 +44,10 @@ class CaseName:
     row: int | None = None
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], shown: Mapping[tuple[str, str, int], int] | None = None) -> CaseName:
-        """The case of a row of a table; `shown` are the rows of the cases on the page."""
+    def of(cls, row: Mapping[str, Any], page_rows: Mapping[tuple[str, str, int], int] | None = None) -> CaseName:
+        """The case of a row of a table; `page_rows` are the rows of the cases on the page."""
         key = (row["sample_id"], row["method"], row["repeat"])
-        return cls(*key, (shown or {}).get(key))
+        return cls(*key, (page_rows or {}).get(key))
 
     @property
     def suffix(self) -> str:

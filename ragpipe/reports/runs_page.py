@@ -1,4 +1,4 @@
-"""`runs.md`: all runs of a name beside each other, the newest last, and what makes each of them differ."""
+"""`runs.md`: all runs of a name in one table, the newest last, each with its differences from the one before."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _DIFFERENCE = 90  # characters of one difference
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run, in words. A folder that cannot be read has `broken`, and one of another format `refused`, which says why, and
-    nothing else.
+    """One run, in words.
 
     `scores` are its figures by name, the main ones first; `differences` say what it changes against `before`, the run it
-    was made from or the one before it.
+    was made from or the one before it. A folder that cannot be read has only the reason in `broken`, one of another
+    format only that in `refused`.
     """
 
     run_id: str
@@ -37,7 +37,7 @@ class RunLine:
 
     @property
     def unread(self) -> str:
-        """Why nothing of it is shown; empty for a run that is."""
+        """Why the run is not shown; empty for a run that is."""
         return f"broken: {self.broken}" if self.broken else f"refused: {self.refused}" if self.refused else ""
 
 
@@ -53,7 +53,7 @@ def run_list_heads(lines: Sequence[RunLine]) -> list[str]:
 
 
 def run_list_cells(line: RunLine, names: Sequence[str]) -> list[str]:
-    """A run's row; of one that is not read why."""
+    """A run's row; the reason in place of it where the run cannot be read."""
     if line.unread:
         return [line.run_id, "", on_one_line(line.unread, 160), *[""] * (len(names) + 5)]
     figures = [line.scores.get(name, "-") for name in names]
@@ -79,22 +79,21 @@ def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str
         if (row := run_list_cells(line, names))
     ]
     lead, last = run_list_heads(lines)[:5], run_list_heads(lines)[-3:]
-    shown = [
+    page = [
         f"# Runs of {code_span(name)}",
         "",
-        "Made anew from the run folders at the end of every evaluation and by `task=runs`. Scores are means over all methods "
-        "and iterations, with the number of judgements that they rest on; a run's own report has their intervals and the "
-        "methods beside each other.",
+        "Written from the run folders at the end of every evaluation and by `task=runs`. Scores are means over all methods "
+        "and iterations, with their number of judgements; the report of a run has intervals and compares its methods.",
         "",
         *markdown_table([*lead, *map(code_span, names), *last], rows),
     ]
     if older:
-        shown += ["", f"{older:,} older runs are not listed."]
-    return "\n".join(shown) + "\n"
+        page += ["", f"{older:,} older runs are not listed."]
+    return "\n".join(page) + "\n"
 
 
 def _coded(row: Sequence[str], line: RunLine) -> list[str]:
-    """The cells before the figures: what a folder or its manifest says stands in code."""
+    """The cells before the figures: texts of a folder or its manifest are code."""
     run_id, created, state, cases, judge = row
     return [code_span(run_id), code_span(created), code_span(state) if line.unread else state, cases, code_span(judge)]
 
@@ -103,7 +102,7 @@ def differences_text(line: RunLine) -> str:
     """`against 1a2b3c: judge.model: a -> b; 3 more`."""
     if not line.differences:
         return f"nothing against {line.before}" if line.before else "-"
-    shown = [on_one_line(text, _DIFFERENCE) for text in line.differences[:DIFFERENCES_SHOWN]]
+    texts = [on_one_line(text, _DIFFERENCE) for text in line.differences[:DIFFERENCES_SHOWN]]
     if len(line.differences) > DIFFERENCES_SHOWN:
-        shown.append(f"{len(line.differences) - DIFFERENCES_SHOWN} more")
-    return f"against {line.before}: " + "; ".join(shown)
+        texts.append(f"{len(line.differences) - DIFFERENCES_SHOWN} more")
+    return f"against {line.before}: " + "; ".join(texts)

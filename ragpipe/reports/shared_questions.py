@@ -1,4 +1,4 @@
-"""The jobs of a sweep on the questions that they share: what their standings go by."""
+"""The jobs of a sweep on the questions that they share: the figures that jobs are ranked by."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SharedQuestions(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Who the cases of a job are, and where its records stand."""
+    """The cases of a job and the files of their records."""
 
     records: Sequence[Path]
     samples: NDArray[Any]
@@ -40,13 +40,13 @@ def shared_questions(runs: Mapping[int, tuple[Path, Mapping[str, Any]]]) -> dict
     """
     tables = {number: _table(folder, metrics) for number, (folder, metrics) in runs.items()}
     names = dict.fromkeys(name for _, metrics in runs.values() for name in metrics["declared"])
-    found: dict[SharedKey, SharedQuestions] = {}
+    compared: dict[SharedKey, SharedQuestions] = {}
     for name in names:
         having = {number: metrics for number, (_, metrics) in runs.items() if name in metrics["declared"]}
         values = {number: repeats(tables[number].records, name, len(tables[number].samples)).means for number in having}
         for method in _methods(having):
-            found |= _compared(name, method, having, tables, values)
-    return found
+            compared |= _compared(name, method, having, tables, values)
+    return compared
 
 
 def _table(folder: Path, metrics: Mapping[str, Any]) -> _Table:
@@ -76,7 +76,7 @@ def _compared(
     if len(places) < 2:
         return {}
     common = reduce(np.intersect1d, (tables[number].samples[chosen] for number, chosen in places.items()))
-    found = {}
+    compared = {}
     for number, chosen in places.items():
         samples = tables[number].samples[chosen]
         here = np.isin(samples, common)
@@ -85,5 +85,5 @@ def _compared(
         estimate = estimate_of(
             values[number][chosen[here]], codes, metrics["declared"][name], metrics["scoring"]["level"]
         )
-        found[number, method, name] = SharedQuestions(len(common), estimate)
-    return found
+        compared[number, method, name] = SharedQuestions(len(common), estimate)
+    return compared

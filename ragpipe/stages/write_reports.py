@@ -9,7 +9,7 @@ from typing import Any
 from ragpipe.reports.build import build_report
 from ragpipe.reports.case_views import read_cases
 from ragpipe.reports.console import Console
-from ragpipe.reports.exports.junit import junit
+from ragpipe.reports.exports.junit import junit_xml
 from ragpipe.reports.exports.table_export import export_tables
 from ragpipe.reports.lowest_cases import lowest_cases
 from ragpipe.reports.model import Report
@@ -114,7 +114,7 @@ def _write_exports(run: RunFolder, settings: ReportSettings) -> list[Path]:
     numbers, written = scored_iterations(run), list[Path]()
     if "junit" in formats:
         per_iteration = _metrics_per_iteration(run)
-        write_unless_same(run.junit, junit(per_iteration, gates_document(per_iteration), name=_name(run)))
+        write_unless_same(run.junit, junit_xml(per_iteration, gates_document(per_iteration), name=_name(run)))
         written.append(run.junit)
     return written + export_tables(run, formats, numbers)
 

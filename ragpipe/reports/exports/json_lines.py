@@ -1,4 +1,4 @@
-"""Tables as JSON Lines: one object a row with every column, null where there is nothing, no NaN."""
+"""Tables as JSON Lines: one object per row with every column, null for a missing value, no NaN."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ragpipe.store.run.run_tables import batches, is_json, schema_of
 def write_json_lines(table: Path, target: Path) -> None:
     """Write a Parquet table as JSON Lines, row by row; left alone when nothing would change.
 
-    Columns that hold JSON as text (chunks, details, messages ...) become the objects and lists that they say; what is no
-    strict JSON there stays the text it is. Raises DataError, OutputError.
+    Columns that hold JSON as text (chunks, details, messages ...) become objects and lists; a text there that is not
+    strict JSON stays a text. Raises DataError, OutputError.
     """
     schema = schema_of(table)
     values = [_values(field) for field in schema]

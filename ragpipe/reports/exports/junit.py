@@ -1,7 +1,7 @@
 """`report.junit.xml`: the gates as test cases, for the CI systems that show such files. It fails exactly where a run is blocked.
 
 The elements are those of Jenkins' schema (https://github.com/jenkinsci/xunit-plugin, junit-10.xsd), which GitLab, GitHub and
-Azure read too. Nothing in it tells the time, so that equal results are equal bytes.
+Azure read too. It holds no time: equal results give equal bytes.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from ragpipe.reports.number_format import whole
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # https://www.w3.org/TR/xml/#charsets
 
 
-def junit(metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | None, *, name: str) -> str:
+def junit_xml(metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | None, *, name: str) -> str:
     """The file for the run called `name`: `metrics` are its iterations' metrics.json, `gates` its gates.json.
 
     A critical gate that did not pass is a failure whose type is the verdict (`failed`, `no_evidence`, ...); a quality gate
     that did not, or an inconclusive one that only warns, is passed, with the warning in its output; one that is diagnostic
-    or not applicable is skipped, for it decides nothing. A run without gates has one test case an iteration: whether every
-    case was measured.
+    or not applicable is skipped, because it decides nothing. A run without gates has one test case per iteration: whether
+    every case was measured.
     """
     declared = gates["gates"] if gates else ()
-    cases = [_gate(gate) for gate in declared] or [_iteration(one) for one in metrics]
+    cases = [_gate(gate) for gate in declared] or [_iteration(iteration) for iteration in metrics]
     counts = {"tests": len(cases), "failures": _count(cases, "failure"), "skipped": _count(cases, "skipped")}
-    given = {key: str(value) for key, value in {**counts, "errors": 0, "time": 0}.items()}
-    root = Xml.Element("testsuites", {"name": "ragpipe", **{k: v for k, v in given.items() if k != "skipped"}})
-    suite = Xml.SubElement(root, "testsuite", {"name": _text(name), **given})
+    attributes = {key: str(value) for key, value in {**counts, "errors": 0, "time": 0}.items()}
+    totals = {key: value for key, value in attributes.items() if key != "skipped"}
+    root = Xml.Element("testsuites", {"name": "ragpipe", **totals})
+    suite = Xml.SubElement(root, "testsuite", {"name": _text(name), **attributes})
     properties = Xml.SubElement(suite, "properties")
     for key, value in _facts(metrics):
         Xml.SubElement(properties, "property", {"name": key, "value": _text(value)})
@@ -40,14 +41,14 @@ def junit(metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | None,
 
 
 def _gate(gate: Mapping[str, Any]) -> Xml.Element:
-    outcome, said = gate["outcome"], _text(str(gate["sentence"]))
+    outcome, sentence = gate["outcome"], _text(str(gate["sentence"]))
     case = _case(f"gates.{gate['tier']}", str(gate["name"]))
     if outcome == "blocked":
-        Xml.SubElement(case, "failure", {"type": _text(gate["verdict"]), "message": said}).text = said
+        Xml.SubElement(case, "failure", {"type": _text(gate["verdict"]), "message": sentence}).text = sentence
     elif gate["tier"] == "diagnostic" or gate["verdict"] == "not_applicable":
-        Xml.SubElement(case, "skipped", {"message": said})
+        Xml.SubElement(case, "skipped", {"message": sentence})
     else:
-        Xml.SubElement(case, "system-out").text = f"warning: {said}" if outcome == "warned" else said
+        Xml.SubElement(case, "system-out").text = f"warning: {sentence}" if outcome == "warned" else sentence
     return case
 
 
@@ -71,7 +72,7 @@ def _count(cases: Sequence[Xml.Element], element: str) -> int:
 
 
 def _facts(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """What a reader of the file wants to know of the run: it travels without its folder."""
+    """What identifies the run: the file is read without its folder."""
     if not metrics:
         return []
     last = metrics[-1]
@@ -81,4 +82,4 @@ def _facts(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 def _text(text: str) -> str:
     """The text without what XML cannot hold, and with control characters shown."""
-    return _NO_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", printable(text))
+    return _NO_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))

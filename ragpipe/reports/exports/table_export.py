@@ -1,4 +1,4 @@
-"""The tables of a run for other programs: `export/` holds each of them as CSV or JSON Lines, laid out as the run folder is."""
+"""The tables of a run for other programs: each as CSV or JSON Lines in `export/`, which is laid out as the run folder."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _WRITERS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
 def export_tables(folder: RunFolder, formats: Collection[str], iterations: Iterable[int]) -> list[Path]:
     """Write all tables of the run and of these iterations in those of `formats` that are `csv` or `json`.
 
-    Returns the files in a fixed order. Memory is bounded by some hundred rows. Raises DataError for a table that is
+    Returns the files in a fixed order. Memory is bounded by a few hundred rows. Raises DataError for a table that is
     missing or broken, OutputError.
     """
-    wanted = [_WRITERS[name] for name in _WRITERS if name in formats]
-    found: list[Path] = []
-    if wanted:
-        found += _export([folder.samples, folder.outputs], folder.export, wanted)
-        for number in iterations:
-            within = folder.iteration(number)
-            found += _export(_tables(within), folder.export / within.root.name, wanted)
-    return found
+    writers = [_WRITERS[name] for name in _WRITERS if name in formats]
+    if not writers:
+        return []
+    paths = _export([folder.samples, folder.outputs], folder.export, writers)
+    for number in iterations:
+        iteration = folder.iteration(number)
+        paths += _export(_tables(iteration), folder.export / iteration.root.name, writers)
+    return paths
 
 
 def _tables(folder: IterationFolder) -> list[Path]:
     return [folder.records, folder.scores, folder.judge_inputs]
 
 
-def _export(tables: list[Path], target: Path, wanted: list[tuple[str, Callable[[Path, Path], None]]]) -> list[Path]:
+def _export(tables: list[Path], target: Path, writers: list[tuple[str, Callable[[Path, Path], None]]]) -> list[Path]:
     make_folder(target)
     sweep_temporaries(target)
-    found = []
+    paths = []
     for table in tables:
-        for ending, write in wanted:
-            found.append(target / (table.stem + ending))
-            write(table, found[-1])
-    return found
+        for ending, write in writers:
+            paths.append(target / (table.stem + ending))
+            write(table, paths[-1])
+    return paths
