@@ -1,6 +1,6 @@
-"""A call as a row of the store: hashes as bytes, times as whole milliseconds, what many rows share by number, a digest.
+"""A call as a row of the store: hashes as bytes, times in whole milliseconds, shared values by number, a digest.
 
-A row whose digest does not fit it is damaged: it was never stored as it stands there.
+A row whose digest does not match its cells is damaged: it was never stored like this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHARED = {
     "runs": ("run_id",),
     "models": ("model",),
 }
-"""Tables of what many rows have in common, by their columns: each row of them stands once, with a digest of its own."""
+"""Tables of the values that many rows share, with their columns: each value is there once, with its own digest."""
 PLAIN = (
     "iteration",
     "status",
@@ -51,12 +51,12 @@ Cells = tuple[str | None, ...]
 
 
 class DamagedRow(Exception):
-    """A row that is not what was stored."""
+    """The content of a row is not what was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedCall:
-    """A call ready to be stored: what it shares with others by content, the rest as cells, and the digest of it all."""
+    """A call ready to be stored: shared values by content, the rest as cells, and the digest of both."""
 
     key: bytes
     status: str
@@ -66,51 +66,51 @@ class PackedCall:
 
 
 class SharedValues:
-    """The numbers of what many rows share, and the content behind a number, for one connection."""
+    """Shared values and their numbers, cached for one connection."""
 
     def __init__(self, db: sqlite3.Connection):
         self._db = db
         self.forget()
 
     def forget(self) -> None:
-        """After a transaction that failed: its numbers may be given to others."""
+        """Empty the cache, after a failed transaction: its numbers may be given to other values."""
         self._numbers: dict[tuple[str, Cells], int] = {}
         self._cells: dict[tuple[str, int], Cells] = {}
         self._of_calls: dict[tuple[Any, Any, Any], tuple[tuple[Cells, Cells, Cells], bytes]] = {}
 
     def number(self, table: str, cells: Cells) -> int:
-        """The number of this content, given anew where it has none. To be asked in a write transaction."""
+        """The number of this content; a new one where it has none. Call it in a write transaction."""
         known = self._numbers.get((table, cells))
         if known is None:
             known = self._numbers[table, cells] = self._stored(table, cells)
         return known
 
     def known(self, table: str, cells: Cells) -> int | None:
-        """The number of this content where it has one. Nothing is written."""
+        """The number of this content, None where it has none. Nothing is written."""
         row = self._db.execute(f"SELECT id FROM {table} WHERE digest = ?", (digest_of(cells),)).fetchone()
         return row[0] if row else None
 
     def cells(self, table: str, number: Any) -> Cells:
-        """The content behind a number. Raises DamagedRow where there is none, or not what was stored."""
-        found = self._cells.get((table, number))
-        if found is None:
+        """The content with this number. Raises DamagedRow where it is missing, or not what was stored."""
+        cells = self._cells.get((table, number))
+        if cells is None:
             columns = ", ".join(SHARED[table])
             row = fetched(self._db, f"SELECT {columns}, digest FROM {table} WHERE id = ?", (number,))
             if row is None or not all(cell is None or type(cell) is str for cell in row[:-1]):
                 raise DamagedRow
-            found = tuple(row[:-1])
-            if digest_of(found) != row[-1]:
+            cells = tuple(row[:-1])
+            if digest_of(cells) != row[-1]:
                 raise DamagedRow
-            self._cells[table, number] = found
-        return found
+            self._cells[table, number] = cells
+        return cells
 
     def of_call(self, run: Any, judge: Any, served: Any) -> tuple[tuple[Cells, Cells, Cells], bytes]:
-        """What a call shares with others, and the digests of it. Raises DamagedRow."""
-        found = self._of_calls.get((run, judge, served))
-        if found is None:
+        """The shared values of a call, and their digests. Raises DamagedRow."""
+        values = self._of_calls.get((run, judge, served))
+        if values is None:
             content = (self.cells("runs", run), self.cells("judges", judge), self.cells("served", served))
-            found = self._of_calls[run, judge, served] = content, _joined(content)
-        return found
+            values = self._of_calls[run, judge, served] = content, _joined(content)
+        return values
 
     def _stored(self, table: str, cells: Cells) -> int:
         names, digest = SHARED[table], digest_of(cells)
@@ -121,14 +121,14 @@ class SharedValues:
             return int(self._db.execute(statement, (*cells, digest)).lastrowid or 0)
         try:
             self.cells(table, number)
-        except DamagedRow:  # the digest says what stood here: rows that rest on it can be read again
-            told = ", ".join(f"{name} = ?" for name in names)
-            self._db.execute(f"UPDATE {table} SET {told} WHERE id = ?", (*cells, number))
+        except DamagedRow:  # the digest identifies what was here: rows that refer to it can be read again
+            assignments = ", ".join(f"{name} = ?" for name in names)
+            self._db.execute(f"UPDATE {table} SET {assignments} WHERE id = ?", (*cells, number))
         return number
 
 
 def fetched(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The first row, None where there is none. Raises DamagedRow for text that is no UTF-8."""
+    """The first row, None where there is none. Raises DamagedRow for text that is not UTF-8."""
     try:
         row: tuple[Any, ...] | None = db.execute(statement, values).fetchone()
         return row
@@ -144,9 +144,9 @@ def digest_of(cells: Cells) -> bytes:
 
 
 def key_bytes(key: str) -> bytes:
-    """The key as it is stored. Raises ValueError for what is no hash of a question."""
+    """The key as it is stored. Raises ValueError for what is not the hash of a question."""
     if not _HASH.fullmatch(key):
-        raise ValueError(f"{key!r} is no key of a question: 64 hex digits")
+        raise ValueError(f"{key!r} is not the key of a question: 64 hex digits")
     return bytes.fromhex(key)
 
 
@@ -175,7 +175,7 @@ def packed(call: Call, run_id: str) -> PackedCall:
 
 
 def unpacked(row: PackedCall) -> Call:
-    """The call as it stands in the store."""
+    """The call as the store has it."""
     return _call(row.key, row.shared, row.cells)
 
 
@@ -195,7 +195,7 @@ def call_of(row: tuple[Any, ...], shared: SharedValues) -> Call:
 def storable_value(value: Any) -> Any:
     kind = type(value)
     if kind is str:
-        # lone surrogates are no UTF-8
+        # UTF-8 has no lone surrogates
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if kind is int and not -(2**63) <= value < 2**63:
         raise ValueError(f"a call cannot hold {value}: more than 64 bits")
@@ -206,8 +206,8 @@ def milliseconds(time: str) -> int | None:
     """A time in ISO 8601 as whole milliseconds since 1970; no time is None. Raises ValueError."""
     if not time:
         return None
-    found = datetime.fromisoformat(time)
-    return (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+    parsed = datetime.fromisoformat(time)
+    return (parsed.replace(tzinfo=parsed.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def time_of(count: int | None) -> str:
@@ -215,7 +215,7 @@ def time_of(count: int | None) -> str:
 
 
 def key_parts_of(judge: Cells, messages: Any, iteration: int) -> dict[str, str]:
-    """The hashes of the parts of a key. Raises ValueError for what is no JSON object."""
+    """The hashes of the parts of a key. Raises ValueError for what is not a JSON object."""
     parts = dict(_object(judge[1]))
     if "messages" in parts and parts["messages"] is None:
         parts["messages"] = messages.hex()
@@ -226,11 +226,11 @@ def key_parts_of(judge: Cells, messages: Any, iteration: int) -> dict[str, str]:
 
 @lru_cache(maxsize=4096)
 def _object(text: str | None) -> dict[str, Any]:
-    """A JSON object that many rows share: not to be changed. Raises ValueError for what is none."""
-    found = json.loads(text or "")
-    if not isinstance(found, dict):
+    """A JSON object that many rows share; do not change it. Raises ValueError for what is not one."""
+    parsed = json.loads(text or "")
+    if not isinstance(parsed, dict):
         raise ValueError("no JSON object")
-    return found
+    return parsed
 
 
 def _payload_id(fields: dict[str, str]) -> str:
@@ -244,9 +244,9 @@ def _hashed(iteration: int) -> str:
 
 
 def _digest(key: bytes, shared: bytes, cells: tuple[Any, ...]) -> bytes:
-    """Over the key, the digests of what is shared, and the cells: texts with their length, numbers as they are written."""
-    told = "\x1f".join([f"{len(cell)}:{cell}" if type(cell) is str else repr(cell) for cell in cells])
-    return blake2b(key + shared + told.encode("utf-8"), digest_size=DIGEST_BYTES).digest()
+    """The digest of the key, the digests of the shared values, and the cells: texts with their length, numbers as written."""
+    joined = "\x1f".join([f"{len(cell)}:{cell}" if type(cell) is str else repr(cell) for cell in cells])
+    return blake2b(key + shared + joined.encode("utf-8"), digest_size=DIGEST_BYTES).digest()
 
 
 def _joined(shared: tuple[Cells, Cells, Cells]) -> bytes:

@@ -1,4 +1,4 @@
-"""The tables of the call store, and how a new one comes into being."""
+"""The tables of the call store, and the creation of a new one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragpipe.store.calls.sqlite_errors import not_a_store
 from ragpipe.store.files.atomic import sync_folder, temporary_name
 from ragpipe.store.files.filesystem import is_network_folder
 
-PAGE_BYTES = 8192  # a row of some 400 bytes leaves half a row's room on a page: the larger, the less of it
+PAGE_BYTES = 8192  # rows have about 400 bytes: the larger the page, the less space is lost at its end
 _FEW = ("served", "models")  # too few rows for an index of their own: it would take a page
 _SHARED = tuple(
     f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, {', '.join(columns)}, digest BLOB NOT NULL{'' if name in _FEW else ' UNIQUE'})"
@@ -26,7 +26,7 @@ TABLES = (
     # no type for a column: what was stored is read as it is. `failed_in` is 0 for a reply, else the number of the run
     f"CREATE TABLE calls ({', '.join(COLUMNS)}, failed_in)",
     "CREATE UNIQUE INDEX calls_by_key ON calls (key, failed_in)",
-    # one row per try that was answered; `mark` is the beginning of the question's key, `sum` a checksum of the row
+    # one row per answered attempt; `mark` is the beginning of the question's key, `sum` a checksum of the row
     "CREATE TABLE payments (mark, run, iteration, model, at, tokens_in, tokens_out, tokens_cached, tokens_reasoning, usd, sum)",
     "CREATE TABLE owners (id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, mark TEXT NOT NULL, "
     "beat INTEGER NOT NULL, run_id TEXT NOT NULL) WITHOUT ROWID",
@@ -38,8 +38,11 @@ _NAMES = frozenset({"meta", *SHARED, "calls", "payments", "owners", "claims"})
 
 
 def publish_new(path: Path) -> None:
-    """A new store, whole from its first moment: made under another name, then linked to its own unless another process was
-    quicker. Where the file system has no links it is made in its place."""
+    """Create a store that is complete from its first moment.
+
+    It is made under another name and then linked to `path`, unless another process was quicker. Where the file system has
+    no links, it is made in place by whoever opens it.
+    """
     temporary = temporary_name(path.parent)
     try:
         with closing(sqlite3.connect(temporary, isolation_level=None)) as db:
@@ -54,7 +57,7 @@ def publish_new(path: Path) -> None:
 
 
 def create_tables(db: sqlite3.Connection) -> None:
-    """The tables, where there are none. Still without a write-ahead log: the format number stands in the file itself."""
+    """Create the tables where there are none, still without a write-ahead log: the format number has to be in the file."""
     empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)"
     if db.execute(empty).fetchone()[0]:
         db.execute(f"PRAGMA page_size={PAGE_BYTES}")
@@ -66,13 +69,13 @@ def create_tables(db: sqlite3.Connection) -> None:
 
 
 def set_journal(db: sqlite3.Connection, folder: Path) -> str:
-    """A write-ahead log where the file system can have one; the journal that the file has then."""
-    wanted = "delete" if is_network_folder(folder) else "wal"
-    return str(db.execute(f"PRAGMA journal_mode={wanted}").fetchone()[0]).lower()
+    """Use a write-ahead log where the file system supports one; returns the journal mode that the file has now."""
+    mode = "delete" if is_network_folder(folder) else "wal"
+    return str(db.execute(f"PRAGMA journal_mode={mode}").fetchone()[0]).lower()
 
 
 def check_store_tables(path: Path, db: sqlite3.Connection, *, new_is_fine: bool) -> bool:
-    """Refuse a file that is no call store. Raises DataError. `new_is_fine`: an empty one passes, too; False for such a one."""
+    """Raises DataError for a file that is not a call store. With `new_is_fine`, False for an empty one."""
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables and new_is_fine:
         return False

@@ -1,8 +1,8 @@
-"""The SQLite side of the call store: what happens to its tables in one transaction.
+"""The SQLite side of the call store: each method is one transaction.
 
 `calls` holds one row per key and run for permanent failures, and exactly one row per key once a reply is `ok`; `payments`
-is the ledger. `claims` says which store is asking for a key now, `owners` which process that store lives in, with a `beat`
-that it raises while it lives. A beat is watched, not compared with a clock: clocks of two hosts differ, and jump.
+is the ledger. `claims` says which open store has claimed a key, `owners` which process has opened that store, with a `beat`
+that it increments while it is open. A beat is watched, not compared with a clock: clocks of two hosts differ, and jump.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class StoreFileGone(OutputError):
 class CallTable:
     """One connection to the store's file, used by one thread. Every method is one transaction.
 
-    `silent_after_s` is how long the beat of an owner may stand still before its claims are taken over; an owner on this
-    host whose process is gone is dead at once, one that was stopped is alive. `damaged` are the keys whose rows were not what
-    was stored: they count as not there. Raises OutputError when the file cannot be used, DataError when it is no store,
+    `silent_after_s` is how long the beat of an owner may stay the same before its claims are taken over; an owner on this
+    host whose process has ended is dead at once, a stopped one is alive. `damaged` are the keys of damaged rows, which
+    count as missing. Raises OutputError when the file cannot be used, DataError when it is no store,
     FormatMismatch when it is one of another format.
     """
 
@@ -64,7 +64,7 @@ class CallTable:
         check_store_tables(self.path, self._db, new_is_fine=True)
         create_tables(self._db)
         if set_journal(self._db, self.path.parent) == "wal":
-            # A killed process loses nothing so; a power cut loses what came after the last `sync`.
+            # A killed process loses nothing; a power cut loses what came after the last `sync`.
             self._db.execute("PRAGMA synchronous=NORMAL")
         else:
             self._db.execute("PRAGMA synchronous=FULL")
@@ -94,7 +94,7 @@ class CallTable:
             return [self._look_up(lookup) or self._claim(key_bytes(lookup.key)) for lookup in lookups]
 
     def holder(self, key: str) -> str:
-        """Who is asking for a key, in words; nothing where nobody is, or this store itself."""
+        """The owner of the claim on a key, in words; empty where there is none, or it is this store."""
         with sqlite_errors(self.path):
             owner = self.owners.holder(key_bytes(key))
             return str(owner) if owner is not None and owner.id != self.owners.me and not owner.closed else ""
@@ -102,28 +102,31 @@ class CallTable:
     def write(
         self, puts: Sequence[PackedCall], released: Iterable[str] = (), paid: Sequence[spend.PaymentEntry] = ()
     ) -> list[Call | None]:
-        """Store calls and free this store's claims on their keys and on `released`; add to the ledger.
+        """Store calls, free this store's claims on their keys and on `released`, and add `paid` to the ledger.
 
-        One entry a call: None when it was stored, else the reply that another process stored after taking the claim over.
+        One result per call: None when it was stored, else the reply that another process stored after taking the claim
+        over.
         """
         with self._transaction():
             spend.add_payments(self._db, self._shared, paid)
-            stands = [self._put(call) for call in puts]
+            results = [self._put(call) for call in puts]
             for key in released:
                 self.owners.release(key_bytes(key))
         self._changed = True
         self._stored_here += len(puts)
-        return stands
+        return results
 
     def beat(self) -> None:
-        """Tell the others that this store is alive."""
+        """Show other processes that this store is open."""
         with self._transaction():
             self.owners.beat()
 
     def sync(self) -> None:
-        """Bring committed replies to the disk (against a power cut), without waiting for readers. Raises StoreFileGone when the
-        file was deleted or replaced meanwhile."""
-        self._same_file()
+        """Bring committed replies to the disk (against a power cut), without waiting for readers.
+
+        Raises StoreFileGone when the file was deleted or replaced.
+        """
+        self._check_same_file()
         if self._changed:
             with sqlite_errors(self.path):
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -139,21 +142,20 @@ class CallTable:
             self._db.close()
 
     def stored_here(self) -> tuple[list[Call], list[spend.PaymentEntry]]:
-        """The calls and payments that came into the file through this run since it was opened: they can still be read
-        where it was deleted."""
+        """The calls and payments of this run since the file was opened. They can be read even when it was deleted."""
         with sqlite_errors(self.path):
             run = self._shared.known("runs", (self.run_id,))
             calls = [*every_call(self._db, "rowid > ? AND run = ?", (self._first[0], run))]
             paid = [*spend.payment_entries(self._db, self._shared, run_id=self.run_id, after=self._first[1])]
-        return [call for call in calls if call], [one for one in paid if one]
+        return [call for call in calls if call], [entry for entry in paid if entry]
 
-    def _same_file(self) -> None:
+    def _check_same_file(self) -> None:
         now = _identity(self.path)
         if now == self._file:
             return
         what = "deleted" if now is None else "replaced by another file"
         raise StoreFileGone(
-            f"the call store {self.path} was {what} while this start worked with it: {self._stored_here:,} replies of this "
+            f"the call store {self.path} was {what} while this start used it: {self._stored_here:,} replies of this "
             "start went into a file that is no more. To fix: leave the store where it is during a run, then start the "
             "same command again: what it finds in no store is asked again."
         )
@@ -190,7 +192,7 @@ class CallTable:
 
 
 class _Transaction(transaction):
-    """One that forgets, when it fails, the numbers that it gave out."""
+    """A transaction that, when it fails, drops the cached numbers of shared values."""
 
     def __init__(self, table: CallTable):
         super().__init__(table.path, table._db)
@@ -207,7 +209,7 @@ class _Transaction(transaction):
 
 
 def store(db: sqlite3.Connection, shared: SharedValues, call: PackedCall) -> None:
-    """Write the row of a call in place of what stands under its key: a reply ends the failures of all runs."""
+    """Write the row of a call, replacing what has its key: a reply replaces the failures of all runs."""
     run, judge, served = (shared.number(t, c) for t, c in zip(("runs", "judges", "served"), call.shared, strict=True))
     if call.status == "ok":
         failed_in = 0
@@ -221,8 +223,10 @@ def store(db: sqlite3.Connection, shared: SharedValues, call: PackedCall) -> Non
 def select_calls(
     db: sqlite3.Connection, keys: Iterable[str], run_id: str | None, damaged: set[str]
 ) -> Iterator[tuple[str, Call]]:
-    """The calls that `run_id` may use, at most one a key; a file without tables has none. Keys of damaged rows are added to
-    `damaged`."""
+    """The calls that `run_id` may use, at most one per key; none where the file has no tables.
+
+    Adds the keys of damaged rows to `damaged`.
+    """
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
         return
     shared = SharedValues(db)
@@ -236,7 +240,7 @@ def select_calls(
 
 
 def every_call(db: sqlite3.Connection, where: str = "1", values: Sequence[object] = ()) -> Iterator[Call | None]:
-    """All calls of a store, or those that fit, in the order in which they were stored; None stands for a damaged row."""
+    """All calls of a store, or those that match a condition in SQL, in the order of storing; None for a damaged row."""
     shared = SharedValues(db)
     for (number,) in db.execute(f"SELECT rowid FROM calls WHERE {where} ORDER BY rowid", values):
         try:
@@ -248,7 +252,7 @@ def every_call(db: sqlite3.Connection, where: str = "1", values: Sequence[object
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

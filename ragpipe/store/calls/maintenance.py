@@ -1,4 +1,4 @@
-"""The call store's file under maintenance: opened to read or to change, and who else works with it."""
+"""The call store's file under maintenance: open it to read or to change, and find out who else uses it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragpipe.store.calls.read_only import open_to_read
 from ragpipe.store.calls.sqlite_errors import sqlite_errors
 from ragpipe.store.files.processes import is_alive
 
-SILENT_AFTER_S = 30.0  # as in the call table: an owner whose beat stands still so long is dead
+SILENT_AFTER_S = 30.0  # as in the call table: an owner whose beat stays the same for so long is dead
 
 
 @contextmanager
@@ -23,18 +23,9 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """One consistent view of a store. Raises DataError where there is none, OutputError when it cannot be used."""
     path = Path(path).absolute()
     if not path.is_file():
-        raise DataError(
-            "there is no call store",
-            [
-                Problem(
-                    str(path),
-                    "file",
-                    "no such file",
-                    "the call store of some run",
-                    "set output_dir=... or store.path=...",
-                )
-            ],
-        )
+        fix = "set output_dir=... or store.path=..."
+        problem = Problem(str(path), "file", "no such file", "the call store of some run", fix)
+        raise DataError("there is no call store", [problem])
     with closing(open_to_read(path)) as db, sqlite_errors(path):
         db.execute("BEGIN")
         yield db
@@ -42,7 +33,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def changing(path: Path, *, silent_after_s: float = SILENT_AFTER_S) -> Iterator[sqlite3.Connection]:
-    """A store that is about to be changed. Raises FolderLocked while another process works with it."""
+    """A store open to be changed. Raises FolderLocked while another process uses it."""
     path = Path(path).absolute()
     with sqlite_errors(path):
         CallTable(path, run_id="").close()
@@ -52,17 +43,19 @@ def changing(path: Path, *, silent_after_s: float = SILENT_AFTER_S) -> Iterator[
 
 
 def claims(db: sqlite3.Connection) -> dict[str, int]:
-    """Claimed keys by what is known of their owners: `alive`, `dead`, or `unknown` (on another host)."""
-    found = {"alive": 0, "dead": 0, "unknown": 0}
+    """The number of claimed keys by the state of their owners: `alive`, `dead`, or `unknown` (on another host)."""
+    counts = {"alive": 0, "dead": 0, "unknown": 0}
     states = {owner.id: _state(owner) for owner in every_owner(db)}
     for owner, count in db.execute("SELECT owner, COUNT(*) FROM claims GROUP BY owner").fetchall():
-        found[states.get(owner, "dead")] += count
-    return found
+        counts[states.get(owner, "dead")] += count
+    return counts
 
 
 def refuse_if_in_use(path: Path, db: sqlite3.Connection, *, silent_after_s: float = SILENT_AFTER_S) -> None:
-    """Raises FolderLocked when a process lives that has this store open: also one that asks nothing now rests on what is in it.
-    One on another host is watched until its beat moves."""
+    """Raises FolderLocked when a live process has this store open, even one that asks nothing at the moment.
+
+    A process on another host is watched for `silent_after_s`: it is alive when its beat changes.
+    """
     owners = every_owner(db)
     living = [str(owner) for owner in owners if _state(owner) == "alive"]
     unknown = {owner.id: owner.beat for owner in owners if _state(owner) == "unknown"}

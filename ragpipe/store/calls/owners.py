@@ -1,4 +1,4 @@
-"""Who works with a call store now: processes with a beat, and whether they still live."""
+"""The processes that have a call store open, and whether they are alive."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CLAIM = (
     "WHERE c.key = ?"
 )
 _CLOSED: set[str] = set()
-"""Stores of this process that were closed: on a full disk their claims stay in the file, and mean nothing any more."""
+"""Closed stores of this process: on a full disk their claims stay in the file, and no longer count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A store that somebody opened. `host` is None where nothing is known of it any more."""
+    """A process that opened the store. `host` is None where nothing more is known of it."""
 
     id: str
     host: str | None
@@ -35,7 +35,7 @@ class Owner:
 
     @property
     def closed(self) -> bool:
-        """Whether it is known to work no more, whatever its process does."""
+        """Whether it has closed the store, whatever its process does."""
         return self.host is None or self.id in _CLOSED
 
     def __str__(self) -> str:
@@ -44,8 +44,11 @@ class Owner:
 
 
 class Owners:
-    """The owners as one connection sees them. `me` is its own id; `silent_after_s` how long a beat may stand still before its
-    owner counts as dead, where its process cannot be looked at. All methods belong into a transaction."""
+    """The owners as one connection sees them. Call all methods in a transaction.
+
+    `me` is its own id; `silent_after_s` is how long a beat may stay the same before its owner counts as dead, where its
+    process cannot be checked.
+    """
 
     def __init__(self, db: sqlite3.Connection, *, run_id: str, silent_after_s: float):
         self._db, self._run_id, self._silent_after_s = db, run_id, silent_after_s
@@ -53,7 +56,7 @@ class Owners:
         self._seen: dict[str, tuple[int, float]] = {}  # owner -> its beat, and when it was first seen so
 
     def enter(self) -> None:
-        """Be known as an owner; forget those whose process is gone."""
+        """Register this store; remove the owners whose process has ended."""
         for owner in every_owner(self._db):
             if is_alive(owner.process) is False:
                 self._db.execute("DELETE FROM claims WHERE owner = ?", (owner.id,))
@@ -71,11 +74,11 @@ class Owners:
         self._db.execute("DELETE FROM owners WHERE id = ?", (self.me,))
 
     def closed(self) -> None:
-        """This owner works no more, even where that could not be written."""
+        """Mark this store as closed, even where that could not be written."""
         _CLOSED.add(self.me)
 
     def claim(self, key: bytes) -> bool:
-        """Claim a key; False while another, or another task of this store, asks for it."""
+        """Claim a key; False while another store, or another task of this one, holds the claim."""
         holder = self.holder(key)
         if holder is not None and (holder.id == self.me or not self._is_dead(holder)):
             return False
@@ -83,7 +86,7 @@ class Owners:
         return True
 
     def release(self, key: bytes) -> bool:
-        """Free a claim; False when this store did not hold it (any more)."""
+        """Free a claim; False when this store did not hold it, or no longer."""
         return self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.me)).rowcount == 1
 
     def holder(self, key: bytes) -> Owner | None:
@@ -98,7 +101,9 @@ class Owners:
             return True
         now = time.monotonic()
         seen, since = self._seen.get(owner.id, (None, now))
-        if seen != owner.beat or (alive and is_stopped(owner.process)):  # who is stopped cannot beat, and may go on
+        if seen != owner.beat or (
+            alive and is_stopped(owner.process)
+        ):  # a stopped process cannot beat, and may continue
             since = now
         self._seen[owner.id] = (owner.beat, since)
         return now - since > self._silent_after_s
@@ -109,7 +114,7 @@ def every_owner(db: sqlite3.Connection) -> list[Owner]:
 
 
 def _owner(row: tuple[Any, ...]) -> Owner:
-    """A row that holds what no store wrote is of somebody unknown."""
-    found = Owner(*row)
-    kinds = (found.host, str), (found.pid, int), (found.mark, str), (found.beat, int), (found.run_id, str)
-    return found if all(type(value) is kind for value, kind in kinds) else Owner(str(row[0]), None, 0, "", 0, "")
+    """The owner of a row; an unknown one where the row has cells that no store wrote."""
+    owner = Owner(*row)
+    kinds = (owner.host, str), (owner.pid, int), (owner.mark, str), (owner.beat, int), (owner.run_id, str)
+    return owner if all(type(value) is kind for value, kind in kinds) else Owner(str(row[0]), None, 0, "", 0, "")

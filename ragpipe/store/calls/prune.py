@@ -1,6 +1,6 @@
-"""Taking calls out of a store: first the count of what would go, then, when it is wanted, the deletion.
+"""Deleting calls from a store: the count of what would be deleted, and the deletion.
 
-The ledger stays as it is: what was paid was paid.
+The ledger of payments is not changed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ragpipe.store.calls.call_rows import SharedValues, key_bytes, milliseconds
 from ragpipe.store.calls.maintenance import changing, reading, refuse_if_in_use
 from ragpipe.store.calls.sqlite_errors import transaction
 
-BATCH = 2000  # rows in one transaction: nobody waits long for the lock
+BATCH = 2000  # rows in one transaction: other processes wait only briefly for the lock
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which calls: those that fit everything that is set. `used` are the keys that some run rests on: others go."""
+    """Which calls: those that match every setting. With `used`, the keys that some run refers to are kept."""
 
     older_than_days: float | None = None
     judge: str | None = None
@@ -52,20 +52,20 @@ class Choice:
 
 
 def prunable(path: Path, choice: Choice, *, now: datetime | None = None) -> dict[str, Any]:
-    """What would go: `calls`, and `paid`, what they have cost: about what it would cost to ask again."""
+    """What would be deleted: `calls`, and `paid`, their cost: about what it would cost to ask again."""
     with reading(path) as db:
         return _size(db, *choice.where(db, now or datetime.now(UTC)))
 
 
 def prune(path: Path, choice: Choice, *, now: datetime | None = None, silent_after_s: float = 30.0) -> dict[str, Any]:
-    """Delete the calls and make the file smaller; gives what went. What runs have paid for them stays in the ledger.
+    """Delete the calls and shrink the file; returns what was deleted. What runs paid for them stays in the ledger.
 
-    Raises FolderLocked while another process works with this store, also when it begins to in the middle: what is deleted by
+    Raises FolderLocked while another process uses this store, also when it starts to in the middle: what was deleted by
     then stays deleted.
     """
     with changing(path, silent_after_s=silent_after_s) as db:
         where, values = choice.where(db, now or datetime.now(UTC))
-        found = _size(db, where, values)
+        deleted = _size(db, where, values)
         while True:
             with transaction(path, db):
                 refuse_if_in_use(path, db, silent_after_s=0.0)
@@ -75,7 +75,7 @@ def prune(path: Path, choice: Choice, *, now: datetime | None = None, silent_aft
             if len(rows) < BATCH:
                 break
         db.execute("VACUUM")
-        return found
+        return deleted
 
 
 def _size(db: sqlite3.Connection, where: str, values: list[Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The call store opened to be read: nothing of it is changed, nothing is left beside it."""
+"""The call store opened for reading: nothing in it is changed, no file is left beside it."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def _connected(path: Path) -> sqlite3.Connection:
     except BaseException:
         db.close()
         raise
-    # A folder that cannot be written has no place for SQLite's shared memory; with no log beside it the file is whole.
+    # A read-only folder has no room for SQLite's shared memory; without a log beside it, the file is complete.
     return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)

@@ -1,4 +1,4 @@
-"""The replies that a finished run holds: its judge_inputs read as a call store, so that a folder alone is enough."""
+"""The replies of a finished run: its judge_inputs read as a call store, so that the folder alone is enough."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ragpipe.store.calls.store_requests import Freshness
 from ragpipe.store.run.row_group_cache import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, reading_table, run_file_error
 
-_KEPT = 6  # row groups held: the blocks that are open at once, and their neighbours
+_KEPT = 6  # row groups in memory: the blocks that are open at once, and their neighbours
 _COLUMNS = (
     "key",
     "payload_id",
@@ -47,8 +47,8 @@ _COLUMNS = (
 class RecordedReplies:
     """Calls by key from `judge_inputs.parquet` files; the first row of a key counts. Read-only, no claims.
 
-    Sixteen bytes a row are held and a few row groups: replaying a run reads its files once, in order. `failures` says
-    whether calls that failed are given too: `all`, `permanent`, or `none`. Raises DataError for a file that cannot be read
+    In memory are sixteen bytes per row and a few row groups: a replay reads the files once, in order. `failures` says which
+    failed calls are served: `all`, `permanent`, or `none`. Raises DataError for a file that cannot be read
     and for one whose replies were not kept (`keep_messages=false`).
     """
 
@@ -63,9 +63,9 @@ class RecordedReplies:
                     keys = file.read_row_group(group, columns=["key"])["key"].combine_chunks()
                 marks.append(_key_prefixes(files[number], keys))
                 places.append(_places(number, group, len(keys)))
-        found = np.concatenate([np.empty(0, np.uint64), *marks])
-        order = np.argsort(found, kind="stable")
-        self._marks = found[order]
+        prefixes = np.concatenate([np.empty(0, np.uint64), *marks])
+        order = np.argsort(prefixes, kind="stable")
+        self._marks = prefixes[order]
         self._places = np.concatenate([np.empty((0, 3), np.int32), *places])[order]
 
     def __len__(self) -> int:
@@ -112,25 +112,21 @@ class RecordedReplies:
             file.close()
         self._groups.clear()
 
+    def _is_served(self, status: str) -> bool:
+        if status in ("ok", "skipped") or self._failures == "all":
+            return True
+        return self._failures == "permanent" and status not in TRANSIENT
+
     def _call(self, cells: dict[str, Any]) -> Call | None:
         status = cells["status"]
-        if status not in ("ok", "skipped") and (
-            self._failures == "none" or (self._failures == "permanent" and status in TRANSIENT)
-        ):
+        if not self._is_served(status):
             return None
         if status == "ok" and cells["reply"] is None:
-            raise DataError(
-                "this run did not keep its replies",
-                [
-                    Problem(
-                        "judge_inputs.parquet",
-                        "reply",
-                        "null",
-                        "the raw reply",
-                        "it was made with keep_messages=false: re-judging and re-scoring with other parameters need the replies",
-                    )
-                ],
+            fix = (
+                "it was made with keep_messages=false: re-judging and re-scoring with other parameters need the replies"
             )
+            problem = Problem("judge_inputs.parquet", "reply", "null", "the raw reply", fix)
+            raise DataError("this run did not keep its replies", [problem])
         sent, payer = json.loads(cells.pop("sent") or "{}"), cells.pop("paid_by")
         run_id, _, iteration = (payer or "").rpartition("/")
         return Call(
@@ -144,7 +140,7 @@ class RecordedReplies:
 
 
 class RecordedRowReplies(RecordedReplies):
-    """Calls by key from rows of `judge_inputs` that were read already: those of one case, say."""
+    """Calls by key from rows of `judge_inputs` in memory, such as those of one case."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]):
         super().__init__(())

@@ -1,6 +1,6 @@
-"""Calls and payments as rows of a file: each with the format number and a digest of its own.
+"""Calls and payments as rows of a file, each with the format number and its own digest.
 
-A row holds no request header and no key of a provider.
+A row has no request header and no provider key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ JSON = ("sent", "fields")
 CALLS = tuple(field.name for field in fields(Call))
 PAYMENTS = ("mark", "run_id", "iteration", *(field.name for field in fields(Payment)))
 NAMES = tuple(dict.fromkeys((*CALLS, *PAYMENTS)))
-"""All columns beside the number, the kind and the digest. A row has null where its kind has no such column."""
+"""All columns except the number, the kind and the digest. A column that a row's kind does not have is null."""
 _TYPES = {str(f.type).split(" ")[0]: pa.string() for f in (*fields(Call), *fields(Payment))} | {
     "int": pa.int64(),
     "float": pa.float64(),
@@ -40,25 +40,29 @@ SCHEMA = pa.schema(
 
 
 def row_of_call(call: Call) -> dict[str, Any]:
+    """A call as a row with its digest."""
     cells = {name: getattr(call, name) for name in CALLS}
     return _sealed(CALL, cells | {name: json.dumps(cells[name], separators=(",", ":")) for name in JSON})
 
 
 def row_of_payment(entry: PaymentEntry) -> dict[str, Any]:
+    """A payment as a row with its digest."""
     paid = {field.name: getattr(entry.payment, field.name) for field in fields(Payment)}
     return _sealed(PAYMENT, {"mark": entry.mark, "run_id": entry.run_id, "iteration": entry.iteration, **paid})
 
 
 def line_of_call(call: Call) -> bytes:
+    """A call as a line of JSON."""
     return _line(row_of_call(call))
 
 
 def line_of_payment(entry: PaymentEntry) -> bytes:
+    """A payment as a line of JSON."""
     return _line(row_of_payment(entry))
 
 
 def call_in(row: Mapping[str, Any]) -> Call:
-    """The call of a row. Raises ValueError, TypeError for what is none."""
+    """The call of a row. Raises ValueError, TypeError for cells that are not a call."""
     cells = {name: row[name] for name in CALLS}
     return Call(**{**cells, **{name: json.loads(row[name]) for name in JSON}})
 
@@ -70,7 +74,7 @@ def payment_in(row: Mapping[str, Any]) -> PaymentEntry:
 
 
 def digest_of_row(row: Mapping[str, Any]) -> str | None:
-    """The digest that a row must have; None for one that can have none: NaN, half characters."""
+    """The digest that a row must have; None for one that cannot have any: NaN, lone surrogates."""
     try:
         return sha256({name: cell for name, cell in row.items() if name != DIGEST})
     except (TypeError, ValueError, RecursionError):

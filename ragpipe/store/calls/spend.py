@@ -1,7 +1,7 @@
-"""The ledger: one row per try that was answered, whatever became of its call. No row of it is ever changed or taken away.
+"""The ledger of payments: one row per answered attempt, whatever became of its call. No row is ever changed or deleted.
 
-A row is written at the latest with the reply that it paid for, so that no reply stands unpaid. What a killed process had
-asked and not heard of yet is in no ledger: nobody but the provider knows whether it was answered.
+A row is written with the reply that it paid for or before it. The requests in flight of a killed process are in no ledger:
+only the provider knows whether they were answered.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ _MARK_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class PaymentEntry:
-    """A payment in the ledger: whose it was (`run_id`, `iteration`) and of which question. `mark` is the beginning of its
-    key, as a number: enough to tell questions apart."""
+    """A payment in the ledger: by which run and iteration, and for which question.
+
+    `mark` is the beginning of the question's key as a number: enough to tell questions apart.
+    """
 
     mark: int
     run_id: str
@@ -49,19 +51,21 @@ class PaymentEntry:
 
 
 def payment_entry(key: str, run_id: str, iteration: int, payment: Payment) -> PaymentEntry:
-    """What is written for an answered try. Raises ValueError for what is no key."""
+    """The entry for an answered attempt. Raises ValueError for what is not a key."""
     return PaymentEntry(payment_mark(key_bytes(key)), str(storable_value(run_id)), iteration, payment)
 
 
 def payment_mark(key: bytes) -> int:
+    """The first eight bytes of a key as a number."""
     return int.from_bytes(key[:_MARK_BYTES], "big", signed=True)
 
 
-def check_payment(one: PaymentEntry) -> None:
-    """Raises TypeError, ValueError for what is no entry."""
-    paid = one.payment
-    numbers = (one.mark, one.iteration, *(getattr(paid, name) for name in TOKENS if getattr(paid, name) is not None))
-    texts = (one.run_id, paid.model, paid.at)
+def check_payment(entry: PaymentEntry) -> None:
+    """Raises TypeError or ValueError for values that the ledger cannot hold."""
+    paid = entry.payment
+    tokens = [getattr(paid, name) for name in TOKENS if getattr(paid, name) is not None]
+    numbers = (entry.mark, entry.iteration, *tokens)
+    texts = (entry.run_id, paid.model, paid.at)
     if not all(type(n) is int for n in numbers) or not all(type(text) is str for text in texts):
         raise TypeError("no payment")
     milliseconds(paid.at)
@@ -72,12 +76,12 @@ def check_payment(one: PaymentEntry) -> None:
 
 
 def add_payments(db: sqlite3.Connection, shared: SharedValues, entries: Sequence[PaymentEntry]) -> None:
-    """Write rows. To be done in a transaction."""
-    for one in entries:
-        paid = one.payment
-        run, model = (one.run_id,), (str(storable_value(paid.model)),)
+    """Write rows. Call it in a transaction."""
+    for entry in entries:
+        paid = entry.payment
+        run, model = (entry.run_id,), (str(storable_value(paid.model)),)
         tokens = (storable_value(getattr(paid, name)) for name in TOKENS)
-        cells = (one.mark, one.iteration, milliseconds(paid.at), *tokens, paid.usd)
+        cells = (entry.mark, entry.iteration, milliseconds(paid.at), *tokens, paid.usd)
         numbers = shared.number("runs", run), shared.number("models", model)
         db.execute(_ADD, (*numbers, *cells, _sum(run, model, cells)))
 
@@ -90,7 +94,15 @@ def payment_entries(
     iteration: int | None = None,
     after: int = 0,
 ) -> Iterator[PaymentEntry | None]:
-    """The ledger in the order in which it was written, or a part of it. None stands for a row that is damaged."""
+    """The ledger in the order of writing, or a part of it; None for a damaged row.
+
+    Args:
+        db: the store.
+        shared: its shared values.
+        run_id: only the rows of this run.
+        iteration: only the rows of this iteration.
+        after: only the rows with a greater row number.
+    """
     parts, values = ["rowid > ?"], list[Any]([after])
     if run_id is not None:
         parts.append("run = ?")
@@ -98,8 +110,8 @@ def payment_entries(
     if iteration is not None:
         parts.append("iteration = ?")
         values.append(iteration)
-    found = db.execute(f"SELECT rowid FROM payments WHERE {' AND '.join(parts)} ORDER BY rowid", values)
-    for (number,) in found:
+    numbers = db.execute(f"SELECT rowid FROM payments WHERE {' AND '.join(parts)} ORDER BY rowid", values)
+    for (number,) in numbers:
         try:
             row = fetched(db, f"SELECT {', '.join(_COLUMNS)} FROM payments WHERE rowid = ?", (number,))
             yield None if row is None else _entry(row, shared)
@@ -128,9 +140,9 @@ class SpendSum:
 
 
 def paid_by(path: Path, run_id: str, iteration: int) -> Usage:
-    """What one iteration of a run has paid, over all its processes.
+    """What one iteration of a run has paid, over all its processes; zero where there is no store.
 
-    Nothing when there is no store. Raises OutputError and DataError as `CallStore`.
+    Raises OutputError and DataError as `CallStore`.
     """
     spend, path = SpendSum(), Path(path).absolute()
     if path.exists():
@@ -164,5 +176,5 @@ def _entry(row: tuple[Any, ...], shared: SharedValues) -> PaymentEntry:
 
 
 def _sum(run: tuple[str | None, ...], model: tuple[str | None, ...], cells: tuple[Any, ...]) -> int:
-    told = digest_of(run) + digest_of(model) + json.dumps(cells, allow_nan=False).encode("ascii")
-    return zlib.crc32(told) - (1 << 31)  # so that it takes four bytes
+    content = digest_of(run) + digest_of(model) + json.dumps(cells, allow_nan=False).encode("ascii")
+    return zlib.crc32(content) - (1 << 31)  # signed: it takes four bytes in the file

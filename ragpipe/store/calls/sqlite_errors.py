@@ -10,14 +10,14 @@ from typing import Any
 
 from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
 
-_ROOM = 32 << 10  # bytes: the index of the write-ahead log grows by this much
+_ROOM = 32 << 10  # bytes by which the index of the write-ahead log grows
 BUSY_S = 20.0  # under the 30 s after which a silent owner counts as dead
 _BROKEN = frozenset(
     {
         sqlite3.SQLITE_CORRUPT,
         sqlite3.SQLITE_NOTADB,
         sqlite3.SQLITE_FORMAT,
-        # our statements and rows fit our tables: where they do not, the tables are not what they were
+        # our statements and rows fit our tables: where they do not, the tables were changed
         sqlite3.SQLITE_ERROR,
         sqlite3.SQLITE_CONSTRAINT,
         sqlite3.SQLITE_MISMATCH,
@@ -65,7 +65,7 @@ class sqlite_errors:
 
 
 class transaction(sqlite_errors):
-    """A write transaction: the lock is taken at its begin, so that a look-up in it stays true until its end."""
+    """A write transaction: the lock is taken at its start, so that a look-up in it stays true until its end."""
 
     def __init__(self, path: Path, db: sqlite3.Connection):
         super().__init__(path)
@@ -88,25 +88,28 @@ class transaction(sqlite_errors):
 
 
 def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> RagpipeError:
-    """The error to raise for one of sqlite3's. Raise it `from` that one."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # without one: text that is no UTF-8
+    """The error of ragpipe for one of sqlite3's. Raise it `from` that one."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # without one: text that is not UTF-8
     if code in _BROKEN:
         return not_a_store(path, f"a damaged file ({error})")
     if code == sqlite3.SQLITE_IOERR and _is_full(path.parent):
-        code = sqlite3.SQLITE_FULL  # SQLite says so itself for its tables only, not for the index of its log
+        code = sqlite3.SQLITE_FULL  # SQLite itself says so for its tables only, not for the index of its log
     cause, fix = _CAUSES.get(code, (str(error), "see the message of SQLite"))
     return OutputError(f"cannot use the call store {path}: {cause}. To fix: {fix}.")
 
 
 def _is_full(folder: Path) -> bool:
-    """Whether the disk has less room than SQLite takes at a time. False where that cannot be found out."""
+    """Whether the disk has less room than SQLite takes at a time. False where the system does not say."""
     try:
         return shutil.disk_usage(folder).free < _ROOM
     except OSError:
         return False
 
 
-def not_a_store(path: Path, found: str) -> DataError:
-    fix = f"copy {path.name} with its -wal file away (replies in it are paid for; `sqlite3 {path.name} .recover` may "
-    fix += "save them), then start again, or set `store.path`. It is never replaced by itself."
-    return DataError("the call store cannot be read", [Problem(str(path), "file", found, "a call store", fix)])
+def not_a_store(path: Path, content: str) -> DataError:
+    """The error for a file that is no call store, or a damaged one."""
+    fix = (
+        f"copy {path.name} with its -wal file away (replies in it are paid for; `sqlite3 {path.name} .recover` may save "
+        "them), then start again, or set `store.path`. The file is never replaced automatically"
+    )
+    return DataError("the call store cannot be read", [Problem(str(path), "file", content, "a call store", fix)])

@@ -1,4 +1,4 @@
-"""What a call store holds: how many replies and failures, of which judges and runs, their tokens, and what was paid."""
+"""The content of a call store: numbers of replies and failures by judge and run, their tokens, and what was paid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ragpipe.store.calls.maintenance import claims, reading
 
 
 def census(path: Path, runs: Collection[str]) -> dict[str, Any]:
-    """The whole count of a store; `runs` are the ids of the runs whose folders are there. Every row is checked."""
+    """All counts of a store; `runs` are the ids of the runs that have a folder. Every row is checked."""
     path = Path(path).absolute()
     damaged = 0
     by_status, by_judge = dict[str, Usage](), dict[str, Usage]()

@@ -1,7 +1,7 @@
-"""Calls and payments on their way from one store to another, as a file of rows (`ragpipe.store.calls.row_export`).
+"""Export of calls and payments from one store and import into another, as a file of rows (`row_export`).
 
-A call is taken in only when its key is that of its parts and its digest that of its cells; a reply that stands already is
-never overwritten, a payment that stands in the ledger already is not entered again.
+A call is imported only when its key is the hash of its parts and its digest that of its cells. A stored reply is never
+overwritten, and a payment that is in the ledger is not entered again.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ _BATCH = 2000
 
 
 def export_calls(path: Path, to: Path, *, run_id: str | None = None) -> int:
-    """Write the calls and payments of a store, or those of one run, to a .parquet or .jsonl file; gives the number of
-    calls. What is damaged is left out."""
+    """Write the calls and payments of a store, or those of one run, to a .parquet or .jsonl file.
+
+    Returns the number of calls. Damaged rows are left out.
+    """
     count = 0
     with reading(path) as db, open_unless_same(to) as file:
         shared = SharedValues(db)
@@ -67,15 +69,17 @@ def export_calls(path: Path, to: Path, *, run_id: str | None = None) -> int:
                 file.write(json.dumps(row, ensure_ascii=True, allow_nan=False).encode() + b"\n")
             return count
         with parquet_writer(file, SCHEMA, compression="zstd") as writer:
-            found = rows()
-            while batch := [*islice(found, _BATCH)]:
+            remaining = rows()
+            while batch := [*islice(remaining, _BATCH)]:
                 writer.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
         return count
 
 
 def import_calls(path: Path, source: Path, *, silent_after_s: float = 30.0) -> tuple[int, int]:
-    """Take in the calls and payments of an exported file: how many calls were new, how many stood already. A damaged row
-    refuses the whole file before anything is written. Raises DataError, FolderLocked."""
+    """Import the calls and payments of an exported file: how many calls were new, and how many were already stored.
+
+    One damaged row refuses the whole file before anything is written. Raises DataError, FolderLocked.
+    """
     path = Path(path).absolute()
     for number, row in enumerate(_rows(source), 1):
         _check(source, number, row)
@@ -89,16 +93,16 @@ def import_calls(path: Path, source: Path, *, silent_after_s: float = 30.0) -> t
             with transaction(path, db):
                 for row in batch:
                     if row[KIND] == CALL:
-                        taken = _take(db, shared, call_in(row))
+                        taken = _add_if_new(db, shared, call_in(row))
                         new, old = new + taken, old + (not taken)
-                    elif known[one := payment_in(row)] > 0:
-                        known[one] -= 1
+                    elif known[entry := payment_in(row)] > 0:
+                        known[entry] -= 1
                     else:
-                        spend.add_payments(db, shared, [one])
+                        spend.add_payments(db, shared, [entry])
     return new, old
 
 
-def _take(db: Any, shared: SharedValues, call: Call) -> bool:
+def _add_if_new(db: Any, shared: SharedValues, call: Call) -> bool:
     row = packed(call, call.run_id)
     failed_in = 0 if call.status == "ok" else shared.number("runs", row.shared[0])
     same = "SELECT 1 FROM calls WHERE key = ? AND failed_in IN (0, ?)"
@@ -159,6 +163,8 @@ def _hashed(value: Any) -> str | None:
     return None
 
 
-def _refused(source: Path, place: str, found: str) -> DataError:
+def _refused(source: Path, place: str, content: str) -> DataError:
     fix = "export again from the store that it came from; nothing was taken in"
-    return DataError("the calls cannot be taken in", [Problem(str(source), place, found, "what ragpipe exported", fix)])
+    return DataError(
+        "the calls cannot be taken in", [Problem(str(source), place, content, "what ragpipe exported", fix)]
+    )

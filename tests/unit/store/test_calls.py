@@ -142,7 +142,7 @@ async def test_a_call_that_cannot_be_stored_is_refused_and_others_are_not(tmp_pa
     with CallStore(tmp_path / "c", run_id="r") as store:
         with pytest.raises(ValueError, match="64 bits"):
             await store.put(replace(call(), tokens_in=10**30))
-        with pytest.raises(ValueError, match="no key of a question"):
+        with pytest.raises(ValueError, match="not the key of a question"):
             await store.put(replace(call(), key="k"))
         with pytest.raises(ValueError, match="JSON compliant"):
             await store.put(replace(call(), sent={"temperature": float("nan")}))
