@@ -1,4 +1,4 @@
-"""Everything behind the scores of one case, as plain lines: what `task=explain` prints."""
+"""The explanation of one case: from its scores down to the replies of the judge, as `task=explain` prints it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ragpipe.scoring.scored_columns import gated
 from ragpipe.scoring.settings import ScoringSettings
 
 _RULE = "-" * 72
+_VERDICTS = {True: "passed", False: "not passed", None: "not judged"}
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,13 @@ def explanation_lines(chain: CaseExplanation) -> Iterator[str]:
     references = case.references
     for number, text in enumerate(references, 1):
         yield from _text(f"reference {number}" if len(references) > 1 else "reference", text)
-    told: set[str] = set()
+    metrics_seen: set[str] = set()
     for row in chain.scores:
         metric = row["metric"]
-        if metric not in told and chain.notes.get(metric):
-            yield from (
-                "",
-                _RULE,
-                f"metric {metric}",
-                *(f"  {on_one_line(note, 2000)}" for note in chain.notes[metric]),
-            )
-        told.add(metric)
+        if metric not in metrics_seen and chain.notes.get(metric):
+            notes = (f"  {on_one_line(note, 2000)}" for note in chain.notes[metric])
+            yield from ("", _RULE, f"metric {metric}", *notes)
+        metrics_seen.add(metric)
         yield from ("", _RULE, *_score(chain, row))
     yield from ("", _RULE, *_sums(chain))
     for number, row in enumerate(chain.asked, 1):
@@ -107,12 +104,11 @@ def _judged(chain: CaseExplanation, name: str, value: float, spec: ScoreSpec) ->
     elif threshold is not None and name in others:
         yield f"  threshold: {sign} {threshold:g}, and not by that alone"
     if others:
-        said = {True: "passed", False: "not passed", None: "not judged"}[passed]
-        yield f"  passes exactly when {', '.join(others)} do: {said}"
+        yield f"  passes exactly when {', '.join(others)} do: {_VERDICTS[passed]}"
 
 
 def _findings(details: Mapping[str, Any], case: Case) -> Iterator[str]:
-    """Claims, verdicts and whatever else a metric lists, each evidence with the chunk and the place in it."""
+    """Claims, verdicts and other lists of a metric; each quote with the chunk and the characters where it is found."""
     for name, items in details.items():
         if not isinstance(items, list) or not items or name == "flags":
             continue
@@ -125,7 +121,7 @@ def _findings(details: Mapping[str, Any], case: Case) -> Iterator[str]:
             yield "  - " + ", ".join(f"{k}: {on_one_line(str(v), 300)}" for k, v in plain.items())
             if evidence := item.get("evidence"):
                 yield f'      evidence: "{on_one_line(str(evidence), 400)}"'
-                yield f"      stands in: {_place(str(evidence), case)}"
+                yield f"      found in: {_place(str(evidence), case)}"
 
 
 def _place(evidence: str, case: Case) -> str:
@@ -149,7 +145,7 @@ def _sums(chain: CaseExplanation) -> Iterator[str]:
 
 
 def _sum(chain: CaseExplanation, name: str, weights: Mapping[str, float], top: float) -> Iterator[str]:
-    """One weighted mean on a scale from 0 to `top`: the weights of the scores that are there, brought to a sum of 1."""
+    """One weighted mean on a scale from 0 to `top`: the weights of the existing scores, scaled to a sum of 1."""
     record, value = chain.record, chain.record.get(name)
     used = {part: w for part, w in weights.items() if w > 0 and record.get(f"{part}.score") is not None}
     total = sum(used.values())
@@ -163,30 +159,28 @@ def _sum(chain: CaseExplanation, name: str, weights: Mapping[str, float], top: f
     threshold = chain.scoring.thresholds.get(name)
     passed = record.get("overall_passed" if name == OVERALL.name else f"{name}.passed")
     others = chain.scoring.passes_with.get(name, [])
-    said = {True: "passed", False: "not passed", None: "not judged"}[passed]
     if others:
-        yield f"  passes exactly when {', '.join(others)} do: {said}"
+        yield f"  passes exactly when {', '.join(others)} do: {_VERDICTS[passed]}"
     elif threshold is not None:
         gates = _by_gates(chain) if name == OVERALL.name else ""
-        yield f"  threshold: passes from {threshold:g} on{gates}: {said}"
+        yield f"  threshold: passes from {threshold:g} on{gates}: {_VERDICTS[passed]}"
 
 
 def _by_gates(chain: CaseExplanation) -> str:
-    """What the critical gates on this case's scores say of it; empty where they change nothing."""
+    """The critical gates on this case's scores that keep it from passing; empty where there is none."""
     record = chain.record
     fields = Fields({name: pa.array([record[name]], type=kind) for name, kind, _ in CASE if name in record})
     names = [name for name, concerned in gated(fields, chain.scoring).items() if concerned[0] and name in record]
     failed = [name for name in names if record[f"{name}.passed"] is False]
     unknown = [name for name in names if record[f"{name}.status"] in (None, "error")]
-    parts = [
-        f"{', '.join(found)} {what}" for found, what in ((failed, "did not pass"), (unknown, "has no result")) if found
-    ]
+    groups = ((failed, "did not pass"), (unknown, "has no result"))
+    parts = [f"{', '.join(scores)} {outcome}" for scores, outcome in groups if scores]
     return f", and when every critical gate's score passes ({'; '.join(parts)})" if parts else ""
 
 
 def _payment(row: Mapping[str, Any]) -> str:
     if row["paid_by"] is None:
-        return "nobody was paid"
+        return "no payment"
     usd = "at an unknown price" if row["paid_usd"] is None else f"${row['paid_usd']:.6f}"
     return f"paid by {row['paid_by']}, {usd}"
 
@@ -196,7 +190,7 @@ def _question(row: Mapping[str, Any], number: int, count: int, messages: bool) -
     if row["template"] is not None:  # a text for an embedder has none
         yield f"  template: {row['template']}.{row['template_version']} sha256 {row['template_sha256']}"
     yield f"  payload {row['payload_id']}, key {row['key']}"
-    yield f"  judge {row['judge']}, answered as {row['model'] or 'unknown'}, finish {row['finish_reason'] or 'not said'}"
+    yield f"  judge {row['judge']}, answered as {row['model'] or 'unknown'}, finish {row['finish_reason'] or 'not reported'}"
     kinds = ("in", "out", "cached", "reasoning")
     tokens = ", ".join(f"{row[f'tokens_{k}']} {k}" for k in kinds if row[f"tokens_{k}"] is not None)
     yield f"  tokens {tokens or 'not reported'}; {_payment(row)}; {row['attempts']} tries"
