@@ -188,10 +188,7 @@ class _Sections:
 def _unknown_keys(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
     known = sorted(RunConfig.model_fields)
     expected = f"one of {', '.join(known)}"
+    unknown = {key: f"an unknown key (= {show_value(value)})" for key, value in plain.items() if key not in known}
     return [
-        Problem(
-            origins.location(key), key, f"an unknown key (= {show_value(value)})", expected, did_you_mean(key, known)
-        )
-        for key, value in plain.items()
-        if key not in known
+        Problem(origins.location(key), key, state, expected, did_you_mean(key, known)) for key, state in unknown.items()
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -116,10 +116,15 @@ def _value_in(fault: dict[str, Any]) -> str:
 def _expected_and_fix(fault: dict[str, Any], model: type[BaseModel], path: list[Any], key: str) -> tuple[str, str]:
     kind, context = fault["type"], fault.get("ctx") or {}
     if kind == "missing":
-        return "a value: this key must be set", f"pass {key}=... or set it in your experiment"
+        fix = f"pass {key}=... or set it in your experiment"
+        return "a value: this key must be set", with_description(fix, _description_at(model, path))
     if kind == "extra_forbidden":
-        names = fields_at(model, path[:-1])
-        return f"one of {', '.join(names)}" if names else "no such key", did_you_mean(str(path[-1]), names)
+        descriptions = _descriptions_at(model, path[:-1])
+        names = sorted(descriptions)
+        fix = did_you_mean(str(path[-1]), names)
+        return f"one of {', '.join(names)}" if names else "no such key", with_description(
+            fix, *_named(descriptions, fix)
+        )
     if kind == "literal_error":
         options = [part.strip().strip("'") for part in str(context.get("expected", "")).replace(" or ", ",").split(",")]
         return f"one of {', '.join(options)}", did_you_mean(str(fault["input"]), options)
@@ -128,7 +133,7 @@ def _expected_and_fix(fault: dict[str, Any], model: type[BaseModel], path: list[
         return "a text", f'put it in quotes: {key.rpartition(".")[2]}: "..."' if unquoted else ""
     if kind == "value_error":
         return str(context.get("error") or fault["msg"].removeprefix("Value error, ")), ""
-    return _plain_message(fault["msg"]), ""
+    return _plain_message(fault["msg"]), _description_at(model, path)
 
 
 def _plain_message(message: str) -> str:
@@ -138,8 +143,26 @@ def _plain_message(message: str) -> str:
     return message.replace("a valid integer", "a whole number").replace("a valid number", "a number")
 
 
-def fields_at(model: type[BaseModel], path: Iterable[Any]) -> list[str]:
-    """The keys that are allowed at a path below a model; empty where any key is."""
+def with_description(fix: str, *descriptions: str) -> str:
+    """A fix with the description of the key that it is about, where there is one: `did you mean top_p? Nucleus sampling...`."""
+    if not fix or len(descriptions) != 1 or not descriptions[0]:
+        return fix
+    return f"{fix}{'' if fix.endswith('?') else ':'} {descriptions[0]}"
+
+
+def _named(descriptions: Mapping[str, str], fix: str) -> list[str]:
+    """The descriptions of the keys that a fix names."""
+    words = fix.rstrip("?").split()
+    return [description for name, description in descriptions.items() if name in words]
+
+
+def _description_at(model: type[BaseModel], path: Sequence[Any]) -> str:
+    """What the key at a path below a model means; empty where it is not described."""
+    return _descriptions_at(model, path[:-1]).get(str(path[-1]), "") if path else ""
+
+
+def _descriptions_at(model: type[BaseModel], path: Iterable[Any]) -> dict[str, str]:
+    """The keys that are allowed at a path below a model, with their descriptions; empty where any key is."""
     current: Any = model
     is_mapping = False  # whether the next part is a key of the user's, in a mapping of models
     for part in path:
@@ -148,11 +171,11 @@ def fields_at(model: type[BaseModel], path: Iterable[Any]) -> list[str]:
             continue
         field = getattr(current, "model_fields", {}).get(part)
         if field is None:
-            return []
+            return {}
         is_mapping = get_origin(field.annotation) is dict
         current = _model_of(field.annotation)
     fields = {} if is_mapping else getattr(current, "model_fields", {})
-    return sorted(field.alias or name for name, field in fields.items())
+    return {field.alias or name: field.description or "" for name, field in fields.items()}
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.datasets.joins import Index
 from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.datasets.settings import DatasetSettings, FieldMap, Join, Split, key_text
-from ragpipe.datasets.user_patterns import compile_user_pattern
+from ragpipe.patterns.timed_regex import compile_splitter
 
 Scope = dict[str, Any]
 Value = Callable[[Any], Any]
@@ -96,7 +96,7 @@ def _join_step(name: str, join: Join, index: Index) -> Step:
 
 
 def _split_step(name: str, split: Split) -> Step:
-    text, pieces, label = Expression(split.text), compile_user_pattern(split.pattern), f"split.{name}"
+    text, pieces, label = Expression(split.text), compile_splitter(split.pattern), f"split.{name}"
 
     def run(scope: Scope) -> list[Scope]:
         found = _applied(text, scope, label, split.text)

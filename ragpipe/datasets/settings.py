@@ -37,7 +37,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ragpipe.datasets.path_expressions import Expression
-from ragpipe.datasets.user_patterns import compile_user_pattern
+from ragpipe.patterns.timed_regex import compile_splitter
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
 from ragpipe.schema.settings import NotInIdentity, Settings
@@ -62,7 +62,7 @@ def _compiles(text: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    compile_user_pattern(text)
+    compile_splitter(text)
     return text
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import ProviderUnusable
 from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.client import ApiResponse, AttemptError, PreparedRequest
@@ -94,7 +93,7 @@ class ApiTransport(LiveTransport):
     section = "embedder"
 
     def __init__(self, settings: ApiEmbedder, *, run_id: str, tell: Callable[[str], None] = lambda _: None):
-        super().__init__(settings, run_id=run_id, tell=lambda text: tell(text.replace("judge.", "embedder.")))
+        super().__init__(settings, run_id=run_id, tell=tell)
         self._embedder = settings
 
     def _open(self) -> Any:
@@ -104,12 +103,4 @@ class ApiTransport(LiveTransport):
         return self._client
 
     async def ask(self, question: Question, paid: Paid) -> Call:
-        call = await super().ask(question, paid)
-        message = call.message.replace("judge.", "embedder.") if call.message else None
-        return replace(call, message=message, output_mode="vector")
-
-    def _unusable(self, kind: str, what: str) -> ProviderUnusable:
-        """As for a judge, under the keys of this section."""
-        dead = super()._unusable(kind, what)
-        self._dead = ProviderUnusable(str(dead).replace("judge.", "embedder."), kind)
-        return self._dead
+        return replace(await super().ask(question, paid), output_mode="vector")

@@ -332,12 +332,12 @@ class JudgeSettings(Settings):
     def key_source(self) -> str:
         """Where the key comes from, in words."""
         if self.key_variable:
-            return f"the key comes from the environment variable {self.key_variable} (judge.api_key_env)"
+            return f"the key comes from the environment variable {self.key_variable} ({self.section}.api_key_env)"
         if self.api_base:
-            return "no key was sent: name the environment variable that holds it in judge.api_key_env"
+            return f"no key was sent: name the environment variable that holds it in {self.section}.api_key_env"
         return (
             f"litellm looked for the key in its own variable, usually {self.provider.upper()}_API_KEY; another one is named "
-            "by judge.api_key_env"
+            f"by {self.section}.api_key_env"
         )
 
     def api_key(self) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ragpipe.core.errors import ConfigError, Problem, PromptError
+from ragpipe.core.validation import with_description
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
@@ -122,10 +123,15 @@ def _parameter_problem(name: str, cls: type[Metric], fault: Any) -> Problem:
     key = ".".join(str(part) for part in fault["loc"]) or "(the whole section)"
     if fault["type"] == "extra_forbidden":
         known = [field for field in cls.model_fields if field != "name" and field not in cls.step_names()]
-        return _problem(name, key, repr(fault["input"]), f"one of the parameters {known}", _near(key, known))
+        near = next(iter(difflib.get_close_matches(key, known, n=1)), None)
+        fix = with_description(f"did you mean {near}?", cls.model_fields[near].description or "") if near else ""
+        return _problem(name, key, repr(fault["input"]), f"one of the parameters {known}", fix)
+    field = cls.model_fields.get(key)
+    description = (field.description if field is not None else None) or ""
     if fault["type"] == "missing":
-        return _problem(name, key, "nothing", "a value")
-    return _problem(name, key, repr(fault["input"])[:200], fault["msg"].removeprefix("Value error, "))
+        return _problem(name, key, "nothing", "a value", description)
+    fix = "" if fault["type"] == "value_error" else description
+    return _problem(name, key, repr(fault["input"])[:200], fault["msg"].removeprefix("Value error, "), fix)
 
 
 def _class_error(name: str, value: str, expected: str, fix: str = "") -> ConfigError:

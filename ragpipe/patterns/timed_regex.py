@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -35,6 +36,22 @@ def compile_timed(pattern: str, match_case: bool = False) -> Any:
         return regex.compile(pattern, 0 if match_case else regex.IGNORECASE)
     except regex.error as error:
         raise ValueError(f"a regular expression; {pattern!r}: {error}") from None
+
+
+def compile_splitter(pattern: str) -> Callable[[str], list[str]]:
+    """The function that cuts a text at every match, without blank pieces; it raises TimeoutError after `TIME_LIMIT_S`. The
+    pattern minds the case. Raises ValueError for an invalid pattern."""
+    import regex  # type: ignore[import-untyped, unused-ignore]
+
+    try:
+        compiled = regex.compile(pattern)
+    except regex.error as error:
+        raise ValueError(f"pattern {pattern!r}: {error}") from None
+
+    def split(text: str) -> list[str]:
+        return [piece for piece in compiled.split(text, timeout=TIME_LIMIT_S) if piece and not piece.isspace()]
+
+    return split
 
 
 class Search:

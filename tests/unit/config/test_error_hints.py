@@ -1,0 +1,55 @@
+"""What a key means stands in the hint of an error about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.resources import prompts_dir
+from ragpipe.core.validation import NoOrigins, validated
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.scoring.settings import ScoringSettings
+
+MODEL = "openai/gpt-4o-mini-2024-07-18"
+
+
+@pytest.mark.parametrize(
+    ("model", "section", "key", "fix"),
+    [
+        (JudgeSettings, {"model": MODEL, "temprature": 1}, "x.temprature", "did you mean temperature? Sampling"),
+        (JudgeSettings, {"model": MODEL, "temperature": 3}, "x.temperature", "Sampling temperature, 0 to 2."),
+        (JudgeSettings, {}, "x.model", "pass x.model=... or set it in your experiment: The model, as provider/name"),
+        (ScoringSettings, {"gates": {"g": {"scor": "a"}}}, "x.gates.g.scor", "did you mean score? Score that the gate"),
+        (ScoringSettings, {"level": 2}, "x.level", "Confidence level of every interval"),
+        (JudgeSettings, {"model": MODEL, "zzz": 1}, "x.zzz", ""),  # near to nothing: no hint
+        (JudgeSettings, {"model": "gpt"}, "x.model", ""),  # its own message says what is expected
+    ],
+)
+def test_a_section(model: Any, section: dict[str, Any], key: str, fix: str) -> None:
+    problems: list[Problem] = []
+    assert validated(model, section, "x", NoOrigins(), problems) is None
+    hints = {problem.key: problem.fix for problem in problems}
+    assert hints[key].startswith(fix)
+    assert fix or not hints[key]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "fix"),
+    [
+        ({"bach": 2}, "did you mean batch? Claims per verifying call"),
+        ({"batch": 0}, "Claims per verifying call"),
+    ],
+)
+def test_a_parameter_of_a_metric(parameters: dict[str, Any], fix: str) -> None:
+    section = {
+        "class": "ragpipe.metrics.judged.faithfulness.FaithfulnessMetric",
+        "prompts": {"extract": "v1", "verify": "v1"},
+        **parameters,
+    }
+    with pytest.raises(ConfigError) as caught:
+        load_metric("faithfulness", section, PromptLibrary([prompts_dir()]))
+    assert caught.value.problems[0].fix.startswith(fix)

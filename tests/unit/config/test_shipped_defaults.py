@@ -1,0 +1,80 @@
+"""A default exists once: where a shipped YAML repeats one of a class, they are equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from ragpipe.config.json_schemas import GROUPS, shipped_metrics
+from ragpipe.config.settings import StoreSettings, TopSettings
+from ragpipe.core.resources import conf_dir
+from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.tasks.explain import ExplainSettings
+from ragpipe.tasks.rejudge import RejudgeSettings
+from ragpipe.tasks.schema import SchemaSettings
+from ragpipe.tasks.store import StoreTaskSettings
+
+CONF = conf_dir()
+CHOICES = {
+    ("dataset/jsonl", "name"): "the name of the option",
+    ("transport/stored", "kind"): "the option's choice",
+    ("report/default", "percent"): "the scores that the source documents print so",
+    ("scoring/default", "slices"): "a breakdown of the shipped option, not of every scoring",
+    ("scoring/default", "fill_defaults"): "the file that others are filled in from",
+    ("scoring/default", "passes_with"): "filled in from this file by the class itself",
+    ("scoring/default", "composites"): "filled in from this file by the class itself",
+}
+"""Values that are a choice of the option and no default of the setting."""
+TASKS = {"explain": ExplainSettings, "schema": SchemaSettings, "store": StoreTaskSettings}
+
+
+def content(option: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.load((CONF / f"{option}.yaml").read_text(encoding="utf-8"), Loader=FastLoader)
+    return loaded
+
+
+def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
+    """(option, its keys, the class that checks them) of every option that holds a whole section."""
+    rows: list[tuple[str, dict[str, Any], type[BaseModel]]] = []
+    for group, settings in GROUPS.items():
+        for path in sorted((CONF / group).glob("*.yaml")):
+            section = content(f"{group}/{path.stem}")
+            model = settings.get(section.get("kind", "")) if isinstance(settings, dict) else settings
+            overlay = "defaults" in section and group != "scoring"
+            if model and not overlay and (group, path.stem) != ("scoring", "tiers"):
+                if group == "dataset" and path.stem != "jsonl":
+                    continue  # a mapping of one data set
+                rows.append((f"{group}/{path.stem}", section, model))
+    rows += [(f"metrics/{name}", content(f"metrics/{name}")[name], cls) for name, cls in shipped_metrics().items()]
+    primary = content("ragpipe")
+    rows += [("ragpipe", primary, TopSettings), ("ragpipe", primary["store"], StoreSettings)]
+    rows += [(f"task/{task}", content(f"task/{task}"), model) for task, model in TASKS.items()]
+    return [*rows, ("task/rejudge", content("task/rejudge")["rejudge"], RejudgeSettings)]
+
+
+ROWS = sections()
+
+
+@pytest.mark.parametrize(("option", "section", "model"), ROWS, ids=[f"{row[0]}-{row[2].__name__}" for row in ROWS])
+def test_a_repeated_default_is_that_of_the_class(option: str, section: dict[str, Any], model: type[BaseModel]) -> None:
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    repeated = {
+        key: (value, default(fields[key]))
+        for key, value in section.items()
+        if key in fields and not fields[key].is_required() and (option, key) not in CHOICES
+    }
+    assert {key: pair for key, pair in repeated.items() if pair[0] != pair[1]} == {}
+
+
+def default(field: Any) -> Any:
+    value = field.get_default(call_default_factory=True)
+    return value.model_dump(by_alias=True) if isinstance(value, BaseModel) else value
+
+
+def test_the_rows_are_all_there() -> None:
+    assert len(ROWS) > 45
+    assert {Path(option).parts[0] for option, _, _ in ROWS} >= {*GROUPS, "metrics", "task", "ragpipe"}
