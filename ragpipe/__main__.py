@@ -25,9 +25,12 @@ def main() -> None:
     # Imports and big JSON files create hundreds of thousands of objects that stay. Scanning them for garbage after
     # every 700 new ones, the default, took a seventh of the time of a start.
     gc.set_threshold(GARBAGE_AFTER, 2, 2)
-    from ragpipe.cli import main as run
+    try:
+        from ragpipe.cli import main as run
 
-    code = run()
+        code = run()
+    except SignalReceived as received:  # while the command line was being imported: it reports later ones itself
+        code = 128 + received.signal_number
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
