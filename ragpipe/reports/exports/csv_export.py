@@ -4,7 +4,7 @@ RFC 4180 with a byte order mark (spreadsheets take UTF-8 for something else with
 always in quotes; numbers, `true` and `false` never; a null is nothing at all and so differs from the empty text `""`. A
 list of texts is its JSON.
 
-Control characters, and marks that reorder what stands around them, are shown by their number (`\u001b`), so that a file
+Control characters, and marks that reorder the text around them, are shown by their number (`\u001b`), so that a file
 that is printed to a terminal cannot drive it; line breaks and tabs stay. In a cell that is JSON this is the same JSON.
 
 A text that a spreadsheet would take for a formula, one whose first character that shows is `=`, `+`, `-` or `@` or that
@@ -34,7 +34,7 @@ _UNSAFE = re.compile(f"\r(?!\n)|(?!\r){UNSAFE}")  # a line break of two characte
 
 
 def escape(text: str) -> str:
-    """The text as it stands in a cell: with an apostrophe before what a spreadsheet would compute."""
+    """The text as it is written to a cell: with an apostrophe before what a spreadsheet would compute."""
     return "'" + text if _FORMULA.match(text) else text
 
 
