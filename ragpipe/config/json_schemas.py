@@ -115,7 +115,7 @@ def _metrics_schema(metrics: Mapping[str, type[Metric]]) -> Schema:
     definitions: dict[str, Schema] = {}
     for name, cls in metrics.items():
         definitions[f"metric_{name}"] = _metric_schema(cls, definitions)
-    own = {
+    other_metric = {
         "type": "object",
         "properties": {"class": {"type": "string", "description": "Dotted path of the metric's class."}},
         "required": ["class"],
@@ -131,7 +131,7 @@ def _metrics_schema(metrics: Mapping[str, type[Metric]]) -> Schema:
     return {
         "type": "object",
         "properties": properties,
-        "additionalProperties": own,
+        "additionalProperties": other_metric,
         "definitions": _sorted(definitions),
     }
 

@@ -77,7 +77,7 @@ class Dataset:
         return sha256([list(part) for part in parts])
 
     def __iter__(self) -> Iterator[Record]:
-        faults = Faults(f"data set {self.name!r}: {self._files.shown} cannot be used")
+        faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used")
         chosen, kept, yielded = self._chosen, dict[str, None](), 0
         for record in self._records(faults):
             sample_id = record.sample.id
@@ -93,11 +93,15 @@ class Dataset:
         for index in self._indexes.values():
             index.check(faults)
         if not faults and self._mapping:
-            self._mapping.check(self._files.shown, faults)
+            self._mapping.check(self._files.display_path, faults)
         if not faults and not yielded:
             actual = f"no record that `{self._settings.filter}` lets through" if self._filter else "no records"
             faults.add(
-                self._files.shown, "records", actual, "at least one record", f"no records in {self._files.shown}"
+                self._files.display_path,
+                "records",
+                actual,
+                "at least one record",
+                f"no records in {self._files.display_path}",
             )
         faults.raise_all()
 
@@ -135,7 +139,7 @@ class Dataset:
         selection = self._settings.sample
         if selection is None:
             return None
-        faults = Faults(f"data set {self.name!r}: {self._files.shown} cannot be used")
+        faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used")
         ids = {record.sample.id for record in self._records(faults)}
         faults.raise_all()
         return frozenset(
@@ -190,7 +194,7 @@ class Dataset:
                 continue
             for fields, answered, bad in mapping.cases(record, file.name, position):
                 for fault in bad:
-                    faults.add(named_fields(where, fields), fault.key, fault.found, fault.expected, fault.fix)
+                    faults.add(named_fields(where, fields), fault.key, fault.actual, fault.expected, fault.fix)
                 if not bad and (parts := native_form.split_record(fields, where, faults)):
                     yield where, parts[0], parts[1] if answered else []
 

@@ -25,8 +25,8 @@ class Faults:
     def __bool__(self) -> bool:
         return bool(self.problems)
 
-    def add(self, where: str, key: str, found: str, expected: str, fix: str = "") -> None:
-        self.problems.append(Problem(*(escape_unprintable(text) for text in (where, key, found, expected, fix))))
+    def add(self, where: str, key: str, actual: str, expected: str, fix: str = "") -> None:
+        self.problems.append(Problem(*(escape_unprintable(text) for text in (where, key, actual, expected, fix))))
         if len(self.problems) >= _GIVE_UP:
             self.raise_all()
 

@@ -92,11 +92,11 @@ def _disguise(head: bytes, form: str) -> str | None:
 def read_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line or row, record) of the file, by the reader of its format."""
     if file.path.stat().st_size == 0:
-        faults.add(file.shown, "file", "an empty file (0 bytes)", "records", "no records: was it written?")
+        faults.add(file.display_path, "file", "an empty file (0 bytes)", "records", "no records: was it written?")
         return iter(())
     return _READERS[file.format](file, faults)
 
 
 def place(file: DataFile, position: int) -> str:
     """Where a record stands, as a message says it."""
-    return f"{file.shown} row {position}" if file.format == "parquet" else file.at(position)
+    return f"{file.display_path} row {position}" if file.format == "parquet" else file.at(position)

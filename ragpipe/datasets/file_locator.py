@@ -18,23 +18,23 @@ _SHIPPED = "package:"
 
 @dataclass(frozen=True)
 class Files:
-    """The files with the records, in order, and those of each join. `shown` is the path as the user gave it."""
+    """The files with the records, in order, and those of each join. `display_path` is the path as the user gave it."""
 
-    shown: str
+    display_path: str
     main: tuple[DataFile, ...]
     joined: Mapping[str, tuple[DataFile, ...]]
 
     def state(self) -> dict[str, tuple[int, int, int]]:
-        """Size, change time and inode of every file by its shown name: what differs when a file is changed or replaced."""
-        found = {}
+        """Size, change time and inode of every file by its display path: what differs when a file is changed or replaced."""
+        states = {}
         for file in (*self.main, *(file for files in self.joined.values() for file in files)):
             try:
                 stat = file.path.stat()
             except FileNotFoundError:
-                found[file.shown] = (-1, -1, -1)
+                states[file.display_path] = (-1, -1, -1)
             else:
-                found[file.shown] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        return found
+                states[file.display_path] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        return states
 
 
 def locate(settings: DatasetSettings, base: Path) -> Files:

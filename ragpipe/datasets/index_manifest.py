@@ -117,7 +117,9 @@ class IndexManifest:
         for where, row in self._rows(faults):
             _add(read, row, where, faults)
         if not faults and not read.documents:
-            faults.add(self._file.shown, "rows", "no rows", "a row for each chunk, and for each document without one")
+            faults.add(
+                self._file.display_path, "rows", "no rows", "a row for each chunk, and for each document without one"
+            )
         faults.raise_all()
         return read
 

@@ -21,7 +21,7 @@ def records(
             rows = file_formats.read_rows(file, faults)
         elif file.format != "json":
             faults.add(
-                file.shown, "records", f"a {file.format} file", "a JSON document, in which the path finds a list"
+                file.display_path, "records", f"a {file.format} file", "a JSON document, in which the path finds a list"
             )
             continue
         elif (doc := json_rows.read_document(file, faults)) is None:
@@ -41,7 +41,7 @@ class Index:
     def __init__(self, name: str, join: Join, files: Sequence[DataFile], faults: Faults):
         self.many = join.many
         self.asked = self.matched = 0
-        self._name, self._join, self._shown = name, join, ", ".join(file.shown for file in files)
+        self._name, self._join, self._shown = name, join, ", ".join(file.display_path for file in files)
         self._last: str | None = None
         self._found: dict[str, Any] = {}
         by, where = Expression(join.by), dict[str, str]()

@@ -113,7 +113,9 @@ def read_document(file: DataFile, faults: Faults) -> Any:
     """The whole document; None (and a fault) when it cannot be read."""
     if (size := file.path.stat().st_size) > MAX_DOCUMENT:
         actual = f"{size >> 20} MiB"
-        faults.add(file.shown, "document", actual, f"at most {MAX_DOCUMENT >> 20} MiB", "write its records as JSONL")
+        faults.add(
+            file.display_path, "document", actual, f"at most {MAX_DOCUMENT >> 20} MiB", "write its records as JSONL"
+        )
         return None
     text = "".join(line for _, line in text_lines(file, faults))
     if faults:
@@ -122,7 +124,7 @@ def read_document(file: DataFile, faults: Faults) -> Any:
         return strict_json.strict_loads(text)
     except strict_json.InvalidJson as error:
         line = text.count("\n", 0, (error.column or 1) - 1) + 1
-        faults.add(file.at(line) if error.column else file.shown, "document", str(error), "JSON")
+        faults.add(file.at(line) if error.column else file.display_path, "document", str(error), "JSON")
     return None
 
 
@@ -131,15 +133,15 @@ def inside(file: DataFile, records: Expression, doc: Any, faults: Faults) -> Ite
     try:
         value = records(doc)
     except BadExpression as error:
-        faults.add(file.shown, f"records ({records.text})", str(error), "a list of objects")
+        faults.add(file.display_path, f"records ({records.text})", str(error), "a list of objects")
         return
     if not isinstance(value, list):
         names = ", ".join(list(doc)[:12]) if isinstance(doc, dict) else ""
         fix = f"the document's own names: {names}" if names else ""
-        faults.add(file.shown, f"records ({records.text})", shown_value(value), "a list of objects", fix)
+        faults.add(file.display_path, f"records ({records.text})", shown_value(value), "a list of objects", fix)
         return
     for position, record in enumerate(value, 1):
         if isinstance(record, dict):
             yield position, record
         else:
-            faults.add(f"{file.shown} record {position}", records.text, shown_value(record), "an object")
+            faults.add(f"{file.display_path} record {position}", records.text, shown_value(record), "an object")

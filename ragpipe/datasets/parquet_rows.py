@@ -46,17 +46,20 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
                             plain[name] = _plain(value)
                         except InvalidJson as error:
                             faults.add(
-                                f"{file.shown} row {row}", name, str(error), "a text, a finite number, true or false"
+                                f"{file.display_path} row {row}",
+                                name,
+                                str(error),
+                                "a text, a finite number, true or false",
                             )
                             break
                     else:
                         yield row, plain
     except _NoJson as error:
-        faults.add(file.shown, error.column, str(error), "text, numbers, lists or structs", "store it as string")
+        faults.add(file.display_path, error.column, str(error), "text, numbers, lists or structs", "store it as string")
     except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError, ValueError, MemoryError) as error:
         message = " ".join(str(error).split())[:200]
         fix = "the file is cut or damaged: write it again"
-        faults.add(f"{file.shown} row {row + 1}", "parquet", message, "a whole Parquet file", fix)
+        faults.add(f"{file.display_path} row {row + 1}", "parquet", message, "a whole Parquet file", fix)
 
 
 class _NoJson(Exception):
@@ -86,7 +89,7 @@ def _columns_fit(schema: pa.Schema, file: DataFile, faults: Faults) -> bool:
 
     fit = True
     for name in sorted({name for name in schema.names if schema.names.count(name) > 1}):
-        faults.add(file.shown, name, "two columns of this name", "one column of a name")
+        faults.add(file.display_path, name, "two columns of this name", "one column of a name")
         fit = False
     for column in schema:
         if (
@@ -95,7 +98,7 @@ def _columns_fit(schema: pa.Schema, file: DataFile, faults: Faults) -> bool:
             or pa.types.is_fixed_size_binary(column.type)
         ):
             faults.add(
-                file.shown,
+                file.display_path,
                 column.name,
                 f"a column of {column.type}",
                 "text, numbers, lists or structs",

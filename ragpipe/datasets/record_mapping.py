@@ -21,9 +21,9 @@ NO_OUTPUT = "_no_output"
 class BadMapping(ValueError):
     """A record does not fit the mapping: `key` is the part of the mapping, the rest as in a Problem."""
 
-    def __init__(self, key: str, found: str, expected: str, fix: str = ""):
-        self.key, self.found, self.expected, self.fix = key, found, expected, fix
-        super().__init__(f"{key}: {found}")
+    def __init__(self, key: str, actual: str, expected: str, fix: str = ""):
+        self.key, self.actual, self.expected, self.fix = key, actual, expected, fix
+        super().__init__(f"{key}: {actual}")
 
 
 class RecordMapping:
@@ -86,11 +86,11 @@ def _join_step(name: str, join: Join, index: Index) -> Step:
     items, into = Expression(join.each), join.into or "match"
 
     def every(scope: Scope) -> list[Scope]:
-        found = []
+        matches = []
         for item in _list(items, scope, f"{label}.each") or []:
             match = _applied(lambda s: index.find(key(s)), item, f"{label}.key", join.key)
-            found.append({**(item if isinstance(item, dict) else {"value": item}), into: match})
-        return [{**scope, name: found if items(scope) is not None else None}]
+            matches.append({**(item if isinstance(item, dict) else {"value": item}), into: match})
+        return [{**scope, name: matches if items(scope) is not None else None}]
 
     return every
 
@@ -99,17 +99,20 @@ def _split_step(name: str, split: Split) -> Step:
     text, pieces, label = Expression(split.text), compile_splitter(split.pattern), f"split.{name}"
 
     def run(scope: Scope) -> list[Scope]:
-        found = _applied(text, scope, label, split.text)
-        if found is None:
+        whole_text = _applied(text, scope, label, split.text)
+        if whole_text is None:
             return [{**scope, name: None}]
-        if not isinstance(found, str):
-            raise BadMapping(f"{label}.text ({split.text})", shown_value(found), "a text")
-        if len(found) > split.max_length:
+        if not isinstance(whole_text, str):
+            raise BadMapping(f"{label}.text ({split.text})", shown_value(whole_text), "a text")
+        if len(whole_text) > split.max_length:
             raise BadMapping(
-                f"{label}.text", f"{len(found)} characters", f"at most {split.max_length}", f"raise {label}.max_length"
+                f"{label}.text",
+                f"{len(whole_text)} characters",
+                f"at most {split.max_length}",
+                f"raise {label}.max_length",
             )
         try:
-            return [{**scope, name: [piece.strip() for piece in pieces(found)]}]
+            return [{**scope, name: [piece.strip() for piece in pieces(whole_text)]}]
         except TimeoutError:
             raise BadMapping(
                 f"{label}.pattern", "no end after 1 s", "a pattern that does not backtrack without bound"
@@ -182,9 +185,9 @@ def _list(items: Expression, scope: Any, label: str) -> list[Any] | None:
     return elements
 
 
-def _elements(found: Any) -> Any:
+def _elements(value: Any) -> Any:
     """An object as the list of its `{key, value}`, anything else as it is."""
-    return [{"key": key, "value": value} for key, value in found.items()] if isinstance(found, dict) else found
+    return [{"key": key, "value": item} for key, item in value.items()] if isinstance(value, dict) else value
 
 
 def _applied(find: Callable[[Any], Any], scope: Any, label: str, text: str) -> Any:

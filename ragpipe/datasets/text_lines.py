@@ -17,16 +17,16 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a data set. `shown` is how the user named it, `name` its name within the data set's folder."""
+    """A file of a data set. `display_path` is how the user named it, `name` its name within the data set's folder."""
 
     path: Path
-    shown: str
+    display_path: str
     name: str
     format: str
     delimiter: str = ","
 
     def at(self, line: int) -> str:
-        return f"{self.shown}:{line}"
+        return f"{self.display_path}:{line}"
 
 
 def text_lines(file: DataFile, faults: Faults) -> Iterator[tuple[int, str]]:

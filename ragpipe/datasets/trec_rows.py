@@ -1,6 +1,6 @@
 """TREC runs (`query Q0 document rank score tag`) and qrels (`query iteration document relevance`).
 
-One record a query: of a run `{query, tag, hits: [{doc, rank, score}]}`, hits in the order of the rank column (equal ranks
+One record per query: of a run `{query, tag, hits: [{doc, rank, score}]}`, hits in the order of the rank column (equal ranks
 in the order of the file); of qrels `{query, judged: [{doc, relevance}]}`. trec_eval itself sorts by score and ignores the
 rank column, therefore the score is kept beside it. The file is held in memory.
 """
@@ -15,6 +15,10 @@ from typing import Any
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.text_lines import DataFile, text_lines
 
+_COLUMNS = {
+    4: "4 columns: query, iteration, document, relevance",
+    6: "6 columns: query, Q0, document, rank, score, tag",
+}
 _SPACE = re.compile(r"[ \t\r\f\v]+")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -31,13 +35,8 @@ def read_trec_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[s
             continue
         width = width or (len(parts) if len(parts) in (4, 6) else 0)
         if len(parts) != (width or 6):
-            expected = {
-                4: "4 columns: query, iteration, document, relevance",
-                6: "6 columns: query, Q0, document, rank, score, tag",
-            }
-            faults.add(
-                file.at(number), "line", f"{len(parts)} columns", expected.get(width, "6 columns (a run) or 4 (qrels)")
-            )
+            expected = _COLUMNS.get(width, "6 columns (a run) or 4 (qrels)")
+            faults.add(file.at(number), "line", f"{len(parts)} columns", expected)
             continue
         query, _, doc = parts[:3]
         if (first := seen.setdefault((query, doc), number)) != number:

@@ -79,29 +79,15 @@ def read_tensors(path: Path) -> dict[str, Floats]:
                 start, end = (8 + size + offset for offset in tensor["data_offsets"])
                 tensors[name] = np.frombuffer(data[start:end].tobytes(), dtype="<f4").reshape(tensor["shape"])
             elif not _WHOLE.match(tensor["dtype"]):
-                raise DataError(
-                    "a model's weights are of a type that does not run without torch",
-                    [
-                        Problem(
-                            str(path),
-                            name,
-                            tensor["dtype"],
-                            "F32",
-                            "give weights in float32 (model.float() and save them), or take embedder=sentence_transformers",
-                        )
-                    ],
-                )
+                raise _other_precision(path, name, tensor["dtype"])
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise DataError(
-            "a model's weights cannot be read",
-            [
-                Problem(
-                    str(path),
-                    "file",
-                    str(error)[:200],
-                    "a safetensors file",
-                    "download it again",
-                )
-            ],
-        ) from error
+        problem = Problem(str(path), "file", str(error)[:200], "a safetensors file", "download it again")
+        raise DataError("a model's weights cannot be read", [problem]) from error
     return tensors
+
+
+def _other_precision(path: Path, name: str, dtype: str) -> DataError:
+    fix = "give weights in float32 (model.float() and save them), or take embedder=sentence_transformers"
+    return DataError(
+        "a model's weights are of a type that does not run without torch", [Problem(str(path), name, dtype, "F32", fix)]
+    )

@@ -128,8 +128,8 @@ class _Http:
                     f"export {variable}=...",
                 )
             self._headers[header] = os.environ[variable]
-        self._scrub = Redactor(_secrets(self._headers, told=True))
-        self._scrub_answer = Redactor(_secrets(self._headers, told=False))
+        self._scrub = Redactor(_secrets(self._headers, in_messages=True))
+        self._scrub_answer = Redactor(_secrets(self._headers, in_messages=False))
         self._struck: list[str] = []
         self._session: Any = None
         self._proxy = proxy_for(self._url)
@@ -216,10 +216,10 @@ class _Http:
             await self._session.close()
 
 
-def _secrets(headers: Mapping[str, str], *, told: bool) -> Iterator[str]:
-    """What of the headers' values must not be written down, for a Scrubber.
+def _secrets(headers: Mapping[str, str], *, in_messages: bool) -> Iterator[str]:
+    """What of the headers' values must not be written down, for a Redactor.
 
-    Of a header whose name says that it is secret: every word, also without its scheme (`Bearer`); in answers (not `told`)
+    Of a header whose name says that it is secret: every word, also without its scheme (`Bearer`); in answers (not `in_messages`)
     only what is no ordinary word, because `none` and `anything` stand in honest answers. Of another header only what is
     surely random: `X-Tenant: production` and `X-Index: wiki-2018` stand in honest answers, too.
     """
@@ -228,14 +228,14 @@ def _secrets(headers: Mapping[str, str], *, told: bool) -> Iterator[str]:
         for word in (value, *value.split()):
             random = looks_random(word)
             if secret:
-                is_secret = told or random or not (" " in word or _WORDS.match(word))
+                is_secret = in_messages or random or not (" " in word or _WORDS.match(word))
             else:
                 is_secret = random and (looks_secret(word) is not None or not _NAMES.match(word))
             if is_secret:
                 yield word
 
 
-def _bad(key: str, found: str, expected: str, fix: str) -> ConfigError:
+def _bad(key: str, actual: str, expected: str, fix: str) -> ConfigError:
     return ConfigError(
-        "the system under test cannot be used", [Problem("system", f"system.{key}", found, expected, fix)]
+        "the system under test cannot be used", [Problem("system", f"system.{key}", actual, expected, fix)]
     )
