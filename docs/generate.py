@@ -126,6 +126,7 @@ METRICS = """
 | `wasted` | what was paid and is not used (retries after an empty reply, passing failures, removed metrics): a usage; all null where it is not known |
 | `repriced` | `usd`: by how much the run's own used replies cost more now than when they were paid |
 | `prices` | by judge its model, source and `usd_per_million` tokens |
+| `format`, `signature` | [format number](#the-format-number), and the signature of the run |
 
 A usage has these keys:
 
@@ -159,6 +160,7 @@ A usage has these keys:
 
 | key | meaning |
 |---|---|
+| `format`, `signature`, `iterations` | [format number](#the-format-number), signature, and the number of iterations |
 | `passed` | whether no gate blocks |
 | `gates` | each gate: its definition, `value`, `values` by iteration, `interval`, counts, `coverage`, and the next three |
 | `verdict` | passed, failed, inconclusive, not_enough_evidence, no_evidence, not_applicable or uncalibrated |

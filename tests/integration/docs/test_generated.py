@@ -51,22 +51,22 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     there = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "prompts" not in path.parts}
     live = {"outputs.journal.jsonl", "index.json"}  # of a live system, of one with an index manifest
     assert there | {"prompts/"} | live | REJUDGED == files
-    *tables, figures = re.split(r"\n## ", page)[1:]
-    for table in tables:
-        name, columns = table.split(".parquet")[0], re.findall(r"^\| `([^`]+)` \|", table, re.M)
-        if f"{name}.parquet" in REJUDGED:  # tests/integration/tasks/test_rejudge.py holds the file against its schema
-            continue
+    described = dict(section.split("\n", 1) for section in re.split(r"\n## ", page)[1:])
+    for name in (name for name in described if name.endswith(".parquet") and name not in REJUDGED):
+        columns = re.findall(r"^\| `([^`]+)` \|", described[name], re.M)
         folders = (run, run / "iteration-1", *(run.parent / "sweeps").iterdir())
-        (found,) = (one / f"{name}.parquet" for one in folders if (one / f"{name}.parquet").exists())
-        assert pq.read_schema(found).names == columns, name
-    assert figures.startswith("metrics.json")
+        (path,) = (folder / name for folder in folders if (folder / name).exists())
+        assert pq.read_schema(path).names == columns, name  # those of REJUDGED: tests/integration/tasks/test_rejudge.py
     metrics = json.loads((run / "iteration-1" / "metrics.json").read_text())
     score = metrics["overall"]["scores"]["faithfulness"]
-    assert [
+    missing = {
         key
         for key in (*metrics, *metrics["declared"]["faithfulness"], *metrics["shared"], *score)
-        if f"`{key}`" not in figures
-    ] == []
+        if f"`{key}`" not in described["metrics.json"]
+    }
+    for name, path in (("cost.json", run / "iteration-1" / "cost.json"), ("gates.json", run / "gates.json")):
+        missing |= {f"{name}: {key}" for key in json.loads(path.read_text()) if f"`{key}`" not in described[name]}
+    assert not missing
 
 
 @pytest.mark.slow
