@@ -12,15 +12,18 @@ from ragpipe.cli import main
 from ragpipe.reports import build
 from ragpipe.reports.build import build_report
 from ragpipe.reports.model import (
+    CaseName,
     Cell,
     Medium,
     Note,
     Report,
+    RichText,
     Section,
     Table,
     TableColumn,
     TableRow,
     Verbatim,
+    pieces_of,
     plain_text,
     texts_of,
 )
@@ -88,6 +91,15 @@ def text_of(*cells: Cell) -> str:
     return squeezed("".join(plain_text(text) for cell in cells for text in texts_of(cell)))
 
 
+def terminal_text(text: RichText) -> str:
+    """A line as the terminal prints it: `sample/method` for a case."""
+    pieces = (
+        f"{piece.sample_id}/{piece.method}{piece.suffix}" if isinstance(piece, CaseName) else str(piece)
+        for piece in pieces_of(text)
+    )
+    return "".join(pieces)
+
+
 def heads_of(table: Table) -> tuple[Cell, ...]:
     return tuple(column.head for column in table.columns)
 
@@ -140,7 +152,7 @@ def test_the_terminal_has_its_rows_in_order(report: Report) -> None:
     for section in sections:
         for table in tables_of(section):
             for row in table.rows:
-                name, *cells = (plain_text(texts_of(cell)[0]) for cell in row.cells)
+                name, *cells = (terminal_text(texts_of(cell)[0]) for cell in row.cells)
                 match = re.compile(rf"^ *{re.escape(name)}[ :]", re.MULTILINE).search(printed, place)
                 assert match, f"{name} of {section.name}"
                 place = match.start()

@@ -53,8 +53,14 @@ def as_json(value: Any) -> Any:
 
 
 def named_schema(path: Path) -> Path:
-    line = next(line for line in path.read_text(encoding="utf-8").splitlines()[:2] if line.startswith(MODELINE))
-    return path.parent / line.removeprefix(MODELINE)
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines()[:2] if line.startswith(MODELINE)]
+    assert lines, f"{path.name}: put `{MODELINE}<path of its schema>` into its first two lines, as its siblings do"
+    return path.parent / lines[0].removeprefix(MODELINE)
+
+
+def test_each_task_has_its_keys_in_the_schema_of_tasks() -> None:
+    shipped = {path.stem for path in (CONF / "task").glob("*.yaml")}
+    assert set(TASKS) == shipped, "list the task with its settings in TASKS of ragpipe/tasks/schema.py"
 
 
 def test_the_committed_schemas_are_those_of_the_settings(texts: dict[str, str]) -> None:
