@@ -19,7 +19,7 @@ from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.metrics.base import Metric
-from ragpipe.metrics.from_config import metric_class
+from ragpipe.metrics.from_config import class_path, metric_class
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.settings import ScoringSettings
@@ -117,11 +117,16 @@ def _metrics_schema(metrics: Mapping[str, type[Metric]]) -> Schema:
         definitions[f"metric_{name}"] = _metric_schema(cls, definitions)
     other_metric = {
         "type": "object",
-        "properties": {"class": {"type": "string", "description": "Dotted path of the metric's class."}},
+        "properties": {
+            "class": {
+                "type": "string",
+                "description": "The class: the name of a shipped one, or the dotted path of your own.",
+            }
+        },
         "required": ["class"],
         "allOf": [
             {
-                "if": {"properties": {"class": {"const": _path(cls)}}, "required": ["class"]},
+                "if": {"properties": {"class": {"const": class_path(cls)}}, "required": ["class"]},
                 "then": {"$ref": f"#/definitions/metric_{name}"},
             }
             for name, cls in metrics.items()
@@ -146,7 +151,11 @@ def _metric_schema(cls: type[Metric], definitions: dict[str, Schema]) -> Schema:
     parameters = {key: value for key, value in schema["properties"].items() if key not in {"name", *steps}}
     prompts = {"type": "object", "properties": steps, "additionalProperties": False}
     first = {
-        "class": {"type": "string", "description": "Dotted path of the metric's class.", "default": _path(cls)},
+        "class": {
+            "type": "string",
+            "description": "The class: the name of a shipped one, or the dotted path of your own.",
+            "default": class_path(cls),
+        },
         "prompts": {**prompts, "description": "Versions of the prompt templates, by step."},
     }
     if not steps:
@@ -245,10 +254,6 @@ def _property(schema: Schema) -> Schema:
 
 def _with_defaults_list(schema: Schema) -> Schema:
     return {**schema, "properties": {"defaults": DEFAULTS, **schema["properties"]}}
-
-
-def _path(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _sorted(definitions: Mapping[str, Schema]) -> dict[str, Schema]:

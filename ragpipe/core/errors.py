@@ -79,7 +79,7 @@ class Problem:
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.key}\n    found:    {self.found}\n    expected: {self.expected}"
-        return text + (f"\n    fix:     {self.fix}" if self.fix else "")
+        return text + (f"\n    fix:      {self.fix}" if self.fix else "")
 
 
 class _ProblemListError(RagpipeError):

@@ -15,6 +15,7 @@ from ragpipe.core.errors import FormatMismatch, RagpipeError
 from ragpipe.core.resources import code_digest
 from ragpipe.core.version import __version__
 from ragpipe.core.yaml_lines import FastDumper
+from ragpipe.metrics.from_config import class_path
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.seal_run import unseal
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
@@ -182,7 +183,7 @@ def config_text(config: RunConfig) -> str:
     plain["metrics"] = {}
     for name, metric in config.metrics.items():
         kind, prompts = type(metric), metric.prompts()
-        section: dict[str, Any] = {"class": f"{kind.__module__}.{kind.__qualname__}"}
+        section: dict[str, Any] = {"class": class_path(kind)}
         if prompts:
             section["prompts"] = {step: prompt.version for step, prompt in prompts.items()}
         plain["metrics"][name] = section | metric.model_dump(mode="json", exclude={"name", *metric.step_names()})

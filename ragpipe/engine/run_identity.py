@@ -12,6 +12,7 @@ from ragpipe.core.version import __version__
 from ragpipe.engine.user_code import metric_sources
 from ragpipe.judging.replies.answer_parsing import PARSER
 from ragpipe.metrics.base import Metric
+from ragpipe.metrics.from_config import class_path
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.settings import Settings
 
@@ -33,19 +34,11 @@ def metric_identity(metric: Metric) -> dict[str, Any]:
     }
     return {
         **{name: value for name, value in optional.items() if value},
-        "class": class_identity(type(metric)),
+        "class": class_path(type(metric)),
         "version": metric.version,
         "parameters": parameters,
         "prompts": {step: prompt.sha256 for step, prompt in metric.prompts().items()},
     }
-
-
-def class_identity(metric_class: type[Metric]) -> str:
-    """What names a metric's class in identities: its name alone for a shipped class, which may move between modules; the
-    dotted path for a user's."""
-    if metric_class.__module__.partition(".")[0] == "ragpipe":
-        return metric_class.__qualname__
-    return f"{metric_class.__module__}.{metric_class.__qualname__}"
 
 
 def _unsorted_mappings(values: Mapping[str, Any]) -> dict[str, str]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,8 +27,8 @@ WHERE = "metrics"
 def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, plugins: Sequence[str] = ()) -> Metric:
     """The metric that `metrics.<name>` describes: `class`, `prompts.<step>: <version>`, and the parameters of the class.
 
-    The class must be below `ragpipe.` or below a package of `plugins`. Raises ConfigError with all faults of the section;
-    their keys are `metrics.<name>.<param>`.
+    The class is a shipped one, or below a package of `plugins`. Raises ConfigError with all faults of the section; their
+    keys are `metrics.<name>.<param>`.
     """
     cls = metric_class(name, section.get("class"), plugins)
     parameters = {key: value for key, value in section.items() if key not in ("class", "prompts")}
@@ -47,17 +49,16 @@ def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, p
 
 
 def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metric]:
-    """The class that `metrics.<name>.class` names. Nothing outside of `ragpipe` and the plugins is imported.
+    """The class that `metrics.<name>.class` names: a shipped one by its name alone, one of a plugin by its dotted path.
 
-    Raises ConfigError for what is not a metric or not below one of these packages.
+    Nothing outside of the shipped metrics and the plugins is imported. Raises ConfigError for what is not a metric.
     """
-    roots = ["ragpipe", *plugins]
-    expected = f"the dotted path of a Metric class below {' or '.join(roots)}"
-    module, _, attribute = path.rpartition(".") if isinstance(path, str) else ("", "", "")
-    if not module or not any(module == root or module.startswith(f"{root}.") for root in roots):
+    expected = "the name of a shipped class (conf/metrics/), or the dotted path of a Metric class"
+    expected += f" below {' or '.join(plugins)}" if plugins else " below a package of `plugins`"
+    module, attribute = _module_of(path)
+    if not module or (module != _shipped_module(path) and not _is_below(module, plugins)):
         value = repr(path) if path is not None else "nothing"
-        fix = "list your own package under plugins:" if module else ""
-        raise _class_error(name, value, expected, fix)
+        raise _class_error(name, value, expected, _class_fix(path))
     try:
         cls = getattr(importlib.import_module(module), attribute, None)
     except Exception as error:  # a plugin may fail at import in any way; the user needs to see which and why
@@ -68,6 +69,39 @@ def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metr
     if _is_abstract(cls):
         raise _class_error(name, f"{path!r}, which is only a base of metrics", expected)
     return cls
+
+
+def class_path(cls: type[Metric]) -> str:
+    """How a configuration and an identity name a metric's class: a shipped class by its name alone, since it may move
+    between modules, any other by its dotted path."""
+    return cls.__qualname__ if _is_below(cls.__module__, ["ragpipe"]) else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _module_of(path: Any) -> tuple[str, str]:
+    """Module and name of the class of a `class:` value; an empty module for what names none."""
+    if not isinstance(path, str):
+        return "", ""
+    module, _, attribute = path.rpartition(".")
+    return module or _shipped_module(path), attribute
+
+
+def _shipped_module(class_name: str) -> str:
+    """The module of a shipped class: its file is the class's name without `Metric`, in snake case. Empty for any other."""
+    if not re.fullmatch(r"([A-Z][a-z0-9]*)+", class_name):
+        return ""
+    stem = re.sub(r"(?<!^)(?=[A-Z])", "_", class_name.removesuffix("Metric")).lower()
+    modules = (f"ragpipe.metrics.{room}.{stem}" for room in ("judged", "computed"))
+    return next((module for module in modules if importlib.util.find_spec(module)), "")
+
+
+def _is_below(module: str, packages: Sequence[str]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def _class_fix(path: Any) -> str:
+    if not isinstance(path, str):
+        return ""
+    return "list your own package under plugins:" if "." in path else "conf/metrics/ has the shipped classes"
 
 
 def _is_abstract(cls: type[Metric]) -> bool:

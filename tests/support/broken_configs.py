@@ -133,9 +133,9 @@ CASES: tuple[Broken, ...] = (
     Broken("P12 key from the shell", (*RUN, "name=c0ffee-secret-c0ffee"), ("name", "RAGPIPE_TEST_API_KEY"), hides=("c0ffee-secret-c0ffee",)),
     Broken("P12 password in a URL", (*RUN, "judge=llm", "judge.api_base=http://me:hunter22@h/v1"), ("judge.api_base",), hides=("hunter22",)),
     # names of scores
-    Broken("scores of one name", (*RUN, "+metrics.again.class=ragpipe.metrics.computed.retrieval.RetrievalMetric"),
+    Broken("scores of one name", (*RUN, "+metrics.again.class=RetrievalMetric"),
            ("command line", "metrics.again", "hit@1", "and 23 more", "metrics.retrieval", "metrics.again.prefix=...")),
-    Broken("scores named like a column", (*RUN, "+metrics.answer.class=ragpipe.metrics.computed.attribution_hit.AttributionHitMetric"),
+    Broken("scores named like a column", (*RUN, "+metrics.answer.class=AttributionHitMetric"),
            ("metrics.answer", "a column of records.parquet", "another name")),
     # words
     Broken("word without =", (*RUN, "seed"), ("seed", "key=value")),

@@ -139,7 +139,7 @@ _JUDGED_YAML = """# yaml-language-server: $schema=../schema/metrics/{name}.json
 # {title}: TODO, in one sentence. 1 to 5. Judge, one call.
 # Use: metrics=[{name}]; without scoring.thresholds.{name} a case neither passes nor fails.
 {name}:
-  class: ragpipe.metrics.judged.{name}.{class_name}
+  class: {class_name}
   # Template versions: prompts/{name}/grade.<version>.jinja.
   prompts: {{grade: v1}}
   # Show earlier turns of the conversation where a case has any (false: never).
@@ -153,7 +153,7 @@ _COMPUTED_YAML = """# yaml-language-server: $schema=../schema/metrics/{name}.jso
 # {title}: TODO, in one sentence. 0 to 1. Computed.
 # Use: metrics=[{name}]; without scoring.thresholds.{name} a case neither passes nor fails.
 {name}:
-  class: ragpipe.metrics.computed.{name}.{class_name}
+  class: {class_name}
 """
 _JUDGED_TEST = '''"""{name} by a table: case, replies of the judge, value, calls."""
 

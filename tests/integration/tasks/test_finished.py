@@ -108,9 +108,9 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: 
     folder.config.write_text(text.replace("path: null", "path: stolen/.store"))
     found = opened(folder.root)
     assert (found.config.plugins, found.config.output_dir, found.config.store.path) == ([], "outputs", None)
-    folder.config.write_text(text.replace("ragpipe.metrics.computed.retrieval.RetrievalMetric", "evil_metric.Metric"))
+    folder.config.write_text(text.replace("RetrievalMetric", "evil_metric.Metric"))
     assert main(["task=rescore", f"run={folder.root}"]) == 2
-    assert "below ragpipe" in capsys.readouterr().err
+    assert "below a package of `plugins`" in capsys.readouterr().err
     assert "evil_metric" not in sys.modules
 
 

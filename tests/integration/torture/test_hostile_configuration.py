@@ -407,7 +407,7 @@ def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFix
 
 @pytest.mark.parametrize("words", some([
     ("name=a/b/c",), ("name=..",), ("name='../up'",), ("name=.hidden",), ('name="a\\0b"',), ("output_dir='a\0b'",),
-    ("+metrics={'../up': {class: ragpipe.metrics.computed.retrieval.RetrievalMetric}}",), ("metrics.retrieval.prompts={'../../up': v1}",),
+    ("+metrics={'../up': {class: RetrievalMetric}}",), ("metrics.retrieval.prompts={'../../up': v1}",),
 ], fast=1))  # fmt: skip
 def test_names_are_no_paths(words: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refuse(here, ("task=plan", *RUN, words), ("found:",), capfd)

@@ -46,7 +46,7 @@ def test_a_section(model: Any, section: dict[str, Any], key: str, fix: str) -> N
 )
 def test_a_parameter_of_a_metric(parameters: dict[str, Any], fix: str) -> None:
     section = {
-        "class": "ragpipe.metrics.judged.faithfulness.FaithfulnessMetric",
+        "class": "FaithfulnessMetric",
         "prompts": {"extract": "v1", "verify": "v1"},
         **parameters,
     }

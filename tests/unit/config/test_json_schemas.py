@@ -103,7 +103,7 @@ def test_a_shipped_yaml_names_its_schema_and_meets_it(path: Path, registry: Regi
         ("metrics/faithfulness", {"faithfulness": {"bach": 1}}, "bach"),
         ("metrics/faithfulness", {"faithfulness": {"prompts": {"verfy": "v1"}}}, "verfy"),
         ("run", {"judge": {"temprature": 1}}, "temprature"),
-        ("run", {"metrics": {"mine": {"class": "ragpipe.metrics.judged.rubric.RubricMetric", "scael": 1}}}, "scael"),
+        ("run", {"metrics": {"mine": {"class": "RubricMetric", "scael": 1}}}, "scael"),
         ("run", {"iteration": 2}, "iteration"),
         ("task", {"task": "store", "acton": "stats"}, "acton"),
     ],

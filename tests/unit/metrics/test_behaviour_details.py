@@ -279,7 +279,7 @@ def test_policy_violations_name_rule_severity_evidence_and_who_found_it():
 )
 def test_wrong_policies_are_refused_before_the_run(parameters):
     section = {
-        "class": "ragpipe.metrics.judged.policy_compliance.PolicyComplianceMetric",
+        "class": "PolicyComplianceMetric",
         "prompts": {"examine": "v1"},
         **parameters,
     }

@@ -197,7 +197,7 @@ def test_the_details_are_the_same_in_one_call_and_in_two():
 
 
 def test_only_the_prompts_of_the_chosen_steps_are_needed_and_loaded():
-    library, cls = PromptLibrary([prompts_dir()]), "ragpipe.metrics.judged.context_recall.ContextRecallMetric"
+    library, cls = PromptLibrary([prompts_dir()]), "ContextRecallMetric"
     for steps, prompts in (("separate", {"extract": "v1", "verify": "v1"}), ("combined", {"combined": "v1"})):
         metric = load_metric("m", {"class": cls, "steps": steps, "prompts": prompts}, library)
         assert {step: prompt.version for step, prompt in metric.prompts().items()} == prompts

@@ -16,7 +16,7 @@ from ragpipe.prompting.library import PromptLibrary
 from ragpipe.testing.scripted import shipped_metric, shipped_names
 
 LIBRARY = PromptLibrary([prompts_dir()])
-CLASS = "ragpipe.metrics.judged.faithfulness.FaithfulnessMetric"
+CLASS = "FaithfulnessMetric"
 PROMPTS = {"extract": "v1", "verify": "v1"}
 
 
@@ -75,12 +75,12 @@ SECTIONS = [
     ("examples for no step", {"class": CLASS, "prompts": PROMPTS, "examples": {"x": ["y"]}}, {"(the whole section)"}),
     ("all at once", {"class": CLASS, "prompts": {"extract": "v9", "x": "v1"}, "batch": 0, "bach": 1},
      {"prompts.extract", "prompts.verify", "prompts.x", "batch", "bach"}),
-    ("cut-offs", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "k": [5, 5]}, {"k"}),
-    ("a cut-off of 0", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "k": [0]}, {"k"}),
-    ("no cut-off", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "k": []}, {"k"}),
-    ("negative weights", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "weights": {"mrr": -1.0, "hit": 2.0}}, {"weights"}),
-    ("weights of nothing", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "weights": {"mrr": 0.0}}, {"weights"}),
-    ("weights that are no number", {"class": "ragpipe.metrics.computed.retrieval.RetrievalMetric", "weights": {"mrr": float("nan")}}, {"weights"}),
+    ("cut-offs", {"class": "RetrievalMetric", "k": [5, 5]}, {"k"}),
+    ("a cut-off of 0", {"class": "RetrievalMetric", "k": [0]}, {"k"}),
+    ("no cut-off", {"class": "RetrievalMetric", "k": []}, {"k"}),
+    ("negative weights", {"class": "RetrievalMetric", "weights": {"mrr": -1.0, "hit": 2.0}}, {"weights"}),
+    ("weights of nothing", {"class": "RetrievalMetric", "weights": {"mrr": 0.0}}, {"weights"}),
+    ("weights that are no number", {"class": "RetrievalMetric", "weights": {"mrr": float("nan")}}, {"weights"}),
 ]  # fmt: skip
 
 

@@ -342,7 +342,7 @@ def test_a_template_of_the_users_own_may_leave_out_every_optional_part(tmp_path)
         head + "[[user]]\n{{ claims }} {% for c in contexts %}{{ c.text }}{% endfor %}"
     )
     section = {
-        "class": "ragpipe.metrics.judged.faithfulness.FaithfulnessMetric",
+        "class": "FaithfulnessMetric",
         "prompts": {"extract": "v1", "verify": "v1mine"},
     }
     metric = load_metric("faithfulness", section, PromptLibrary([tmp_path, prompts_dir()]))

@@ -124,9 +124,7 @@ WRONG = [
 @pytest.mark.parametrize(("taken", "says"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
 def test_a_wrong_entry_is_refused_with_its_key(taken, says):
     with pytest.raises(ConfigError) as refused:
-        load_metric(
-            "r", {"class": "ragpipe.metrics.computed.recorded.RecordedMetric", "take": {"s": taken}}, PromptLibrary([])
-        )
+        load_metric("r", {"class": "RecordedMetric", "take": {"s": taken}}, PromptLibrary([]))
     assert refused.value.problems[0].key.startswith("metrics.r.take.s")
     assert says in str(refused.value)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.engine.run_identity import class_identity, metric_identity, run_id, run_identity
+from ragpipe.engine.run_identity import metric_identity, run_id, run_identity
 from ragpipe.metrics.base import Metric
+from ragpipe.metrics.from_config import class_path
 from ragpipe.testing.scripted import shipped_metric, shipped_names
 
 SHIPPED_METRICS = shipped_names()
@@ -24,7 +25,7 @@ def test_a_shipped_class_that_moves_changes_no_run(name: str, monkeypatch: pytes
 
 def test_no_two_shipped_classes_have_the_same_identity() -> None:
     classes = {type(shipped_metric(name)) for name in SHIPPED_METRICS}
-    assert len({class_identity(metric_class) for metric_class in classes}) == len(classes) > 20
+    assert len({class_path(metric_class) for metric_class in classes}) == len(classes) > 20
 
 
 def test_another_class_under_the_same_name_is_another_run() -> None:
@@ -48,7 +49,7 @@ def test_a_users_class_is_named_by_its_dotted_path(monkeypatch: pytest.MonkeyPat
     metric_class = type(shipped_metric("scope_miss"))
     users = type("OwnMetric", (metric_class,), {"__module__": "mine.metrics"})
     moved = type("OwnMetric", (metric_class,), {"__module__": "mine.moved"})
-    assert [class_identity(users), class_identity(moved)] == ["mine.metrics.OwnMetric", "mine.moved.OwnMetric"]
+    assert [class_path(users), class_path(moved)] == ["mine.metrics.OwnMetric", "mine.moved.OwnMetric"]
 
 
 def test_the_identity_of_a_shipped_metric_holds_no_module() -> None:
