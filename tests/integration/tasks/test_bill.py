@@ -218,7 +218,7 @@ def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(
 
     monkeypatch.setattr(OpenAIServer, "_write", write)
     _, said = place.run(expected=6)
-    assert f"the call store {place.file} was deleted while this start worked with it" in said
+    assert f"the call store {place.file} was deleted while this start used it" in said
     (kept,) = (place.root / "tmp").glob("ragpipe-replies-*.jsonl")
     assert str(kept) in said
     place.task("task=store", "action=import", f"from={kept}")
