@@ -111,8 +111,10 @@ CASES: tuple[Broken, ...] = (
     # classes (P11)
     Broken("P11 class outside", (X,), ("conf/experiment/x.yaml:6", "metrics.m.class", "os.system", "plugins"),
            experiment("metrics:\n  m:\n    class: os.system\n")),
-    Broken("P11 class is no metric", (X,), ("conf/experiment/x.yaml:6", "metrics.m.class", "no Metric"),
+    Broken("P11 class is not shipped", (X,), ("conf/experiment/x.yaml:6", "metrics.m.class", "ragpipe.core.errors.Problem", "shipped"),
            experiment("metrics:\n  m:\n    class: ragpipe.core.errors.Problem\n")),
+    Broken("P11 class is no metric", (X, "plugins=[json]"), ("conf/experiment/x.yaml:6", "metrics.m.class", "no Metric"),
+           experiment("metrics:\n  m:\n    class: json.JSONDecoder\n")),
     Broken("P11 plugin that is not there", (*RUN, "plugins=[no_such_package_here]"), ("plugins", "no_such_package_here")),
     Broken("P11 _target_ in a file", (X,), ("conf/experiment/x.yaml:7", "_target_"),
            experiment("hydra:\n  callbacks:\n    c:\n      _target_: os.system\n")),

@@ -114,9 +114,7 @@ def test_help_needs_nothing_heavy() -> None:
 
 
 @pytest.mark.slow
-def test_public_names() -> None:
-    assert sorted(ragpipe.__all__) == ["__version__", "load", "run", "stop"]
-    assert all(hasattr(ragpipe, name) for name in ragpipe.__all__)
+def test_importing_ragpipe_takes_nothing_along() -> None:
     code = ("import sys, ragpipe; "
             "print([m for m in ('hydra', 'pydantic', 'pandas', 'pyarrow', 'litellm') if m in sys.modules])")  # fmt: skip
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
