@@ -132,7 +132,13 @@ class Loader(ConfigLoaderImpl):
         from_shell: bool = True,
         validate_sweep_overrides: bool = True,
     ) -> DictConfig:
-        """Compose. Raises ConfigError for a key of Hydra's that may not be set, and for an interpolation that is refused."""
+        """Compose a configuration.
+
+        Args:
+            config_name, overrides, run_mode, from_shell, validate_sweep_overrides: as Hydra passes them.
+
+        Raises ConfigError for a key of Hydra's that may not be set, and for an interpolation that is refused.
+        """
         problems = [p for word in OverridesParser.create().parse_overrides(overrides) for p in word_faults(word)]
         if problems:
             raise ConfigError(TITLE, problems)

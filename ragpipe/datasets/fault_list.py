@@ -26,6 +26,15 @@ class Faults:
         return bool(self.problems)
 
     def add(self, where: str, key: str, actual: str, expected: str, fix: str = "") -> None:
+        """Add a fault. Raises DataError with all of them where there are enough.
+
+        Args:
+            where: file and line.
+            key: the field.
+            actual: what was found there.
+            expected: what was expected.
+            fix: how to fix it.
+        """
         self.problems.append(Problem(*(escape_unprintable(text) for text in (where, key, actual, expected, fix))))
         if len(self.problems) >= _GIVE_UP:
             self.raise_all()

@@ -41,7 +41,16 @@ _UTF16 = ((b"\xff\xfe", "UTF-16 (or UTF-32)"), (b"\xfe\xff", "UTF-16"), (b"\x00\
 
 
 def data_file(path: Path, label: str, name: str, form: str, delimiter: str, faults: Faults) -> DataFile | None:
-    """The file with its format, None (and a fault) when it cannot be read or is of a kind that is never loaded."""
+    """The file with its format; None, and a fault, where it cannot be read or is of a kind that is never loaded.
+
+    Args:
+        path: the file.
+        label: how messages name it.
+        name: its name among the files of the data set.
+        form: the format from the configuration; `auto` goes by the suffix.
+        delimiter: what separates the cells of a CSV file.
+        faults: where a fault is added.
+    """
     resolved_form = SUFFIXES.get(path.suffix.lower()) if form == "auto" else form
     known = ", ".join(sorted(SUFFIXES))
     if resolved_form is None:

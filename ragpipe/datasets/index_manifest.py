@@ -1,4 +1,4 @@
-"""The manifest of an index: one row a chunk, in a JSON Lines, JSON, CSV or Parquet file.
+"""The manifest of an index: one row per chunk, in a JSON Lines, JSON, CSV or Parquet file.
 
     {"doc_id": "a.md", "chunk_id": "a.md#1", "tokens": 212, "doc_type": "markdown", "chunker": "heading-2"}
     {"doc_id": "a.md", "chunk_id": "a.md#2", "tokens": 9120, "status": "skipped", "reason": "over the context limit"}

@@ -80,7 +80,15 @@ def _blank(name: str, text: str, where: str, faults: Faults) -> bool:
 
 
 def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: str, faults: Faults) -> Output | None:
-    """The output for a sample, None (and faults) when it is wrong. Chunks are put in the order of their ranks."""
+    """The output for a sample; None, and faults, where it is wrong. Chunks are put in the order of their ranks.
+
+    Args:
+        fields: the fields of the record that describe the output.
+        sample_id: the id of its sample.
+        order: what decides the ranks of chunks without one; None for their order in the record.
+        where: file and line of the record.
+        faults: where faults are added.
+    """
     where = named_fields(where, {"id": sample_id})
     name = "contexts" if "contexts" in fields else "chunks"
     if name == "contexts" and "chunks" in fields:

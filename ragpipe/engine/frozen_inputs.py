@@ -47,8 +47,17 @@ def table_damage(folder: RunFolder, known: Any, *, quick: bool = False) -> str |
 def restore_frozen(
     folder: RunFolder, manifest: dict[str, Any], source: FrozenTables, warn: Callable[[str], None], *, quick: bool
 ) -> None:
-    """Write damaged frozen cases again from the same data, before anything is made of them. Raises DataError where that is
-    not possible. `quick` checks only that the tables can be opened."""
+    """Write damaged frozen cases again from the same data, before anything is made of them.
+
+    Args:
+        folder: the run folder.
+        manifest: its manifest, which is updated.
+        source: where the cases come from.
+        warn: prints a warning.
+        quick: check only that the tables can be opened.
+
+    Raises DataError where they cannot be written again.
+    """
     data = manifest["data"]
     if fault := table_damage(folder, data.get("frozen"), quick=quick):
         source.restore(folder, fault)

@@ -30,10 +30,16 @@ class JudgedIteration:
 async def judge_iteration(
     spec: RunSpec, policy: EvaluatePolicy, iteration: int, providers: ProviderRegistry, console: Console
 ) -> JudgedIteration:
-    """Judge all cases of one iteration, and show the progress. Raises what stopped the judging early.
+    """Judge all cases of one iteration, and show the progress.
 
-    `policy` opens the judge session. `providers` counts calls against `judge.max_calls`, and keeps what was learnt of the
-    judge, over all iterations of this start.
+    Args:
+        spec: the run.
+        policy: opens the judge session.
+        iteration: the number of the iteration, from 1.
+        providers: counts calls against `judge.max_calls`, and keeps what is learnt of a provider, over all iterations.
+        console: shows the progress.
+
+    Raises what stopped the judging early.
     """
     config, folder = spec.config, spec.folder.iteration(iteration)
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)

@@ -81,7 +81,15 @@ def new_manifest(
     data: Mapping[str, Any],
     source_run: str | None = None,
 ) -> dict[str, Any]:
-    """The manifest of a run of which nothing is judged yet. `source_run` is the id of the run whose frozen cases these are."""
+    """The manifest of a run of which nothing is judged yet.
+
+    Args:
+        config: the configuration of the run.
+        identity: what makes this run this run.
+        run_id: the digest of the identity.
+        data: name, digest and files of the data.
+        source_run: the id of the run whose frozen cases these are; None for a data set.
+    """
     return {
         "format": FORMAT,
         "run_id": run_id,

@@ -42,7 +42,15 @@ _REASONS = {
 
 
 def ended_job(number: int, words: Sequence[str], code: int | None, line: str, folder: Path | None) -> Job:
-    """One job at its end: its exit code (None: never started), the line that says why, and its folder."""
+    """One job at its end.
+
+    Args:
+        number: its place in the sweep.
+        words: its overrides.
+        code: its exit code; None where it was never started.
+        line: one line about why it ended so.
+        folder: its run folder; None where it has none.
+    """
     state = "not started" if code is None else _STATES.get(code, f"exit {code}")
     return Job(number, list(words), code, state, line or _REASONS.get(code or 0, ""), folder)
 

@@ -55,9 +55,15 @@ class Progress:
         errors: int = 0,
         resumed: int | None = None,
     ) -> None:
-        """Take over these totals; drawn at most ten times a second. `cost_usd` None = some price is unknown.
+        """Show these totals; drawn at most ten times per second.
 
-        `resumed`: how many of the cases an earlier start had finished, where that shows only on the way.
+        Args:
+            cases: finished cases.
+            calls: calls that were made.
+            tokens: their tokens.
+            cost_usd: their price in US dollars; None where a price is unknown.
+            errors: judgements that failed.
+            resumed: cases that an earlier start had finished, where that is known only now.
         """
         self._first = self._first if resumed is None else resumed
         self._cases, self._calls, self._tokens, self._usd, self._errors = cases, calls, tokens, cost_usd, errors

@@ -72,6 +72,14 @@ class Rates:
 
 
 def dollars(tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any, tier: Tier) -> Any:
-    """Dollars by one tier, for numbers or arrays; `cached` is a part of `tokens_in`, `reasoning` one of `tokens_out`."""
+    """US dollars by the prices of one tier, for numbers or arrays.
+
+    Args:
+        tokens_in: prompt tokens.
+        tokens_out: completion tokens.
+        cached: the part of `tokens_in` that the provider had cached.
+        reasoning: the part of `tokens_out` spent on reasoning.
+        tier: the prices, in US dollars per million tokens.
+    """
     into = (tokens_in - cached) * tier.input + cached * tier.cached_input
     return (into + (tokens_out - reasoning) * tier.output + reasoning * tier.reasoning) / _MILLION

@@ -76,7 +76,12 @@ class CaseBlock:
 def case_blocks(
     samples: Path, outputs: Path, scores: Path, *, details: bool = False, size: int = BLOCK
 ) -> Iterator[CaseBlock]:
-    """All cases, each with its scores (none for a case that was not judged yet), with their `details` where asked for.
+    """All cases in blocks, each with its scores; none for a case that was not judged yet.
+
+    Args:
+        samples, outputs, scores: the tables of the run.
+        details: whether the details of the scores are read too.
+        size: cases per block.
 
     Raises RagpipeError when `scores` holds a case that is not in `outputs`, or cases in another order.
     """

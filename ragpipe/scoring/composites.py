@@ -94,7 +94,14 @@ def composite_parts(parts_of: Mapping[str, Sequence[str]], names: Collection[str
 def mean_column(
     parts: Mapping[str, Column], weights: Mapping[str, float], spec: ScoreSpec, threshold: float | None, n: int
 ) -> Column:
-    """The weighted mean of these parts over `n` cases, on the scale of `spec`.
+    """The weighted mean of several scores, case by case.
+
+    Args:
+        parts: the scores by name.
+        weights: their weights by name; a part without one, or with zero, does not count.
+        spec: the scale of the result.
+        threshold: from which value on a case passes; None for no verdict.
+        n: the number of cases.
 
     `ok` where at least one part with a weight has a score and none failed; `error` (`part_error: <names>`) where one
     failed; not measured yet where one is not; else `skipped` (`no_parts`). A failure is never left out in silence:

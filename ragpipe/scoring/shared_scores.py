@@ -44,8 +44,15 @@ def shared_score(
 ) -> dict[str, Any] | None:
     """One score on its shared questions; None where fewer than two methods have it.
 
-    `values` and `rates` hold for each case the value and the verdict as 1 or 0 (over several iterations the case's means),
-    NaN for none; `scale` is what is declared of the score. `n_questions` are shared, `of` those on which any method has a
+    Args:
+        methods: the cases of each method, as places in the arrays.
+        samples: the number of each case's sample.
+        values: the value of each case, NaN for none; over several iterations the mean.
+        rates: the verdict of each case as 1 or 0, NaN for none; over several iterations the mean.
+        scale: what is declared of the score.
+        level: the level of the intervals.
+
+    `n_questions` are shared, `of` those on which any method has a
     value; `methods` holds `n_ok`, `mean`, `interval` and, where cases are judged, `n_judged`, `pass_rate`, `pass_interval`.
     """
     measured = {name: places[~np.isnan(values[places])] for name, places in methods.items()}

@@ -35,7 +35,15 @@ class Recording:
         self._gaps: dict[tuple[str, OutputPart], Gap] = {}
 
     def add(self, method: str, part: OutputPart, cases: int, missing: int, first: str) -> None:
-        """So many more outputs of a method, of which some lack the part; `first` is the sample id of the first of these."""
+        """Count outputs of a method that may lack a part.
+
+        Args:
+            method: the method.
+            part: the part of the output.
+            cases: how many outputs there are.
+            missing: how many of them lack the part.
+            first: the sample id of the first that lacks it.
+        """
         gap = self._gaps.setdefault((method, part), Gap(method, part))
         gap.first = gap.first or (first if missing else "")
         gap.cases += cases

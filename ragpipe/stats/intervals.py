@@ -56,7 +56,13 @@ def estimate_mean(
     low: float | None = None,
     high: float | None = None,
 ) -> Estimate:
-    """Mean with its interval, clustered by `clusters` (a number per row; None: all rows independent).
+    """Mean with its interval, for rows that may be clustered.
+
+    Args:
+        values: the values, one per row.
+        clusters: the number of each row's cluster; None where all rows are independent.
+        level: the level of the interval.
+        low, high: the ends of the scale; None for no scale.
 
     Variance of the mean: V = G/(G-1) * sum over clusters of (sum of residuals)^2 / n^2 for G clusters.
 

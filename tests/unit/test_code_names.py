@@ -79,3 +79,19 @@ def test_functions_are_short() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
     ]
     assert [place for length, place in functions if length > FUNCTION_LINES] == []
+
+
+def test_long_parameter_lists_are_explained() -> None:
+    """A public function with more than four parameters says what each of them is."""
+    silent = []
+    for path, tree in TREES.items():
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        for node in (node for scope in (tree, *classes) for node in scope.body):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                names = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)} - {
+                    "self",
+                    "cls",
+                }
+                if len(names) > 4 and "Args:" not in (ast.get_docstring(node) or ""):
+                    silent.append(f"{_place(path, node.lineno)} {node.name}")
+    assert silent == []

@@ -43,7 +43,15 @@ class RankedList:
 def ranked_list_of(
     case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool
 ) -> RankedList:
-    """Put the retrieved chunks in order, fold them into documents where the gold is documents, and match them."""
+    """Put the retrieved chunks in order, fold them into documents where the gold is documents, and match them.
+
+    Args:
+        case: the case, with its retrieved chunks.
+        gold: its relevance labels.
+        order: `given` keeps the order of the ranks, `trec` sorts by score as trec_eval does.
+        unit: whether documents or chunks are counted.
+        require_snippet: whether a chunk must contain the snippet of an anchor to match it.
+    """
     chunks = _ordered(case.contexts, gold, order)
     fold = unit == "document" and gold.form == "documents"
     names = [gold.name_of(chunk) for chunk in chunks]
@@ -77,7 +85,11 @@ def _matches_group(chunk: Chunk, group: list[str | Anchor], *, require_snippet: 
 def first_ranks(
     case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool
 ) -> dict[str, int | None]:
-    """For each gold item the rank of its first match in the order and unit that are measured, None where it has none."""
+    """For each gold item the rank of its first match; None where it has none.
+
+    Args:
+        case, gold, order, unit, require_snippet: as for `ranked_list_of`.
+    """
     if gold.form != "anchors":
         ids = ranked_list_of(case, gold, order, unit, require_snippet).ids
         ranks = {name: rank for rank, name in reversed(list(enumerate(ids, 1)))}

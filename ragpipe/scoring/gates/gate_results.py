@@ -35,7 +35,12 @@ def gate_results(
 ) -> list[dict[str, Any]]:
     """`gates` of `metrics.json`: each gate's definition with what this iteration says.
 
-    `metrics` is what `aggregate` gave, `specs` are those of metrics and composites; `untrusted` scores pass no critical gate.
+    Args:
+        ledger: what was accumulated over the cases.
+        metrics: what `aggregate` returned.
+        specs: the scores of the metrics and the composites.
+        settings: the scoring section.
+        untrusted: scores of a judge that is not calibrated; they pass no critical gate.
     """
     declared = {spec.name: spec for spec in (*specs, OVERALL)}
     results = []
