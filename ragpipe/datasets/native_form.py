@@ -85,7 +85,7 @@ def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: 
     Args:
         fields: the fields of the record that describe the output.
         sample_id: the id of its sample.
-        order: what decides the ranks of chunks without one; None for their order in the record.
+        order: the fields that the text of an object shows, in this order; None for the object as JSON.
         where: file and line of the record.
         faults: where faults are added.
     """
