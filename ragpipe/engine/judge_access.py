@@ -25,8 +25,8 @@ from ragpipe.scoring.gates.calibration import uncalibrated_gates
 from ragpipe.store.calls.accepted_replies import AcceptedReplies
 from ragpipe.store.calls.call_store import CallStore, StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
+from ragpipe.store.calls.reply_store import ReplyStore
 
-ReplyStore = CallStore | StoredCalls | AcceptedReplies | RecordedReplies | FallbackStore
 EMBEDDING_WINDOW = 64
 """Cases open at once with an embedded judge and an embedder: their texts are computed in batches."""
 

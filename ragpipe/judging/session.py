@@ -17,13 +17,14 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Interrupted, OutputError, RagpipeError, Skipped
 from ragpipe.judging.cache_key import Question, judge_parts, key_parts, question_key
 from ragpipe.judging.served_model import ServedModel
-from ragpipe.judging.session_protocols import InProcessJudge, ReplyStore, SharesProviderState, Transport
+from ragpipe.judging.session_protocols import InProcessJudge, SharesProviderState, Transport
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Payload, Payment
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.usage import Usage
+from ragpipe.store.calls.reply_store import ReplyStore
 from ragpipe.store.calls.store_requests import Freshness
 
 A = TypeVar("A", bound=Answer)

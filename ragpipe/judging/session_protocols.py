@@ -1,4 +1,4 @@
-"""What a judge session is built on: a transport, a store of replies, and judges that compute their answers here."""
+"""What a judge session is built on: a transport, and judges that compute their answers here."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.call import Call, Paid, Payment
+from ragpipe.schema.call import Call, Paid
 from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.store.calls.store_requests import Freshness
 
 A = TypeVar("A", bound=Answer)
 
@@ -31,16 +30,6 @@ class SharesProviderState(Protocol):
     """A transport that shares what is learned about a provider with the other transports of the process."""
 
     def share_provider_state(self, providers: ProviderRegistry) -> None: ...
-
-
-class ReplyStore(Protocol):
-    """Where replies are looked up and stored by key. `ragpipe.store.calls.call_store.CallStore` documents each method."""
-
-    async def get_or_claim(self, key: str, *, freshness: Freshness = Freshness.ANY) -> Call | None: ...
-    async def put(self, call: Call) -> Call: ...
-    def record_payment(self, key: str, iteration: int, payment: Payment) -> None: ...
-    async def release_claim(self, key: str) -> None: ...
-    def abort(self, reason: RagpipeError) -> None: ...
 
 
 class InProcessJudge(Protocol):

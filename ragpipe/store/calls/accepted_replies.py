@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ragpipe.core.errors import RagpipeError
-from ragpipe.schema.call import Call, Payment
-from ragpipe.store.calls.call_store import CallStore, StoredCalls
+from ragpipe.schema.call import Call
+from ragpipe.store.calls.reply_store import ReplyStore, WrappedStore
 from ragpipe.store.calls.store_requests import Freshness
 
 
-class AcceptedReplies:
+class AcceptedReplies(WrappedStore):
     """The calls of a store for which `is_rejected` is false; everything else is the store's own."""
 
-    def __init__(self, store: CallStore | StoredCalls, is_rejected: Callable[[Call], bool]):
-        self._store, self._is_rejected = store, is_rejected
+    def __init__(self, store: ReplyStore, is_rejected: Callable[[Call], bool]):
+        super().__init__(store)
+        self._is_rejected = is_rejected
 
     async def get_or_claim(
         self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
@@ -27,23 +27,3 @@ class AcceptedReplies:
             if call == previous:  # a store that is only read
                 return None
         return call
-
-    async def put(self, call: Call) -> Call:
-        """As `CallStore.put`."""
-        return await self._store.put(call)
-
-    def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
-        """As `CallStore.record_payment`."""
-        self._store.record_payment(key, iteration, payment)
-
-    async def release_claim(self, key: str) -> None:
-        """As `CallStore.release_claim`."""
-        await self._store.release_claim(key)
-
-    def abort(self, reason: RagpipeError) -> None:
-        """As `CallStore.abort`."""
-        self._store.abort(reason)
-
-    def close(self) -> None:
-        """Close the store."""
-        self._store.close()

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from ragpipe.core.errors import TRANSIENT, DataError, Problem, RagpipeError
 from ragpipe.schema.call import Call, Payment
-from ragpipe.store.calls.accepted_replies import AcceptedReplies
-from ragpipe.store.calls.call_store import CallStore, StoredCalls
+from ragpipe.store.calls.reply_store import ReplyStore, WrappedStore
 from ragpipe.store.calls.store_requests import Freshness
 from ragpipe.store.run.row_group_cache import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, reading_table, run_file_error
@@ -156,11 +155,12 @@ class RecordedRowReplies(RecordedReplies):
         return None if row is None else self._call({name: row[name] for name in _COLUMNS})
 
 
-class FallbackStore:
+class FallbackStore(WrappedStore):
     """Recorded replies, then a call store for what they lack: what a finished run answered is never asked again."""
 
-    def __init__(self, recorded: RecordedReplies, store: CallStore | StoredCalls | AcceptedReplies):
-        self._recorded, self._store = recorded, store
+    def __init__(self, recorded: RecordedReplies, store: ReplyStore):
+        super().__init__(store)
+        self._recorded = recorded
 
     async def get_or_claim(
         self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
@@ -169,26 +169,10 @@ class FallbackStore:
         call = await self._recorded.get_or_claim(key, freshness=freshness, rejected=rejected)
         return call or await self._store.get_or_claim(key, freshness=freshness, rejected=rejected)
 
-    async def put(self, call: Call) -> Call:
-        """As `CallStore.put`."""
-        return await self._store.put(call)
-
-    def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
-        """As `CallStore.record_payment`."""
-        self._store.record_payment(key, iteration, payment)
-
-    async def release_claim(self, key: str) -> None:
-        """As `CallStore.release_claim`."""
-        await self._store.release_claim(key)
-
-    def abort(self, reason: RagpipeError) -> None:
-        """As `CallStore.abort`."""
-        self._store.abort(reason)
-
     def close(self) -> None:
         """Close both."""
         self._recorded.close()
-        self._store.close()
+        super().close()
 
 
 def _replies_of_group(file: pq.ParquetFile, group: int) -> pa.Table:

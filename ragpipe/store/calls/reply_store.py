@@ -1,0 +1,54 @@
+"""What a store of replies can do, and what stores in front of another one have in common."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.schema.call import Call, Payment
+from ragpipe.store.calls.store_requests import Freshness
+
+
+class ReplyStore(Protocol):
+    """Where replies are looked up and stored by key. `CallStore` documents each method."""
+
+    async def get_or_claim(
+        self, key: str, *, freshness: Freshness = ..., rejected: Call | None = ...
+    ) -> Call | None: ...
+
+    async def put(self, call: Call) -> Call: ...
+
+    def record_payment(self, key: str, iteration: int, payment: Payment) -> None: ...
+
+    async def release_claim(self, key: str) -> None: ...
+
+    def abort(self, reason: RagpipeError) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class WrappedStore:
+    """A store in front of another one: what it does not do itself is done by that one."""
+
+    def __init__(self, store: ReplyStore):
+        self._store = store
+
+    async def put(self, call: Call) -> Call:
+        """As `CallStore.put`."""
+        return await self._store.put(call)
+
+    def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
+        """As `CallStore.record_payment`."""
+        self._store.record_payment(key, iteration, payment)
+
+    async def release_claim(self, key: str) -> None:
+        """As `CallStore.release_claim`."""
+        await self._store.release_claim(key)
+
+    def abort(self, reason: RagpipeError) -> None:
+        """As `CallStore.abort`."""
+        self._store.abort(reason)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
