@@ -73,7 +73,7 @@ def plan(config: Config = (), *, config_dir: str | None = None, quiet: bool = Fa
 
 
 def rescore(path: str | Path | Run, config: Config = (), *, config_dir: str | None = None, quiet: bool = False) -> Run:
-    """Score a finished run again, with other weights, thresholds, gates or rules. Asks nobody.
+    """Score a finished run again, with other weights, thresholds, gates or rules. Makes no call.
 
     Args:
         path: the folder of the run, or the results of `run` or `load`.
@@ -98,7 +98,7 @@ def rejudge(path: str | Path | Run, config: Config = (), *, config_dir: str | No
 def verify(path: str | Path | Run, *, quiet: bool = False) -> Verification:
     """Whether a run folder is what it was when the run ended, and its figures follow from its cases and replies.
 
-    Makes every derived file again in a scratch folder and compares. Asks nobody. Raises ConfigError, DataError.
+    Makes every derived file again in a scratch folder and compares. Makes no call. Raises ConfigError, DataError.
     """
     from ragpipe.engine.verification import verify_run
 

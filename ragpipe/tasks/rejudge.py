@@ -101,7 +101,7 @@ def _unnamed_judge(task: FinishedRunTask[RejudgeSettings], origins: ConfigOrigin
         "judge",
         f"only the run's own ({config.judge.label})",
         "a judge that you name: addresses and names of keys are never taken from a run folder",
-        "judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or rejudge.mode=stored to ask nobody",
+        "judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or rejudge.mode=stored for no call",
     )
 
 

@@ -55,7 +55,7 @@ def mode_counts(truths: Mapping[str, Truth], failed: NDArray[np.bool_], places: 
     """How often each mode occurs among the cases at `places`, with the denominators.
 
     `n_with_failure_mode` are the cases with at least one mode, `n_failure_modes` the modes of all cases together,
-    `n_failed_without_mode` the cases that failed a score and have none. Of each mode `n` cases have it, `n_judged` is for
+    `n_failed_without_mode` the cases that failed a score but match no failure mode. Of each mode `n` cases have it, `n_judged` is for
     how many its rule could be decided.
     """
     chosen = {name: truth[places] for name, truth in truths.items()}
