@@ -224,7 +224,7 @@ def test_empty_replies_are_tried_again_and_never_read(bench: Make) -> None:
 @pytest.mark.slow
 def test_every_request_of_a_flaky_server_is_answered_in_the_end(bench: Make) -> None:
     b = bench(cases=16)
-    b.fault("500:rate=0.3", "reset:rate=0.1,seed=2")
+    b.fault("500:rate=0.3,times=4", "reset:rate=0.1,seed=2,times=4")  # no question is unlucky for ever
     ran = b.run("judge.retries=8", metrics="faithfulness,chunk_faithfulness")
     assert ran.code == 0
     _status(ran, ok=32)
