@@ -156,9 +156,9 @@ import sys
 from pathlib import Path
 from ragpipe.reports.console import Console
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.stages.write_reports import run_report
+from ragpipe.stages.write_reports import write_reports
 root = Path(sys.argv[1])
-run_report(root / "iteration-1", target=root, settings=ReportSettings(), console=Console())
+write_reports(root / "iteration-1", target=root, settings=ReportSettings(), console=Console())
 """
 
 

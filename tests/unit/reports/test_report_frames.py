@@ -125,10 +125,10 @@ from tests.support.run_tables import score
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.reports.console import Console
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.stages.write_reports import run_report
+from ragpipe.stages.write_reports import write_reports
 root = Path(sys.argv[1])
 score(root, [ScoreSpec("faithfulness")])
-run_report(root / "iteration-1", target=root, settings=ReportSettings(formats=["markdown"]), console=Console())
+write_reports(root / "iteration-1", target=root, settings=ReportSettings(formats=["markdown"]), console=Console())
 print([name for name in ("pandas", "scipy", "litellm", "rich", "hydra") if name in sys.modules])
 """
     assert script(code, str(run)) == "[]"

@@ -131,7 +131,7 @@ def test_a_full_disk_is_told_from_other_faults(tmp_path: Path) -> None:
     """A file size limit stands in for a full disk: the write comes back short, then fails."""
     code = (
         "import resource, sys; from pathlib import Path; from ragpipe.core.errors import OutputError\n"
-        "from ragpipe.store.files.atomic.atomic import atomic_write, is_disk_full\n"
+        "from ragpipe.store.files.atomic import atomic_write, is_disk_full\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "try: atomic_write(Path(sys.argv[1]), b'x' * 100_000)\n"
         "except OutputError as e: print(is_disk_full(e), e)\n"
@@ -148,7 +148,7 @@ def test_a_full_disk_is_told_from_other_faults(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_sweeps_only_what_the_dead_left(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from ragpipe.store.files.atomic.atomic import atomic_open\n"
+        "import os, sys; from pathlib import Path; from ragpipe.store.files.atomic import atomic_open\n"
         "with atomic_open(Path(sys.argv[1]) / 'a.txt') as file:\n    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)\n"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == -9
