@@ -46,12 +46,12 @@ import json, sys
 from pathlib import Path
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import run_score
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.store.calls.spend import paid_by
 root, specs, settings = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
-run_score(root / "iteration-1", samples=root / "samples.parquet", outputs=root / "outputs.parquet",
+score_iteration(ScoreInputs(root / "iteration-1", samples=root / "samples.parquet", outputs=root / "outputs.parquet",
           specs=[ScoreSpec(name, **scale) for name, scale in specs.items()], settings=ScoringSettings(**settings),
-          signature="benchmark", judge={"label": "none", "calibrated": None}, run_id="r", spent=paid_by(root / "none", "r", 1), rates={})
+          signature="benchmark", judge={"label": "none", "calibrated": None}, run_id="r", spent=paid_by(root / "none", "r", 1), rates={}))
 """
 READ = """
 import sys
