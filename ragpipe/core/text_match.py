@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
 
 Span = tuple[int, int]
 """Start and end (exclusive) of a stretch of a text, in characters."""
@@ -26,6 +26,8 @@ _TYPOGRAPHY = str.maketrans(
     | dict.fromkeys(INVISIBLE)
 )
 _ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|\u2026)(?:\s*\])?\s*")
+_REMEMBERED_TEXTS = 512
+_REMEMBERED_LENGTH = 10_000  # characters; a longer text is normalised anew each time
 
 
 def without_invisible(text: str) -> str:
@@ -34,8 +36,18 @@ def without_invisible(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """The text in its normal form: NFC, case folded, white space collapsed, one kind of quotation mark and dash."""
+    """The text in its normal form: NFC, case folded, white space collapsed, one kind of quotation mark and dash.
+
+    The last texts are remembered: all metrics of a case look for quotes in the same chunks and the same answer.
+    """
+    return _remembered_form(text) if len(text) <= _REMEMBERED_LENGTH else _normal_form(text)
+
+
+def _normal_form(text: str) -> str:
     return " ".join(_fold(text).split())
+
+
+_remembered_form = lru_cache(maxsize=_REMEMBERED_TEXTS)(_normal_form)
 
 
 def occurs(quote: str, texts: Iterable[str]) -> bool:
@@ -45,7 +57,12 @@ def occurs(quote: str, texts: Iterable[str]) -> bool:
     occur in order in the *same* text. A quote without a letter or digit occurs nowhere.
     """
     pieces = quote_pieces(quote)
-    return bool(pieces) and any(_match_in_order(pieces, text, 0) is not None for text in texts)
+    return any(has_pieces(text, pieces) for text in texts)
+
+
+def has_pieces(text: str, pieces: Sequence[str]) -> bool:
+    """Whether a text, already normalised, holds the pieces of a quote (`quote_pieces`) in order; False without a piece."""
+    return bool(pieces) and _match_in_order(pieces, text, 0) is not None
 
 
 class MatchableText:
@@ -90,16 +107,20 @@ class MatchableText:
 
 
 def _fold(text: str) -> str:
+    if text.isascii():  # there is nothing to compose and no typography
+        return text.lower()
     return unicodedata.normalize("NFC", text).translate(_TYPOGRAPHY).casefold()
 
 
 def quote_pieces(quote: str) -> list[str]:
     """The stretches of a normalised quote between its elisions, without the quotation marks around them."""
-    pieces = (piece.strip("\"' ") for piece in _ELISION.split(normalise(quote).strip("\"' ")))
+    normal = normalise(quote).strip("\"' ")
+    parts = _ELISION.split(normal) if "..." in normal or "\u2026" in normal else [normal]
+    pieces = (part.strip("\"' ") for part in parts)
     return [piece for piece in pieces if any(sign.isalnum() for sign in piece)]
 
 
-def _match_in_order(pieces: list[str], text: str, start: int) -> list[Span] | None:
+def _match_in_order(pieces: Sequence[str], text: str, start: int) -> list[Span] | None:
     """Where the pieces follow each other in a normalised text from `start` on; None when one of them is missing."""
     matches = []
     for piece in pieces:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.core.text_match import normalise, occurs
+from ragpipe.core.text_match import has_pieces, normalise, quote_pieces
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
@@ -145,9 +145,15 @@ def share_of_claims(details: Mapping[str, Any]) -> str | None:
 
 
 def _row(claim: CheckedClaim, texts: list[tuple[str, str]]) -> dict[str, Any]:
-    row: dict[str, Any] = claim.model_dump(include={"claim", "supported", "evidence", "reason"})
+    row: dict[str, Any] = {
+        "claim": claim.claim,
+        "evidence": claim.evidence,
+        "reason": claim.reason,
+        "supported": claim.supported,
+    }
     if claim.supported:
-        chunks = [name for name, text in texts if occurs(claim.evidence, [text])]
+        pieces = quote_pieces(claim.evidence)
+        chunks = [name for name, text in texts if has_pieces(text, pieces)]
         row |= {"evidence_found": bool(chunks), "chunks": chunks}
     return row
 

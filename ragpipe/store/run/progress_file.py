@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,18 @@ SHARE = 0.05
 """The largest share of the time that is spent on writing the view."""
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """A finished case as it is shown. `text` is its JSON, indented for its place in the file, and is made once, when it is
+    first written: most entries of a large run leave the view before that."""
+
+    values: dict[str, Any]
+
+    @cached_property
+    def text(self) -> bytes:
+        return b"    " + json_bytes(self.values, indent=2).replace(b"\n", b"\n    ")
+
+
 class ProgressView:
     """The view of one iteration.
 
@@ -31,7 +45,7 @@ class ProgressView:
     def __init__(self, path: Path, *, name: str, iteration: int, total: int, journal: str = "journal.jsonl"):
         self.path, self.name, self.iteration, self.total, self.journal = Path(path), name, iteration, total, journal
         self.notices: list[str] = []
-        self._entries: deque[dict[str, Any]] = deque()
+        self._entries: deque[_Entry] = deque()
         self._known: set[bytes] = set()
         self._updated = _now()
         self._next = 0.0
@@ -45,20 +59,19 @@ class ProgressView:
         name = sha256(list(case))
         short = bytes.fromhex(name[:32])
         if short in self._known:
-            self._entries = deque(entry for entry in self._entries if entry["hash"] != name)
+            self._entries = deque(entry for entry in self._entries if entry.values["hash"] != name)
         self._known.add(short)
         self._updated = completed_at.replace("+00:00", "Z") if completed_at else _now()
-        self._entries.append(
-            {
-                "hash": name,
-                "queryLogId": case.sample_id,
-                "method": case.method,
-                "repeat": case.repeat,
-                "question": question,
-                "completedAt": self._updated,
-                "result": result,
-            }
-        )
+        values = {
+            "hash": name,
+            "queryLogId": case.sample_id,
+            "method": case.method,
+            "repeat": case.repeat,
+            "question": question,
+            "completedAt": self._updated,
+            "result": result,
+        }
+        self._entries.append(_Entry(values))
         if len(self._known) > ALL_UP_TO:
             while len(self._entries) > LAST:
                 self._entries.popleft()
@@ -73,6 +86,10 @@ class ProgressView:
 
     def content(self) -> dict[str, Any]:
         """The content of the file, in its documented form."""
+        return {**self._summary(), "entries": [entry.values for entry in self._entries]}
+
+    def _summary(self) -> dict[str, Any]:
+        """The content without the entries."""
         done = len(self._known)
         content: dict[str, Any] = {
             "testSetName": self.name,
@@ -87,12 +104,19 @@ class ProgressView:
         }
         if done > ALL_UP_TO:
             content["journal"] = self.journal
-        return {**content, "entries": list(self._entries)}
+        return content
+
+    def _bytes(self) -> bytes:
+        """The content as indented JSON, put together from the texts of the entries."""
+        summary = json_bytes({**self._summary(), "entries": []}, indent=2)
+        if not self._entries:
+            return summary + b"\n"
+        return summary.removesuffix(b"]\n}") + b"\n" + b",\n".join(e.text for e in self._entries) + b"\n  ]\n}\n"
 
     def _write(self, *, durable: bool) -> None:
         started = time.monotonic()
         try:
-            data = json_bytes(self.content(), indent=2) + b"\n"
+            data = self._bytes()
             if not (durable and _has_content(self.path, data)):
                 atomic_write(self.path, data, durable=durable)
             self._stale = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from itertools import pairwise
 
 import pytest
@@ -56,3 +58,32 @@ def test_every_span_holds_its_piece(text: str, start: int, length: int) -> None:
     for place, (first, end) in enumerate(spans):
         assert pieces[place % len(pieces)] in normalise(text[first:end])
     assert all(before[0] <= after[0] for before, after in pairwise(spans))
+
+
+_TYPOGRAPHY = {
+    sign: plain
+    for signs, plain in (("‘’‚′", "'"), ("«»“”„″", '"'), ("‐‑‒–—−", "-"), ("\u00ad\u200b", ""))
+    for sign in signs
+}
+_ANY_ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|…)(?:\s*\])?\s*")
+
+
+def _slowly_normalised(text: str) -> str:
+    composed = unicodedata.normalize("NFC", text)
+    return " ".join("".join(_TYPOGRAPHY.get(sign, sign) for sign in composed).casefold().split())
+
+
+def _slow_pieces(quote: str) -> list[str]:
+    pieces = (piece.strip("\"' ") for piece in _ANY_ELISION.split(_slowly_normalised(quote).strip("\"' ")))
+    return [piece for piece in pieces if any(sign.isalnum() for sign in piece)]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.one_of(TEXT, st.text(max_size=40), st.text(st.characters(max_codepoint=127), max_size=40)))
+def test_the_short_ways_give_the_same_normal_form_and_pieces(text: str) -> None:
+    assert normalise(text) == normalise(text) == _slowly_normalised(text)
+    assert quote_pieces(text) == _slow_pieces(text)
+
+
+def test_a_long_text_is_normalised_like_a_short_one() -> None:
+    assert normalise("“A  b” " * 5_000) == " ".join(['"a b"'] * 5_000)

@@ -142,3 +142,23 @@ def test_only_a_full_disk_is_fatal(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         progress.flush()
         assert len(progress.notices) == 1
         assert ".progress.json" in progress.notices[0]
+
+
+@pytest.mark.parametrize("cases", [0, 1, 3, 1001])
+def test_the_file_is_its_content_as_indented_json(tmp_path: Path, cases: int) -> None:
+    """Entries are encoded one by one, some before the last write; the file is as if it were encoded at once."""
+    progress = view(tmp_path, cases)
+    for n in range(cases):
+        progress.add(CaseKey(f"é{n}", "default"), 'two\nlines, "quoted" {', {"score": n / 3, "kinds": [], "other": {}})
+        if n == 1:
+            progress.flush()
+    progress.flush()
+    text = json.dumps(progress.content(), indent=2, ensure_ascii=False)
+    assert (tmp_path / ".progress.json").read_text("utf-8") == text + "\n"
+
+
+def test_a_lone_surrogate_is_escaped(tmp_path: Path) -> None:
+    progress = view(tmp_path)
+    progress.add(CaseKey("é", "default"), "half \ud800", RESULT)
+    progress.flush()
+    assert read(tmp_path) == progress.content()
