@@ -31,7 +31,7 @@ from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score
-from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from, table_of
+from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
 from ragpipe.stages.table_rows import (
@@ -54,7 +54,7 @@ OPEN_BLOCKS = 3
 """Blocks that may be unfinished at once: bounds memory when one slow case keeps its block open. One when no judge is asked."""
 
 GROUP_BYTES = 8 << 20
-"""Bytes of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
+"""Characters of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
 
 _RUN_ENDING_ERRORS = (ConfigError, DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
 
@@ -334,7 +334,7 @@ class JudgeStage:
             for place, rows in enumerate(block.asked)
         )
         groups = row_groups(packed, GROUP_BYTES)
-        self._inputs.write_groups(block.index, (table_of(rows, JUDGE_INPUTS) for rows in groups))
+        self._inputs.write_groups(block.index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
         self._scores.write(block.index, table_from(scores, SCORES))
 
     def _score_columns(self, block: _Block) -> dict[str, list[Any]]:

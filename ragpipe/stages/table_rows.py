@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,11 @@ from ragpipe.judging.case_judge import JudgeCallUse
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score
+from ragpipe.schema.table_schemas import JUDGE_INPUTS
 
+_TEXTS = ("messages", "reply")
+_CELLS = tuple(name for name in JUDGE_INPUTS.names if name not in _TEXTS)
+_CELLS_OF = itemgetter(*_CELLS)
 RAW_KEPT = 2000  # characters of an unreadable reply that are kept with its score; judge_inputs has all of it
 
 
@@ -129,39 +134,55 @@ def _input_row(case: CaseKey, use: JudgeCallUse, keep_messages: bool) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class PackedInputs:
-    """The rows of one case, compressed until its block is written: the messages of several metrics repeat the same contexts.
-    `text_bytes` counts the bytes of their messages and replies."""
+    """The rows of one case until its block is written. Messages and replies are compressed, because the messages of several
+    metrics repeat the same contexts; the cells beside them are small.
 
-    text_bytes: int
+    `cells` are those of each row, `lengths` the characters of each text, first of all messages, then of all replies; None
+    where there is none. `size` counts the bytes of the texts before they were compressed to `texts`.
+    """
+
+    cells: tuple[tuple[Any, ...], ...]
+    lengths: tuple[int | None, ...]
     size: int
-    data: bytes
+    texts: bytes
 
     @classmethod
-    def of(cls, rows: list[dict[str, Any]]) -> PackedInputs:
-        """The rows, compressed."""
-        plain = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-        text = sum(len(row["messages"] or "") + len(row["reply"] or "") for row in rows)
-        return cls(text, len(plain), pa.compress(plain, codec="zstd", asbytes=True))
+    def of(cls, rows: Sequence[dict[str, Any]]) -> PackedInputs:
+        """The rows, their texts compressed."""
+        texts = [row[name] for name in _TEXTS for row in rows]
+        plain = "".join(text for text in texts if text is not None).encode("utf-8", "surrogatepass")
+        lengths = tuple(None if text is None else len(text) for text in texts)
+        return cls(tuple(map(_CELLS_OF, rows)), lengths, len(plain), pa.compress(plain, codec="zstd", asbytes=True))
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The rows as they were."""
-        plain: bytes = pa.decompress(self.data, self.size, codec="zstd", asbytes=True)
-        rows: list[dict[str, Any]] = json.loads(plain.decode("utf-8", "surrogatepass"))
-        return rows
+    @property
+    def text_length(self) -> int:
+        """The characters of all texts."""
+        return sum(length or 0 for length in self.lengths)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The cells of the rows by column; empty without a row."""
+        plain = pa.decompress(self.texts, self.size, codec="zstd", asbytes=True).decode("utf-8", "surrogatepass")
+        ends = accumulate(length or 0 for length in self.lengths)
+        pairs = zip(self.lengths, ends, strict=True)
+        texts = [None if length is None else plain[end - length : end] for length, end in pairs]
+        rows = len(self.cells)
+        columns: dict[str, Sequence[Any]] = dict(zip(_CELLS, zip(*self.cells, strict=True), strict=bool(rows)))
+        return columns | {name: texts[place * rows : (place + 1) * rows] for place, name in enumerate(_TEXTS)}
 
 
-def row_groups(cases: Iterable[PackedInputs], limit: int) -> Iterator[list[dict[str, Any]]]:
-    """The rows of all cases in order, in groups that end with the case whose texts reach `limit` bytes. The same rows give the
-    same groups in every run."""
-    rows: list[dict[str, Any]] = []
+def row_groups(cases: Iterable[PackedInputs], limit: int) -> Iterator[dict[str, list[Any]]]:
+    """The rows of all cases in order, in groups that end with the case whose texts reach `limit` characters, each as the columns
+    of a table. The same rows give the same groups in every run."""
+    group: dict[str, list[Any]] = {name: [] for name in JUDGE_INPUTS.names}
     size = 0
     for packed in cases:
-        rows += packed.rows()
-        size += packed.text_bytes
+        for name, cells in packed.columns().items():
+            group[name] += cells
+        size += packed.text_length
         if size >= limit:
-            yield rows
-            rows, size = [], 0
-    yield rows
+            yield group
+            group, size = {name: [] for name in JUDGE_INPUTS.names}, 0
+    yield group
 
 
 def journal_entry(case: Case, measured: Sequence[Measurement]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from ragpipe.store.run.row_group_cache import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, reading_table, run_file_error
 
 _KEPT = 6  # row groups in memory: the blocks that are open at once, and their neighbours
+_SLICE = 256  # rows that are decoded at once: cell by cell, Arrow takes ten times as long
+_KEPT_SLICES = 64  # a replay asks in the order of the rows, so it is at a few places at a time
 _COLUMNS = (
     "key",
     "payload_id",
@@ -46,7 +49,7 @@ _COLUMNS = (
 class RecordedReplies:
     """Calls by key from `judge_inputs.parquet` files; the first row of a key counts. Read-only, no claims.
 
-    In memory are sixteen bytes per row and a few row groups: a replay reads the files once, in order. `failures` says which
+    In memory are twenty bytes per row and a few row groups: a replay reads the files once, in order. `failures` says which
     failed calls are served: `all`, `permanent`, or `none`. Raises DataError for a file that cannot be read
     and for one whose replies were not kept (`keep_messages=false`).
     """
@@ -55,6 +58,7 @@ class RecordedReplies:
         self._failures = failures
         self._files = [open_parquet_file(path, _COLUMNS) for path in files]
         self._groups = RowGroupCache(self._files, _replies_of_group, max_groups=_KEPT)
+        self._slices = lru_cache(maxsize=_KEPT_SLICES)(self._decoded_slice)
         marks, places = [], []
         for number, file in enumerate(self._files):
             for group in range(file.metadata.num_row_groups):
@@ -73,14 +77,19 @@ class RecordedReplies:
     def get(self, key: str) -> Call | None:
         """The call of this key, None when there is none that may be used."""
         mark = np.uint64(int(key[:16], 16))
-        place = int(np.searchsorted(self._marks, mark, side="left"))
+        place = int(self._marks.searchsorted(mark))
         while place < len(self._marks) and self._marks[place] == mark:
             file, group, row = self._places[place].tolist()
-            cells = self._groups.group(group, file).slice(row, 1).to_pylist()[0]
-            if cells["key"] == key:
-                return self._call(cells)
+            columns, in_slice = self._slices(file, group, row // _SLICE), row % _SLICE
+            if columns["key"][in_slice] == key:
+                return self._call({name: column[in_slice] for name, column in columns.items()})
             place += 1
         return None
+
+    def _decoded_slice(self, file: int, group: int, number: int) -> dict[str, list[Any]]:
+        """Slice `number` (from 0) of a row group, as lists by column."""
+        rows = self._groups.group(group, file).slice(number * _SLICE, _SLICE)
+        return {name: rows.column(name).to_pylist() for name in _COLUMNS}
 
     async def get_or_claim(
         self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
@@ -110,6 +119,7 @@ class RecordedReplies:
         for file in self._files:
             file.close()
         self._groups.clear()
+        self._slices.cache_clear()
 
     def _is_served(self, status: str) -> bool:
         if status in ("ok", "skipped") or self._failures == "all":
@@ -126,7 +136,7 @@ class RecordedReplies:
             )
             problem = Problem("judge_inputs.parquet", "reply", "null", "the raw reply", fix)
             raise DataError("this run did not keep its replies", [problem])
-        sent, payer = json.loads(cells.pop("sent") or "{}"), cells.pop("paid_by")
+        sent, payer = dict(_sampling(cells.pop("sent") or "{}")), cells.pop("paid_by")
         run_id, _, iteration = (payer or "").rpartition("/")
         return Call(
             text=cells.pop("reply"),
@@ -173,6 +183,13 @@ class FallbackStore(WrappedStore):
         """Close both."""
         self._recorded.close()
         super().close()
+
+
+@lru_cache(maxsize=64)
+def _sampling(text: str) -> dict[str, Any]:
+    """The sampling parameters of a row; all rows of a judge have the same. Copy it before you change it."""
+    sampling: dict[str, Any] = json.loads(text)
+    return sampling
 
 
 def _replies_of_group(file: pq.ParquetFile, group: int) -> pa.Table:

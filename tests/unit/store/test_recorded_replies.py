@@ -1,0 +1,103 @@
+"""The replies of a finished run are found by their keys, whatever the order of asking; the first row of a key counts."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError
+from ragpipe.schema.call import Call
+from ragpipe.schema.table_schemas import JUDGE_INPUTS, table_of
+from ragpipe.store.calls.recorded_replies import RecordedReplies
+
+ROWS = 700
+GROUPS = 300  # rows per row group: each has a full slice of rows that are decoded at once, and a part of one
+
+
+def row(number: int, **cells: Any) -> dict[str, Any]:
+    """A row of judge_inputs, with every column that a call is read from."""
+    empty = dict.fromkeys(JUDGE_INPUTS.names)
+    return {
+        **empty,
+        "sample_id": f"q{number}",
+        "key": sha256(f"key {number}"),
+        "payload_id": sha256(f"payload {number}"),
+        "judge": "m@h",
+        "status": "ok",
+        "reply": f"reply {number}",
+        "flags": [],
+        "tokens_in": number,
+        "latency_ms": number / 7,
+        "attempts": 1 + number % 2,
+        "paid_by": f"run{number % 3}/2" if number % 5 else None,
+        "sent": json.dumps({"temperature": 0, "seed": number % 2}),
+        "wire_hash": sha256(number),
+        **cells,
+    }
+
+
+def call(cells: dict[str, Any]) -> Call:
+    """The call of a row, field by field as docs/file-formats.md describes the columns."""
+    payer = cells["paid_by"]
+    return Call(
+        key=cells["key"], payload_id=cells["payload_id"], judge=cells["judge"], status=cells["status"],
+        text=cells["reply"], message=cells["message"], model=cells["model"], finish_reason=cells["finish_reason"],
+        tokens_in=cells["tokens_in"], fingerprint=cells["fingerprint"], paid_usd=cells["paid_usd"],
+        latency_ms=cells["latency_ms"], attempts=cells["attempts"], answers=0 if payer is None else 1,
+        output_mode=cells["output_mode"], sent=json.loads(cells["sent"]), wire_hash=cells["wire_hash"],
+        run_id=payer.split("/")[0] if payer else "", iteration=int(payer.split("/")[1]) if payer else 1,
+    )  # fmt: skip
+
+
+def table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    pq.write_table(table_of(rows, JUDGE_INPUTS), path, row_group_size=GROUPS)
+    return path
+
+
+def test_every_key_has_the_call_of_its_first_row(tmp_path: Path) -> None:
+    rows = [row(number) for number in range(ROWS)]
+    rows += [{**rows[number], "reply": "a later row"} for number in (0, 1, 255, 256, 299, 300, ROWS - 1)]
+    second = [row(number, reply="of the second file") for number in (3, ROWS + 1)]
+    files = [table(tmp_path / "1.parquet", rows), table(tmp_path / "2.parquet", second)]
+    replies = RecordedReplies(files)
+    expected: dict[str, Call] = {}
+    for cells in (*rows, *second):
+        expected.setdefault(cells["key"], call(cells))
+    keys = list(expected) * 2
+    random.Random(1).shuffle(keys)
+    assert [replies.get(key) for key in keys] == [expected[key] for key in keys]
+    assert replies.get(sha256("another question")) is None
+    assert replies.get(rows[0]["key"][:16] + sha256("only its beginning is known")[16:]) is None
+    replies.close()
+
+
+def test_calls_do_not_share_what_may_be_changed(tmp_path: Path) -> None:
+    replies = RecordedReplies([table(tmp_path / "1.parquet", [row(2), row(4)])])
+    first, second = replies.get(sha256("key 2")), replies.get(sha256("key 4"))
+    assert first
+    assert second
+    assert first.sent == second.sent
+    first.sent["seed"] = 99
+    assert second.sent["seed"] == 0
+    replies.close()
+
+
+@pytest.mark.parametrize(("failures", "served"), [("all", 2), ("permanent", 1), ("none", 0)])
+def test_failed_calls_are_served_as_wanted(tmp_path: Path, failures: str, served: int) -> None:
+    rows = [row(0, status="deadline", reply=None), row(1, status="refused", reply=None)]
+    replies = RecordedReplies([table(tmp_path / "1.parquet", rows)], failures=failures)
+    assert sum(replies.get(cells["key"]) is not None for cells in rows) == served
+    replies.close()
+
+
+def test_a_run_without_its_replies_is_refused(tmp_path: Path) -> None:
+    replies = RecordedReplies([table(tmp_path / "1.parquet", [row(0, reply=None)])])
+    with pytest.raises(DataError, match="did not keep its replies"):
+        replies.get(sha256("key 0"))
+    replies.close()
