@@ -19,7 +19,7 @@ from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec
 
 Need = Literal["answer", "contexts", "reference", "labels", "citations"]
 
@@ -188,6 +188,10 @@ class Computed(Metric):
     def compute(self, cases: Sequence[Case]) -> Sequence[Score | Sequence[Score]]:
         """One entry per case, in order. Cases with a `skip_reason` are not among them."""
         raise NotImplementedError(f"{type(self).__name__} must define `compute`")
+
+    def compute_columns(self, cases: Sequence[Case]) -> ScoreColumns | None:
+        """What `compute` gives, as columns, where the metric works on arrays and has many scores. None: `compute` is used."""
+        return None
 
 
 def run_skip_reason(metric: Metric, case: Case, *, embedder: bool) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -57,3 +59,72 @@ class Score:
                 raise ValueError(f"a score cannot be {self.value}: give it status `error` or `skipped` with a reason")
         elif self.value is not None:
             raise ValueError(f"a score with status {self.status!r} has no value, found {self.value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreColumns:
+    """The scores of several cases as columns: each has one entry per score, in the order of `names`, case after case.
+
+    An entry means what it means in `Score`; `details` is None where a score has none. 100,000 cases of 26 scores are 2.6
+    million objects of `Score`, and five lists here. Raises ValueError and TypeError for what is no score, as `Score` does.
+    """
+
+    names: tuple[str, ...]
+    values: Sequence[float | None]
+    statuses: Sequence[Status]
+    reasons: Sequence[str | None]
+    details: Sequence[dict[str, Any] | None]
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.values), len(self.statuses), len(self.reasons), len(self.details)}
+        if len(lengths) > 1 or len(self.values) != len(self.names) * self.cases:
+            raise ValueError(f"columns of {sorted(lengths)} entries are not those of {len(self.names)} scores per case")
+        if any((value is None) is (status == "ok") for value, status in zip(self.values, self.statuses, strict=True)):
+            raise ValueError("a score has a value where its status is `ok`, and nowhere else")
+        if not all(map(math.isfinite, (value for value in self.values if value is not None))):
+            raise ValueError("a score is a finite number: give it status `error` or `skipped` with a reason")
+
+    @property
+    def cases(self) -> int:
+        """The number of cases; 0 where there are no scores."""
+        return len(self.values) // max(1, len(self.names))
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], rows: Iterable[Sequence[Score]]) -> ScoreColumns:
+        """The columns of the scores of each case, which are in the order of `names`."""
+        scores = [score for row in rows for score in row]
+        return cls(
+            names,
+            [score.value for score in scores],
+            [score.status for score in scores],
+            [score.reason for score in scores],
+            [score.details or None for score in scores],
+        )
+
+    def rows(self) -> list[list[Score]]:
+        """The scores of each case."""
+        columns = (self.values, self.statuses, self.reasons, self.details)
+        scores = [
+            Score(value, name, status, reason, details or {})
+            for name, value, status, reason, details in zip(self.names * self.cases, *columns, strict=True)
+        ]
+        width = len(self.names)
+        return [scores[place * width : (place + 1) * width] for place in range(self.cases)]
+
+    def with_skipped(self, reasons: Sequence[str | None]) -> ScoreColumns:
+        """The columns of more cases: those with a reason are skipped for it, the others are these cases in their order."""
+        if not any(reasons):
+            return self
+        width, start = len(self.names), 0
+        columns: tuple[list[Any], ...] = ([], [], [], [])
+        for reason in reasons:
+            if reason is None:
+                for column, entries in zip(
+                    columns, (self.values, self.statuses, self.reasons, self.details), strict=True
+                ):
+                    column += entries[start : start + width]
+                start += width
+            else:
+                for column, entry in zip(columns, (None, "skipped", reason, None), strict=True):
+                    column += [entry] * width
+        return ScoreColumns(self.names, *columns)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
 from ragpipe.core.errors import (
     ConfigError,
     DataError,
@@ -30,10 +32,11 @@ from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
-from ragpipe.schema.score import Score
+from ragpipe.schema.score import Score, ScoreColumns
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
+from ragpipe.stages.score_table import computed_table, in_case_order
 from ragpipe.stages.table_rows import (
     Measurement,
     PackedInputs,
@@ -51,7 +54,7 @@ from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.run_folder import IterationFolder
 
 OPEN_BLOCKS = 3
-"""Blocks that may be unfinished at once: bounds memory when one slow case keeps its block open. One when no judge is asked."""
+"""Blocks that may be unfinished at once: bounds memory when one slow case keeps its block open."""
 
 GROUP_BYTES = 8 << 20
 """Characters of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
@@ -139,7 +142,7 @@ class JudgeStage:
         self._asking = tuple(m for m in metrics if not isinstance(m, Computed))
         self._computes = len(self._asking) < len(self._metrics)
         self._window = asyncio.Semaphore(window)
-        self._open = asyncio.Semaphore(OPEN_BLOCKS if self._asking else 1)
+        self._open = asyncio.Semaphore(OPEN_BLOCKS)
         self._keep_messages, self._record = keep_messages, on_metric_error == "record"
         self._retry = retry_errors
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
@@ -189,6 +192,11 @@ class JudgeStage:
                 self.state.done += self._cases.size(index)
                 self.state.resumed += self._cases.size(index)
                 continue
+            if not self._asking:
+                if self._stopped:
+                    return
+                await self._compute_block(index)
+                continue
             await self._open.acquire()
             if self._stopped:
                 return
@@ -204,6 +212,23 @@ class JudgeStage:
                 task = asyncio.create_task(self._judge_case(block, place, case))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+
+    async def _compute_block(self, index: int) -> None:
+        """Finish the cases of one block together, where no metric asks a judge: they have nothing to wait for."""
+        try:
+            await asyncio.to_thread(self._measure_block, index)  # the loop stays free to take a signal
+            self._on_change(self.state)
+        except Exception as error:
+            self._stop_for(error, f"block {index}")
+
+    def _measure_block(self, index: int) -> None:
+        cases = list(self._cases.block(index))
+        for case in cases:
+            self._write_down(case, self._entry(case, []))
+        # After its lines: cases that could not be journalled leave their block unwritten, and are done again.
+        nothing_asked: list[list[Measurement] | None] = [[] for _ in cases]
+        self._write(_Block(index, [case.key for case in cases], cases, nothing_asked, [], 0))
+        self.state.done += len(cases)
 
     def _blocks_to_retry(self, finished: set[int]) -> set[int]:
         """The finished blocks with a case that failed for a transient reason (with `retry_errors`: for any), or with one that
@@ -243,13 +268,17 @@ class JudgeStage:
             await self._finish(block, place, case, [r for r in results if isinstance(r, Measurement)])
         except asyncio.CancelledError:
             self.stop(Interrupted("the run was cancelled"))
-        except RagpipeError as error:
-            self.stop(error)
         except Exception as error:  # a task's exception would be lost, and its case with it
-            why = outside_cause(error, any_file=True)
-            why = why or RagpipeError(f"case {case.key}: {type(error).__name__}: {error}")
-            why.__cause__ = error
-            self.stop(why)
+            self._stop_for(error, f"case {case.key}")
+
+    def _stop_for(self, error: Exception, place: str) -> None:
+        """Stop for what went wrong at a case or block."""
+        if isinstance(error, RagpipeError):
+            self.stop(error)
+            return
+        why = outside_cause(error, any_file=True) or RagpipeError(f"{place}: {type(error).__name__}: {error}")
+        why.__cause__ = error
+        self.stop(why)
 
     async def _measure(self, metric: Metric, case: Case) -> Measurement:
         """Run one metric on one case. A failed judgement is a result; a bug is not, unless it is recorded."""
@@ -288,8 +317,7 @@ class JudgeStage:
         return Measurement(metric, scores, judge.uses if judge else [])
 
     async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measurement]) -> None:
-        completed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        entry = {**journal_entry(case, measured), "completed_at": completed_at}
+        entry = self._entry(case, measured)
         self._write_down(case, entry)
         # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
         failed = any(score.status == "error" for measurement in measured for score in measurement.scores)
@@ -306,6 +334,11 @@ class JudgeStage:
         if block.left == 0:
             await asyncio.to_thread(self._write, block)
             self._open.release()
+
+    def _entry(self, case: Case, measured: Sequence[Measurement]) -> dict[str, Any]:
+        """The journal line of a case that is finished now."""
+        completed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return {**journal_entry(case, measured), "completed_at": completed_at}
 
     def _write_down(self, case: Case, entry: dict[str, Any]) -> None:
         """Append the journal line of a finished case, unless the journal has the same one from an earlier start."""
@@ -328,41 +361,49 @@ class JudgeStage:
 
     def _write(self, block: _Block) -> None:
         """Write a block as one part of each table. Computed metrics run here; rows are in case and config order."""
-        scores = self._score_columns(block)
+        scores = self._score_table(block)
         packed = (
             rows or self._packed(block.keys[place], block.measured[place] or ())
             for place, rows in enumerate(block.asked)
         )
         groups = row_groups(packed, GROUP_BYTES)
         self._inputs.write_groups(block.index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
-        self._scores.write(block.index, table_from(scores, SCORES))
+        self._scores.write(block.index, scores)
 
-    def _score_columns(self, block: _Block) -> dict[str, list[Any]]:
-        """The columns of `scores.parquet` for one block."""
-        computed = {m.name: self._compute(m, block.cases) for m in self._metrics if isinstance(m, Computed)}
-        columns: dict[str, list[Any]] = {name: [] for name in SCORES.names}
-        for place, key in enumerate(block.keys):
-            asked = {m.metric.name: m for m in block.measured[place] or ()}
-            for metric in self._metrics:
-                add_scores(columns, key, asked.get(metric.name) or computed[metric.name][place])
-        return columns
+    def _score_table(self, block: _Block) -> pa.Table:
+        """The rows of `scores.parquet` for one block: case by case, in config order."""
+        tables = []
+        for metric in self._metrics:
+            if isinstance(metric, Computed):
+                tables.append(computed_table(metric.name, block.keys, self._compute(metric, block.cases)))
+                continue
+            columns: dict[str, list[Any]] = {name: [] for name in SCORES.names}
+            for key, measured in zip(block.keys, block.measured, strict=True):
+                add_scores(columns, key, next(m for m in measured or () if m.metric.name == metric.name))
+            tables.append(table_from(columns, SCORES))
+        return in_case_order(tables, len(block.keys))
 
-    def _compute(self, metric: Computed, cases: Sequence[Case]) -> list[Measurement]:
+    def _compute(self, metric: Computed, cases: Sequence[Case]) -> ScoreColumns:
         reasons = [run_skip_reason(metric, case, embedder=False) for case in cases]
         applicable = [case for case, reason in zip(cases, reasons, strict=True) if reason is None]
-        computed = iter(self._computed(metric, applicable))
-        return [failed_measurement(metric, Skipped(reason), []) if reason else next(computed) for reason in reasons]
+        return self._computed(metric, applicable).with_skipped(reasons)
 
-    def _computed(self, metric: Computed, cases: list[Case]) -> list[Measurement]:
+    def _computed(self, metric: Computed, cases: list[Case]) -> ScoreColumns:
         try:
-            results = metric.compute(cases) if cases else ()
-            return [
-                Measurement(metric, scores_by_name(metric, result)) for _, result in zip(cases, results, strict=True)
-            ]
+            columns = metric.compute_columns(cases) if cases else None
+            if columns is None:
+                results = metric.compute(cases) if cases else ()
+                rows = [scores_by_name(metric, result) for _, result in zip(cases, results, strict=True)]
+                return ScoreColumns.of(metric.score_names, rows)
+            if (columns.names, columns.cases) != (metric.score_names, len(cases)):
+                raise RagpipeError(f"the metric gave {columns.cases} cases of {columns.names} for {len(cases)} cases")
+            return columns
         except Exception as error:
             if len(cases) > 1:  # find the case at fault, and keep the others
-                return [measurement for case in cases for measurement in self._computed(metric, [case])]
-            return [self._record_bug(metric, cases[0], error, None)]
+                rows = [scores for case in cases for scores in self._computed(metric, [case]).rows()]
+            else:
+                rows = [self._record_bug(metric, cases[0], error, None).scores]
+            return ScoreColumns.of(metric.score_names, rows)
 
     def _join(self) -> None:
         self._inputs.join(self._folder.judge_inputs)

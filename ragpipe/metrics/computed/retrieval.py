@@ -10,11 +10,11 @@ from pydantic import Field, field_validator
 
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.rank_metrics import Floats, Ranking, from_ids, from_rows, rank_values
-from ragpipe.metrics.shared.ranked_list import RankedList, first_ranks, ranked_list_of
+from ragpipe.metrics.shared.ranked_list import NEVER, RankedList, first_ranks, ranked_list_of
 from ragpipe.metrics.shared.relevance_labels import Gold, Unit, gold_groups, gold_of, gold_of_groups
 from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
 from ragpipe.schema.sample import Case, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec, Status
 
 Cut = Literal["hit", "recall_all", "recall", "precision", "ndcg", "map"]
 Part = Literal["hit", "recall", "precision", "mrr", "ndcg", "map"]
@@ -106,19 +106,62 @@ class RetrievalMetric(Computed):
         return "no_retrieval_scores" if unscored else None
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
-        if not cases:
-            return []
+        return self.compute_columns(cases).rows()
+
+    def compute_columns(self, cases: Sequence[Case]) -> ScoreColumns:
         lists = [
             ranked_list_of(case, self._matched(case), self.order, self.unit, self.require_snippet) for case in cases
         ]
-        values: dict[str, Floats] = {}
+        measured = self._measured(lists)
+        by_score = [
+            _all_met(lists, k) if measure == "recall_all" else measured[f"{measure}@{k}"]
+            for measure in self.measures
+            for k in self.k
+        ]
+        parts = {part: measured[part if part == "mrr" else f"{part}@{self.score_k}"] for part in self.weights}
+        weighted = sum((weight * parts[part] for part, weight in self.weights.items()), np.zeros(len(lists)))
+        by_score += [measured["mrr"], weighted / sum(self.weights.values())]
+        reasons = self._skips(lists)
+        values = [
+            value if reason is None else None
+            for value, reason in zip(np.column_stack(by_score).ravel().tolist(), reasons, strict=True)
+        ]
+        statuses: list[Status] = ["ok" if reason is None else "skipped" for reason in reasons]
+        return ScoreColumns(self.score_names, values, statuses, reasons, self._details(lists, parts))
+
+    def _measured(self, lists: Sequence[RankedList]) -> dict[str, Floats]:
+        """Every measure at every cut-off, one value per case."""
+        cuts = {*self.k, self.score_k}
+        names = ["mrr", *(f"{measure}@{k}" for measure in CUTS if measure != "recall_all" for k in cuts)]
+        measured = {name: np.zeros(len(lists)) for name in names}
         for simple in (True, False):  # plain ids go through arrays at once; anchors and groups were matched one by one
-            rows = [i for i, listing in enumerate(lists) if listing.plain is simple]
+            rows = [i for i, ranked in enumerate(lists) if ranked.plain is simple]
             if rows:
-                some = rank_values(_ranking([lists[i] for i in rows], simple), {*self.k, self.score_k})
-                for name, column in some.items():
-                    values.setdefault(name, np.zeros(len(cases)))[rows] = column
-        return [self._row(i, listing, values) for i, listing in enumerate(lists)]
+                for name, column in rank_values(_ranking([lists[i] for i in rows], simple), cuts).items():
+                    measured[name][rows] = column
+        return measured
+
+    def _skips(self, lists: Sequence[RankedList]) -> list[str | None]:
+        """Why each score of each case is skipped: what its labels do not define."""
+
+        def reasons(has_gold: bool, has_groups: bool) -> list[str | None]:
+            no_groups = None if has_groups else "no_required_support_groups"
+            no_gold = None if has_gold else "no_gold_items"
+            of = {measure: None if measure in OF_GROUPS else no_gold for measure in CUTS} | {"recall_all": no_groups}
+            return [*(of[measure] for measure in self.measures for _ in self.k), no_gold, no_gold]
+
+        by_labels = {(gold, groups): reasons(gold, groups) for gold in (True, False) for groups in (True, False)}
+        return [reason for ranked in lists for reason in by_labels[bool(ranked.gold), ranked.all_met is not None]]
+
+    def _details(self, lists: Sequence[RankedList], parts: Mapping[Part, Floats]) -> list[dict[str, Any] | None]:
+        """Details of the last two scores of each case with gold items: `mrr`, and `retrieval_score` with its parts."""
+        names = [part if part == "mrr" else f"{part}@{self.score_k}" for part in parts]
+        none: list[dict[str, Any] | None] = [None] * (len(self.score_names) - 2)
+        details: list[dict[str, Any] | None] = []
+        for ranked, *of_case in zip(lists, *(column.tolist() for column in parts.values()), strict=True):
+            last = (ranked.details(), dict(zip(names, of_case, strict=True))) if ranked.gold else (None, None)
+            details += [*none, *last]
+        return details
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if score == f"{self.prefix}mrr":
@@ -148,28 +191,6 @@ class RetrievalMetric(Computed):
         gold = gold_of(case.sample, self.unit, chunks=chunks, require_snippet=self.require_snippet)
         return gold or gold_of_groups(case.sample, self.unit, chunks)
 
-    def _row(self, i: int, ranked: RankedList, values: dict[str, Floats]) -> list[Score]:
-        row = [self._cut_score(measure, k, i, ranked, values) for measure in self.measures for k in self.k]
-        if not ranked.gold:
-            names = (f"{self.prefix}mrr", f"{self.prefix}retrieval_score")
-            return [*row, *(Score(name=name, status="skipped", reason="no_gold_items") for name in names)]
-        row.append(Score(float(values["mrr"][i]), f"{self.prefix}mrr", details=ranked.details()))
-        parts = {p: float(values[p if p == "mrr" else f"{p}@{self.score_k}"][i]) for p in self.weights}
-        total = sum(weight * parts[p] for p, weight in self.weights.items()) / sum(self.weights.values())
-        row.append(Score(total, f"{self.prefix}retrieval_score", details=_named(parts, self.score_k)))
-        return row
-
-    def _cut_score(self, measure: Cut, k: int, i: int, ranked: RankedList, values: dict[str, Floats]) -> Score:
-        """One measure at cut-off k of case i."""
-        name = f"{self.prefix}{measure}@{k}"
-        if not ranked.gold and measure not in OF_GROUPS:
-            return Score(name=name, status="skipped", reason="no_gold_items")
-        if measure != "recall_all":
-            return Score(float(values[f"{measure}@{k}"][i]), name)
-        if ranked.all_met is None:
-            return Score(name=name, status="skipped", reason="no_required_support_groups")
-        return Score(float(ranked.all_met <= k), name)
-
 
 def _ranking(lists: list[RankedList], simple: bool) -> Ranking:
     if not simple:
@@ -177,5 +198,7 @@ def _ranking(lists: list[RankedList], simple: bool) -> Ranking:
     return from_ids([listing.ids for listing in lists], [listing.gold.gains for listing in lists])
 
 
-def _named(parts: dict[Part, float], k: int) -> dict[str, Any]:
-    return {name if name == "mrr" else f"{name}@{k}": value for name, value in parts.items()}
+def _all_met(lists: Sequence[RankedList], k: int) -> Floats:
+    """1 for each case in which every required support group has a match up to rank k; 0 where there is no group, too."""
+    ranks = [NEVER if ranked.all_met is None else ranked.all_met for ranked in lists]
+    return (np.array(ranks, dtype=np.int64) <= k).astype(np.float64)
