@@ -1,0 +1,156 @@
+"""Rows of `scores.parquet` from columns: the same rows, in the same order, as score by score."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.core.errors import Interrupted
+from ragpipe.judging.session import JudgeSession
+from ragpipe.metrics.base import Computed
+from ragpipe.schema.sample import Case, CaseKey, Output, Sample
+from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec
+from ragpipe.schema.table_schemas import SCORES
+from ragpipe.stages import load_dataset
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.judge_cases import JudgeStage, MetricBug
+from ragpipe.stages.score_table import computed_table, in_case_order
+from ragpipe.store.run.journal import read_entries
+from ragpipe.store.run.run_folder import RunFolder
+
+SCORED = [
+    [Score(0.25, "a", details={"z": 1, "b": [2]}), Score(name="b", status="skipped", reason="no_gold")],
+    [Score(name="a", status="error", reason="bad", details={"kind": "k"}), Score(3, "b", reason="why")],
+]
+
+
+def test_columns_give_back_the_scores() -> None:
+    columns = ScoreColumns.of(("a", "b"), SCORED)
+    assert columns.rows() == SCORED
+    assert columns.cases == 2
+
+
+def test_skipped_cases_stand_in_their_places() -> None:
+    columns = ScoreColumns.of(("a", "b"), SCORED).with_skipped(["no_answer", None, "system_error", None])
+    skipped = [[Score(name=n, status="skipped", reason=why) for n in "ab"] for why in ("no_answer", "system_error")]
+    assert columns.rows() == [skipped[0], SCORED[0], skipped[1], SCORED[1]]
+
+
+@pytest.mark.parametrize(
+    ("values", "statuses"),
+    [([1.0], ["skipped"]), ([None], ["ok"]), ([float("nan")], ["ok"]), ([float("inf")], ["ok"]), ([1.0, 2.0], ["ok"])],
+)
+def test_what_is_no_score_is_refused(values: list[Any], statuses: list[Any]) -> None:
+    with pytest.raises(ValueError, match=r"a score|scores per case"):
+        ScoreColumns(("a",), values, statuses, [None], [None])
+
+
+def test_rows_of_several_metrics_are_in_case_order() -> None:
+    keys = [CaseKey(f"s{i}", "m", 2, 3) for i in range(2)]
+    columns = ScoreColumns.of(("a", "b"), SCORED)
+    one = ScoreColumns.of(("c",), [[Score(1.0, "c")], [Score(0.0, "c")]])
+    none = ScoreColumns((), [], [], [], [])
+    tables = [computed_table(name, keys, part) for name, part in (("x", columns), ("n", none), ("y", one))]
+    rows = in_case_order(tables, 2).to_pylist()
+    assert [(r["sample_id"], r["metric"], r["score_name"], r["value"]) for r in rows] == [
+        ("s0", "x", "a", 0.25), ("s0", "x", "b", None), ("s0", "y", "c", 1.0),
+        ("s1", "x", "a", None), ("s1", "x", "b", 3.0), ("s1", "y", "c", 0.0),
+    ]  # fmt: skip
+    assert rows[0] | {"details": '{"b":[2],"z":1}', "reason": None, "status": "ok", "calls": []} == rows[0]
+    assert all((r["method"], r["repeat"], r["iteration"]) == ("m", 2, 3) for r in rows)
+    assert in_case_order(tables, 2).schema.equals(SCORES)
+
+
+class Words(Computed):
+    """The number of words, and their length in letters; as columns where `fast`. An answer `boom` is a bug."""
+
+    fast: bool = False
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return ScoreSpec("words", None, None), ScoreSpec("letters", None, None)
+
+    def compute(self, cases: Sequence[Case]) -> list[list[Score]]:
+        if any(case.answer == "boom" for case in cases):
+            raise ZeroDivisionError("boom")
+        return [[Score(len(c.answer.split()), "words"), Score(len(c.answer), "letters")] for c in cases]
+
+    def compute_columns(self, cases: Sequence[Case]) -> ScoreColumns | None:
+        return ScoreColumns.of(self.score_names, self.compute(cases)) if self.fast else None
+
+
+def judged(root: Path, metric: Computed, answers: Sequence[str | None], **options: Any) -> JudgeStage:
+    folder = RunFolder(root)
+    folder.create()
+    records = [
+        SimpleNamespace(
+            sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where=""
+        )
+        for i, answer in enumerate(answers)
+    ]
+    load_dataset.load_dataset(records, samples=folder.samples, outputs=folder.outputs)
+    reader = CaseReader(folder.samples, folder.outputs)
+    session = JudgeSession(identity={}, label="none", transport=SimpleNamespace(stop=lambda _: None), store=None)  # type: ignore[arg-type]
+    folder.iteration(1).create()
+    stage = JudgeStage(cases=reader, metrics=[metric], session=session, folder=folder.iteration(1), window=4, **options)
+    if "on_change" in options:
+        options["on_change"].stage = stage
+    try:
+        asyncio.run(stage.run())
+    finally:
+        reader.close()
+    return stage
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_dataset, "BLOCK", 4)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_columns_and_single_scores_give_the_same_file(tmp_path: Path) -> None:
+    answers = ["one", "two words", "", "boom", "boom", "a b c", "x", "last one"]
+    files = []
+    for fast in (False, True):
+        root = tmp_path / str(fast)
+        judged(root, Words(name="w", fast=fast), answers, on_metric_error="record")
+        files.append(RunFolder(root).iteration(1).scores.read_bytes())
+    assert files[0] == files[1]
+    rows = pq.read_table(RunFolder(tmp_path / "True").iteration(1).scores).to_pylist()
+    assert [r["value"] for r in rows if r["score_name"] == "words"] == [1, 2, 0, None, None, 3, 1, 2]
+    assert [r["sample_id"] for r in rows if r["status"] == "error"] == ["s3", "s3", "s4", "s4"]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_bug_of_a_computed_metric_ends_the_run_and_names_the_case(tmp_path: Path) -> None:
+    with pytest.raises(MetricBug, match="metric w on case s5/default: ZeroDivisionError: boom"):
+        judged(tmp_path, Words(name="w"), ["a", "b", "c", "d", "e", "boom"])
+    entries = read_entries(RunFolder(tmp_path).iteration(1).journal)
+    assert [entry["sample_id"] for entry in entries] == ["s0", "s1", "s2", "s3", "s4", "s5"]
+
+
+class StopAtFirst:
+    stage: JudgeStage
+
+    def __call__(self, state: Any) -> None:
+        self.stage.stop(Interrupted("now"))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_computed_blocks_stop_between_two_blocks_and_go_on(tmp_path: Path) -> None:
+    answers = [f"answer {i}" for i in range(10)]
+    with pytest.raises(Interrupted):
+        judged(tmp_path, Words(name="w"), answers, on_change=StopAtFirst())
+    folder = RunFolder(tmp_path).iteration(1)
+    assert len(read_entries(folder.journal)) == 4
+    assert not folder.scores.exists()
+    stage = judged(tmp_path, Words(name="w"), answers)
+    assert (stage.state.done, stage.state.resumed) == (10, 4)
+    assert [entry["sample_id"] for entry in read_entries(folder.journal)] == [f"s{i}" for i in range(10)]
+    judged(tmp_path / "at_once", Words(name="w"), answers)
+    assert folder.scores.read_bytes() == RunFolder(tmp_path / "at_once").iteration(1).scores.read_bytes()
