@@ -100,13 +100,16 @@ class _Arguments(argparse.ArgumentParser):
         raise ConfigError("the command line is wrong", [Problem("command line", "options", message, "see --help")])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one start of ragpipe and return its exit code. Never raises, prints to stdout and stderr only."""
+def main(argv: Sequence[str] | None = None, *, before_task: Callable[[], None] = lambda: None) -> int:
+    """Run one start of ragpipe and return its exit code. Never raises, prints to stdout and stderr only.
+
+    `before_task` is called once everything is imported and checked, before the task, or the first job of a sweep, begins.
+    """
     with steady_streams():
-        return _main(sys.argv[1:] if argv is None else argv)
+        return _main(sys.argv[1:] if argv is None else argv, before_task)
 
 
-def _main(argv: Sequence[str]) -> int:
+def _main(argv: Sequence[str], before_task: Callable[[], None]) -> int:
     try:
         args = _arguments().parse_intermixed_args(list(argv))
         if args.version:
@@ -115,7 +118,7 @@ def _main(argv: Sequence[str]) -> int:
         if args.help or not (args.overrides or args.cfg or args.info or args.shell_completion or args.multirun):
             print(HELP, end="")
             return 0
-        outcome = _start(args)
+        outcome = _start(args, before_task)
     except BaseException as error:
         if isinstance(error, SystemExit | GeneratorExit):
             raise
@@ -195,7 +198,7 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def _start(args: argparse.Namespace) -> TaskResult:
+def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
     from ragpipe.composition.composer import PRIMARY, Composer
 
     _stopped.clear()
@@ -209,10 +212,12 @@ def _start(args: argparse.Namespace) -> TaskResult:
             with composer.refusals():
                 return TaskResult(_show(composer.hydra, args, words.overrides))
         if args.multirun:
+            before_task()
             job = partial(_sweep_job, loader=composer.loader, texts=words.texts)
             return _sweep(composer, job, words.overrides, words.jobs)
         with composer.composed(words.overrides) as config:
             task, checked = _validated(config, loader=composer.loader, texts=words.texts)
+    before_task()
     return _run_job(lambda: (task, checked))
 
 

@@ -105,6 +105,48 @@ def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest
     assert capfd.readouterr().out == f"ragpipe {ragpipe.__version__}\n"
 
 
+def test_before_task_is_called_once_between_the_checks_and_the_task(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr("ragpipe.tasks.init.run", lambda *_: steps.append("task") or 0)
+
+    def start(*words: str) -> list[str]:
+        steps.clear()
+        main(words, before_task=lambda: steps.append("before"))
+        return list(steps)
+
+    assert start("task=init", "dir=a") == ["before", "task"]
+    assert start("-m", "task=init", "dir=a,b") == ["before", "task", "task"]
+    assert start("task=init", "dir=[1]") == start("--help") == []
+
+
+@pytest.mark.slow
+def test_garbage_is_collected_once_a_task_has_begun() -> None:
+    """A cycle made before stays, one made afterwards goes."""
+    code = """
+import gc, weakref
+from ragpipe.__main__ import _collect_new_garbage
+
+class Node: pass
+
+def cycle():
+    node = Node()
+    node.itself = node
+    return weakref.ref(node)
+
+gc.disable()
+before = cycle()
+_collect_new_garbage()
+after = cycle()
+gc.collect()
+print(gc.isenabled(), before() is None, after() is None)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == [
+        "True", "False", "True",
+    ]  # fmt: skip
+
+
 @pytest.mark.slow
 def test_help_needs_nothing_heavy() -> None:
     code = ("import sys; from ragpipe.cli import main; main(['--help']); "
