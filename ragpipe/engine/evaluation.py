@@ -121,7 +121,7 @@ class Evaluation:
         inputs = prepare_inputs(self._spec, self._policy, self._console)
         manifest = inputs.manifest
         for iteration in self._spec.iterations:
-            self._run_iteration(manifest, iteration)
+            self._run_iteration(inputs, iteration)
         scored = scored_iterations(self._folder)
         if self._scored:
             manifest["ended_at"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -139,19 +139,21 @@ class Evaluation:
         write_run_list(self._folder.root.parent)
         return self._exit_code(states)
 
-    def _run_iteration(self, manifest: dict[str, Any], iteration: int) -> None:
+    def _run_iteration(self, inputs: RunInputs, iteration: int) -> None:
         """Judge and score one iteration, unless that is done."""
+        manifest = inputs.manifest
         folder = self._folder.iteration(iteration).create()
         states, number = manifest["iterations"], str(iteration)
         is_scored = all(path.is_file() for path in (folder.records, folder.metrics, folder.cost))
         if states.get(number) not in JUDGING_DONE or self._config.retry_errors:
-            self._judge(manifest, iteration)
+            self._judge(inputs, iteration)
         # What scoring reads and how it scores are part of the identity: only new prices score a complete iteration again.
         if states[number] != COMPLETE or not is_scored or not self._has_current_prices(iteration):
             self._scored.append(iteration)
             self._score(iteration)
 
-    def _judge(self, manifest: dict[str, Any], iteration: int) -> None:
+    def _judge(self, inputs: RunInputs, iteration: int) -> None:
+        manifest = inputs.manifest
         states, number = manifest["iterations"], str(iteration)
         if states.get(number) == COMPLETE:  # its tables may change now: the scores beside them are not to be trusted
             states[number] = JUDGED
@@ -159,7 +161,11 @@ class Evaluation:
         unseal(self._folder, f"iteration-{number}/")
         if self._spec.is_own_source:
             self._carried_spend.note_before(iteration)
-        judged = run_async(judge_iteration(self._spec, self._policy, iteration, self._providers, self._console))
+        judged = run_async(
+            judge_iteration(
+                self._spec, self._policy, iteration, self._providers, self._console, replayed=inputs.replayed
+            )
+        )
         self.calls += judged.calls
         self._source.check_unchanged()
         if judged.progress.changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ragpipe.engine.event_loop import SignalHandlers
@@ -15,6 +16,7 @@ from ragpipe.reports.live_progress import Progress
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.stages.load_dataset import references_of
+from ragpipe.stages.replayed_cases import ReplayedCases
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.wall_clock import WallClock
 
@@ -28,7 +30,13 @@ class JudgedIteration:
 
 
 async def judge_iteration(
-    spec: RunSpec, policy: EvaluatePolicy, iteration: int, providers: ProviderRegistry, console: Console
+    spec: RunSpec,
+    policy: EvaluatePolicy,
+    iteration: int,
+    providers: ProviderRegistry,
+    console: Console,
+    *,
+    replayed: ReplayedCases | None = None,
 ) -> JudgedIteration:
     """Judge all cases of one iteration, and show the progress.
 
@@ -38,15 +46,14 @@ async def judge_iteration(
         iteration: the number of the iteration, from 1.
         providers: counts calls against `judge.max_calls`, and keeps what is learnt of a provider, over all iterations.
         console: shows the progress.
+        replayed: cases that the plan has measured already.
 
     Raises what stopped the judging early.
     """
-    config, folder = spec.config, spec.folder.iteration(iteration)
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)
-    view = ProgressView(folder.progress, name=spec.source.name, iteration=iteration, total=reader.count)
-    clock = WallClock(folder.wall)
+    clock = WallClock(spec.folder.iteration(iteration).wall)
     try:
-        async with policy.open_session(config, spec.run_id, console.warn) as session:
+        async with policy.open_session(spec.config, spec.run_id, console.warn) as session:
             session.share_provider_state(providers)
             session.corpus = references_of(spec.folder.samples)
             with console.progress(cases=reader.count) as display:
@@ -55,25 +62,39 @@ async def judge_iteration(
                     clock.tick()
                     _show(progress, session, display)
 
-                stage = JudgeStage(
-                    cases=reader,
-                    metrics=spec.metrics,
-                    session=session,
-                    folder=folder,
-                    view=view,
-                    window=case_window(config),
-                    keep_messages=config.keep_messages,
-                    on_metric_error=config.on_metric_error,
-                    on_change=update,
-                    on_notice=console.warn,
-                    retry_errors=config.retry_errors,
-                )
+                stage = _stage(spec, reader, session, console, replayed, update)
                 with SignalHandlers(stage, console.warn):
                     progress = await stage.run()
             return JudgedIteration(progress, session.usage.asked)
     finally:
         clock.write()
         reader.close()
+
+
+def _stage(
+    spec: RunSpec,
+    reader: CaseReader,
+    session: JudgeSession,
+    console: Console,
+    replayed: ReplayedCases | None,
+    update: Callable[[JudgingProgress], None],
+) -> JudgeStage:
+    """The judging of the iteration that the reader is for, by the run's configuration."""
+    config, folder = spec.config, spec.folder.iteration(reader.iteration)
+    return JudgeStage(
+        cases=reader,
+        metrics=spec.metrics,
+        session=session,
+        folder=folder,
+        view=ProgressView(folder.progress, name=spec.source.name, iteration=reader.iteration, total=reader.count),
+        window=case_window(config),
+        keep_messages=config.keep_messages,
+        on_metric_error=config.on_metric_error,
+        on_change=update,
+        on_notice=console.warn,
+        retry_errors=config.retry_errors,
+        replayed=replayed,
+    )
 
 
 def _show(progress: JudgingProgress, session: JudgeSession, display: Progress) -> None:

@@ -17,12 +17,12 @@ from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import count_tokens
 from ragpipe.reports.console import Console
 from ragpipe.schema.reference_answers import ReferenceRule
-from ragpipe.schema.sample import CaseKey
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
 from ragpipe.stages.plan_calls import TOKENS_OUT, Plan, make_plan
 from ragpipe.stages.remaining_calls import RemainingCalls, count_remaining
-from ragpipe.stages.resume import CaseMark
+from ragpipe.stages.replayed_cases import ReplayedCases
+from ragpipe.stages.resume import Resumption
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 
@@ -34,7 +34,8 @@ def plan_remaining(
     *,
     rough: bool = False,
     recorded: Sequence[Path] = (),
-    done: Mapping[int, Mapping[CaseKey, CaseMark]] = MappingProxyType({}),
+    resumed: Mapping[int, Resumption] = MappingProxyType({}),
+    replayed: ReplayedCases | None = None,
 ) -> Plan:
     """The plan of a configuration over frozen cases, minus the replies that are stored.
 
@@ -44,7 +45,8 @@ def plan_remaining(
         run_id: the run, whose own failures in the call store count as replies.
         rough: count four characters as a token: loading a tokenizer would delay the first call by half a second.
         recorded: judge_inputs of a finished run, whose replies count as stored too.
-        done: by iteration, the cases that a journal calls finished.
+        resumed: by iteration, what it has from earlier starts.
+        replayed: keeps what was measured, for the run.
     """
     judge = config.judge
     model = judge.model if isinstance(judge, JudgeSettings) else ""
@@ -56,9 +58,9 @@ def plan_remaining(
     if (
         isinstance(judge, JudgeSettings)
         and plan.calls
-        and (recorded or any(done.values()) or store_path(config).exists())
+        and (recorded or any(state.done for state in resumed.values()) or store_path(config).exists())
     ):
-        remaining = run_async(_remaining(config, reader, run_id, recorded, done))
+        remaining = run_async(_remaining(config, reader, run_id, recorded, resumed, replayed))
         plan.stored, plan.missing, plan.resumed = remaining.stored, remaining.missing, remaining.resumed
     return plan
 
@@ -68,8 +70,19 @@ async def _remaining(
     reader: CaseReader,
     run_id: str | None,
     recorded: Sequence[Path],
-    done: Mapping[int, Mapping[CaseKey, CaseMark]],
+    resumed: Mapping[int, Resumption],
+    replayed: ReplayedCases | None,
 ) -> RemainingCalls:
+    """What is left to ask in all iterations. Blocks that are written are not looked at again.
+
+    Args:
+        config: the configuration of the run.
+        reader: its frozen cases.
+        run_id: the run, whose own failures in the call store count as replies.
+        recorded: judge_inputs of a finished run, whose replies count as stored too.
+        resumed: by iteration, what it has from earlier starts.
+        replayed: keeps what was measured, for the run.
+    """
     stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
     checked = checked_store(config, stored)
     replies = FallbackStore(RecordedReplies(recorded, failures="permanent"), checked) if recorded else checked
@@ -77,7 +90,10 @@ async def _remaining(
     async with open_replay(config, replies) as session:
         session.corpus = references_of(reader.samples)
         for iteration in range(1, config.iterations + 1):
-            await count_remaining(reader.of(iteration), metrics, session, remaining, done.get(iteration, {}))
+            state = resumed.get(iteration, Resumption())
+            remaining.stored += state.stored
+            cases = reader.of(iteration, without=state.written)
+            await count_remaining(cases, metrics, session, remaining, state.done, replayed)
     return remaining
 
 

@@ -18,6 +18,7 @@ from ragpipe.engine.manifest import (
     write_config,
     write_manifest,
 )
+from ragpipe.engine.measured_before import take_over_measured
 from ragpipe.engine.plan_summary import (
     check_call_budget,
     plan_line,
@@ -34,16 +35,18 @@ from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.load_dataset import block_limits
-from ragpipe.stages.resume import settled_cases
+from ragpipe.stages.replayed_cases import ReplayedCases
+from ragpipe.stages.resume import resumption
 
 
 @dataclass(frozen=True)
 class RunInputs:
     """The manifest of a run whose inputs are in place. `are_new` says that nothing was judged on them yet, so that they are
-    sealed at the end of this start."""
+    sealed at the end of this start. `replayed` are cases that the plan has measured already."""
 
     manifest: dict[str, Any]
     are_new: bool
+    replayed: ReplayedCases | None = None
 
 
 def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> RunInputs:
@@ -55,12 +58,19 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
     if is_new_run:
         previous = spec.made_from or previous_manifest(spec.folder)
         manifest = _freeze(spec, previous, console)
+        if policy.asks_judge:
+            manifest["iterations"] |= take_over_measured(
+                spec, manifest, console.say, recorded=policy.recorded_replies()
+            )
     else:
         manifest = checked_manifest(spec.folder, spec.run_id)
         _check_frozen(spec, manifest, console)
     states: dict[str, str] = manifest["iterations"]
+    replayed: ReplayedCases | None = None
     if policy.announces_plan and not all_in_state(states, spec.iterations, JUDGING_DONE):
-        _announce_plan(spec, policy, states, console)
+        if not spec.config.retry_errors:
+            replayed = ReplayedCases(keep_messages=spec.config.keep_messages)
+        _announce_plan(spec, policy, states, console, replayed)
     if not spec.is_own_source:  # a task over a run does not change how the run was described
         write_config(spec.folder, spec.config)
     copy_prompts(spec.config, spec.folder.prompts)
@@ -72,7 +82,7 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
     write_manifest(spec.folder, manifest)
     if spec.made_from is None:
         spec.folder.point_latest()
-    return RunInputs(manifest, are_new)
+    return RunInputs(manifest, are_new, replayed)
 
 
 def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dict[str, Any]:
@@ -124,14 +134,35 @@ def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Cons
             )
 
 
-def _announce_plan(spec: RunSpec, policy: EvaluatePolicy, states: Mapping[str, str], console: Console) -> None:
-    """One line before the first paid call. Raises ConfigError for a plan over `judge.max_calls`."""
+def _announce_plan(
+    spec: RunSpec,
+    policy: EvaluatePolicy,
+    states: Mapping[str, str],
+    console: Console,
+    replayed: ReplayedCases | None,
+) -> None:
+    """One line before the first paid call. Raises ConfigError for a plan over `judge.max_calls`.
+
+    Args:
+        spec: the run.
+        policy: names the replies that need not be asked for.
+        states: the states of its iterations.
+        console: prints the plan.
+        replayed: keeps the cases that were measured for it.
+    """
     if all(isinstance(metric, Computed) for metric in spec.metrics):
         return
     reader = CaseReader(spec.folder.samples, spec.folder.outputs)
     unfinished = [number for number in spec.iterations if states.get(str(number)) not in JUDGING_DONE]
-    done = {number: settled_cases(spec.folder.iteration(number), reader, number) for number in unfinished}
-    plan = plan_remaining(spec.config, reader, spec.run_id, rough=True, recorded=policy.recorded_replies(), done=done)
+    plan = plan_remaining(
+        spec.config,
+        reader,
+        spec.run_id,
+        rough=True,
+        recorded=policy.recorded_replies(),
+        resumed={number: resumption(spec.folder.iteration(number), reader, number) for number in unfinished},
+        replayed=replayed,
+    )
     reader.close()
     for line in resumed_lines(plan):
         console.warn(line)

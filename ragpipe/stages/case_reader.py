@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -70,9 +70,10 @@ class CaseReader:
             rows = self._outputs.read_row_group(index, columns=list(OUTPUT_KEY)).to_pylist()
             return [CaseKey.of({**row, "iteration": self.iteration}) for row in rows]
 
-    def of(self, iteration: int) -> Iterator[Case]:
-        """All cases, as those of another iteration."""
-        return (replace(case, iteration=iteration) for case in self)
+    def of(self, iteration: int, *, without: Collection[int] = ()) -> Iterator[Case]:
+        """All cases but those of some blocks, as those of another iteration."""
+        blocks = (index for index in range(self.blocks) if index not in without)
+        return (replace(case, iteration=iteration) for index in blocks for case in self.block(index))
 
     def __iter__(self) -> Iterator[Case]:
         for index in range(self.blocks):

@@ -35,6 +35,7 @@ from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score, ScoreColumns
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
 from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.replayed_cases import ReplayedCase, ReplayedCases
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
 from ragpipe.stages.score_table import computed_table, in_case_order
 from ragpipe.stages.table_rows import (
@@ -42,8 +43,8 @@ from ragpipe.stages.table_rows import (
     PackedInputs,
     add_scores,
     failed_measurement,
-    input_rows,
     journal_entry,
+    packed_inputs,
     row_groups,
     scores_by_name,
 )
@@ -118,6 +119,7 @@ class JudgeStage:
         on_metric_error: `stop` (the first unexpected exception ends the run once paid calls have landed) or `record` (it
             becomes that case's error).
         retry_errors: whether finished blocks of an earlier start are done again where a case failed for any reason.
+        replayed: cases that the plan measured over stored replies: they are not measured again.
         view: the progress file, which is kept up to date.
         on_change: called after each finished case.
         on_notice: called with what the user should know.
@@ -134,6 +136,7 @@ class JudgeStage:
         keep_messages: bool = True,
         on_metric_error: str = "stop",
         retry_errors: bool = False,
+        replayed: ReplayedCases | None = None,
         view: ProgressView | None = None,
         on_change: Callable[[JudgingProgress], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
@@ -144,7 +147,7 @@ class JudgeStage:
         self._window = asyncio.Semaphore(window)
         self._open = asyncio.Semaphore(OPEN_BLOCKS)
         self._keep_messages, self._record = keep_messages, on_metric_error == "record"
-        self._retry = retry_errors
+        self._retry, self._replayed = retry_errors, replayed
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
         self._scores = Parts(folder.parts / "scores", SCORES)
         self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
@@ -209,7 +212,8 @@ class JudgeStage:
                 await self._window.acquire()
                 if self._stopped:
                     return
-                task = asyncio.create_task(self._judge_case(block, place, case))
+                replayed = self._replayed.take(case.key) if self._replayed is not None else None
+                task = asyncio.create_task(self._judge_case(block, place, case, replayed))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
@@ -256,16 +260,17 @@ class JudgeStage:
             await asyncio.wait(tuple(self._tasks))
         await self._session.drain()
 
-    async def _judge_case(self, block: _Block, place: int, case: Case) -> None:
+    async def _judge_case(self, block: _Block, place: int, case: Case, replayed: ReplayedCase | None) -> None:
         try:
             try:
-                results = await asyncio.gather(*(self._measure(m, case) for m in self._asking), return_exceptions=True)
+                if replayed is not None:
+                    results = replayed.measured
+                    block.asked[place] = replayed.asked
+                else:
+                    results = await self._measure_all(case)
             finally:
                 self._window.release()
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-            await self._finish(block, place, case, [r for r in results if isinstance(r, Measurement)])
+            await self._finish(block, place, case, results)
         except asyncio.CancelledError:
             self.stop(Interrupted("the run was cancelled"))
         except Exception as error:  # a task's exception would be lost, and its case with it
@@ -279,6 +284,14 @@ class JudgeStage:
         why = outside_cause(error, any_file=True) or RagpipeError(f"{place}: {type(error).__name__}: {error}")
         why.__cause__ = error
         self.stop(why)
+
+    async def _measure_all(self, case: Case) -> list[Measurement]:
+        """Run every metric that asks on one case, at the same time. Raises the first error that is no result."""
+        results = await asyncio.gather(*(self._measure(m, case) for m in self._asking), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in results if isinstance(result, Measurement)]
 
     async def _measure(self, metric: Metric, case: Case) -> Measurement:
         """Run one metric on one case. A failed judgement is a result; a bug is not, unless it is recorded."""
@@ -321,7 +334,7 @@ class JudgeStage:
         self._write_down(case, entry)
         # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
         failed = any(score.status == "error" for measurement in measured for score in measurement.scores)
-        if not failed:
+        if not failed and block.asked[place] is None:
             block.asked[place] = self._packed(case.key, measured)
             for measurement in measured:
                 measurement.free()
@@ -355,9 +368,7 @@ class JudgeStage:
             self.state.resumed += 1
 
     def _packed(self, case: CaseKey, measured: Iterable[Measurement]) -> PackedInputs:
-        return PackedInputs.of(
-            [row for m in measured for row in input_rows(case, m, keep_messages=self._keep_messages)]
-        )
+        return packed_inputs(case, measured, keep_messages=self._keep_messages)
 
     def _write(self, block: _Block) -> None:
         """Write a block as one part of each table. Computed metrics run here; rows are in case and config order."""

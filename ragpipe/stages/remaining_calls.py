@@ -10,6 +10,7 @@ from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
+from ragpipe.stages.replayed_cases import ReplayedCases
 from ragpipe.stages.resume import CaseMark, ResumedCases
 from ragpipe.stages.table_rows import Measurement, failed_measurement, journal_entry, scores_by_name
 
@@ -39,6 +40,7 @@ async def count_remaining(
     session: JudgeSession,
     total: RemainingCalls,
     done: Mapping[CaseKey, CaseMark],
+    replayed: ReplayedCases | None = None,
 ) -> None:
     """Replay every case through every metric that asks, and add what it needs to `total`.
 
@@ -50,6 +52,7 @@ async def count_remaining(
         session: a session over stored replies.
         total: is added to.
         done: the cases that a journal calls finished.
+        replayed: keeps the cases of which every question has a reply, so that the run need not replay them again.
     """
     asking = [metric for metric in metrics if not isinstance(metric, Computed)]
     for case in cases:
@@ -64,20 +67,23 @@ async def count_remaining(
             total.stored += replay.stored
             missing += replay.missing
         total.missing += missing
+        known = [measurement for measurement in measured if measurement]
+        is_known = len(known) == len(measured)
         if before := done.get(case.key):
-            known = [measurement for measurement in measured if measurement]
-            result = journal_entry(case, known)["result"] if len(known) == len(measured) else None
+            result = journal_entry(case, known)["result"] if is_known else None
             total.resumed.compare(case.key, before, result, missing)
+        if is_known and replayed is not None:
+            replayed.add(case.key, known)
 
 
 async def _replay(metric: Metric, case: Case, session: JudgeSession) -> _Replay:
     judge = CaseJudge(session, case.key, metric.name)
     is_known, measurement = True, None
     try:
-        measurement = Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), [])
+        measurement = Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), judge.uses)
     except (JudgeError, Skipped) as outcome:
         is_known = not any(use.call.status == "missing_reply" for use in judge.uses)
-        measurement = failed_measurement(metric, outcome, []) if is_known else None
+        measurement = failed_measurement(metric, outcome, judge.uses) if is_known else None
     except Exception:  # a bug of the metric: the run itself will report it
         is_known = False
     asked = [use for use in judge.uses if use.prompt is not None]  # texts to an embedder are planned apart

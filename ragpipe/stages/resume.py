@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragpipe.core.digest import sha256
@@ -13,6 +14,7 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.store.files.parquet_parts import Parts
 from ragpipe.store.run.journal import read_entries
 from ragpipe.store.run.run_folder import IterationFolder
+from ragpipe.store.run.run_tables import read_columns
 
 JOURNAL_FORM = {
     "sample_id": str,
@@ -76,10 +78,22 @@ def case_of(entry: Mapping[str, Any], iteration: int) -> CaseKey:
     return CaseKey(entry["sample_id"], entry["method"], entry["repeat"], iteration)
 
 
-def settled_cases(folder: IterationFolder, cases: CaseReader, iteration: int) -> dict[CaseKey, CaseMark]:
-    """The finished cases of an unfinished iteration that are done again because their block is not written yet: each needs its
-    replies from the call store once more. Cases that failed for a transient reason are left out. Raises DataError for a bad
-    line."""
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What an unfinished iteration has from earlier starts.
+
+    `done` are the finished cases that are judged again because their block is not written yet: each needs its replies from the
+    call store once more. Cases that failed for a transient reason are left out. `written` are the blocks that are not done
+    again, `stored` the questions in them.
+    """
+
+    done: Mapping[CaseKey, CaseMark] = field(default_factory=dict)
+    written: frozenset[int] = frozenset()
+    stored: int = 0
+
+
+def resumption(folder: IterationFolder, cases: CaseReader, iteration: int) -> Resumption:
+    """What journal and parts of an unfinished iteration say. Raises DataError for a bad line."""
     marks: dict[CaseKey, CaseMark] = {}
 
     def note(entry: dict[str, Any]) -> bool:
@@ -88,12 +102,21 @@ def settled_cases(folder: IterationFolder, cases: CaseReader, iteration: int) ->
 
     read_entries(folder.journal, keep=note, form=JOURNAL_FORM)
     if not marks:
-        return {}
-    written = (
-        Parts(folder.parts / "scores", SCORES).present() & Parts(folder.parts / "judge_inputs", JUDGE_INPUTS).present()
-    )
-    for block in written:
-        if block < cases.blocks:
-            for key in cases.keys(block):
-                marks.pop(key._replace(iteration=iteration), None)
-    return {case: mark for case, mark in marks.items() if not mark.transient}
+        return Resumption()
+    inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
+    intact = Parts(folder.parts / "scores", SCORES).intact() & inputs.intact()
+    written = set()
+    for block in sorted(block for block in intact if block < cases.blocks):
+        keys = [key._replace(iteration=iteration) for key in cases.keys(block)]
+        if all(key in marks and not marks[key].transient for key in keys):
+            written.add(block)
+        for key in keys:
+            marks.pop(key, None)
+    stored = sum(_questions(inputs.path(block)) for block in written)
+    return Resumption({case: mark for case, mark in marks.items() if not mark.transient}, frozenset(written), stored)
+
+
+def _questions(part: Path) -> int:
+    """How many questions to a judge a part of `judge_inputs` has; texts to an embedder have no template."""
+    templates = read_columns(part, ["template"])["template"]
+    return len(templates) - int(templates.null_count)

@@ -170,6 +170,11 @@ class PackedInputs:
         return columns | {name: texts[place * rows : (place + 1) * rows] for place, name in enumerate(_TEXTS)}
 
 
+def packed_inputs(case: CaseKey, measured: Iterable[Measurement], *, keep_messages: bool) -> PackedInputs:
+    """The rows of `judge_inputs.parquet` for one case, packed, in the order of its measurements."""
+    return PackedInputs.of([row for m in measured for row in input_rows(case, m, keep_messages=keep_messages)])
+
+
 def row_groups(cases: Iterable[PackedInputs], limit: int) -> Iterator[dict[str, list[Any]]]:
     """The rows of all cases in order, in groups that end with the case whose texts reach `limit` characters, each as the columns
     of a table. The same rows give the same groups in every run."""

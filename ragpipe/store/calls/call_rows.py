@@ -181,15 +181,25 @@ def unpacked(row: PackedCall) -> Call:
 
 def call_of(row: tuple[Any, ...], shared: SharedValues) -> Call:
     """A row with `COLUMNS` as a call. Raises DamagedRow."""
-    key, run, judge, served, *_, digest = row
-    rest = row[4:-1]
-    content, joined = shared.of_call(run, judge, served)
+    content, cells = checked_cells(row, shared)
     try:
-        if _digest(key, joined, rest) != digest:
-            raise DamagedRow
-        return _call(key, content, rest)
+        return _call(row[0], content, cells)
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise DamagedRow from None
+
+
+def checked_cells(row: tuple[Any, ...], shared: SharedValues) -> tuple[tuple[Cells, Cells, Cells], tuple[Any, ...]]:
+    """The shared values of a row with `COLUMNS` (run, judge, served) and its own cells (`PLAIN`, the hash of the request
+    body, that of the messages, the time). Raises DamagedRow where they are not what was stored."""
+    key, run, judge, served, *_, digest = row
+    cells = row[4:-1]
+    content, joined = shared.of_call(run, judge, served)
+    try:
+        if _digest(key, joined, cells) != digest:
+            raise DamagedRow
+    except (TypeError, ValueError, AttributeError):
+        raise DamagedRow from None
+    return content, cells
 
 
 def storable_value(value: Any) -> Any:

@@ -88,9 +88,9 @@ class Parts:
                 complete.add(index)
         return complete
 
-    def present(self) -> set[int]:
-        """The numbers of all parts, complete or broken."""
-        return set(self._present())
+    def intact(self) -> set[int]:
+        """The numbers of the complete parts. Nothing is removed."""
+        return {index for index, path in self._present().items() if self._fault(index, path) is None}
 
     def discard(self, index: int) -> None:
         """Remove a part, if it exists."""

@@ -1,0 +1,50 @@
+"""Cases that the plan of a run has measured already: all of their questions had a stored reply.
+
+The plan replays the metrics over the stored replies, because what a metric asks next depends on what it was told. What came of
+it is what the run itself would find, so the run takes it from here. Memory is bounded: beyond it, cases are replayed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragpipe.schema.sample import CaseKey
+from ragpipe.stages.table_rows import Measurement, PackedInputs, packed_inputs
+
+KEPT_BYTES = 64 << 20
+"""Bytes of questions and replies that are kept, some 50,000 calls."""
+_ROW_BYTES = 1 << 10  # a question's cells beside its texts, about
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedCase:
+    """The measurements of one case by the metrics that ask, in their order, without their calls; and the rows of these."""
+
+    measured: list[Measurement]
+    asked: PackedInputs
+
+
+class ReplayedCases:
+    """The cases by key. `keep_messages` says whether the run keeps messages and replies in `judge_inputs.parquet`."""
+
+    def __init__(self, *, keep_messages: bool, limit: int = KEPT_BYTES):
+        self._keep_messages, self._left = keep_messages, limit
+        self._cases: dict[CaseKey, ReplayedCase] = {}
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def add(self, case: CaseKey, measured: Sequence[Measurement]) -> None:
+        """Keep a case, unless one of its judgements failed (the run may ask again) or the room is used up."""
+        if self._left <= 0 or any(score.status == "error" for m in measured for score in m.scores):
+            return
+        asked = packed_inputs(case, measured, keep_messages=self._keep_messages)
+        for measurement in measured:
+            measurement.free()
+        self._left -= len(asked.texts) + len(asked.cells) * _ROW_BYTES
+        self._cases[case] = ReplayedCase(list(measured), asked)
+
+    def take(self, case: CaseKey) -> ReplayedCase | None:
+        """The case, which is not kept any longer; None where it was not measured by the plan."""
+        return self._cases.pop(case, None)

@@ -1,0 +1,125 @@
+"""Whether the call store still gives the replies of a finished run: every one of them, and word for word.
+
+A run that takes over what another run measured would get the same replies from the store. That is checked row by row, on the
+cells as they are stored: making a `Call` of each would cost more than taking over saves.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.digest import canonical_json
+from ragpipe.store.calls.call_rows import COLUMNS, PLAIN, Cells, DamagedRow, SharedValues, checked_cells, key_bytes
+from ragpipe.store.calls.read_only import open_to_read
+from ragpipe.store.calls.sqlite_errors import sqlite_errors
+from ragpipe.store.run.run_tables import batches
+
+ACCEPTED_BY = ("model", "flags", "output_mode")
+"""The columns of a row that `accept` looks at."""
+_AT_ONCE = 500  # keys in one statement, and rows of the table in memory
+_SAME = (
+    "status",
+    "message",
+    "finish_reason",
+    "tokens_in",
+    "tokens_out",
+    "tokens_cached",
+    "tokens_reasoning",
+    "paid_usd",
+    "latency_ms",
+    "attempts",
+)
+"""Columns of `judge_inputs.parquet` that stand under the same name among the cells of a call."""
+_PLACES = {name: PLAIN.index(name) for name in (*_SAME, "text", "iteration", "answers")}
+_READ = (
+    *_SAME,
+    "key",
+    "reply",
+    "judge",
+    "model",
+    "fingerprint",
+    "paid_by",
+    "output_mode",
+    "sent",
+    "wire_hash",
+    "flags",
+)
+_WIRE = len(PLAIN)  # place of the hash of the request body among the cells
+
+
+def replies_unchanged(store: Path, judge_inputs: Path, accept: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Whether the store has an `ok` reply for every row of a run's `judge_inputs.parquet`, equal in all that the row says of it.
+
+    Args:
+        store: the file of the call store.
+        judge_inputs: the table.
+        accept: whether a row, by its columns `ACCEPTED_BY`, may be used by this run at all.
+
+    Raises OutputError and DataError for a store or a table that cannot be read.
+    """
+    with closing(open_to_read(store)) as db, sqlite_errors(store):
+        reader = _StoredRows(db)
+        for batch in batches(judge_inputs, _READ, size=_AT_ONCE):
+            rows = batch.to_pylist()
+            stored = reader.read([row["key"] for row in rows])
+            if not all(accept(row) and stored.get(row["key"]) == _recorded(row) for row in rows):
+                return False
+    return True
+
+
+class _StoredRows:
+    """Reads the `ok` replies of a store as tuples, in the form of `_recorded`."""
+
+    def __init__(self, db: sqlite3.Connection):
+        self._db, self._shared = db, SharedValues(db)
+        self._sent: dict[str | None, str | None] = {}
+
+    def read(self, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+        """The replies by key. Missing and damaged ones are left out."""
+        return dict(self._rows(list(dict.fromkeys(map(key_bytes, keys)))))
+
+    def _rows(self, keys: Sequence[bytes]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        marks = ", ".join("?" * len(keys))
+        statement = f"SELECT {', '.join(COLUMNS)} FROM calls WHERE key IN ({marks}) AND failed_in = 0"
+        for row in self._db.execute(statement, keys):
+            try:
+                shared, cells = checked_cells(row, self._shared)
+            except DamagedRow:
+                continue
+            yield row[0].hex(), self._as_recorded(shared, cells)
+
+    def _as_recorded(self, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> tuple[Any, ...]:
+        (run,), (label, _, mode, sent), (model, fingerprint) = shared
+        payer = f"{run}/{cells[_PLACES['iteration']]}" if cells[_PLACES["answers"]] else None
+        wire = cells[_WIRE]
+        hexadecimal = wire.hex() if type(wire) is bytes else wire
+        same = (cells[_PLACES[name]] for name in _SAME)
+        return (
+            *same,
+            cells[_PLACES["text"]],
+            label,
+            model,
+            fingerprint,
+            payer,
+            mode,
+            self._canonical(sent),
+            hexadecimal,
+        )
+
+    def _canonical(self, sent: str | None) -> str | None:
+        """The parameters of a call as its row has them: a judge has one or two kinds."""
+        if sent not in self._sent:
+            parameters = json.loads(sent or "{}")
+            self._sent[sent] = canonical_json(parameters) if parameters else None
+        return self._sent[sent]
+
+
+def _recorded(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    same = (row[name] for name in _SAME)
+    names = ("reply", "judge", "model", "fingerprint", "paid_by", "output_mode", "sent", "wire_hash")
+    return (*same, *(row[name] for name in names))

@@ -1,0 +1,206 @@
+"""A run whose cases another run measured: the tables are taken over where nothing differs, and judged where anything does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.prompting.prompt import Prompt
+from ragpipe.stages.replayed_cases import ReplayedCases
+from ragpipe.testing.openai_faults import ServerFault
+from ragpipe.testing.openai_server import OpenAIServer, serving
+from tests.support.harness import arguments, rows, write_cases
+
+CASES = 6
+LOWER = "scoring.thresholds.faithfulness=0.4"
+TABLES = ("scores.parquet", "judge_inputs.parquet", "records.parquet")
+
+
+class Here:
+    """A folder with a data set, a server, and the runs that are made there."""
+
+    def __init__(self, folder: Path, server: OpenAIServer):
+        self.folder, self.server = folder, server
+        self.data = write_cases(folder / "data.jsonl", CASES)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "out" / ".store" / "calls.sqlite"
+
+    def run(self, *words: str, code: int = 0) -> Path:
+        """Make a run; its folder."""
+        assert main(arguments(self.data, self.folder / "out", self.server.url, *words)) == code
+        return (self.folder / "out" / "torture" / "latest").resolve()
+
+    def manifest(self, run: Path) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((run / "manifest.json").read_text())
+        return found
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+    with serving() as server:
+        yield Here(tmp_path, server)
+
+
+def tables(run: Path) -> dict[str, bytes]:
+    return {name: (run / "iteration-1" / name).read_bytes() for name in TABLES}
+
+
+def test_other_thresholds_take_over_what_a_judged_run_would_come_to(
+    here: Here, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = here.run()
+    asked = len(here.server.log)
+    capfd.readouterr()
+    taken = here.run(LOWER)
+    said = capfd.readouterr().out
+    assert f"iteration 1: run {first.name} measured these cases" in said
+    assert here.manifest(taken)["measured_in"] == {"1": first.name}
+    lines = (taken / "iteration-1" / "journal.jsonl").read_text().splitlines()
+    assert len(lines) == 1 + CASES
+    before, figures = tables(taken), json.loads((taken / "iteration-1" / "metrics.json").read_text())
+    shutil.rmtree(first)
+    shutil.rmtree(taken)
+    judged = here.run(LOWER)
+    assert judged == taken
+    assert "measured_in" not in here.manifest(judged)
+    assert tables(judged) == before
+    assert json.loads((judged / "iteration-1" / "metrics.json").read_text()) == figures
+    assert len(here.server.log) == asked, "neither way asks anything"
+
+
+def test_what_was_taken_over_can_be_verified_rescored_and_explained(here: Here) -> None:
+    first = here.run()
+    taken = here.run(LOWER)
+    shutil.rmtree(first)
+    here.store.unlink()
+    asked = len(here.server.log)
+    assert main(["task=verify", f"run={taken}"]) == 0
+    assert main(["task=explain", f"run={taken}", "case=q00002"]) == 0
+    assert main(["task=rescore", f"run={taken}", "scoring.thresholds.faithfulness=0.3"]) == 0
+    assert len(here.server.log) == asked
+
+
+def _change_reply(here: Here, first: Path) -> None:
+    with closing(sqlite3.connect(here.store)) as db, db:
+        db.execute("UPDATE calls SET text = text || ' ' WHERE rowid = 1")
+
+
+def _forget_reply(here: Here, first: Path) -> None:
+    with closing(sqlite3.connect(here.store)) as db, db:
+        db.execute("DELETE FROM calls WHERE rowid = 2")
+
+
+def _change_scores(here: Here, first: Path) -> None:
+    path = first / "iteration-1" / "scores.parquet"
+    path.write_bytes(path.read_bytes() + b" ")
+
+
+def _remove_seal(here: Here, first: Path) -> None:
+    (first / "seal.json").unlink()
+
+
+def _other_code(here: Here, first: Path) -> None:
+    path = first / "manifest.json"
+    path.write_text(path.read_text().replace(here.manifest(first)["code"], "0" * 12))
+
+
+def _break_manifest(here: Here, first: Path) -> None:
+    (first / "manifest.json").write_text("{}")
+
+
+def _edit_case(here: Here, first: Path) -> None:
+    here.data.write_text(here.data.read_text().replace("Case 3 says 9 things.", "Case 3 says ten things."))
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "asked_again"),
+    [
+        (_change_reply, (), True),
+        (_forget_reply, (), True),
+        (_change_scores, (), False),
+        (_remove_seal, (), False),
+        (_other_code, (), False),
+        (_break_manifest, (), False),
+        (_edit_case, (), True),
+        (None, ("retry_errors=true",), False),
+        (None, ("keep_messages=false",), False),
+        (None, ("judge.temperature=0.5",), True),
+        (None, ("metrics.faithfulness.without_claims=zero",), False),
+    ],
+)
+def test_anything_that_differs_is_judged(
+    here: Here, change: Callable[[Here, Path], None] | None, words: tuple[str, ...], asked_again: bool
+) -> None:
+    first = here.run()
+    asked = len(here.server.log)
+    if change is not None:
+        change(here, first)
+    second = here.run(LOWER, *words)
+    assert second != first
+    assert "measured_in" not in here.manifest(second)
+    assert (len(here.server.log) > asked) == asked_again
+    assert len(rows(second / "iteration-1" / "scores.parquet")) == CASES * 2
+
+
+def test_a_failed_judgement_is_asked_again(here: Here) -> None:
+    here.server.faults = [ServerFault.read("400:match=case 3 say")]
+    first = here.run(code=4)
+    asked = len(here.server.log)
+    here.server.faults = []
+    second = here.run(LOWER)
+    assert "measured_in" not in here.manifest(second)
+    assert len(here.server.log) > asked
+    statuses = {row["status"] for row in rows(second / "iteration-1" / "scores.parquet")}
+    assert (statuses, second != first) == ({"ok"}, True)
+
+
+def test_the_newest_run_that_measured_the_same_counts_whatever_lies_between(here: Here) -> None:
+    first = here.run()
+    here.run("judge.temperature=0.5")
+    taken = here.run(LOWER)
+    assert here.manifest(taken)["measured_in"] == {"1": first.name}
+
+
+def test_a_rejudge_with_other_weights_takes_over_too(here: Here) -> None:
+    first = here.run()
+    asked = len(here.server.log)
+    judge = [word for word in arguments(here.data, here.folder / "out", here.server.url) if word.startswith("judge")]
+    assert main(["task=rejudge", f"run={first}", *judge, "scoring.weights.faithfulness=0.4"]) == 0
+    (taken,) = (path.parent for path in first.parent.glob("*/manifest.json") if path.parent.resolve() != first)
+    assert here.manifest(taken)["measured_in"] == {"1": first.name}
+    assert len(here.server.log) == asked
+
+
+def test_the_plan_measures_for_the_run(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over stored replies the plan renders every question; the run takes its measurements instead of rendering again."""
+    shutil.rmtree(here.run())
+    rendered = []
+    render = Prompt.render
+
+    def counted(prompt: Prompt, **values: Any) -> Any:
+        rendered.append(prompt.name)
+        return render(prompt, **values)
+
+    monkeypatch.setattr(Prompt, "render", counted)
+    kept = here.run()
+    questions = len(rows(kept / "iteration-1" / "judge_inputs.parquet"))
+    with_kept, before = len(rendered), tables(kept)
+    shutil.rmtree(kept)
+    rendered.clear()
+    monkeypatch.setattr(ReplayedCases, "add", lambda *_: None)
+    again = here.run()
+    assert questions > CASES
+    assert len(rendered) - with_kept == questions
+    assert tables(again) == before
