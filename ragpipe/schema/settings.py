@@ -13,9 +13,12 @@ class NotInIdentity:
 
 
 class Settings(BaseModel):
-    """A configuration section: unknown keys are refused, a str means a str, and it cannot change once read."""
+    """A configuration section: unknown keys are refused, a str means a str, and it cannot change once read.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+    Its validator is built when it is first used (`defer_build`): most sections are parts of others and never read alone.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=(), defer_build=True)
 
     def identity(self) -> dict[str, Any]:
         """The fields that can change a number, as plain JSON: what two runs must share to be the same run."""

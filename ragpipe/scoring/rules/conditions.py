@@ -276,8 +276,6 @@ Rule = Annotated[
         json_schema_input_type=Condition | list[Condition],
     ),
 ]
-for _model in (AllOf, AnyOf, NoneOf):
-    _model.model_rebuild()
 
 
 def known(holds: Any, is_known: Any) -> Truth:
