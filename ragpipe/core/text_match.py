@@ -25,6 +25,7 @@ _TYPOGRAPHY = str.maketrans(
     | dict.fromkeys(_DASHES, "-")
     | dict.fromkeys(INVISIBLE)
 )
+_ASCII_WORD = re.compile(r"[!-~]+(?![^\x00-\x7f])")  # its last character composes with nothing behind it
 _ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|\u2026)(?:\s*\])?\s*")
 _REMEMBERED_TEXTS = 512
 _REMEMBERED_LENGTH = 10_000  # characters; a longer text is normalised anew each time
@@ -77,7 +78,10 @@ class MatchableText:
 
         Empty exactly when `occurs(quote, [self.normal])` is false. Matches do not overlap.
         """
-        pieces = quote_pieces(quote)
+        return self.find_pieces(quote_pieces(quote))
+
+    def find_pieces(self, pieces: Sequence[str]) -> list[Span]:
+        """As `find`, for a quote whose pieces are known (`quote_pieces`): one that is looked for in many texts."""
         spans: list[Span] = []
         start = 0
         while pieces and (matches := _match_in_order(pieces, self.normal, start)) is not None:
@@ -92,17 +96,24 @@ class MatchableText:
     @cached_property
     def _origins(self) -> list[Span]:
         """For each character of the normal form, the characters of the text that it was made from."""
-        folded = [(sign, span) for span in _clusters(self.text) for sign in _fold(self.text[slice(*span)])]
         origins: list[Span] = []
         space: Span | None = None
-        for sign, span in folded:
-            if sign.isspace():
-                space = span if space is None else (space[0], span[1])
+        for start, end in _stretches(self.text):
+            stretch = self.text[start:end]
+            if stretch.isascii() and not stretch.isspace():  # its characters are folded one by one
+                if space is not None and origins:
+                    origins.append(space)
+                origins += zip(range(start, end), range(start + 1, end + 1), strict=True)
+                space = None
                 continue
-            if space is not None and origins:
-                origins.append(space)
-            origins.append(span)
-            space = None
+            for sign in _fold(stretch):
+                if sign.isspace():
+                    space = (start, end) if space is None else (space[0], end)
+                    continue
+                if space is not None and origins:
+                    origins.append(space)
+                origins.append((start, end))
+                space = None
         return origins
 
 
@@ -132,13 +143,22 @@ def _match_in_order(pieces: Sequence[str], text: str, start: int) -> list[Span] 
     return matches
 
 
-def _clusters(text: str) -> Iterator[Span]:
-    """The text cut where NFC composes nothing across the cut: before everything but marks and Hangul vowels and finals."""
-    start = 0
-    for place in range(1, len(text)):
+def _stretches(text: str) -> Iterator[Span]:
+    """The text cut where NFC composes nothing across the cut: words of ASCII, and clusters between them."""
+    done = 0
+    for word in _ASCII_WORD.finditer(text):
+        yield from _clusters(text, done, word.start())
+        yield word.span()
+        done = word.end()
+    yield from _clusters(text, done, len(text))
+
+
+def _clusters(text: str, start: int, end: int) -> Iterator[Span]:
+    """This part of a text, cut before everything but marks and Hangul vowels and finals."""
+    for place in range(start + 1, end):
         sign = text[place]
         if sign < "\u0300" or not (unicodedata.category(sign).startswith("M") or "\u1160" <= sign <= "\u11ff"):
             yield start, place
             start = place
-    if text:
-        yield start, len(text)
+    if start < end:
+        yield start, end

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragpipe.reports.highlight import TextPart, highlight
+from ragpipe.reports.highlight import Quotes, TextPart, highlight
 from ragpipe.reports.lowest_cases import select_cases
 from ragpipe.reports.score_details import DetailBlock, detail_blocks, evidence_quotes, unsupported_claims
 from ragpipe.schema.reference_answers import distinct_references
@@ -95,8 +95,9 @@ class _CaseRows:
 def _case_view(row: int, rows: _CaseRows, names: Sequence[str], *, sampled: bool) -> CaseView:
     record, sample = rows.record, rows.sample
     details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in rows.scores}
-    quotes = [quote for values in details.values() for quote in evidence_quotes(values)][:QUOTES_MAX]
-    claims = [(claim, "against") for values in details.values() for claim in unsupported_claims(values)][:QUOTES_MAX]
+    evidence = [quote for values in details.values() for quote in evidence_quotes(values)]
+    unsupported = [(claim, "against") for values in details.values() for claim in unsupported_claims(values)]
+    quotes, claims = Quotes(evidence[:QUOTES_MAX]), Quotes(unsupported[:QUOTES_MAX])
     chunks, history = parse_json_cell(rows.output["chunks"], list), parse_json_cell(sample.get("history"), list)
     scores = (_score_view(name, record, details.get(name, {})) for name in names if f"{name}.status" in record)
     return CaseView(
@@ -167,7 +168,7 @@ def _relevant(sample: Mapping[str, Any]) -> list[str]:
     return [*(sample.get("relevant_docs") or ()), *(sample.get("relevant_chunks") or ())]
 
 
-def _context(chunk: Any, evidence: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _context(chunk: Any, evidence: Quotes) -> dict[str, Any]:
     chunk = chunk if isinstance(chunk, dict) else {"text": str(chunk)}
     places = [str(chunk[key]) for key in ("id", "doc_id", "rel_path") if chunk.get(key)]
     return {
@@ -233,7 +234,7 @@ def shorten_for_page(text: str, limit: int = TEXT_MAX) -> str:
     return text[:limit] + _cut_note(text, limit)
 
 
-def _highlighted(text: str, quotes: Sequence[tuple[str, str]]) -> list[TextPart]:
+def _highlighted(text: str, quotes: Quotes) -> list[TextPart]:
     """The text as `shorten_for_page` leaves it, with its quotes highlighted."""
     note = _cut_note(text, TEXT_MAX)
     return [*highlight(text, quotes, TEXT_MAX), *([TextPart(note)] if note else [])]

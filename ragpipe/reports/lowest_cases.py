@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ragpipe.core.digest import sha256
+from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.run.run_tables import open_table, rows_at
 
 _NO_SCORE = 2.0  # sorts after every overall score
+_BATCH = 8192  # rows
 
 
 def lowest_cases(records: Path, count: int) -> list[dict[str, Any]]:
@@ -24,7 +27,7 @@ def lowest_cases(records: Path, count: int) -> list[dict[str, Any]]:
     if count == 0:
         return []
     with open_table(records) as file:
-        lowest = [row for *_, row in heapq.nsmallest(count, _ranked(file))]
+        lowest = _lowest(file, count)
     rows = rows_at(records, lowest)
     return [rows[row] for row in lowest]
 
@@ -37,7 +40,7 @@ def select_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
     """
     with open_table(records) as file:
         total = file.metadata.num_rows
-        lowest = [row for *_, row in heapq.nsmallest(count, _ranked(file))]
+        lowest = _lowest(file, count)
         kept = lowest[: count - min(total - len(lowest), count // 4)] if total > count else lowest
         if len(kept) == count:
             return kept, []
@@ -47,20 +50,26 @@ def select_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
 
 
 def _keys(file: pq.ParquetFile) -> Iterator[tuple[int, str]]:
-    """The place of every case and the hash of its key."""
+    """The place of every case and the hash of its key (`OUTPUT_KEY`)."""
     row = 0
-    for batch in file.iter_batches(batch_size=8192, columns=list(OUTPUT_KEY)):
-        for key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield row, sha256(list(key))
+    for batch in file.iter_batches(batch_size=_BATCH, columns=list(OUTPUT_KEY)):
+        for sample_id, method, repeat in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            # the canonical JSON of all three; texts alone are encoded several times as fast as a list of them
+            yield row, sha256(f"[{canonical_json(sample_id)},{canonical_json(method)},{repeat}]")
             row += 1
 
 
-def _ranked(file: pq.ParquetFile) -> Iterator[tuple[float, int, int]]:
-    """What failed cases are sorted by: overall score, failed scores (negated), place."""
-    row = 0
-    for batch in file.iter_batches(batch_size=8192, columns=["overall_score", "overall_passed", "failed_by"]):
-        values = (batch[name].to_pylist() for name in ("overall_score", "overall_passed", "failed_by"))
-        for score, passed, failed in zip(*values, strict=True):
-            if failed or passed is False:
-                yield (_NO_SCORE if score is None else score, -len(failed or ()), row)
-            row += 1
+def _lowest(file: pq.ParquetFile, count: int) -> list[int]:
+    """The places of the `count` lowest of the cases that failed something: by overall score, failed scores (most first),
+    place."""
+    lowest, start = np.empty((3, 0)), 0
+    for batch in file.iter_batches(batch_size=_BATCH, columns=["overall_score", "overall_passed", "failed_by"]):
+        score = batch["overall_score"].fill_null(_NO_SCORE).to_numpy()
+        failed = pc.fill_null(pc.list_value_length(batch["failed_by"]), 0).to_numpy()
+        not_passed = pc.equal(batch["overall_passed"], False).fill_null(False).to_numpy(zero_copy_only=False)
+        ranked = np.stack([score, -failed, np.arange(start, start + batch.num_rows)])[:, (failed > 0) | not_passed]
+        lowest = np.concatenate([lowest, ranked], axis=1)
+        lowest = lowest[:, np.lexsort(lowest[::-1])[:count]]
+        start += batch.num_rows
+    places: list[int] = lowest[2].astype(np.int64).tolist()
+    return places

@@ -19,14 +19,14 @@ from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.reports.console import Console
 from ragpipe.reports.explanation import CaseExplanation, explanation_lines
 from ragpipe.reports.question_table import question_table
-from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey
+from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import query_rows
+from ragpipe.store.run.run_tables import numbered_rows, query_rows, read_columns
 
 
 class ExplainSettings(Settings):
@@ -124,20 +124,20 @@ def _score_names(task: FinishedRunTask[ExplainSettings]) -> list[str]:
 def _read_case(folder: RunFolder, settings: ExplainSettings) -> Case:
     reader = CaseReader(folder.samples, folder.outputs, settings.iteration)
     try:
-        keys = [key for block in range(reader.blocks) for key in reader.keys(block)]
-        return reader.case_at(_row_of(settings, keys))
+        return reader.case_at(_row_of(folder, settings))
     finally:
         reader.close()
 
 
-def _row_of(settings: ExplainSettings, keys: Sequence[CaseKey]) -> int:
-    """Which of a run's cases is explained. Raises DataError for one that the run does not have."""
+def _row_of(folder: RunFolder, settings: ExplainSettings) -> int:
+    """Which of a run's cases is explained: its row of the outputs. Raises DataError for one that the run does not have."""
+    outputs = numbered_rows(folder.outputs, OUTPUT_KEY, sample_id=settings.case)
     methods: dict[str, dict[int, int]] = {}
-    for row, key in enumerate(keys):
-        if key.sample_id == settings.case:
-            methods.setdefault(key.method, {})[key.repeat] = row
+    for row, key in outputs.items():
+        methods.setdefault(key["method"], {})[key["repeat"]] = row
     if not methods:
-        raise _not_in_run("case", settings.case, list(dict.fromkeys(key.sample_id for key in keys)))
+        ids = read_columns(folder.outputs, ["sample_id"])["sample_id"].to_pylist()
+        raise _not_in_run("case", settings.case, list(dict.fromkeys(ids)))
     method = settings.method or (next(iter(methods)) if len(methods) == 1 else "none")
     if method not in methods:
         raise _not_in_run("method", method, list(methods))

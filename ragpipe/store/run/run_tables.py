@@ -6,11 +6,12 @@ Links are not followed. A file that is missing, a link, too large or broken is o
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,6 +21,8 @@ from ragpipe.schema.sample import CaseKey
 from ragpipe.store.outside_causes import outside_cause
 
 BATCH = 256  # rows in memory at once; a row of judge_inputs.parquet may be tens of kilobytes
+_BATCH_BYTES = 4 << 20  # of a batch of small rows, as they are stored without compression
+_SMALL_ROWS = 32_768  # in one batch
 JSON_LIMIT = 256 << 20  # bytes
 _TABLE = "the table that ragpipe wrote"
 _FIX = "start the run's own command again (stored replies are used), or copy the whole run folder"
@@ -104,14 +107,39 @@ def batches(path: Path, columns: Sequence[str] | None = None, *, size: int = BAT
 
 def query_rows(path: Path, **cells: Any) -> list[dict[str, Any]]:
     """The rows whose columns hold exactly these values, in the table's order. Raises DataError."""
-    rows: list[dict[str, Any]] = []
-    with open_table(path, list(cells)) as file:
+    return list(numbered_rows(path, **cells).values())
+
+
+def numbered_rows(path: Path, columns: Sequence[str] | None = None, /, **cells: Any) -> dict[int, dict[str, Any]]:
+    """The rows whose columns hold exactly these values by their place in the table, from 0: all columns, or those named.
+
+    Only the columns of `cells` are read of a row group without such a row. Raises DataError.
+    """
+    rows: dict[int, dict[str, Any]] = {}
+    with open_table(path, [*cells, *(columns or ())]) as file:
+        start = 0
         for group in range(file.num_row_groups):
-            candidates = file.read_row_group(group, columns=list(cells)).to_pylist()
-            matches = [row for row, values in enumerate(candidates) if values == cells]
-            if matches:
-                rows += file.read_row_group(group).take(pa.array(matches)).to_pylist()
+            if len(matches := _matches(file.read_row_group(group, columns=list(cells)), cells)):
+                table = file.read_row_group(group, columns=None if columns is None else list(columns)).take(matches)
+                rows |= zip((start + place for place in matches.to_pylist()), table.to_pylist(), strict=True)
+            start += file.metadata.row_group(group).num_rows
     return rows
+
+
+def _matches(table: pa.Table, cells: Mapping[str, Any]) -> pa.Array:
+    """The places of the rows with these values. Each column leaves fewer rows for the next."""
+    places = pa.array(np.arange(table.num_rows))
+    for name, value in cells.items():
+        is_equal = _is_equal(table[name].combine_chunks(), value)
+        table, places = table.filter(is_equal), places.filter(is_equal)
+    return places
+
+
+def _is_equal(column: pa.Array, value: Any) -> pa.Array:
+    """For each cell, whether it holds this value. Texts are compared without a Python object each."""
+    if isinstance(value, str) and pa.types.is_string(column.type):
+        return pc.equal(column, value)
+    return pa.array([cell == value for cell in column.to_pylist()], pa.bool_())
 
 
 def rows_at(path: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
@@ -121,11 +149,11 @@ def rows_at(path: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
         start = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows
-            in_group = [place for place in places if start <= place < start + size]
+            in_group = [place - start for place in places if start <= place < start + size]
             for first, batch in _numbered_batches(file, group) if in_group else ():
-                for place in in_group:
-                    if 0 <= place - start - first < batch.num_rows:
-                        rows[place] = batch.slice(place - start - first, 1).to_pylist()[0]
+                in_batch = [place for place in in_group if first <= place < first + batch.num_rows]
+                cells = batch.take(pa.array([place - first for place in in_batch], pa.int64())).to_pylist()
+                rows |= zip((start + place for place in in_batch), cells, strict=True)
             start += size
     return rows
 
@@ -146,9 +174,11 @@ def rows_of_cases(path: Path, cases: Collection[CaseKey]) -> dict[CaseKey, list[
 
 
 def _numbered_batches(file: pq.ParquetFile, group: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batches of a row group, each with the place of its first row within the group."""
-    first = 0
-    for batch in file.iter_batches(batch_size=BATCH, row_groups=[group]):
+    """The batches of a row group, each with the place of its first row within the group. Rows that take little room are
+    read many at once: each batch costs time for every column."""
+    size, first = file.metadata.row_group(group), 0
+    rows = min(_SMALL_ROWS, size.num_rows * _BATCH_BYTES // max(1, size.total_byte_size))
+    for batch in file.iter_batches(batch_size=max(BATCH, rows), row_groups=[group]):
         yield first, batch
         first += batch.num_rows
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.text_match import MatchableText, normalise, occurs, quote_pieces
-from ragpipe.reports.highlight import highlight
+from ragpipe.reports.highlight import Quotes, TextPart, highlight
 
 SIGNS = (
     "ab ABß\n\t'\"-.\u2026[]…"
@@ -44,7 +45,7 @@ def test_a_quote_is_found_at_its_characters(quote: str, text: str, stretches: li
 @settings(max_examples=500, deadline=None)
 @given(TEXT, TEXT)
 def test_what_occurs_is_highlighted_and_nothing_else(text: str, quote: str) -> None:
-    parts = highlight(text, [(quote, "quoted")])
+    parts = highlight(text, Quotes([(quote, "quoted")]))
     assert "".join(part.text for part in parts) == text
     assert any(part.mark for part in parts) is occurs(quote, [normalise(text)])
 
@@ -87,3 +88,57 @@ def test_the_short_ways_give_the_same_normal_form_and_pieces(text: str) -> None:
 
 def test_a_long_text_is_normalised_like_a_short_one() -> None:
     assert normalise("“A  b” " * 5_000) == " ".join(['"a b"'] * 5_000)
+
+
+def clusters(text: str) -> Iterator[tuple[int, int]]:
+    """The text cut before every character that composes with none before it."""
+    cuts = [
+        place
+        for place, sign in enumerate(text)
+        if not place or not (unicodedata.category(sign).startswith("M") or "\u1160" <= sign <= "\u11ff")
+    ]
+    return pairwise([*cuts, len(text)] if cuts else [])
+
+
+def signs_with_places(text: str) -> list[tuple[str, tuple[int, int]]]:
+    """The signs of the normal form, each with the characters that it was made from: cluster by cluster, sign by sign."""
+    signs: list[tuple[str, tuple[int, int]]] = []
+    for start, end in clusters(text):
+        space = " " if text[start].isspace() else ""
+        for sign in space + normalise(text[start:end]):
+            if sign == " " and signs and signs[-1][0] == " ":
+                signs[-1] = (" ", (signs[-1][1][0], end))
+            elif sign != " " or signs:
+                signs.append((sign, (start, end)))
+    return signs[:-1] if signs and signs[-1][0] == " " else signs
+
+
+@settings(max_examples=500, deadline=None)
+@given(TEXT)
+def test_every_sign_of_the_normal_form_leads_back_to_its_characters(text: str) -> None:
+    """A quote of one letter is found at all the characters from which that letter was made."""
+    expected = signs_with_places(text)
+    assert "".join(sign for sign, _ in expected) == normalise(text)
+    for letter in {sign for sign, _ in expected if sign.isalnum()}:
+        places = [place for sign, place in expected if sign == letter]
+        assert MatchableText(text).find(letter) == places
+
+
+def highlighted_character_by_character(text: str, quotes: Sequence[tuple[str, str]], limit: int) -> list[TextPart]:
+    """Every character gets the kind of the first quote that covers it."""
+    kinds: list[str | None] = [None] * len(text)
+    for quote, kind in quotes:
+        for start, end in MatchableText(text).find(quote):
+            kinds[start:end] = [before or kind for before in kinds[start:end]]
+    shown = list(zip(text, kinds, strict=True))[:limit]
+    return [
+        TextPart("".join(sign for sign, _ in part), kind)
+        for kind, part in ((kind, list(group)) for kind, group in groupby(shown, key=lambda pair: pair[1]))
+    ]
+
+
+@settings(max_examples=500, deadline=None)
+@given(TEXT, st.lists(st.tuples(TEXT | st.sampled_from("abeß"), st.sampled_from(("supports", "against", "quoted")))), st.integers(0, 50))  # fmt: skip
+def test_the_first_of_two_overlapping_quotes_wins(text: str, quotes: list[tuple[str, str]], limit: int) -> None:
+    quotes = quotes + [(text[start : start + 5], kind) for start, (_, kind) in enumerate(quotes)]
+    assert highlight(text, Quotes(quotes), limit) == highlighted_character_by_character(text, quotes, limit)

@@ -5,21 +5,25 @@ import hashlib
 import json
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from ragpipe.core.digest import sha256
 from ragpipe.core.safe_text import printable
 from ragpipe.reports.case_views import read_cases
 from ragpipe.reports.console import Console
-from ragpipe.reports.highlight import highlight
-from ragpipe.reports.lowest_cases import select_cases
+from ragpipe.reports.highlight import Quotes, highlight
+from ragpipe.reports.lowest_cases import lowest_cases, select_cases
 from ragpipe.reports.score_details import DetailBlock, detail_blocks, evidence_quotes, unsupported_claims
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
-from ragpipe.schema.sample import CaseKey
+from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.scoring.settings import ScoringSettings
@@ -198,6 +202,35 @@ def test_the_worst_come_first_and_the_sample_is_always_the_same(tmp_path: Path) 
     assert select_cases(records, 1) == ([19], [])
 
 
+@settings(max_examples=100, deadline=None)
+@given(cases=st.lists(st.tuples(st.none() | st.sampled_from((0.0, 0.5, 1.0)), st.none() | st.booleans(), st.integers(-1, 2))), count=st.integers(0, 9))  # fmt: skip
+def test_the_lowest_cases_are_the_first_of_all_sorted(
+    cases: list[tuple[float | None, bool | None, int]], count: int
+) -> None:
+    """By overall score (none last), number of failed scores (most first) and place; a sample by the hash of the key."""
+    rows = [
+        {"sample_id": f"q\"{place}é", "method": "a\\", "repeat": 1 + place % 2, "overall_score": score, "overall_passed": passed,
+         "failed_by": None if failed < 0 else ["s"] * failed}
+        for place, (score, passed, failed) in enumerate(cases)
+    ]  # fmt: skip
+    failing = [place for place, row in enumerate(rows) if row["failed_by"] or row["overall_passed"] is False]
+    score_of = {place: 2.0 if row["overall_score"] is None else row["overall_score"] for place, row in enumerate(rows)}
+    failing.sort(key=lambda place: (score_of[place], -len(rows[place]["failed_by"] or ()), place))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "records.parquet"
+        kinds = (pa.string(), pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string()))
+        names = ("sample_id", "method", "repeat", "overall_score", "overall_passed", "failed_by")
+        pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(zip(names, kinds, strict=True)))), path)
+        worst, sampled = select_cases(path, count)
+        assert [row["sample_id"] for row in lowest_cases(path, count)] == [
+            rows[place]["sample_id"] for place in failing[:count]
+        ]
+    assert worst == failing[: len(worst)]
+    others = [place for place in range(len(rows)) if place not in worst]
+    others.sort(key=lambda place: sha256([rows[place][name] for name in OUTPUT_KEY]))
+    assert sampled == sorted(others[: min(count, len(rows)) - len(worst)])
+
+
 def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:
     write_run(tmp_path, [Row(f"q{i}", m, {"faithfulness": 1.0}) for i in range(5) for m in ("a", "b")], group=3)
     rows = rows_at(tmp_path / "outputs.parquet", {9, 0, 3})
@@ -226,7 +259,7 @@ def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:
     ],
 )
 def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[str]) -> None:
-    parts = highlight(text, [(quote, "supports")])
+    parts = highlight(text, Quotes([(quote, "supports")]))
     assert "".join(part.text for part in parts) == text
     assert [part.text for part in parts if part.mark] == found
 
