@@ -122,8 +122,9 @@ def _scores(number: int, drawn: random.Random) -> Iterator[dict[str, Any]]:
         }
         details = json.dumps({"claims": [{"text": f"{TEXT}{number}", "verdict": "supported"}] * 3})
         yield {
-            "sample_id": f"question-{number // 2}", "method": "ab"[number % 2], "iteration": 1, "metric": name,
-            "score_name": name, "value": low + drawn.random() * (high - low) if status == "ok" else None, "status": status,
+            "sample_id": f"question-{number // 2}", "method": "ab"[number % 2], "repeat": 1, "iteration": 1,
+            "metric": name, "score_name": name,
+            "value": low + drawn.random() * (high - low) if status == "ok" else None, "status": status,
             "reason": reason[status], "details": details if status == "ok" else None, "calls": [f"{number:032x}{name[:4]}"],
         }  # fmt: skip
 
@@ -133,7 +134,7 @@ def _calls(number: int) -> Iterator[dict[str, Any]]:
         for step in ("extract", "verify"):
             yield {
                 **dict.fromkeys(JUDGE_INPUTS.names), "sample_id": f"question-{number // 2}", "method": "ab"[number % 2],
-                "iteration": 1, "metric": name, "step": step, "turn": "ask", "key": f"{number:048x}{place:08x}{step[:1]:>8}",
+                "repeat": 1, "iteration": 1, "metric": name, "step": step, "turn": "ask", "key": f"{number:048x}{place:08x}{step[:1]:>8}",
                 "judge": "provider/model", "messages": json.dumps([{"role": "user", "content": f"{TEXT}{number}" * 3}]),
                 "reply": f"Reply {number}", "status": "ok", "flags": [], "tokens_in": 900, "tokens_out": 120,
                 "tokens_cached": 0, "paid_by": "r/1", "paid_usd": 0.0004, "latency_ms": 200.0 + number % 100, "attempts": 1,
