@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic_core import from_json
 
 from ragpipe.schema.sample import PARTS
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.dimensions import Coded, Fields
 from ragpipe.scoring.rules.diagnosis import DiagnosisAccumulator
 from ragpipe.scoring.scored_columns import ERROR, SKIPPED, Column, Scored
-from ragpipe.scoring.system_usage import Price, UsageLedger
+from ragpipe.scoring.system_usage import Price, UsageLedger, json_objects
 from ragpipe.scoring.unrecorded_fields import Recording
 
 Whole = NDArray[np.int64]
@@ -79,9 +78,19 @@ class ScoreLedger:
         self._status.append(column.status)
         why = np.full(len(column.status), -1, dtype=np.int32)
         places = np.flatnonzero((column.status == SKIPPED) | (column.status == ERROR))
-        for place, text in zip(places, column.reasons.take(pa.array(places)).to_pylist(), strict=True):
-            why[place] = self.reasons.of(_reason(text, error=column.status[place] == ERROR))
+        why[places] = self._codes(column.reasons.take(pa.array(places)), column.status[places] == ERROR)
         self._why.append(why)
+
+    def _codes(self, reasons: pa.Array, failed: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """The number of each reason, of a failure that of its kind. Each different one is looked up once, in data order."""
+        encoded = reasons.dictionary_encode(null_encoding="encode")
+        pairs = 2 * encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64) + failed
+        different, firsts, places = np.unique(pairs, return_index=True, return_inverse=True)
+        codes, texts = np.empty(len(different), dtype=np.int32), encoded.dictionary.to_pylist()
+        for number in np.argsort(firsts).tolist():
+            text, error = divmod(int(different[number]), 2)
+            codes[number] = self.reasons.of(_reason(texts[text], error=bool(error)))
+        return codes[places]
 
     def close(self) -> None:
         """Join the blocks; `values`, `passed`, `status`, `why` are there from now on."""
@@ -184,17 +193,21 @@ class Accumulators:
         self._marks["error"].append(failed)
         self._marks["unrecorded"].append(~failed & outputs["answer"].is_null().to_numpy())
         self._add_recording(outputs, failed)
-        timeouts = [is_timeout(error) for error in outputs["error"].to_pylist()]
-        self._marks["timeout"].append(np.array(timeouts, dtype=np.bool_))
+        timeouts = np.zeros(len(outputs), dtype=np.bool_)
+        for place in np.flatnonzero(failed).tolist():
+            timeouts[place] = is_timeout(outputs["error"][place].as_py())
+        self._marks["timeout"].append(timeouts)
         abstained = outputs["abstained"].fill_null(False).combine_chunks()
         self._marks["abstained"].append(abstained.to_numpy(zero_copy_only=False))
-        self.usage.add(outputs["usage"].to_pylist(), self.n)
-        for stage, times in _by_stage(outputs["timings"].to_pylist(), self.n).items():
+        self.usage.add(outputs["usage"], self.n)
+        for stage, times in _by_stage(outputs["timings"], self.n).items():
             for parts, numbers in zip(self._timings.setdefault(stage, ([], [])), zip(*times, strict=True), strict=True):
                 parts.append(np.array(numbers))
 
     def _add_recording(self, outputs: pa.Table, failed: NDArray[np.bool_]) -> None:
-        codes = np.array([self._methods.of(method) for method in outputs["method"].to_pylist()], dtype=np.int64)
+        encoded = outputs["method"].combine_chunks().dictionary_encode()
+        numbers = np.array([self._methods.of(method) for method in encoded.dictionary.to_pylist()], dtype=np.int64)
+        codes = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
         self._method_codes.append(codes)
         retrieves = outputs["retrieves"].to_numpy()
         for part in PARTS:
@@ -225,13 +238,12 @@ def is_timeout(error: str | None) -> bool:
     return bool(_TIMEOUT.search(error))
 
 
-def _by_stage(timings: Iterable[str | None], first: int) -> dict[str, list[tuple[int, float]]]:
+def _by_stage(timings: pa.ChunkedArray, first: int) -> dict[str, list[tuple[int, float]]]:
     """(case, milliseconds) by stage of the system; `total` is the system's own, else the sum of its stages."""
     by_stage: dict[str, list[tuple[int, float]]] = {}
-    for place, text in enumerate(timings, first):
-        stages = {name.removesuffix("_ms"): float(ms) for name, ms in from_json(text or "{}").items()}
-        if stages:
-            stages.setdefault("total", math.fsum(stages.values()))
+    for place, recorded in json_objects(timings, first):
+        stages = {name.removesuffix("_ms"): float(ms) for name, ms in recorded.items()}
+        stages.setdefault("total", math.fsum(stages.values()))
         for stage, ms in stages.items():
             by_stage.setdefault(stage, []).append((place, ms))
     return by_stage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
+from ragpipe.scoring.retrieved_chunks import RetrievedChunks
 from ragpipe.store.run.row_group_cache import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, open_table, reading_table
 
@@ -72,6 +74,11 @@ class CaseBlock:
     def __len__(self) -> int:
         return int(self.outputs.num_rows)
 
+    @cached_property
+    def chunks(self) -> RetrievedChunks:
+        """What was retrieved for the cases: most of a run's text, parsed once per block."""
+        return RetrievedChunks(self.outputs["chunks"])
+
 
 def case_blocks(
     samples: Path, outputs: Path, scores: Path, *, details: bool = False, size: int = BLOCK
@@ -92,15 +99,29 @@ def case_blocks(
     score_rows.close()
 
 
-def aligned(samples: Path, outputs: Path, size: int = BLOCK) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """All cases: rows of the outputs with the rows of the samples that they belong to, in the same order."""
-    with open_table(samples, SAMPLE_COLUMNS) as sample_file, open_table(outputs, OUTPUT_COLUMNS) as output_file:
-        reader = _SampleRows(sample_file)
+def aligned(
+    samples: Path,
+    outputs: Path,
+    size: int = BLOCK,
+    *,
+    of_samples: Sequence[str] = SAMPLE_COLUMNS,
+    of_outputs: Sequence[str] = OUTPUT_COLUMNS,
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """All cases: rows of the outputs with the rows of the samples that they belong to, in the same order.
+
+    Args:
+        samples, outputs: the tables of the run.
+        size: cases per block.
+        of_samples: the columns of the samples.
+        of_outputs: the columns of the outputs, `sample_row` among them.
+    """
+    with open_table(samples, of_samples) as sample_file, open_table(outputs, of_outputs) as output_file:
+        reader = _SampleRows(sample_file, of_samples)
         for group in range(output_file.num_row_groups):
             row_group = output_file.metadata.row_group(group)
             fitting = max(1, row_group.num_rows * BLOCK_BYTES // max(1, row_group.total_byte_size))
             for batch in output_file.iter_batches(
-                batch_size=min(size, fitting), row_groups=[group], columns=list(OUTPUT_COLUMNS)
+                batch_size=min(size, fitting), row_groups=[group], columns=list(of_outputs)
             ):
                 table = pa.Table.from_batches([batch])
                 yield table, reader.take(table["sample_row"].to_numpy())
@@ -124,18 +145,23 @@ class ScoreRows:
         """The rows of these cases (in this order, consecutive in the file) and the place of each row's case in `keys`."""
         tables: list[pa.Table] = [self._schema.empty_table()]
         cases: list[Whole] = []
-        first, places = self._group, list[int]()
-        for place, key in enumerate(keys):
-            if self._group == len(self._keys):
-                self._cut(first, places, tables, cases)
-                first, places = 0, []
-                if not self._fill():
-                    break
-            if self._keys[self._group] == key:
-                places.append(place)
-                self._group += 1
-        self._cut(first, places, tables, cases)
+        place = 0
+        while place < len(keys) and (self._group < len(self._keys) or self._fill()):
+            fitting = self._fitting(keys, place)
+            if fitting:
+                starts = self._starts[self._group : self._group + fitting + 1]
+                tables.append(self._table.slice(int(starts[0]), int(starts[-1] - starts[0])))
+                cases.append(np.repeat(np.arange(place, place + fitting), np.diff(starts)))
+                self._group += fitting
+            place += max(fitting, 1)  # a case without rows is passed over
         return pa.concat_tables(tables).combine_chunks(), np.concatenate([np.empty(0, dtype=np.int64), *cases])
+
+    def _fitting(self, keys: Sequence[Key], place: int) -> int:
+        """How many of the cases at hand are those from `place` on, one after the other."""
+        at_hand = self._keys[self._group : self._group + len(keys) - place]
+        if at_hand == keys[place : place + len(at_hand)]:
+            return len(at_hand)
+        return next(number for number, key in enumerate(at_hand) if key != keys[place + number])
 
     def close(self) -> None:
         """Check that every row found its case."""
@@ -146,13 +172,6 @@ class ScoreRows:
                 f"{self._path}: found scores of case {CaseKey(*self._keys[self._group])} where outputs.parquet has no such case; expected "
                 "the same cases in the same order. To fix: evaluate again, the stored replies are used."
             )
-
-    def _cut(self, first: int, places: list[int], tables: list[pa.Table], cases: list[Whole]) -> None:
-        if not places:
-            return
-        starts = self._starts[first : first + len(places) + 1]
-        tables.append(self._table.slice(int(starts[0]), int(starts[-1] - starts[0])))
-        cases.append(np.repeat(np.array(places, dtype=np.int64), np.diff(starts)))
 
     def _fill(self) -> bool:
         """Read on until a complete case is there; False at the end of the table."""
@@ -207,11 +226,11 @@ def case_starts(table: pa.Table) -> Whole:
 class _SampleRows:
     """Rows of `samples.parquet` by number. Each row group that a block needs is read once for it."""
 
-    def __init__(self, file: pq.ParquetFile):
-        self._file = file
+    def __init__(self, file: pq.ParquetFile, columns: Sequence[str]):
+        self._file, self._columns = file, list(columns)
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._groups = RowGroupCache([file], _samples_of_group, max_groups=2)
+        self._groups = RowGroupCache([file], self._read, max_groups=2)
 
     def take(self, rows: Whole) -> pa.Table:
         if len(rows) and (rows.min() < 0 or rows.max() >= self._starts[-1]):
@@ -219,16 +238,19 @@ class _SampleRows:
                 f"outputs.parquet names sample row {rows.max()}, samples.parquet has {self._starts[-1]} rows"
             )
         groups = np.searchsorted(self._starts, rows, side="right") - 1
+        if (
+            len(rows) and groups[0] == groups[-1] and np.all(np.diff(rows) == 1)
+        ):  # one method: each sample once, in order
+            return self._groups.group(int(groups[0])).slice(int(rows[0] - self._starts[groups[0]]), len(rows))
         pieces, order = [], []
         for group in np.unique(groups):
             places = np.flatnonzero(groups == group)
             pieces.append(self._groups.group(int(group)).take(pa.array(rows[places] - self._starts[group])))
             order.append(places)
         if not pieces:
-            return self._file.schema_arrow.empty_table().select(list(SAMPLE_COLUMNS))
+            return self._file.schema_arrow.empty_table().select(self._columns)
         back = np.argsort(np.concatenate(order), kind="stable")
         return pa.concat_tables(pieces).take(pa.array(back)).combine_chunks()
 
-
-def _samples_of_group(file: pq.ParquetFile, group: int) -> pa.Table:
-    return file.read_row_group(group, columns=list(SAMPLE_COLUMNS))
+    def _read(self, file: pq.ParquetFile, group: int) -> pa.Table:
+        return file.read_row_group(group, columns=self._columns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -73,8 +72,6 @@ _NO_FIELDS = {"tags", "doc_types", "meta", "timings", "usage", "judge_duration_m
 KNOWN = (*DIMENSIONS, *(name for name, _, _ in CASE if name not in DIMENSIONS and name not in _NO_FIELDS))
 META = "meta."
 _OF_OUTPUTS = (*OUTPUT_KEY, "answer", "version", "abstained", "timings", "usage", "citations", "retrieves")
-_RANK, _DOC_TYPE_KEY = '"rank":', '"doc_type":'
-_DOC_TYPE = re.compile(_DOC_TYPE_KEY + r'("(?:[^"\\]|\\.)*")')
 
 
 class Coded(NamedTuple):
@@ -127,7 +124,7 @@ def case_columns(block: CaseBlock, iteration: int, judge_ms: NDArray[np.float64]
     columns["iteration"] = pa.array(np.full(len(block), iteration, dtype=np.int64))
     columns["system_error"] = outputs["error"]
     columns["judge_duration_ms"] = pa.array(judge_ms, mask=np.isnan(judge_ms))
-    columns["n_chunks"], columns["doc_types"] = _chunks(outputs["chunks"].to_pylist())
+    columns["n_chunks"], columns["doc_types"] = block.chunks.lengths, block.chunks.doc_types()
     columns["n_citations"] = _lengths(outputs["citations"])
     columns["n_references"] = pc.fill_null(pc.list_value_length(samples["references"]), 0).cast(WHOLE)
     columns["n_turns"] = pc.fill_null(_lengths(samples["history"]), 0)
@@ -202,21 +199,8 @@ def _of_column(column: pa.Array) -> Coded:
     return Coded(present, codes, [field_labels(value)[0] for value in encoded.dictionary.to_pylist()])
 
 
-def _chunks(lists: Sequence[str | None]) -> tuple[pa.Array, pa.Array]:
-    """How many chunks each JSON list holds, and the different `doc_type` of them in order.
-
-    Looked for and not parsed, for the texts of the chunks are most of a run. Every chunk has exactly one `rank`; keys are
-    those of the schema, and inside a text a quote is an escaped one, so that nothing else looks like such a key.
-    """
-    counts = [None if text is None else text.count(_RANK) for text in lists]
-    kinds = [_DOC_TYPE.findall(text) if text is not None and _DOC_TYPE_KEY in text else [] for text in lists]
-    read: dict[str, str] = {
-        token: json.loads(token) for token in {token for chunk_kinds in kinds for token in chunk_kinds}
-    }
-    types = [list(dict.fromkeys(read[token] for token in chunk_kinds)) for chunk_kinds in kinds]
-    return pa.array(counts, type=WHOLE), pa.array(types, type=TEXTS)
-
-
 def _lengths(lists: pa.ChunkedArray) -> pa.Array:
     """Number of items of each JSON list; null stays null."""
-    return pa.array([None if text is None else len(from_json(text)) for text in lists.to_pylist()], type=WHOLE)
+    encoded = lists.combine_chunks().dictionary_encode()
+    lengths = pa.array([len(from_json(text)) for text in encoded.dictionary.to_pylist()], type=WHOLE)
+    return lengths.take(encoded.indices)

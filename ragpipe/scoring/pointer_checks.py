@@ -9,19 +9,29 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from ragpipe.scoring.case_blocks import aligned
+from ragpipe.scoring.retrieved_chunks import RetrievedChunks
 
 MOST = 0.5  # of all, from which on it is said
 SHOWN = 3  # ids named in a warning
 KEPT = 100_000  # different ids of a kind held; of larger runs nothing is said of labels
+_LABELS = ("relevant_docs", "relevant_chunks", "gains", "anchors")
+_OUTPUTS = ("sample_row", "method", "chunks", "citations")
 _ADDRESSES = re.compile(r"\s*(?:(?:\[\d{1,4}\]|[-*•]|\d{1,3}\.)?\s*(?:https?://|www\.)\S+\s*)+", re.I)
+# what every text of addresses begins with, for a quick look at many texts: it is true of some others too
+_MAY_BE_ADDRESSES = r"^[^A-Za-z]*(?i:http|www)"
 _CITED = re.compile(r"\[\s*\^?(\d{1,4})\s*\]")
 
 
@@ -36,18 +46,17 @@ class Pointers:
         self._contexts: Counter[str] = Counter()
         self._addresses: Counter[str] = Counter()
 
-    def add(self, outputs: pa.Table, samples: pa.Table) -> None:
-        """Rows of `outputs.parquet` with the rows of `samples.parquet` that they belong to, in the same order."""
-        columns = (outputs["method"], outputs["chunks"], outputs["citations"])
-        cases = zip(*(column.to_pylist() for column in columns), strict=True)
-        for (method, chunks, citations), labels in zip(cases, _labels(samples), strict=True):
-            if chunks is None:  # not recorded: what was retrieved is unknown
-                continue
-            retrieved = from_json(chunks)
-            self._cite(retrieved, from_json(citations) if citations else [])
-            self._read(method, retrieved)
-            if retrieved:
-                self._label(retrieved, labels)
+    def add(self, outputs: pa.Table, samples: pa.Table, chunks: RetrievedChunks) -> None:
+        """Count consecutive cases; one whose chunks are not recorded says nothing: what was retrieved is unknown.
+
+        Args:
+            outputs: rows of `outputs.parquet`.
+            samples: the rows of `samples.parquet` that they belong to, in the same order.
+            chunks: the chunks of these outputs.
+        """
+        self._cite(outputs["citations"].to_pylist(), chunks)
+        self._read(outputs["method"], chunks)
+        self._label(samples, chunks)
 
     def warnings(self) -> list[str]:
         """One line for each thing that most of the run has wrong, with some of the ids."""
@@ -74,9 +83,21 @@ class Pointers:
                 )
         return lines
 
-    def _cite(self, chunks: Sequence[Mapping[str, Any]], citations: Sequence[Mapping[str, Any]]) -> None:
+    def _cite(self, citations: Sequence[str | None], chunks: RetrievedChunks) -> None:
         """Citations by id, or by a mark `[n]` of a rank; others name nothing that could be looked up."""
-        ids, ranks = {chunk["id"] for chunk in chunks}, {str(chunk["rank"]) for chunk in chunks}
+        recorded = chunks.recorded
+        citing = [case for case, text in enumerate(citations) if text and text != "[]" and recorded[case]]
+        if not citing:
+            return
+        ids, ranks = chunks.column("id").to_pylist(), chunks.column("rank").to_pylist()
+        ends = np.cumsum(chunks.counts)
+        starts = ends - chunks.counts
+        for case in citing:
+            start, end = int(starts[case]), int(ends[case])
+            self._look_up(from_json(citations[case] or ""), set(ids[start:end]), set(map(str, ranks[start:end])))
+
+    def _look_up(self, citations: Sequence[Mapping[str, Any]], ids: set[str], ranks: set[str]) -> None:
+        """Count the citations of a case whose chunks have these ids and ranks."""
         for citation in citations:
             name, mark = citation.get("chunk_id"), _CITED.fullmatch((citation.get("marker") or "").strip())
             if name or mark:
@@ -84,39 +105,81 @@ class Pointers:
                 if (name not in ids) if name else (mark is not None and mark[1] not in ranks):
                     self._dangling[name or mark[0]] += 1  # type: ignore[index]
 
-    def _read(self, method: str, chunks: Sequence[Mapping[str, Any]]) -> None:
-        texts = [text for chunk in chunks if (text := chunk.get("text"))]
-        self._contexts[method] += len(texts)
-        self._addresses[method] += sum(_ADDRESSES.fullmatch(text) is not None for text in texts)
+    def _read(self, methods: pa.ChunkedArray, chunks: RetrievedChunks) -> None:
+        """Count the contexts that hold text, and those among them that are addresses, by method."""
+        encoded = methods.combine_chunks().dictionary_encode()
+        names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+        texts = chunks.column("text")
+        with_text = pc.fill_null(pc.greater(pc.binary_length(texts), 0), False).to_numpy(zero_copy_only=False)
+        likely = np.flatnonzero(
+            pc.fill_null(pc.match_substring_regex(texts, _MAY_BE_ADDRESSES), False).to_numpy(zero_copy_only=False)
+        )
+        matches = [_ADDRESSES.fullmatch(text) is not None for text in texts.take(pa.array(likely)).to_pylist()]
+        n_texts = np.bincount(codes[chunks.cases[with_text]], minlength=len(names))
+        n_addresses = np.bincount(codes[chunks.cases[likely[matches]]], minlength=len(names))
+        for code in dict.fromkeys(codes[chunks.recorded].tolist()):
+            self._contexts[names[code]] += int(n_texts[code])
+            self._addresses[names[code]] += int(n_addresses[code])
 
-    def _label(self, chunks: Sequence[Mapping[str, Any]], labels: Mapping[str, Collection[str]]) -> None:
-        for field, names in labels.items():
+    def _label(self, samples: pa.Table, chunks: RetrievedChunks) -> None:
+        """Collect gold ids of the cases that retrieved something, and what was retrieved from the first of them on."""
+        retrieving = np.flatnonzero(chunks.counts)
+        lists = _gold_ids(samples.select(_LABELS).take(pa.array(retrieving)))
+        firsts = {field: int(retrieving[_has_ids(ids).argmax()]) for field, ids in lists.items()}
+        since = 0 if self._gold else min(firsts.values(), default=len(samples))
+        for field in sorted(lists, key=firsts.__getitem__):
             gold = self._gold.setdefault(field, set())
             if len(gold) < KEPT:
-                gold.update(names)
-        if len(self._retrieved) < KEPT and self._gold:
-            keys = ("id", "doc_id", "rel_path")
-            self._retrieved.update(chunk[key] for chunk in chunks for key in keys if chunk.get(key))
+                gold.update(pc.unique(lists[field].flatten()).to_pylist())
+        self._retrieve(chunks, int(np.searchsorted(chunks.cases, since)))
+
+    def _retrieve(self, chunks: RetrievedChunks, since: int) -> None:
+        """Collect the names of the chunks from number `since` on, case by case where that may reach the limit."""
+        columns = [chunks.column(name).slice(since) for name in ("id", "doc_id", "rel_path")]
+        names = {name for column in columns for name in pc.unique(column).to_pylist() if name}
+        if len(self._retrieved) + len(names) < KEPT:
+            self._retrieved |= names
+            return
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        cases = zip(chunks.cases[since:].tolist(), rows, strict=True)
+        for _, chunks_of_case in groupby(cases, key=itemgetter(0)):
+            if len(self._retrieved) >= KEPT:
+                return
+            self._retrieved.update(name for _, row in chunks_of_case for name in row if name)
 
 
 def pointer_warnings(samples: Path, outputs: Path) -> list[str]:
     """The warnings for frozen cases that are not judged yet."""
     pointers = Pointers()
-    for output_rows, sample_rows in aligned(samples, outputs):
-        pointers.add(output_rows, sample_rows)
+    for output_rows, sample_rows in aligned(samples, outputs, of_samples=_LABELS, of_outputs=_OUTPUTS):
+        pointers.add(output_rows, sample_rows, RetrievedChunks(output_rows["chunks"]))
     return pointers.warnings()
 
 
-def _labels(samples: pa.Table) -> Iterator[dict[str, Collection[str]]]:
-    """The gold ids of each sample by the field that names them."""
-    names = ("relevant_docs", "relevant_chunks", "gains", "anchors")
-    for docs, chunks, gains, anchors in zip(*(samples[name].to_pylist() for name in names), strict=True):
-        by_field: dict[str, Collection[str]] = {"relevant_docs": docs or (), "relevant_chunks": chunks or ()}
-        if gains:
-            by_field["gains"] = [name for name, gain in from_json(gains).items() if gain > 0]
-        if anchors:
-            by_field["anchors"] = [anchor["rel_path"] for anchor in from_json(anchors)]
-        yield {field: some for field, some in by_field.items() if some}
+def _gold_ids(samples: pa.Table) -> dict[str, pa.ListArray]:
+    """The gold ids of each sample, by the fields that have some."""
+    lists = {
+        "relevant_docs": samples["relevant_docs"].combine_chunks(),
+        "relevant_chunks": samples["relevant_chunks"].combine_chunks(),
+        "gains": _lists(samples["gains"], lambda gains: [name for name, gain in gains.items() if gain > 0]),
+        "anchors": _lists(samples["anchors"], lambda anchors: [anchor["rel_path"] for anchor in anchors]),
+    }
+    return {field: ids for field, ids in lists.items() if len(ids.flatten())}
+
+
+def _lists(column: pa.ChunkedArray, ids: Callable[[Any], list[str]]) -> pa.ListArray:
+    """The ids in each JSON text; equal texts are read once."""
+    encoded = column.combine_chunks().dictionary_encode()
+    lists = pa.array([ids(from_json(text)) for text in encoded.dictionary.to_pylist()], type=pa.list_(pa.string()))
+    return lists.take(encoded.indices)
+
+
+def _has_ids(ids: pa.ListArray) -> NDArray[np.bool_]:
+    """Which lists are not empty."""
+    flags: NDArray[np.bool_] = pc.fill_null(pc.greater(pc.list_value_length(ids), 0), False).to_numpy(
+        zero_copy_only=False
+    )
+    return flags
 
 
 def _named(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -48,8 +49,8 @@ def score_block(block: CaseBlock, fields: Fields, specs: Sequence[ScoreSpec], se
 
     Raises RagpipeError for a score that no spec declares.
     """
-    places = _places(block, [spec.name for spec in specs])
-    columns = {spec.name: _column(block.scores, places[spec.name], spec, settings) for spec in specs}
+    places, cells = _places(block, [spec.name for spec in specs]), _Cells.of(block.scores)
+    columns = {spec.name: _column(cells, places[spec.name], spec, settings) for spec in specs}
     measured = dict(columns)
     composites = settings.active_composites()
     for spec in specs_of(composites, specs):  # those alone that the run has: an unseen one must decide nothing
@@ -112,19 +113,37 @@ def _places(block: CaseBlock, names: Sequence[str]) -> Mapping[str, NDArray[np.i
             )
         rows = np.flatnonzero(codes == code)
         cases = block.cases[rows]
-        if len(np.unique(cases)) != len(cases):
+        if np.any(cases[1:] == cases[:-1]):  # the rows are in the order of the cases
             raise RagpipeError(f"scores.parquet holds {name!r} twice for one case; expected one row per case and score")
         rows_by_score[name][cases] = rows
     return rows_by_score
 
 
-def _column(scores: pa.Table, places: NDArray[np.int64], spec: ScoreSpec, settings: ScoringSettings) -> Column:
-    rows = pa.array(places, mask=places < 0)
-    values = scores["value"].combine_chunks().take(rows).to_numpy(zero_copy_only=False).astype(np.float64)
-    named = pc.index_in(scores["status"].combine_chunks(), value_set=pa.array(STATUSES))
-    status = pc.fill_null(named.take(rows), MISSING).to_numpy(zero_copy_only=False).astype(np.int8)
+class _Cells(NamedTuple):
+    """The rows of a block of `scores.parquet`: values (NaN is null), numbers of STATUSES (MISSING for any other), reasons."""
+
+    values: NDArray[np.float64]
+    status: NDArray[np.int8]
+    reasons: pa.Array
+
+    @classmethod
+    def of(cls, scores: pa.Table) -> _Cells:
+        named = pc.index_in(scores["status"].combine_chunks(), value_set=pa.array(STATUSES))
+        return cls(
+            scores["value"].combine_chunks().to_numpy(zero_copy_only=False).astype(np.float64),
+            pc.fill_null(named, MISSING).to_numpy(zero_copy_only=False).astype(np.int8),
+            scores["reason"].combine_chunks(),
+        )
+
+
+def _column(cells: _Cells, places: NDArray[np.int64], spec: ScoreSpec, settings: ScoringSettings) -> Column:
+    """One score: the cells of the rows `places`, -1 for a case without one."""
+    has_row, n = places >= 0, len(places)
+    values, status = np.full(n, np.nan), np.full(n, MISSING, dtype=np.int8)
+    values[has_row], status[has_row] = cells.values[places[has_row]], cells.status[places[has_row]]
     if np.any((status == OK) & ~np.isfinite(values)):
         raise RagpipeError(f"scores.parquet: {spec.name!r} has status ok without a finite value")
     values[status != OK] = np.nan  # a value beside another status is never used
     judged = pass_fail(values, spec, settings.thresholds.get(spec.name))
-    return Column(values, normalised(values, spec), judged, status, scores["reason"].combine_chunks().take(rows))
+    reasons = cells.reasons.take(pa.array(places, mask=~has_row))
+    return Column(values, normalised(values, spec), judged, status, reasons)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
@@ -43,6 +44,13 @@ def figures(reported: Mapping[str, float], price: Price | None) -> dict[str, flo
     return usage
 
 
+def json_objects(texts: pa.ChunkedArray, first: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a column that are not empty, each with the number of its case; `first` is that of the first row."""
+    for place, text in enumerate(texts.to_pylist(), first):
+        if text and text != "{}":
+            yield place, from_json(text)
+
+
 class UsageLedger:
     """The usage of all cases so far, by name."""
 
@@ -52,12 +60,11 @@ class UsageLedger:
         self._used: list[int] = []
         self._columns: dict[str, tuple[Whole, Floats]] = {}
 
-    def add(self, texts: Sequence[str | None], first: int) -> None:
+    def add(self, texts: pa.ChunkedArray, first: int) -> None:
         """The usage of consecutive cases as JSON objects; `first` is the number of the first case."""
-        for place, text in enumerate(texts, first):
-            usage = figures(from_json(text or "{}"), self._price)
-            if usage:
-                self._used.append(place)
+        for place, reported in json_objects(texts, first):
+            usage = figures(reported, self._price)
+            self._used.append(place)
             for name, value in usage.items():
                 cases, values = self._parts.setdefault(name, ([], []))
                 cases.append(place)

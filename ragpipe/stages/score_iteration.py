@@ -165,7 +165,7 @@ def _write_records(
             facts = Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, names)
             accumulators.add(block, fields, scored)
             low_scores.add(facts)
-            pointers.add(block.outputs, block.samples)
+            pointers.add(block.outputs, block.samples, block.chunks)
             writer.write_table(records_of(columns, scored, accumulators.findings.add(facts), schema))
 
 
