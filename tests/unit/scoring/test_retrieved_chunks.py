@@ -70,7 +70,7 @@ def test_columns_hold_what_the_json_says(lists: list[list[Chunk] | None]) -> Non
 
 @pytest.mark.parametrize("text", ['[{"id":"a"', '[] {"chunks":[]}', "[1]", ""])
 def test_text_that_is_no_list_of_chunks_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="JSON|chunks"):
+    with pytest.raises(ValueError, match=r"JSON|chunks"):
         RetrievedChunks(pa.chunked_array([["[]", text]]))
 
 
