@@ -87,6 +87,8 @@ class SharedValues:
 
     def known(self, table: str, cells: Cells) -> int | None:
         """The number of this content, None where it has none. Nothing is written."""
+        if (table, cells) in self._numbers:
+            return self._numbers[table, cells]
         row = self._db.execute(f"SELECT id FROM {table} WHERE digest = ?", (digest_of(cells),)).fetchone()
         return row[0] if row else None
 

@@ -20,6 +20,7 @@ from ragpipe.store.calls.call_schema import check_store_tables, create_tables, p
 from ragpipe.store.calls.owners import Owners
 from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
 from ragpipe.store.calls.store_requests import ClaimResult, Freshness, Lookup
+from ragpipe.store.calls.stored_keys import stored_keys
 from ragpipe.store.run.format_check import check_store
 
 _NAMES = ", ".join(COLUMNS)
@@ -84,14 +85,17 @@ class CallTable:
         with sqlite_errors(self.path):
             self._db.execute("BEGIN")
             try:
-                return [self._look_up(lookup) for lookup in lookups]
+                return self._look_up(lookups)
             finally:
                 self._db.execute("ROLLBACK")
 
     def find_or_claim(self, lookups: Sequence[Lookup]) -> list[Call | ClaimResult]:
         """The stored call for each look-up, or what came of claiming its key."""
         with self._transaction():
-            return [self._look_up(lookup) or self._claim(key_bytes(lookup.key)) for lookup in lookups]
+            calls = self._look_up(lookups)
+            missing = [key_bytes(lookup.key) for lookup, call in zip(lookups, calls, strict=True) if call is None]
+            granted = iter(self.owners.claim(missing))
+            return [call or (ClaimResult.GRANTED if next(granted) else ClaimResult.HELD) for call in calls]
 
     def holder(self, key: str) -> str:
         """The owner of the claim on a key, in words; empty where there is none, or it is this store."""
@@ -160,15 +164,19 @@ class CallTable:
             "same command again: what it finds in no store is asked again."
         )
 
-    def _look_up(self, lookup: Lookup) -> Call | None:
-        key = key_bytes(lookup.key)
+    def _look_up(self, lookups: Sequence[Lookup]) -> list[Call | None]:
+        """The stored call for each look-up. Most questions of a new run have none: those cost no statement of their own."""
+        keys = [key_bytes(lookup.key) for lookup in lookups]
+        stored = stored_keys(self._db, "calls", keys)
+        return [
+            self._looked_up(lookup, key) if key in stored else None for lookup, key in zip(lookups, keys, strict=True)
+        ]
+
+    def _looked_up(self, lookup: Lookup, key: bytes) -> Call | None:
         if lookup.freshness is Freshness.NONE:
             return None
         call = self._stored(key, failures=lookup.freshness is Freshness.ANY)
         return None if call == lookup.rejected else call
-
-    def _claim(self, key: bytes) -> ClaimResult:
-        return ClaimResult.GRANTED if self.owners.claim(key) else ClaimResult.HELD
 
     def _stored(self, key: bytes, failures: bool) -> Call | None:
         run = self._shared.known("runs", (self.run_id,)) if failures else None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sqlite3
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragpipe.store.calls.stored_keys import stored_keys
 from ragpipe.store.files.processes import Process, is_alive, is_stopped, this_process
 
 _CLAIM = (
@@ -77,8 +79,16 @@ class Owners:
         """Mark this store as closed, even where that could not be written."""
         _CLOSED.add(self.me)
 
-    def claim(self, key: bytes) -> bool:
-        """Claim a key; False while another store, or another task of this one, holds the claim."""
+    def claim(self, keys: Sequence[bytes]) -> list[bool]:
+        """Claim keys; False for one while another store, or another task of this one, holds its claim."""
+        held = stored_keys(self._db, "claims", keys)
+        free = [key for key in dict.fromkeys(keys) if key not in held]
+        self._db.executemany("INSERT INTO claims VALUES (?, ?)", [(key, self.me) for key in free])
+        unanswered = dict.fromkeys(free, True)  # a key that stands there twice is granted once
+        return [self._take_over(key) if key in held else unanswered.pop(key, False) for key in keys]
+
+    def _take_over(self, key: bytes) -> bool:
+        """Take over the claim of an owner that is dead; False where it is not."""
         holder = self.holder(key)
         if holder is not None and (holder.id == self.me or not self._is_dead(holder)):
             return False
