@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -69,7 +69,7 @@ class CaseJudge:
         question = self._question(payload, answer, prompt)
         computed = self.session.compute(question, prompt, values)
         call = computed or await self.session.reply(question)
-        material = () if computed else prompt.material(payload.messages, values)
+        material = () if computed else _echoable_material(prompt, payload, values)
         try:
             return self._read(prompt, "ask", payload, call, answer, material)
         except Unparsable as error:
@@ -185,6 +185,13 @@ class CaseJudge:
             served = self.session.served if prompt else None  # vectors and pairs come from another session's model
             flags += served.flags(call) if served else ()
             self.uses.append(JudgeCallUse(self.metric, step, turn, prompt, payload, answer.__name__, call, flags))
+
+
+def _echoable_material(prompt: Prompt, payload: Payload, values: Mapping[str, Any]) -> Sequence[str]:
+    """The texts under test that the question showed, of which a reply might be an echo: none where no message has a brace."""
+    if any("{" in message["content"] for message in payload.messages):
+        return prompt.material(payload.messages, values)
+    return ()
 
 
 def _parse(call: Call, answer: type[A], material: Sequence[str]) -> tuple[A, tuple[str, ...]]:

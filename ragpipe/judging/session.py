@@ -24,7 +24,7 @@ from ragpipe.schema.call import Call, Payload, Payment
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.usage import Usage
-from ragpipe.store.calls.reply_store import ReplyStore
+from ragpipe.store.calls.reply_store import RepliesAtHand, ReplyStore
 from ragpipe.store.calls.store_requests import Freshness
 
 A = TypeVar("A", bound=Answer)
@@ -95,6 +95,7 @@ class JudgeSession:
         self.usage = SessionUsage()
         self._judge = judge_parts(identity)
         self._transport, self._store, self._embedded = transport, store, embedded
+        self._replies_at_hand = store if isinstance(store, RepliesAtHand) else None
         self._encoder_sessions: dict[str, JudgeSession] = {}
         self._retried: set[str] = set()
         self._in_flight: dict[str, asyncio.Task[Call]] = {}
@@ -180,6 +181,10 @@ class JudgeSession:
         A key is in flight once at a time, as a task of its own: a caller that is cancelled or times out stops waiting,
         and the request goes on.
         """
+        if self._replies_at_hand is not None:
+            call = self._replies_at_hand.at_hand(question.key, self._freshness(question, again))
+            if call is not None:
+                return call
         flight = self._in_flight.get(question.key)
         if flight is None:
             flight = asyncio.create_task(self._fetch(question, again))

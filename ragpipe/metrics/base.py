@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -80,7 +80,7 @@ class Metric(BaseModel):
     @classmethod
     def step_names(cls) -> tuple[str, ...]:
         """Names of all prompt steps, in the order of their fields."""
-        return tuple(name for name, f in cls.model_fields.items() if f.annotation in (Prompt, Prompt | None))
+        return _step_names(cls)
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
@@ -207,6 +207,12 @@ def run_skip_reason(metric: Metric, case: Case, *, embedder: bool) -> str | None
     if no_embedder or case.output.error:
         return metric.sample_skip_reason(case.sample) or ("no_embedder" if no_embedder else "system_error")
     return metric.skip_reason(case) or metric.unrecorded_part(case)
+
+
+@lru_cache(maxsize=256)
+def _step_names(metric: type[Metric]) -> tuple[str, ...]:
+    """The fields that hold a prompt. A class has the same fields for ever, and every case asks for them."""
+    return tuple(name for name, f in metric.model_fields.items() if f.annotation in (Prompt, Prompt | None))
 
 
 def _is_labelled(sample: Sample) -> bool:

@@ -19,6 +19,7 @@ from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.schema.call import Message
 from ragpipe.schema.reference_answers import AnyReference
 
+_PRINTED_AS_THEY_ARE = (bool, int, float, jinja2.Undefined)
 _OPENING_TAG = re.compile(r"<([0-9a-f]{12})>\n")
 
 
@@ -63,12 +64,12 @@ def printable_texts(value: Any) -> Iterator[str]:
 
 def print_value(value: Any) -> Any:
     """What `{{ value }}` prints: numbers as they are, everything else fenced. Raises UndefinedError for None."""
-    if isinstance(value, bool | int | float | jinja2.Undefined):
-        return value
     if isinstance(value, AnyReference):
         return value.laid_out(fence)
     if isinstance(value, str):
         return fence(value)
+    if isinstance(value, _PRINTED_AS_THEY_ARE):
+        return value
     if value is None:
         raise jinja2.UndefinedError("a value is None: guard it with {% if %}")
     return fence(canonical_json(value))

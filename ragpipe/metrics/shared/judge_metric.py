@@ -82,8 +82,11 @@ def without_a_word(answer: str) -> str | None:
 async def gather_ordered(*questions: Awaitable[T]) -> list[T]:
     """Await all at once and to the end; then give the results in order, or raise the first error in that order.
 
-    Not a plain gather: that raises whichever error comes first in time and leaves the others running unattended.
+    Not a plain gather: that raises whichever error comes first in time and leaves the others running unattended. A single
+    question is awaited in the caller's own task.
     """
+    if len(questions) == 1:
+        return [await questions[0]]
     results = await asyncio.gather(*questions, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

@@ -200,6 +200,10 @@ class StoredCalls:
         self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
     ) -> Call | None:
         """The stored call, None when there is none; nothing is claimed, and every stored call counts."""
+        return self.at_hand(key, freshness)
+
+    def at_hand(self, key: str, freshness: Freshness) -> Call | None:
+        """As `get_or_claim`, at once."""
         return self.read([key]).get(key)
 
     async def put(self, call: Call) -> Call:

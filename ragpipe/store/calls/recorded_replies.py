@@ -95,6 +95,10 @@ class RecordedReplies:
         self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
     ) -> Call | None:
         """As `CallStore.get_or_claim`, without a claim; `rejected` is not looked at."""
+        return self.at_hand(key, freshness)
+
+    def at_hand(self, key: str, freshness: Freshness) -> Call | None:
+        """As `get_or_claim`, at once."""
         if freshness is Freshness.NONE:
             return None
         call = self.get(key)
@@ -178,6 +182,10 @@ class FallbackStore(WrappedStore):
         """As `CallStore.get_or_claim`, after a look at the recorded replies."""
         call = await self._recorded.get_or_claim(key, freshness=freshness, rejected=rejected)
         return call or await self._store.get_or_claim(key, freshness=freshness, rejected=rejected)
+
+    def at_hand(self, key: str, freshness: Freshness) -> Call | None:
+        """The recorded call; None where only the call store may have it."""
+        return self._recorded.at_hand(key, freshness)
 
     def close(self) -> None:
         """Close both."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.schema.call import Call, Payment
@@ -25,6 +25,15 @@ class ReplyStore(Protocol):
     def abort(self, reason: RagpipeError) -> None: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class RepliesAtHand(Protocol):
+    """A store that gives some replies without waiting and without a claim, so that no task is needed to ask for them."""
+
+    def at_hand(self, key: str, freshness: Freshness) -> Call | None:
+        """The stored call; None where `get_or_claim` has to be asked."""
+        ...
 
 
 class WrappedStore:

@@ -12,9 +12,15 @@ import pytest
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError
+from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.transports.stored_transport import StoredTransport
 from ragpipe.schema.call import Call
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, table_of
-from ragpipe.store.calls.recorded_replies import RecordedReplies
+from ragpipe.store.calls.call_store import StoredCalls
+from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
+from ragpipe.store.calls.reply_store import WrappedStore
+from ragpipe.store.calls.store_requests import Freshness
+from tests.support.asking import question
 
 ROWS = 700
 GROUPS = 300  # rows per row group: each has a full slice of rows that are decoded at once, and a part of one
@@ -101,3 +107,32 @@ def test_a_run_without_its_replies_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="did not keep its replies"):
         replies.get(sha256("key 0"))
     replies.close()
+
+
+class _OnlyAwaited(WrappedStore):
+    """A store without `at_hand`: every reply is awaited."""
+
+    async def get_or_claim(
+        self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
+    ) -> Call | None:
+        return await self._store.get_or_claim(key, freshness=freshness, rejected=rejected)
+
+
+@pytest.mark.parametrize("retry_errors", [False, True])
+async def test_replies_at_hand_are_those_that_would_be_awaited(tmp_path: Path, retry_errors: bool) -> None:
+    """With `retry_errors` a stored failure is no reply; nor is anything where the question is asked again."""
+    questions = [question(text) for text in ("a reply", "a failure", "nothing")]
+    rows = [row(1, key=questions[0].key), row(2, key=questions[1].key, status="refused", reply=None)]
+    recorded = RecordedReplies([table(tmp_path / "1.parquet", rows)])
+    stores = [recorded, FallbackStore(recorded, StoredCalls(tmp_path / "none.sqlite"))]
+    given = []
+    for store in [*stores, *map(_OnlyAwaited, stores)]:
+        session = JudgeSession(
+            identity={"model": "m"}, label="m", transport=StoredTransport(), store=store, retry_errors=retry_errors
+        )
+        given.append(
+            [(await session.reply(asked, again=again)).status for asked in questions for again in (False, True)]
+        )
+    failure = "missing_reply" if retry_errors else "refused"
+    assert given == [["ok", "missing_reply", failure, "missing_reply", "missing_reply", "missing_reply"]] * len(given)
+    recorded.close()
