@@ -36,11 +36,12 @@ class CaseSource(Protocol):
     """What fills samples.parquet and outputs.parquet of a run.
 
     `name` is that of the data. `collected_at` is when a live system gave the last of the outputs (ISO 8601, UTC); None
-    where they are recorded.
+    where they are recorded. `linked_from` is the run whose tables were linked; None where they were written.
     """
 
     name: str
     collected_at: str | None
+    linked_from: RunFolder | None
 
     @property
     def digest(self) -> str:
@@ -82,6 +83,7 @@ class DatasetSource:
         self._index = open_index(config)
         self.name = self._dataset.name
         self.collected_at: str | None = None
+        self.linked_from: RunFolder | None = None
 
     @property
     def digest(self) -> str:
@@ -100,6 +102,7 @@ class DatasetSource:
             and table_damage(previous_folder, previous["data"].get("frozen")) is None
         ):
             link_tables(previous_folder, folder)
+            self.linked_from = previous_folder
             self.collected_at = previous["data"].get("collected_at")
         elif isinstance(self._config.system, RecordedSystem):
             self._load(folder, self._config.system)
@@ -232,6 +235,7 @@ class RunSource:
         self._states: dict[str, str] = manifest["iterations"] if scores else {}
         self.name: str = self._data["name"]
         self.collected_at: str | None = self._data.get("collected_at")
+        self.linked_from: RunFolder | None = source
 
     @property
     def digest(self) -> str:

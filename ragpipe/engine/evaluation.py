@@ -35,11 +35,12 @@ from ragpipe.schema.usage import Usage
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
-from ragpipe.stages.seal_run import damaged_seal_warning, seal_run, unseal
+from ragpipe.stages.seal_run import damaged_seal_warning, seal_run, sealed_tables, unseal
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.files.atomic import sweep_below
 from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import count_rows, read_json
 
 
@@ -248,7 +249,14 @@ class Evaluation:
             inputs_are_new=inputs.are_new,
             combined=combined,
             written=written,
+            linked=self._linked_seals(inputs.manifest),
         )
+
+    def _linked_seals(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """The seals of the tables of all runs that tables were linked from."""
+        beside = (RunFolder(self._folder.root.parent / run_id) for run_id in manifest.get("measured_in", {}).values())
+        runs = [run for run in (self._source.linked_from, *beside) if run is not None]
+        return {name: seal for run in runs for name, seal in sealed_tables(run).items()}
 
     def _say_complete(self, manifest: Mapping[str, Any]) -> None:
         """What to know when a start found everything done."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ragpipe.stages.combine_iterations import scored_iterations
@@ -27,6 +28,7 @@ def seal_run(
     inputs_are_new: bool,
     combined: bool,
     written: Collection[str] = (),
+    linked: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Write `seal.json`. What this start did not make keeps its seal: starting a finished run again never seals a changed
     file.
@@ -38,6 +40,7 @@ def seal_run(
         inputs_are_new: whether the frozen cases are new.
         combined: whether this start combined the iterations.
         written: other files of this start: reports, exports, and config.yaml (a report option changes it, and no number).
+        linked: seals of tables of other runs, by name. A table with the same bytes has the same seal.
     """
     previous = _readable_seal(folder)
     sealed = {**previous.get("files", {}), **previous.get("tables", {})}
@@ -49,7 +52,7 @@ def seal_run(
         if before is not None and not is_new:
             (tables if isinstance(before, dict) else files)[name] = before
         elif path.name in _TABLES and not name.startswith("export/"):
-            tables[name] = seal_table(path, before if isinstance(before, dict) else None)
+            tables[name] = seal_table(path, before if isinstance(before, dict) else linked.get(name))
         else:
             files[name] = seal_file(path)
     frozen = {key: value for key, value in manifest.items() if key != "iterations"}
@@ -66,6 +69,12 @@ def _sealed_costs(folder: RunFolder, previous: Mapping[str, Any], iterations: Co
             cost = json.loads(folder.iteration(number).cost.read_text(encoding="utf-8"))
             spent[str(number)], prices[str(number)] = cost["spent"], cost["prices"]
     return {"spent": spent, "prices": prices}
+
+
+def sealed_tables(folder: RunFolder) -> dict[str, Any]:
+    """The seals of a run's tables, by name; empty where there is no seal, or a damaged one."""
+    tables: dict[str, Any] = _readable_seal(folder).get("tables", {})
+    return tables
 
 
 def seal_added(folder: RunFolder, paths: Iterable[Path]) -> None:
