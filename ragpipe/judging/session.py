@@ -232,7 +232,8 @@ class JudgeSession:
         async with transport.slot():
             self._raise_if_stopped()
             call = await transport.ask(question, partial(self._record_payment, question))
-            call = replace(call, fields=question.fields, iteration=question.iteration)
+            if (call.fields, call.iteration) != (question.fields, question.iteration):
+                call = replace(call, fields=question.fields, iteration=question.iteration)
             self.usage.add(call)
             try:
                 return await store.put(call)

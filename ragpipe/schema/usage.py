@@ -45,7 +45,18 @@ class Usage:
         return self.tokens_in + self.tokens_out
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, name) + getattr(other, name) for name in _FIELDS))
+        return Usage(
+            self.calls + other.calls,
+            self.replies + other.replies,
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.tokens_cached + other.tokens_cached,
+            self.tokens_reasoning + other.tokens_reasoning,
+            self.usd_known + other.usd_known,
+            self.unpriced + other.unpriced,
+            self.without_usage + other.without_usage,
+            self.damaged + other.damaged,
+        )
 
     def __sub__(self, other: Usage) -> Usage:
         return Usage(*(getattr(self, name) - getattr(other, name) for name in _FIELDS))
@@ -86,10 +97,12 @@ class Usage:
     @staticmethod
     def of_payment(payment: Payment) -> Usage:
         """One answered attempt. It counts as no call: several attempts may belong to one."""
-        tokens = {name: getattr(payment, name) or 0 for name in TOKENS}
         return Usage(
             replies=1,
-            **tokens,
+            tokens_in=payment.tokens_in or 0,
+            tokens_out=payment.tokens_out or 0,
+            tokens_cached=payment.tokens_cached or 0,
+            tokens_reasoning=payment.tokens_reasoning or 0,
             usd_known=payment.usd or 0.0,
             unpriced=int(payment.usd is None),
             without_usage=int(payment.tokens_in is None),

@@ -21,7 +21,8 @@ class PreparedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """An HTTP response. `data` is its JSON (None when it is not JSON), `text` its beginning; header names are lower case."""
+    """An HTTP response. `data` is its JSON (None when it is not JSON). `headers` (names in lower case) and `text`, its
+    beginning, may be empty where the status is 200 and `data` an object: they only explain failures."""
 
     status: int
     headers: Mapping[str, str]

@@ -36,10 +36,10 @@ class DirectClient:
             data = json.loads(response.body)
         except (ValueError, RecursionError):
             data = None
-        usable = response.status == 200 and isinstance(data, dict)
-        text = "" if usable else response.body[:4000].decode("utf-8", "replace")
+        if response.status == 200 and isinstance(data, dict):
+            return ApiResponse(response.status, {}, data)
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return ApiResponse(response.status, headers, data, text)
+        return ApiResponse(response.status, headers, data, response.body[:4000].decode("utf-8", "replace"))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -10,6 +10,7 @@ import ssl
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -36,10 +37,11 @@ class HttpConnections:
     def __init__(self, limit: int):
         self._limit = limit
         self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[str, Proxy | None] = {}  # by scheme and host: a client asks one or two
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], body: bytes) -> HttpResponse:
         """Send a request. Raises AttemptError when no complete response came."""
-        proxy = proxy_for(url)
+        proxy = self._proxy(url)
         if proxy is not None and not proxy.is_http:
             raise AttemptError(
                 "unreachable",
@@ -69,6 +71,14 @@ class HttpConnections:
             method, url, data=body, headers=sent_headers, allow_redirects=False, proxy=proxy
         ) as response:
             return HttpResponse(response.status, response.headers, await _read_body(response))
+
+    def _proxy(self, url: str) -> Proxy | None:
+        """The proxy of these connections for the host of a URL, by the environment of the first request to it."""
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        if origin not in self._proxies:
+            self._proxies[origin] = proxy_for(url)
+        return self._proxies[origin]
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ragpipe.judging.clients.client import Completion
 from ragpipe.schema.call import Paid
+
+_NO_COMPLETION = Completion(None)
 
 
 @dataclass(slots=True)
@@ -24,4 +26,4 @@ class AttemptTally:
     wire_hash: str | None = None
     answers: int = 0
     usd: float | None = None
-    last_completion: Completion = field(default_factory=lambda: Completion(None))
+    last_completion: Completion = _NO_COMPLETION

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ragpipe.core.errors import ProviderUnusable
+from ragpipe.judging.clients import http_layer
 from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.clients.proxies import proxy_for
 from ragpipe.judging.settings import JudgeSettings
@@ -237,3 +238,13 @@ def test_an_authority_of_ones_own_is_named_by_a_variable(serve, certificate):
         env={**os.environ, "SSL_CERT_FILE": str(certificate[0])},
     )  # fmt: skip
     assert done.stdout.strip() == "ok", done.stderr
+
+
+async def test_the_proxy_of_a_host_is_looked_up_once(serve, monkeypatch):
+    server, looked_up = serve(), []
+    monkeypatch.setattr(http_layer, "proxy_for", looked_up.append)
+    connections = http_layer.HttpConnections(1)
+    for path in ("chat/completions", "embeddings", "chat/completions"):
+        await connections.send("POST", f"{server.url}/{path}", headers={}, body=b"{}")
+    await connections.close()
+    assert looked_up == [f"{server.url}/chat/completions"]

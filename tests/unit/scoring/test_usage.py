@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from ragpipe.schema.call import Call, Payment
@@ -46,3 +48,9 @@ def test_usage_of_a_payment_and_of_a_stored_call() -> None:
     call = Call("k", "p", "m", "ok", tokens_in=10, tokens_out=2, tokens_reasoning=1, paid_usd=0.25)
     assert Usage.of_call(call) == Usage(calls=1, tokens_in=10, tokens_out=2, tokens_reasoning=1)
     assert Usage.of_call(Call("k", "p", "m", "timeout")).without_usage == 1
+
+
+def test_a_sum_adds_every_field():
+    names = [field.name for field in fields(Usage)]
+    left, right = Usage(*range(1, 1 + len(names))), Usage(*(100 * n for n in range(1, 1 + len(names))))
+    assert [getattr(left + right, name) for name in names] == [101 * n for n in range(1, 1 + len(names))]
