@@ -7,7 +7,8 @@ file-format page is generated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -117,28 +118,29 @@ JUDGE_INPUTS = _schema(
 )
 
 _SAMPLE_READER, _OUTPUT_READER = TypeAdapter(Sample), TypeAdapter(Output)
+_OUTPUT_FIELDS = tuple(name for name in OUTPUTS.names if name != "sample_row")
+_CELLS_OF_SAMPLE, _CELLS_OF_OUTPUT = attrgetter(*SAMPLES.names), attrgetter(*_OUTPUT_FIELDS)
 
 
 def sample_row(sample: Sample) -> dict[str, Any]:
     """A sample as a row of `samples.parquet`."""
-    return {f.name: _cell(f.name, getattr(sample, f.name), SAMPLES) for f in SAMPLES}
+    return _with_json(dict(zip(SAMPLES.names, _CELLS_OF_SAMPLE(sample), strict=True)), SAMPLES)
 
 
 def output_row(output: Output, sample_row: int) -> dict[str, Any]:
     """An output as a row of `outputs.parquet`."""
-    row = {f.name: _cell(f.name, getattr(output, f.name, None), OUTPUTS) for f in OUTPUTS}
-    row["sample_row"] = sample_row
-    return row
+    cells = dict(zip(_OUTPUT_FIELDS, _CELLS_OF_OUTPUT(output), strict=True))
+    return _with_json({**cells, "sample_row": sample_row}, OUTPUTS)
 
 
-def samples_from(rows: Iterable[dict[str, Any]]) -> Iterator[Sample]:
-    """Rows of `samples.parquet` as samples."""
-    return (_SAMPLE_READER.validate_json(_json(row, SAMPLES)) for row in rows)
+def sample_from(row: dict[str, Any]) -> Sample:
+    """A row of `samples.parquet` as a sample. Raises ValueError for a damaged one."""
+    return _SAMPLE_READER.validate_json(_json(row, SAMPLES))
 
 
-def outputs_from(rows: Iterable[dict[str, Any]]) -> Iterator[Output]:
-    """Rows of `outputs.parquet` as outputs."""
-    return (_OUTPUT_READER.validate_json(_json(row, OUTPUTS, leave_out="sample_row")) for row in rows)
+def output_from(row: dict[str, Any]) -> Output:
+    """A row of `outputs.parquet` as an output. Raises ValueError for a damaged one."""
+    return _OUTPUT_READER.validate_json(_json(row, OUTPUTS, leave_out="sample_row"))
 
 
 def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
@@ -156,13 +158,19 @@ def _is_json(field: pa.Field) -> bool:
 
 
 _JSON_COLUMNS = {id(schema): tuple(f.name for f in schema if _is_json(f)) for schema in (SAMPLES, OUTPUTS)}
+_USER_PARTS = frozenset({"meta", "recorded"})
 
 
-def _cell(name: str, value: Any, schema: pa.Schema) -> Any:
-    if value is None or name not in _JSON_COLUMNS[id(schema)]:
-        return value
-    # Absent fields of chunks and anchors are left out; a None in the user's own parts stays.
-    return to_json(value, exclude_none=name not in ("meta", "recorded")).decode()
+def _with_json(row: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """The row of a noun, with its structured parts as JSON text."""
+    for name in _JSON_COLUMNS[id(schema)]:
+        value = row[name]
+        if value:
+            # Absent fields of chunks and anchors are left out; a None in the user's own parts stays.
+            row[name] = to_json(value, exclude_none=name not in _USER_PARTS).decode()
+        elif value is not None:
+            row[name] = "[]" if isinstance(value, list) else "{}"
+    return row
 
 
 def _json(row: dict[str, Any], schema: pa.Schema, leave_out: str = "") -> bytes:

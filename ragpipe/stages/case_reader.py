@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey, Sample
-from ragpipe.schema.table_schemas import outputs_from, samples_from
+from ragpipe.schema.table_schemas import output_from, sample_from
 from ragpipe.store.run.row_group_cache import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, reading_table
 
@@ -50,25 +50,25 @@ class CaseReader:
         """The cases of one block, decoded one by one as they are asked for."""
         with reading_table(self._path, *_INVALID):
             rows = self._outputs.read_row_group(index).to_pylist()
-        rows.reverse()
-        while rows:
-            yield self._decode(rows.pop())  # what was decoded is kept no longer
+            rows.reverse()
+            while rows:
+                yield self._decode(rows.pop())  # what was decoded is kept no longer
 
     def case_at(self, row: int) -> Case:
         """The case of one row of the outputs, counted from 0. Only its block is read."""
         for index in range(self.blocks):
             if row < self.size(index):
                 with reading_table(self._path, *_INVALID):
-                    cells = self._outputs.read_row_group(index).slice(row, 1).to_pylist()[0]
-                return self._decode(cells)
+                    return self._decode(self._outputs.read_row_group(index).slice(row, 1).to_pylist()[0])
             row -= self.size(index)
         raise IndexError(f"row {row} after the end of the outputs")
 
     def keys(self, index: int) -> list[CaseKey]:
         """What names the cases of one block, without reading more of them."""
         with reading_table(self._path, *_INVALID):
-            rows = self._outputs.read_row_group(index, columns=list(OUTPUT_KEY)).to_pylist()
-            return [CaseKey.of({**row, "iteration": self.iteration}) for row in rows]
+            columns = self._outputs.read_row_group(index, columns=list(OUTPUT_KEY))
+            keys = zip(*(columns[name].to_pylist() for name in OUTPUT_KEY), strict=True)
+            return [CaseKey(sample_id, method, repeat, self.iteration) for sample_id, method, repeat in keys]
 
     def of(self, iteration: int, *, without: Collection[int] = ()) -> Iterator[Case]:
         """All cases but those of some blocks, as those of another iteration."""
@@ -84,9 +84,9 @@ class CaseReader:
         self._outputs.close()
 
     def _decode(self, row: dict[str, Any]) -> Case:
-        with reading_table(self._path, *_INVALID):
-            place = row.pop("sample_row")
-            output = next(outputs_from([row]))
+        """The case of a row. Raises `_INVALID` where the row is damaged, DataError where its sample is."""
+        place = row.pop("sample_row")
+        output = output_from(row)
         return Case(self._sample(place), output, self.iteration)
 
     def _sample(self, row: int) -> Sample:
@@ -94,7 +94,7 @@ class CaseReader:
             group = bisect_right(self._starts, row) - 1
             if not 0 <= group < len(self._starts) - 1:
                 raise ValueError(f"no row {row}, which outputs.parquet names")
-            return next(samples_from([self._groups.group(group)[row - self._starts[group]]]))
+            return sample_from(self._groups.group(group)[row - self._starts[group]])
 
 
 def _rows_of_group(file: pq.ParquetFile, group: int) -> list[dict[str, Any]]:

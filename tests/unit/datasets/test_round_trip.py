@@ -14,7 +14,7 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
-from ragpipe.schema.table_schemas import OUTPUTS, output_row, outputs_from, table_of
+from ragpipe.schema.table_schemas import OUTPUTS, output_from, output_row, table_of
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 names = texts.filter(
@@ -142,4 +142,4 @@ def test_arbitrary_bytes_end_in_records_or_one_data_error(folder: Path, raw: byt
 @given(st.lists(outputs, min_size=1, max_size=3))
 def test_the_table_of_a_run_gives_back_its_outputs(given_outputs: list[Output]) -> None:
     rows = table_of([output_row(output, 0) for output in given_outputs], OUTPUTS).to_pylist()
-    assert list(outputs_from(rows)) == given_outputs
+    assert [output_from(row) for row in rows] == given_outputs

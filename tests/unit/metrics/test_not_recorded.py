@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragpipe.metrics.base import Metric, run_skip_reason
 from ragpipe.schema.sample import Case, Output, Sample
-from ragpipe.schema.table_schemas import OUTPUTS, output_row, outputs_from, table_of
+from ragpipe.schema.table_schemas import OUTPUTS, output_from, output_row, table_of
 from ragpipe.testing.scripted import make_case, shipped_metric, shipped_names
 from tests.support.new_metric import COMMAND
 
@@ -111,7 +111,7 @@ def test_absent_and_empty_stay_apart_in_the_tables() -> None:
     table = table_of([output_row(output, row) for row, output in enumerate(outputs)], OUTPUTS)
     assert table["answer"].to_pylist() == [None, "", "a"]
     assert table["chunks"].to_pylist() == [None, "[]", None]
-    assert list(outputs_from(table.to_pylist())) == outputs
+    assert [output_from(row) for row in table.to_pylist()] == outputs
     cases = [Case(Sample(id=o.sample_id, question="?"), o) for o in outputs]
     assert [(c.answer, c.contexts) for c in cases] == [("", []), ("", []), ("a", [])]
     assert [(c.records("answer"), c.records("contexts")) for c in cases] == [
