@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,6 +29,7 @@ Hashes = NDArray[np.uint64]
 _BATCH = 4096
 _BATCH_BYTES = 4 << 20
 _NULL = np.uint64(0x9E3779B97F4A7C15)
+_JSON = json.JSONEncoder(sort_keys=True)
 
 
 def seal_file(path: Path) -> str:
@@ -118,6 +119,8 @@ def _cells(column: pa.Array) -> Hashes:
     """A 64-bit digest of every cell. Equal texts are hashed once."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if column.null_count == len(column) and not pa.types.is_nested(column.type):
+        return np.full(len(column), _NULL)
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         numbers = column.fill_null(False if pa.types.is_boolean(column.type) else 0).cast(pa.int64())
         return _numbers(numbers.to_numpy(zero_copy_only=False), column)
@@ -128,7 +131,18 @@ def _cells(column: pa.Array) -> Hashes:
         by_index = np.append(_texts(encoded.dictionary.to_pylist()), _NULL)
         hashes: Hashes = by_index[encoded.indices.fill_null(len(by_index) - 1).to_numpy(zero_copy_only=False)]
         return hashes
-    return _texts(json.dumps(value, sort_keys=True) for value in column.to_pylist())
+    values = column.to_pylist()
+    if pa.types.is_list(column.type) and pa.types.is_string(column.type.value_type):
+        return _lists([None if value is None else tuple(value) for value in values])
+    return _texts(map(_JSON.encode, values))
+
+
+def _lists(lists: Sequence[tuple[str | None, ...] | None]) -> Hashes:
+    """The digests of lists of texts. Equal lists are hashed once: most columns of lists are empty or absent throughout."""
+    places: dict[tuple[str | None, ...] | None, int] = {}
+    indices = [places.setdefault(texts, len(places)) for texts in lists]
+    hashes: Hashes = _texts(map(_JSON.encode, places))[indices]
+    return hashes
 
 
 def _texts(texts: Iterable[str]) -> Hashes:

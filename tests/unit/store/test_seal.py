@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ragpipe.store.run.seals import closed_seal, open_seal
+from ragpipe.store.run.seals import closed_seal, open_seal, seal_table
 
 WHOLE: dict[str, Any] = {
     "manifest": {},
@@ -57,3 +64,62 @@ def test_names_that_only_look_like_going_up_are_files_of_the_folder(tmp_path: Pa
 def test_a_damaged_seal_is_a_value_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match=r"digest|no readable JSON|a JSON list"):
         open_seal(written(tmp_path, text))
+
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
+COLUMNS = {
+    "text": (pa.string(), TEXTS),
+    "whole": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "real": (pa.float64(), st.floats(allow_nan=False)),
+    "flag": (pa.bool_(), st.booleans()),
+    "texts": (pa.list_(pa.string()), st.lists(st.none() | TEXTS, max_size=3)),
+    "pairs": (pa.list_(pa.struct({"a": pa.int64()})), st.lists(st.fixed_dictionaries({"a": st.integers(0, 3)}), max_size=2)),
+}  # fmt: skip
+MASK = 2**64 - 1
+
+
+def mixed(value: int) -> int:
+    """The finalizer of splitmix64, number by number."""
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
+    return value ^ (value >> 31)
+
+
+def cell_digest(kind: pa.DataType, value: Any) -> int:
+    """The digest of one cell: of its text, of its 64 bits, or of a list as JSON."""
+    if value is None and not pa.types.is_list(kind):
+        return 0x9E3779B97F4A7C15
+    if pa.types.is_floating(kind):
+        return mixed(struct.unpack("<Q", struct.pack("<d", value))[0])
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return mixed(int(value) & MASK)
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+ROWS = st.lists(
+    st.fixed_dictionaries({name: st.none() | values for name, (_, values) in COLUMNS.items()}), min_size=1, max_size=9
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS, st.integers(1, 9))
+def test_rows_and_columns_are_sealed_cell_by_cell(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], group: int
+) -> None:
+    kinds = {name: kind for name, (kind, _) in COLUMNS.items()}
+    path = tmp_path_factory.getbasetemp() / "sealed.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(kinds)), path, row_group_size=group)
+    digests = {name: [cell_digest(kind, row[name]) for row in rows] for name, kind in kinds.items()}
+    totals = []
+    for place in range(len(rows)):
+        total = 0
+        for name in kinds:
+            total = mixed((total + digests[name][place]) & MASK)
+        totals.append(total >> 32)
+    seal = seal_table(path)
+    assert seal["columns"] == {
+        name: hashlib.sha256(struct.pack(f"<{len(rows)}Q", *column)).hexdigest()[:16]
+        for name, column in digests.items()
+    }
+    assert base64.b64decode(seal["rows"]) == struct.pack(f"<{len(rows)}I", *totals)
