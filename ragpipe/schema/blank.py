@@ -13,4 +13,6 @@ _UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
 
 def is_blank(text: str) -> bool:
     """Whether a text shows nothing: it is empty, or blanks, controls, marks without a width and fillers are all it has."""
+    if text[:1].isascii() and text[:1].isalnum():  # so almost every text begins
+        return False
     return all(unicodedata.category(sign) in _UNSEEN for sign in _FILLERS.sub("", text))

@@ -15,7 +15,7 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_from, sample_row, table_of
+from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_from, sample_row, table_from
 from ragpipe.store.files.atomic import atomic_open
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.run.run_tables import batches
@@ -54,13 +54,17 @@ def block_limits() -> dict[str, int]:
 def text_bytes(row: Mapping[str, Any]) -> int:
     """Bytes of all texts in a row of `samples.parquet` or `outputs.parquet`, in UTF-8. A case counts those of both its rows, so
     blocks follow from the frozen cases alone, whatever is asked about them."""
-    return sum(_length(cell) for cell in row.values())
+    total = 0
+    for cell in row.values():
+        if isinstance(cell, str):
+            total += _length(cell)
+        elif isinstance(cell, list):
+            total += sum(map(_length, cell))
+    return total
 
 
-def _length(cell: Any) -> int:
-    if isinstance(cell, str):
-        return len(cell) if cell.isascii() else len(cell.encode("utf-8", "surrogatepass"))
-    return sum(map(_length, cell)) if isinstance(cell, list) else 0
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class _BlockWriter:
@@ -68,22 +72,26 @@ class _BlockWriter:
 
     def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema):
         self._writer = writer
-        self._schema, self._rows = schema, list[dict[str, Any]]()
-        self._bytes = 0
+        self._schema = schema
+        self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+        self._rows = self._bytes = 0
         self.count = 0
 
     def add(self, row: dict[str, Any], size: int) -> None:
         """Add a row that counts as `size` bytes."""
-        self._rows.append(row)
+        for name, cell in row.items():
+            self._columns[name].append(cell)
+        self._rows += 1
         self._bytes += size
         self.count += 1
-        if len(self._rows) >= BLOCK or self._bytes >= BLOCK_BYTES:
+        if self._rows >= BLOCK or self._bytes >= BLOCK_BYTES:
             self.flush()
 
     def flush(self) -> None:
         if self._rows:
-            self._writer.write_table(table_of(self._rows, self._schema))
-            self._rows, self._bytes = [], 0
+            self._writer.write_table(table_from(self._columns, self._schema))
+            self._columns = {name: [] for name in self._schema.names}
+            self._rows = self._bytes = 0
 
 
 @contextmanager
@@ -108,8 +116,9 @@ def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> 
                 raise _no_output(record)
             if record.sample.id not in places:
                 sample = sample_row(record.sample)
-                places[record.sample.id] = sample_table.count, text_bytes(sample)
-                sample_table.add(sample, text_bytes(sample))
+                size = text_bytes(sample)
+                places[record.sample.id] = sample_table.count, size
+                sample_table.add(sample, size)
             methods[record.output.method] = None
             place, size = places[record.sample.id]
             output = output_row(record.output, place)
