@@ -130,7 +130,8 @@ class Evaluation:
         if combined:
             combine_iterations(self._folder, scored, self._config.scoring)
         reports = self._write_reports(scored[-1])
-        self._seal(inputs, reports, combined=combined)
+        if self._policy.seals_run:
+            self._seal(inputs, reports, combined=combined)
         states: dict[str, str] = manifest["iterations"]
         if not (self._scored or inputs.are_new):
             self._say_complete(manifest)

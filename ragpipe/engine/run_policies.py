@@ -39,6 +39,8 @@ class EvaluatePolicy:
     """Whether the call store is looked at for anything, so that its format must be this one."""
     announces_plan = True
     """Whether the plan is printed before anything is spent, and refused over `judge.max_calls`."""
+    seals_run = True
+    """Whether the run is sealed at its end. One that is only made to be compared is not."""
 
     def open_session(self, config: RunConfig, run_id: str, warn: Callable[[str], None]) -> OpenedSession:
         """The judge session of one iteration."""
@@ -106,6 +108,7 @@ class VerifyPolicy(RescorePolicy):
     """`task=verify`: as for a re-scoring, in a scratch folder, with the spend and the prices that were sealed."""
 
     uses_call_store = False
+    seals_run = False
 
     def __init__(
         self,

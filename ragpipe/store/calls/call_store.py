@@ -16,7 +16,7 @@ from typing import Any, Self
 from ragpipe.core.errors import FATAL, TRANSIENT, DataError, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.call_rows import packed, unpacked
-from ragpipe.store.calls.call_table import CallTable, select_calls
+from ragpipe.store.calls.call_table import CallReader, CallTable
 from ragpipe.store.calls.call_worker import CallWorker
 from ragpipe.store.calls.last_resort import LastResortFile
 from ragpipe.store.calls.read_only import open_to_read
@@ -179,22 +179,23 @@ class StoredCalls:
 
     def __init__(self, path: Path, *, run_id: str | None = None):
         self.path, self.run_id = Path(path).absolute(), run_id
-        self._damaged: set[str] = set()
         self._db: sqlite3.Connection | None = None
+        self._reader: CallReader | None = None
         if self.path.exists():
             self._db = open_to_read(self.path)
+            self._reader = CallReader(self._db)
 
     def read(self, keys: Iterable[str]) -> dict[str, Call]:
         """The stored calls among `keys`."""
-        if self._db is None:
+        if self._db is None or self._reader is None:
             return {}
         with sqlite_errors(self.path):
-            return dict(select_calls(self._db, keys, self.run_id, self._damaged))
+            return dict(self._reader.read(keys, self.run_id))
 
     @property
     def damaged(self) -> int:
         """How many of the calls that were looked for stood there damaged: they counted as not there."""
-        return len(self._damaged)
+        return len(self._reader.damaged) if self._reader else 0
 
     async def get_or_claim(
         self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None

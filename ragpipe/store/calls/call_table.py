@@ -228,23 +228,37 @@ def store(db: sqlite3.Connection, shared: SharedValues, call: PackedCall) -> Non
     db.execute(_STORE, (call.key, run, judge, served, *call.cells, call.digest, failed_in))
 
 
-def select_calls(
-    db: sqlite3.Connection, keys: Iterable[str], run_id: str | None, damaged: set[str]
-) -> Iterator[tuple[str, Call]]:
-    """The calls that `run_id` may use, at most one per key; none where the file has no tables.
+class CallReader:
+    """Reads calls over a connection that writes nothing. `damaged` are the keys of the damaged rows that it met."""
 
-    Adds the keys of damaged rows to `damaged`.
-    """
-    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
-        return
-    shared = SharedValues(db)
-    run = None if run_id is None else shared.known("runs", (run_id,))
-    for key in keys:
-        try:
-            if row := fetched(db, _FIND, (key_bytes(key), run)):
-                yield key, call_of(row, shared)
-        except DamagedRow:
-            damaged.add(key)
+    def __init__(self, db: sqlite3.Connection):
+        self.damaged: set[str] = set()
+        self._db, self._shared = db, SharedValues(db)
+        self._has_tables = False  # once it has them, it keeps them
+        self._runs: dict[str, int] = {}
+
+    def read(self, keys: Iterable[str], run_id: str | None) -> Iterator[tuple[str, Call]]:
+        """The calls that `run_id` may use, at most one per key; none where the file has no tables."""
+        self._has_tables = self._has_tables or _has_calls(self._db)
+        if not self._has_tables:
+            return
+        run = None if run_id is None else self._number_of(run_id)
+        for key in keys:
+            try:
+                if row := fetched(self._db, _FIND, (key_bytes(key), run)):
+                    yield key, call_of(row, self._shared)
+            except DamagedRow:
+                self.damaged.add(key)
+
+    def _number_of(self, run_id: str) -> int | None:
+        """The number of a run, which stays; None while the file does not have it."""
+        if run_id not in self._runs and (number := self._shared.known("runs", (run_id,))) is not None:
+            self._runs[run_id] = number
+        return self._runs.get(run_id)
+
+
+def _has_calls(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is not None
 
 
 def every_call(db: sqlite3.Connection, where: str = "1", values: Sequence[object] = ()) -> Iterator[Call | None]:

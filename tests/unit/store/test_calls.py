@@ -224,6 +224,25 @@ async def test_two_that_refuse_a_stored_reply_ask_once(tmp_path: Path) -> None:
         assert await AcceptedReplies(only_read, lambda found: True).get_or_claim(K("k")) is None
 
 
+async def test_a_reader_sees_what_is_stored_after_it_was_opened(tmp_path: Path) -> None:
+    """Also values that rows share and that are new to the file: another judge's, another model's, another run's."""
+    path = tmp_path / "c"
+    sqlite3.connect(path).close()  # a file without tables
+    expected: dict[str, Call] = {}
+    with closing(StoredCalls(path, run_id="late")) as reader:
+        assert reader.read([K("a"), K("b"), K("c")]) == {}
+        for number, (run, name, status) in enumerate(
+            [("one", "a", "ok"), ("late", "b", "refused"), ("other", "c", "refused")]
+        ):
+            with CallStore(path, run_id=run) as store:
+                await store.get_or_claim(K(name))
+                stored = replace(call(name, status), judge=f"judge {number}", model=f"model {number}", run_id=run)
+                stored = await store.put(stored)
+            if run != "other":  # whose failure answers nobody else
+                expected[K(name)] = stored
+            assert reader.read([K("a"), K("b"), K("c")]) == expected
+
+
 async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
         for delay in (0, 0, 0.0005, 0.001, 0.002, 0.005):
