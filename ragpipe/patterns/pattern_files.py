@@ -12,6 +12,7 @@ import yaml
 from ragpipe.core.digest import sha256
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import did_you_mean
+from ragpipe.core.yaml_lines import FastLoader
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\.v\d+\Z")
 
@@ -31,7 +32,7 @@ def read_patterns(name: str) -> dict[str, Any]:
     if not _NAME.match(name) or not path.is_file():
         names = pattern_files()
         raise ValueError(f"one of {', '.join(names)} or patterns written out; {did_you_mean(name, names)}".rstrip("; "))
-    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=FastLoader)
     for include in content.pop("include", ()):
         content = _merge(read_patterns(include), content)
     return content

@@ -68,9 +68,10 @@ class Search:
 
     def __call__(self, pattern: str, text: str, name: str, *, match_case: bool = False) -> Any:
         check_length(text)
+        compiled = compile_timed(pattern, match_case)
         start = time.monotonic()
         try:
-            match = compile_timed(pattern, match_case).search(text, timeout=TIME_LIMIT_S, concurrent=True)
+            match = compiled.search(text, timeout=TIME_LIMIT_S, concurrent=True)
         except TimeoutError:
             message = (
                 f"the pattern {name} took longer than {TIME_LIMIT_S:g} s on {len(text):,} characters: make it simpler"

@@ -12,7 +12,7 @@ from ragpipe.patterns import timed_regex
 from ragpipe.patterns.dont_know import dont_know_phrase, load_phrases
 from ragpipe.patterns.pattern_files import pattern_files, read_patterns
 from ragpipe.patterns.policies import find_violations, load_policy
-from ragpipe.patterns.refusals import RefusalPatterns, read_refusal
+from ragpipe.patterns.refusals import RefusalPatterns, load_refusals, read_refusal
 from ragpipe.patterns.sentences import sentences
 from tests.support.growth import assert_linear
 
@@ -212,6 +212,12 @@ def test_every_expression_is_compiled_before_anything_runs(wrong):
     long = "x" * (timed_regex.MAX_PATTERN - 1)  # with what stands around it in use it is too long
     with pytest.raises(ValueError, match="a pattern of at most 2,000 characters"):
         RefusalPatterns(declines=["cannot"], opens=long)
+
+
+@pytest.mark.parametrize("name", [name for name in pattern_files() if "declines" in read_patterns(name)])
+def test_every_expression_of_a_shipped_file_is_compiled_here(name):
+    """A run takes them for compiled."""
+    assert RefusalPatterns.model_validate(read_patterns(name)) == load_refusals(name)
 
 
 BOTH = [
