@@ -161,10 +161,12 @@ class Loader(ConfigLoaderImpl):
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         path = default.config_path or ""
         if not default.primary and not _of_hydra(path) and (loaded := repo.load_config(path)) is not None:
-            embedded = self._embed_result_config(loaded, default.package).config
-            section = OmegaConf.to_container(embedded, resolve=False) if isinstance(embedded, DictConfig) else {}
-            if isinstance(section, dict) and "hydra" in section:
-                self._check(section["hydra"], loaded, default)
+            package = (default.package if default.package is not None else loaded.header["package"]) or ""
+            if package.split(".")[0] == "hydra" or (not package and "hydra" in loaded.config):
+                embedded = self._embed_result_config(loaded, default.package).config
+                section = OmegaConf.to_container(embedded, resolve=False) if isinstance(embedded, DictConfig) else {}
+                if isinstance(section, dict) and "hydra" in section:
+                    self._check(section["hydra"], loaded, default)
         return super()._load_single_config(default, repo)
 
     def _check(self, section: Any, loaded: ConfigResult, default: ResultDefault) -> None:
