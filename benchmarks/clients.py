@@ -5,7 +5,9 @@
 The server runs in a process of its own (ragpipe/testing/openai_server.py). `wall/ideal`: wall time over calls x latency / width
 (Little's law). `cpu ms`: CPU time of this process per call, imports and warm-up apart. Ratios stand beside: of the direct
 client to bare aiohttp (goal <= 2.5) and to bare litellm (goal <= 1/6), of the litellm client to bare litellm (goal <= 1.15).
-`peak` and `sockets` come from the server's log. Every call is another question of about 1,225 tokens.
+`peak` and `sockets` come from the server's log. Every call is another question of about 1,225 tokens; every client has made
+`width` calls before the clock starts. By the server's log aiohttp and the direct client send the same bytes, and so do both
+litellm rows.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ async def with_aiohttp(url: str, width: int, calls: int) -> tuple[float, float]:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=width)) as session:
 
         async def ask(number: int) -> None:
-            body = {"model": MODEL, "messages": list(messages(number)), "temperature": 0.0, "max_tokens": 2048,
+            body = {"model": MODEL.removeprefix("openai/"), "messages": list(messages(number)), "temperature": 0.0, "max_tokens": 2048,
                     "response_format": FORM}  # fmt: skip
             async with session.post(url + "/chat/completions", json=body) as response:
                 found: Any = await response.json()
@@ -121,6 +123,7 @@ async def with_aiohttp(url: str, width: int, calls: int) -> tuple[float, float]:
         return await run(ask, calls, width, 0)
 
 
+SAME_BYTES = {"direct": "aiohttp", "ragpipe+litellm": "litellm"}
 CONTENDERS: dict[str, Callable[[str, int, int], Awaitable[tuple[float, float]]]] = {
     "aiohttp": with_aiohttp,
     "direct": lambda url, width, calls: with_ragpipe(url, width, calls, "direct"),
@@ -151,13 +154,18 @@ def main() -> None:
           f"{'peak':>5} {'full':>5} {'sockets':>7}")  # fmt: skip
     for width in map(int, found.widths.split(",")):
         cpus: dict[str, float] = {}
+        sent: dict[str, set[str]] = {}
         for name in found.only.split(","):
             calls = found.rounds * width
             with tempfile.TemporaryDirectory() as folder:
                 log = Path(folder) / "log.jsonl"
                 with serving_in_subprocess("--latency-ms", str(found.latency_ms), "--log", str(log)) as url:
                     wall, cpu = asyncio.run(CONTENDERS[name](url, width, calls))
-                peak, full, sockets = in_flight(read_log(log), calls)
+                lines = read_log(log)
+            peak, full, sockets = in_flight(lines, calls)
+            sent[name] = {line["body"] for line in lines}
+            if sent.get(SAME_BYTES.get(name, name), sent[name]) != sent[name]:
+                sys.exit(f"{name} did not send the bytes that {SAME_BYTES[name]} sends")
             cpus[name] = cpu / calls * 1000
             ideal = calls * found.latency_ms / 1000 / width
             ratios = [

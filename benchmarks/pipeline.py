@@ -4,10 +4,13 @@
 
 A local server answers after a fixed latency; ideal = calls x latency / width. Each client runs in a process of its own, so
 that its CPU time is its own; both bare loops run in the same session as baselines. `ragpipe` is everything: cases read from
-Parquet, prompts rendered and hashed, call store, journal, parts, tables written.
+Parquet, prompts rendered and hashed, call store, journal, parts, tables written. All clients send the same questions with the
+same parameters and response format, aiohttp and the direct client the same bytes (the server's log is compared); litellm
+has made one call before the clock starts, in both of its rows.
 
 Goals: CPU with the direct client <= 2.5 x raw aiohttp and <= 1/6 of litellm alone, through litellm <= 1.15 x litellm alone;
-wall / ideal <= 1.10, 1.15, 1.35 at 16, 64, 256 wide; peak in flight = the limit; connections <= limit + 1.
+wall / ideal <= 1.10, 1.15, 1.35 at 16, 64, 256 wide, or <= 1.07, 1.10, 1.25 x raw aiohttp where that is more; peak in
+flight = the limit; connections <= limit + 1.
 """
 
 from __future__ import annotations
@@ -58,18 +61,32 @@ def metric() -> Any:
     return load_metric("groundedness", section, PromptLibrary([prompts_dir()]), [])
 
 
+def judge(url: str, client: str, width: int) -> Any:
+    """The settings of the judge."""
+    from ragpipe.judging.settings import JudgeSettings
+
+    os.environ["BENCH_KEY"] = "x"
+    return JudgeSettings(
+        model=f"openai/{MODEL}", api_base=url, api_key_env="BENCH_KEY", client=client, concurrency=width, max_calls=10**6,
+    )  # fmt: skip
+
+
 def bodies(calls: int) -> list[dict[str, Any]]:
-    """The very questions that ragpipe asks, as request bodies."""
+    """The very questions that ragpipe asks, as the request bodies that it sends."""
+    from ragpipe.judging.cache_key import Question
+    from ragpipe.judging.transports.output_modes import OutputModeFallback
+    from ragpipe.schema.call import Payload
+    from ragpipe.schema.judge_answers.answer_schema import answer_schema
     from ragpipe.schema.sample import Case
 
-    asked = metric()
-    found = []
+    asking, modes = metric(), OutputModeFallback(judge("http://127.0.0.1/v1", "direct", 1))
+    asked = []
     for i in range(calls):
-        ask = next(iter(asked.planned_calls(Case(*case(i)))))
-        found.append(
-            {"model": MODEL, "messages": list(ask.prompt.render(**ask.values)), "temperature": 0, "max_tokens": 2048}
-        )
-    return found
+        call = next(iter(asking.planned_calls(Case(*case(i)))))
+        payload = Payload(call.prompt.render(**call.values), answer_schema(call.answer))
+        question = Question("", payload, call.answer, MODEL, {}, "")
+        asked.append({"model": MODEL, **modes.body(question, modes.form(question))})
+    return asked
 
 
 async def spread(work: Callable[[Any], Awaitable[None]], items: list[Any], width: int) -> None:
@@ -99,27 +116,27 @@ async def bare_aiohttp(url: str, calls: int, width: int, clock: Callable[[], Non
         clock()
 
 
-async def bare_litellm(url: str, calls: int, width: int, clock: Callable[[], None]) -> None:
+async def with_litellm(url: str, body: dict[str, Any]) -> None:
+    """One call of litellm's. The first one imports what it needs."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
 
+    arguments = {key: value for key, value in body.items() if key != "model"}
+    await litellm.acompletion(
+        model=f"openai/{MODEL}", api_base=url, api_key="x", max_retries=0, num_retries=0, timeout=60, **arguments
+    )  # fmt: skip
+
+
+async def bare_litellm(url: str, calls: int, width: int, clock: Callable[[], None]) -> None:
     asked = bodies(calls)
-
-    async def one(body: dict[str, Any]) -> None:
-        given = {key: value for key, value in body.items() if key != "model"}
-        await litellm.acompletion(
-            model=f"openai/{MODEL}", api_base=url, api_key="x", max_retries=0, num_retries=0, timeout=60, **given
-        )  # fmt: skip
-
-    await one(asked[0])
+    await with_litellm(url, asked[0])
     clock()
-    await spread(one, asked, width)
+    await spread(lambda body: with_litellm(url, body), asked, width)
     clock()
 
 
 async def whole(url: str, calls: int, width: int, clock: Callable[[], None], client: str) -> None:
     from ragpipe.judging.session import JudgeSession
-    from ragpipe.judging.settings import JudgeSettings
     from ragpipe.judging.transports.live_transport import LiveTransport
     from ragpipe.stages.case_reader import CaseReader
     from ragpipe.stages.judge_cases import JudgeStage
@@ -128,13 +145,9 @@ async def whole(url: str, calls: int, width: int, clock: Callable[[], None], cli
     from ragpipe.store.run.progress_file import ProgressView
     from ragpipe.store.run.run_folder import RunFolder
 
-    os.environ["BENCH_KEY"] = "x"
-    settings = JudgeSettings(
-        model=f"openai/{MODEL}", api_base=url, api_key_env="BENCH_KEY", client=client, concurrency=width, max_calls=10**6,
-    )  # fmt: skip
-    if client == "litellm":
-        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-        import litellm  # noqa: F401  imports are not a client's cost per call
+    settings = judge(url, client, width)
+    if client == "litellm":  # imports are not a client's cost per call
+        await with_litellm(url, bodies(1)[0])
     else:
         import ragpipe.judging.clients.direct_client
         import ragpipe.judging.pricing  # noqa: F401
@@ -193,12 +206,14 @@ def main() -> None:
     from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 
     print(
-        "width  client            wall / ideal   CPU ms a call   x aiohttp   x litellm   peak in flight   connections"
+        "width  client            wall / ideal   x aiohttp   CPU ms a call   x aiohttp   x litellm   peak in flight   connections"
     )
     for width in args.widths:
         calls = width * args.waves
         ideal = calls * args.latency_ms / 1000 / width
         cpu: dict[str, float] = {}
+        walls: dict[str, float] = {}
+        sent: dict[str, set[str]] = {}
         for client in args.clients:
             with tempfile.TemporaryDirectory() as folder:
                 log = Path(folder, "log.jsonl")
@@ -209,13 +224,16 @@ def main() -> None:
                     sys.exit(done.stdout + done.stderr)
                 wall, used = json.loads(done.stdout.strip().splitlines()[-1])
                 seen = read_log(log)
-            cpu[client] = used / calls * 1000
+            cpu[client], walls[client], sent[client] = used / calls * 1000, wall, {line["body"] for line in seen}
+            if sent.get("aiohttp", sent[client]) != sent[client] and client == "ragpipe-direct":
+                sys.exit("aiohttp and the direct client did not send the same bytes")
+            slower = f"{wall / walls['aiohttp']:9.3f}" if "aiohttp" in walls else "        -"
             ratios = [
                 f"{cpu[client] / cpu[base]:9.2f}" if base in cpu else "        -" for base in ("aiohttp", "litellm")
             ]
             peak, sockets = max(line["in_flight"] for line in seen), len({line["peer"] for line in seen})
             print(
-                f"{width:>5}  {client:<16}  {wall / ideal:12.3f}   {cpu[client]:13.3f}   {ratios[0]}   {ratios[1]}   {peak:>14}   {sockets:>11}",
+                f"{width:>5}  {client:<16}  {wall / ideal:12.3f}   {slower}   {cpu[client]:13.3f}   {ratios[0]}   {ratios[1]}   {peak:>14}   {sockets:>11}",
                 flush=True,
             )
 

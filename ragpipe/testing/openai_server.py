@@ -1,6 +1,6 @@
 """A local OpenAI-compatible server for tests and benchmarks: latency, faults, scripted replies, a log of its requests.
 
-    python -m ragpipe.testing.openai_server --port 0 --latency-ms 50 --log requests.jsonl --script replies.json --fault 429:rate=0.1
+    python -m ragpipe.testing.local_server --port 0 --latency-ms 50 --log requests.jsonl --script replies.json --fault 429:rate=0.1
 
 prints its base URL (`http://127.0.0.1:PORT/v1`) on the first line and serves until it is ended.
 
@@ -50,7 +50,7 @@ from ragpipe.testing.openai_faults import (
     draw_latency,
 )
 
-SERVER = (sys.executable, "-m", "ragpipe.testing.openai_server")
+SERVER = (sys.executable, "-m", "ragpipe.testing.local_server")
 """The command of the server in a process of its own, wherever ragpipe can be imported."""
 
 
