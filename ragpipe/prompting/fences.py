@@ -62,6 +62,19 @@ def printable_texts(value: Any) -> Iterator[str]:
             yield from printable_texts(item)
 
 
+def text_length(value: Any) -> int:
+    """The characters of all `printable_texts` of a value, without listing them."""
+    if isinstance(value, str):
+        return len(value)
+    if value is None or isinstance(value, _PRINTED_AS_THEY_ARE):  # most fields of a chunk
+        return 0
+    if isinstance(value, BaseModel):
+        return sum(map(text_length, vars(value).values()))
+    if isinstance(value, Mapping):
+        return sum(map(text_length, value.values()))
+    return sum(map(text_length, value)) if isinstance(value, Sequence) else 0
+
+
 def print_value(value: Any) -> Any:
     """What `{{ value }}` prints: numbers as they are, everything else fenced. Raises UndefinedError for None."""
     if isinstance(value, AnyReference):

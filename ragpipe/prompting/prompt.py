@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 
 from ragpipe.core.errors import Problem, PromptError, PromptTooLong
-from ragpipe.prompting.fences import fenced_values, printable_texts
+from ragpipe.prompting.fences import fenced_values, printable_texts, text_length
 from ragpipe.prompting.template_language import MAX_RENDERED, METER, Meter, TooMuch
 from ragpipe.schema.call import Message
 
@@ -80,7 +80,7 @@ class Prompt:
 
     def length(self, values: Mapping[str, Any]) -> int:
         """The number of characters of all texts among the values."""
-        return sum(map(_text_length, values.values()))
+        return sum(map(text_length, values.values()))
 
     def material(self, messages: Iterable[Message], values: Mapping[str, Any]) -> list[str]:
         """The texts under test that the rendered messages show.
@@ -94,7 +94,7 @@ class Prompt:
 
     def _longest_value(self, values: Mapping[str, Any], reason: str) -> str:
         """Which value makes a question too long: the variable with the most characters, and how many."""
-        lengths = {name: _text_length(value) for name, value in values.items()}
+        lengths = {name: text_length(value) for name, value in values.items()}
         name = max(lengths, key=lambda name: lengths[name], default="-")
         count = lengths.get(name, 0)
         return f"{self.step}: the variable {name} has {count:,} characters ({reason}); a question may have {MAX_RENDERED:,}"
@@ -113,7 +113,3 @@ def render_block(template: jinja2.Template, values: dict[str, Any]) -> str:
             raise TooMuch(f"more than {MAX_RENDERED:,} characters in the question")
         pieces.append(piece)
     return "".join(pieces).strip()
-
-
-def _text_length(value: Any) -> int:
-    return sum(map(len, printable_texts(value)))

@@ -187,10 +187,7 @@ class StoredCalls:
 
     def read(self, keys: Iterable[str]) -> dict[str, Call]:
         """The stored calls among `keys`."""
-        if self._db is None or self._reader is None:
-            return {}
-        with sqlite_errors(self.path):
-            return dict(self._reader.read(keys, self.run_id))
+        return {key: call for key in keys if (call := self.at_hand(key, Freshness.ANY))}
 
     @property
     def damaged(self) -> int:
@@ -205,7 +202,10 @@ class StoredCalls:
 
     def at_hand(self, key: str, freshness: Freshness) -> Call | None:
         """As `get_or_claim`, at once."""
-        return self.read([key]).get(key)
+        if self._db is None or self._reader is None:
+            return None
+        with sqlite_errors(self.path):
+            return self._reader.call(key, self.run_id)
 
     async def put(self, call: Call) -> Call:
         """Nothing is stored."""

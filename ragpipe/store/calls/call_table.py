@@ -15,7 +15,16 @@ from pathlib import Path
 from ragpipe.core.errors import OutputError
 from ragpipe.schema.call import Call
 from ragpipe.store.calls import spend
-from ragpipe.store.calls.call_rows import COLUMNS, DamagedRow, PackedCall, SharedValues, call_of, fetched, key_bytes
+from ragpipe.store.calls.call_rows import (
+    COLUMNS,
+    DamagedRow,
+    PackedCall,
+    SharedValues,
+    call_of,
+    digest_of,
+    fetched,
+    key_bytes,
+)
 from ragpipe.store.calls.call_schema import check_store_tables, create_tables, publish_new, set_journal
 from ragpipe.store.calls.owners import Owners
 from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
@@ -25,6 +34,7 @@ from ragpipe.store.run.format_check import check_store
 
 _NAMES = ", ".join(COLUMNS)
 _FIND = f"SELECT {_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, ?)"  # one row: `ok` ends the others
+_FIND_OF_RUN = f"SELECT {_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, (SELECT id FROM runs WHERE digest = ?))"
 _STORE = f"INSERT INTO calls ({_NAMES}, failed_in) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
 
 
@@ -235,26 +245,19 @@ class CallReader:
         self.damaged: set[str] = set()
         self._db, self._shared = db, SharedValues(db)
         self._has_tables = False  # once it has them, it keeps them
-        self._runs: dict[str, int] = {}
 
-    def read(self, keys: Iterable[str], run_id: str | None) -> Iterator[tuple[str, Call]]:
-        """The calls that `run_id` may use, at most one per key; none where the file has no tables."""
+    def call(self, key: str, run_id: str | None) -> Call | None:
+        """The call of this key that `run_id` may use; None where the file has none, or no tables."""
         self._has_tables = self._has_tables or _has_calls(self._db)
         if not self._has_tables:
-            return
-        run = None if run_id is None else self._number_of(run_id)
-        for key in keys:
-            try:
-                if row := fetched(self._db, _FIND, (key_bytes(key), run)):
-                    yield key, call_of(row, self._shared)
-            except DamagedRow:
-                self.damaged.add(key)
-
-    def _number_of(self, run_id: str) -> int | None:
-        """The number of a run, which stays; None while the file does not have it."""
-        if run_id not in self._runs and (number := self._shared.known("runs", (run_id,))) is not None:
-            self._runs[run_id] = number
-        return self._runs.get(run_id)
+            return None
+        run = None if run_id is None else digest_of((run_id,))
+        try:
+            row = fetched(self._db, _FIND_OF_RUN, (key_bytes(key), run))
+            return call_of(row, self._shared) if row else None
+        except DamagedRow:
+            self.damaged.add(key)
+            return None
 
 
 def _has_calls(db: sqlite3.Connection) -> bool:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragpipe.core.errors import JudgeError, RagpipeError
 from ragpipe.core.resources import prompts_dir
@@ -17,7 +19,7 @@ from ragpipe.judging.cache_key import Question
 from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.session import JudgeSession
-from ragpipe.prompting.fences import fence, fenced_values
+from ragpipe.prompting.fences import fence, fenced_values, printable_texts, text_length
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Paid
@@ -215,3 +217,22 @@ def test_a_listing_that_copies_a_forged_listing_is_asked_again(judge: Any, grade
     claims = asyncio.run(case(grade, Claims, answer=f"Paris. {forged}", contexts=[]))
     assert claims.claims == ["Paris is meant."]
     assert len(transport.asked) == 2
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.builds(Chunk, id=st.text(min_size=1), rank=st.integers(1), text=st.text()),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3) | st.tuples(inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_the_length_of_a_value_is_that_of_the_texts_that_it_can_print(value):
+    assert text_length(value) == sum(map(len, printable_texts(value)))
