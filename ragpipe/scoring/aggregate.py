@@ -21,6 +21,7 @@ from ragpipe.scoring.scored_columns import ERROR, MISSING, OK, SKIPPED
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.shared_scores import asked, shared_score, unshared_warnings
 from ragpipe.scoring.value_distributions import extremes, grades, lone_grades
+from ragpipe.stats.clusters import distinct
 from ragpipe.stats.intervals import estimate_rate
 
 Places = NDArray[np.int64]
@@ -37,7 +38,7 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
     """
     everything = np.arange(ledger.n, dtype=np.int64)
     overall = summary(ledger, everything, specs, settings)
-    by, field_warnings = _breakdowns(ledger, specs, settings)
+    by, field_warnings = _breakdowns(ledger, specs, settings, overall)
     shown_specs = [*specs, *([OVERALL] if OVERALL.name in overall["scores"] else [])]
     shared = _shared(ledger, shown_specs, settings)
     warnings = [
@@ -52,7 +53,7 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
     ]
     return {
         "n_cases": ledger.n,
-        "n_samples": len(np.unique(ledger.samples)),
+        "n_samples": len(distinct(ledger.samples)),
         "n_failed_judgements": ledger.n_failed,
         "declared": score_declarations(shown_specs, settings),
         "composite_parts": settings.parts([spec.name for spec in specs]),
@@ -66,18 +67,22 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
 
 
 def _breakdowns(
-    ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings
+    ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings, overall: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """`by` of `metrics.json`, and a warning for each field with too many values for it."""
+    """`by` of `metrics.json`, and a warning for each field with too many values for it. A group of all cases, as that of the
+    only method, has the figures of `overall`."""
     by: dict[str, Any] = {}
     warnings = []
+    everything = np.arange(ledger.n, dtype=np.int64)
     for field in dict.fromkeys((*DIMENSIONS, *settings.slices)):
         names, cases, codes = _membership(ledger, field)
         if len(names) > VALUES_MAX:
             warnings.append(f"{field} has more than {VALUES_MAX} values: not broken down by it")
         elif names:
             by[field] = {
-                names[code]: _applicable(summary(ledger, places, specs, settings))
+                names[code]: _applicable(
+                    overall if np.array_equal(places, everything) else summary(ledger, places, specs, settings)
+                )
                 for code, places in by_label(cases, codes)
             }
     return by, warnings
@@ -183,7 +188,7 @@ def summary(
         scores[OVERALL.name] = _score(ledger.overall, ledger, places, OVERALL, settings)
     return {
         "n_cases": len(places),
-        "n_samples": len(np.unique(ledger.samples[places])),
+        "n_samples": len(distinct(ledger.samples[places])),
         "scores": scores,
         "operations": operations(ledger, places),
         **ledger.findings.summary(places),

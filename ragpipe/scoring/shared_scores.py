@@ -8,13 +8,13 @@ score's comparison.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.scoring.estimates import estimate_of, figures_of
+from ragpipe.stats.clusters import in_all, in_any
 from ragpipe.stats.intervals import estimate_rate
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ def shared_score(
     if len(measured) < 2:
         return None
     questions = [samples[places] for places in measured.values()]
-    common = reduce(np.intersect1d, questions)
+    common = in_all(questions)
     figures = {
         name: _figures(values, rates, samples, places[np.isin(samples[places], common)], scale, level)
         for name, places in measured.items()
@@ -70,8 +70,8 @@ def shared_score(
 
 def _counts(questions: list[Places]) -> dict[str, int]:
     return {
-        "n_questions": len(reduce(np.intersect1d, questions)) if questions else 0,
-        "of": len(reduce(np.union1d, questions)) if questions else 0,
+        "n_questions": len(in_all(questions)),
+        "of": len(in_any(questions)),
     }
 
 

@@ -12,6 +12,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import Accumulators, ScoreLedger
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.normalisation import OK, TOLERANCE
+from ragpipe.stats.clusters import in_all
 
 Whole = NDArray[np.int64]
 
@@ -125,10 +126,7 @@ def _extremes(
         if len(method_cases := cases[codes == code])
     }
     of_method = {name: method_cases for name, method_cases in of_method.items() if len(method_cases)}
-    questions = [np.unique(samples[method_cases]) for method_cases in of_method.values()]
-    shared = questions[0] if questions else np.empty(0, dtype=np.int64)
-    for more in questions[1:]:
-        shared = np.intersect1d(shared, more)
+    shared = in_all([samples[method_cases] for method_cases in of_method.values()])
     methods: dict[str, Any] = {}
     for name, method_cases in of_method.items():
         values = score.values[method_cases[np.isin(samples[method_cases], shared)]]

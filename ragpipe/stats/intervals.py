@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ragpipe.stats.clusters import cluster_codes
 from ragpipe.stats.student_t import normal_quantile, t_quantile
 
 Floats = NDArray[np.float64]
@@ -163,8 +164,8 @@ def _clustering(n: int, clusters: Codes | None) -> tuple[Codes | None, int]:
         return None, n
     if len(clusters) != n:
         raise ValueError(f"{n} values but {len(clusters)} cluster numbers")
-    names, codes = np.unique(clusters, return_inverse=True)
-    return (None, n) if len(names) == n else (codes.astype(np.int64), len(names))
+    codes, groups = cluster_codes(clusters)
+    return (None, n) if groups == n else (codes, groups)
 
 
 def _variance(values: Floats, mean: float, codes: Codes | None, groups: int) -> float:
