@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.scoring.estimates import estimate_of
-from ragpipe.scoring.iterations.per_case_repeats import cases_of, repeats
+from ragpipe.scoring.iterations.per_case_repeats import cases_of, open_records, repeats
 from ragpipe.stats.intervals import Estimate
 
 SharedKey = tuple[int, str | None, str]  # job, method (None: all cases), score
@@ -43,7 +43,7 @@ def shared_questions(runs: Mapping[int, tuple[Path, Mapping[str, Any]]]) -> dict
     compared: dict[SharedKey, SharedQuestions] = {}
     for name in names:
         having = {number: metrics for number, (_, metrics) in runs.items() if name in metrics["declared"]}
-        values = {number: repeats(tables[number].records, name, len(tables[number].samples)).means for number in having}
+        values = {number: _means(tables[number], name) for number in having}
         for method in _methods(having):
             compared |= _compared(name, method, having, tables, values)
     return compared
@@ -53,6 +53,12 @@ def _table(folder: Path, metrics: Mapping[str, Any]) -> _Table:
     records = [folder / f"iteration-{number}" / "records.parquet" for number in metrics["iterations"]]
     cases = cases_of(records)
     return _Table(records, *(np.array(cases.names[key].to_pylist()) for key in ("sample_id", "method")))
+
+
+def _means(table: _Table, name: str) -> NDArray[np.float64]:
+    """The mean of each case over the iterations; NaN where none has a value."""
+    with open_records(table.records, [name]) as records:
+        return repeats(records, name, len(table.samples)).means
 
 
 def _methods(having: Mapping[int, Mapping[str, Any]]) -> Iterator[str | None]:

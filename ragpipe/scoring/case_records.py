@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.dimensions import CASE, FLAG, REAL, TEXT, TEXTS
 from ragpipe.scoring.scored_columns import STATUSES, Column, Scored
 
@@ -53,6 +54,11 @@ def records_of(
     columns["overall_reason"] = scored.overall.reasons
     columns["failed_by"] = _failed_by(scored, len(cases["sample_id"]))
     return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
+
+
+def verdict_column(name: str) -> str:
+    """The column with the verdicts of a score, be it the overall one."""
+    return "overall_passed" if name == OVERALL.name else f"{name}.passed"
 
 
 def _score_columns(name: str, column: Column) -> dict[str, pa.Array]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
-from ragpipe.scoring.case_blocks import keys_of
-from ragpipe.scoring.settings import OVERALL
+from ragpipe.scoring.case_records import verdict_column
 from ragpipe.stats.agreement_coefficients import (
     Coefficient,
     cohen_kappa,
@@ -23,7 +25,14 @@ from ragpipe.stats.agreement_coefficients import (
     spearman,
 )
 from ragpipe.stats.intervals import estimate_mean
-from ragpipe.store.run.run_tables import batches
+from ragpipe.store.run.run_tables import (
+    batches,
+    count_rows,
+    numbers_of,
+    open_parquet_file,
+    read_columns,
+    reading_table,
+)
 
 EXAMPLES = 5
 """Cases named for each direction of a flip."""
@@ -33,37 +42,47 @@ GRADES = 2.0
 _BATCH = 32_768  # rows read at once
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+_Tables = Mapping[Path, pq.ParquetFile]
 
 
 @dataclass(frozen=True)
 class Matched:
     """The cases that both runs have, by sample id, method, repeat and iteration, in the old run's order.
 
-    `old` and `new` are their row numbers over the run's tables one after another; `samples` numbers the question of
-    each, because several methods, repeats and iterations of one question are not independent.
+    `old` and `new` are their row numbers over the run's tables one after another, `cases` their keys as columns.
     """
 
     old: Whole
     new: Whole
-    samples: Whole
-    keys: Sequence[CaseKey]
+    cases: pa.Table
     only_old: int
     only_new: int
 
     def __len__(self) -> int:
         return len(self.old)
 
+    def key(self, place: int) -> CaseKey:
+        """The key of a case."""
+        return CaseKey(*(self.cases[name][place].as_py() for name in CaseKey._fields))
+
+    @cached_property
+    def samples(self) -> Whole:
+        """The number of each case's question: several methods, repeats and iterations of one are not independent."""
+        codes = self.cases["sample_id"].combine_chunks().dictionary_encode().indices
+        return codes.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+
 
 def matched(old: Mapping[int, Path], new: Mapping[int, Path]) -> Matched:
     """Match the rows of `records.parquet` of both runs, given by iteration: an iteration meets its own number."""
-    before, after = list(_identities(old)), list(_identities(new))
-    places = {case: row for row, case in enumerate(after)}
-    pairs = [(row, places[case]) for row, case in enumerate(before) if case in places]
+    before, after = _identities(old), _identities(new)
+    if before.equals(after):  # another scoring of the same cases
+        rows = np.arange(len(before), dtype=np.int64)
+        return Matched(rows, rows, before, only_old=0, only_new=0)
+    places = {case: row for row, case in enumerate(_keys(after))}
+    pairs = [(row, places[case]) for row, case in enumerate(_keys(before)) if case in places]
     both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    keys = [before[row] for row, _ in pairs]
-    numbers: dict[str, int] = {}
-    samples = np.array([numbers.setdefault(key.sample_id, len(numbers)) for key in keys], dtype=np.int64)
-    return Matched(both[:, 0], both[:, 1], samples, keys, len(before) - len(pairs), len(after) - len(pairs))
+    cases = before.take(pa.array(both[:, 0]))
+    return Matched(both[:, 0], both[:, 1], cases, len(before) - len(pairs), len(after) - len(pairs))
 
 
 def agreement(
@@ -84,15 +103,30 @@ def verdict_changes(
     return _over(_change, old, new, old_scores, new_scores)
 
 
-@dataclass(frozen=True)
 class _Columns:
-    """One score of the matched cases in both runs: values and verdicts, NaN where there is none."""
+    """One score of the matched cases in both runs: values and verdicts, NaN where there is none. Each column is read where it
+    is asked for."""
 
-    cases: Matched
-    old: Floats
-    new: Floats
-    passed_old: Floats
-    passed_new: Floats
+    def __init__(self, cases: Matched, old: _Tables, new: _Tables, name: str):
+        self.cases = cases
+        self._old, self._new, self._name = old, new, name
+        self._verdict = verdict_column(name)
+
+    @cached_property
+    def old(self) -> Floats:
+        return _numbers(self._old, self._name)[self.cases.old]
+
+    @cached_property
+    def new(self) -> Floats:
+        return _numbers(self._new, self._name)[self.cases.new]
+
+    @cached_property
+    def passed_old(self) -> Floats:
+        return _numbers(self._old, self._verdict)[self.cases.old]
+
+    @cached_property
+    def passed_new(self) -> Floats:
+        return _numbers(self._new, self._verdict)[self.cases.new]
 
     @property
     def judged(self) -> NDArray[np.bool_]:
@@ -108,17 +142,11 @@ def _over(
 ) -> dict[str, Any]:
     """All scores that both runs have, one at a time."""
     cases, scores = matched(old, new), {}
-    for name in (name for name in old_scores if name in new_scores):
-        verdict = "overall_passed" if name == OVERALL.name else f"{name}.passed"
-        columns = _Columns(
-            cases,
-            *(
-                _numbers(run, column)[rows]
-                for column in (name, verdict)
-                for run, rows in ((old, cases.old), (new, cases.new))
-            ),
-        )
-        scores[name] = compare(columns, old_scores[name], new_scores[name])
+    names = [name for name in old_scores if name in new_scores]
+    with _opened(old, names) as old_tables, _opened(new, names) as new_tables:
+        for name in names:
+            columns = _Columns(cases, old_tables, new_tables, name)
+            scores[name] = compare(columns, old_scores[name], new_scores[name])
     return {
         "cases": {"both": len(cases), "only_old": cases.only_old, "only_new": cases.only_new},
         "scores": scores,
@@ -181,11 +209,14 @@ def _verdicts(old: Floats, new: Floats) -> dict[str, Any]:
 
 def _flips(columns: _Columns, where: NDArray[np.bool_]) -> dict[str, Any]:
     """How many verdicts changed in this direction, and the cases whose value moved most."""
-    old, new, rows = columns.old, columns.new, np.flatnonzero(where)
+    rows = np.flatnonzero(where)
+    if not len(rows):
+        return {"n": 0, "examples": []}
+    old, new = columns.old, columns.new
     moved = np.nan_to_num(np.abs(new[rows] - old[rows]), nan=0.0)
     examples = []
     for row in rows[np.argsort(-moved, kind="stable")[:EXAMPLES]].tolist():
-        examples.append({**columns.cases.keys[row]._asdict(), "old": _plain(old[row]), "new": _plain(new[row])})
+        examples.append({**columns.cases.key(row)._asdict(), "old": _plain(old[row]), "new": _plain(new[row])})
     return {"n": len(rows), "examples": examples}
 
 
@@ -219,20 +250,34 @@ def _asked(paths: Sequence[Path]) -> tuple[set[bytes], set[bytes]]:
     return payloads, keys
 
 
-def _identities(tables: Mapping[int, Path]) -> Iterator[CaseKey]:
-    for iteration, path in tables.items():
-        for batch in batches(path, OUTPUT_KEY, size=_BATCH):
-            yield from (CaseKey(*key, iteration) for key in keys_of(batch))
-
-
-def _numbers(tables: Mapping[int, Path], column: str) -> Floats:
-    """A column of numbers or flags over all tables; NaN is null."""
-    parts = [
-        batch.column(0).cast(pa.float64()).to_numpy(zero_copy_only=False)
-        for path in tables.values()
-        for batch in batches(path, [column], size=_BATCH)
+def _identities(tables: Mapping[int, Path]) -> pa.Table:
+    """The keys of the cases of all iterations, as columns."""
+    keys = [
+        read_columns(path, OUTPUT_KEY).append_column("iteration", pa.array(np.full(count_rows(path), iteration)))
+        for iteration, path in tables.items()
     ]
-    return np.concatenate([np.empty(0), *parts])
+    return pa.concat_tables(keys).combine_chunks()
+
+
+def _keys(cases: pa.Table) -> list[CaseKey]:
+    return [CaseKey(*key) for key in zip(*(cases[name].to_pylist() for name in CaseKey._fields), strict=True)]
+
+
+@contextmanager
+def _opened(records: Mapping[int, Path], names: Sequence[str]) -> Iterator[_Tables]:
+    """The tables of a run, which have these scores, each opened once: their footers are large."""
+    columns = [column for name in names for column in (name, verdict_column(name))]
+    with ExitStack() as stack:
+        yield {path: stack.enter_context(open_parquet_file(path, columns)) for path in records.values()}
+
+
+def _numbers(tables: _Tables, column: str) -> Floats:
+    """A column of numbers or flags over all tables; NaN is null."""
+    parts = [np.empty(0)]
+    for path, table in tables.items():
+        with reading_table(path):
+            parts.append(numbers_of(table, column))
+    return np.concatenate(parts)
 
 
 def _is_graded(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -13,20 +13,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from ragpipe.scoring.coverage import LOST, coverage
 from ragpipe.scoring.estimates import estimate_of, interval_of
 from ragpipe.scoring.iterations.findings_over_iterations import findings_document, group_findings
-from ragpipe.scoring.iterations.per_case_repeats import Cases, Repeats, Whole, cases_of, members, repeats
+from ragpipe.scoring.iterations.per_case_repeats import (
+    Cases,
+    Repeats,
+    Whole,
+    cases_of,
+    members,
+    open_records,
+    repeats,
+)
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.shared_scores import asked, shared_score
 from ragpipe.scoring.value_distributions import add_grades, merge_extremes
-from ragpipe.stats.intervals import Estimate, estimate_rate
+from ragpipe.stats.intervals import estimate_rate
 
 _Summary = tuple[dict[str, Any], Whole | None]
 """`overall` or a group, with the numbers of its cases; None where the tables do not say which they are."""
 
 FLIPS_SHOWN = 1000  # flipping cases listed by name; all are counted
+_INTERVALS = ("interval", "pass_interval")
+_UNKNOWN = {key: value for name in _INTERVALS for key, value in ((name, None), (f"{name}_reason", "not_in_records"))}
+_NONE: Mapping[str, Any] = {}
 _COUNTS = ("n_ok", "n_skipped", *LOST, "n_missing", "n_judged", "n_unjudged")
 
 
@@ -49,14 +61,12 @@ def final_metrics(
     everything = np.arange(len(cases), dtype=np.int64)
     summaries: list[_Summary] = [(overall, everything)]
     summaries += [(group, groups.get(field, {}).get(name)) for field in by for name, group in by[field].items()]
-    flips, shared = _Flips(cases), dict[str, Any]()
-    methods = groups.get("method", {})
-    for name, scale in first["declared"].items():
-        repeated = repeats(records, name, len(cases))
-        flips.add(name, repeated)
-        if comparison := shared_score(methods, cases.samples, repeated.means, repeated.rates, scale, settings.level):
-            shared[name] = comparison
-        _combine_score(name, summaries, repeated, cases.samples, scale, settings.level)
+    methods, flips = groups.get("method", {}), _Flips(cases)
+    with open_records(records, first["declared"]) as tables:
+        if len(per_iteration) == 1:
+            shared = _take_over(first, summaries)
+        else:
+            shared = _combine_scores(first["declared"], tables, summaries, methods, flips, settings.level)
     return {
         "n_cases": first["n_cases"],
         "n_samples": first["n_samples"],
@@ -65,7 +75,7 @@ def final_metrics(
         "composite_parts": first["composite_parts"],
         "overall": overall,
         "by": by,
-        **({"shared": {**asked(methods, cases.samples), "scores": shared}} if len(methods) > 1 else {}),
+        **({"shared": shared} if len(methods) > 1 else {}),
         "grades": add_grades([metrics["grades"] for metrics in per_iteration]),
         "extremes": merge_extremes([metrics["extremes"] for metrics in per_iteration], first["declared"]),
         **findings_document(per_iteration),
@@ -74,14 +84,48 @@ def final_metrics(
     }
 
 
-def _combine_score(
-    name: str, summaries: Sequence[_Summary], repeated: Repeats, samples: Whole, scale: Mapping[str, Any], level: float
-) -> None:
-    """Put one score over all iterations in place of the list of what each says, in every summary that has it."""
+def _take_over(metrics: Mapping[str, Any], summaries: Sequence[_Summary]) -> Mapping[str, Any]:
+    """Put the scores of the only iteration into all summaries, and return its `shared`. Nothing is computed again: its
+    intervals are over the same values, and nothing can differ from it."""
     for summary, places in summaries:
-        scores = summary["scores"]
-        if name in scores:
-            scores[name] = _score(scores[name], repeated, places, samples, scale, level)
+        for name, (score,) in summary["scores"].items():
+            summary["scores"][name] = _score([score], _UNKNOWN if places is None else score)
+    shared: Mapping[str, Any] = metrics.get("shared", {})
+    return shared
+
+
+def _combine_scores(
+    declared: Mapping[str, Mapping[str, Any]],
+    tables: Mapping[Path, pq.ParquetFile],
+    summaries: Sequence[_Summary],
+    methods: Mapping[str, Whole],
+    flips: _Flips,
+    level: float,
+) -> dict[str, Any]:
+    """Put every score over all iterations in place of the list of what each says, in every summary that has it, and collect
+    the flips. Returns `shared`, the methods on the questions that they share.
+
+    Args:
+        declared: the scores, with what is declared of them.
+        tables: the open `records.parquet` of the iterations.
+        summaries: `overall` and the groups.
+        methods: the cases of each method.
+        flips: gets the flipping cases.
+        level: the level of the intervals.
+    """
+    samples, shared = flips.cases.samples, dict[str, Any]()
+    for name, scale in declared.items():
+        repeated = repeats(tables, name, len(flips.cases))
+        flips.add(name, repeated)
+        if comparison := shared_score(methods, samples, repeated.means, repeated.rates, scale, level):
+            shared[name] = comparison
+        for summary, places in summaries:
+            if name in summary["scores"]:
+                scores = summary["scores"][name]
+                intervals = _UNKNOWN if places is None else _intervals(repeated, places, samples, scale, level)
+                differences = _differences(scores, repeated, places)
+                summary["scores"][name] = _score(scores, intervals, differences)
+    return {**asked(methods, samples), "scores": shared}
 
 
 def _of(metrics: Mapping[str, Any], field: str, group: str) -> Mapping[str, Any]:
@@ -100,16 +144,11 @@ def _group(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _score(
-    scores: Sequence[Mapping[str, Any]],
-    repeated: Repeats,
-    places: Whole | None,
-    samples: Whole,
-    scale: Mapping[str, Any],
-    level: float,
+    scores: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any], differences: Mapping[str, Any] = _NONE
 ) -> dict[str, Any]:
     """One score of one group, with the keys of an iteration's and, of several iterations, how they differ.
 
-    `places` are the group's cases, None where the tables do not say which they are; `scale` is what is declared of it.
+    `scores` are what the iterations say of it, `intervals` those of its mean and of its pass rate.
     """
     counts = {name: sum(score.get(name, 0) for score in scores) for name in _COUNTS}
     more = {
@@ -118,34 +157,34 @@ def _score(
         "errors": _counted([score.get("errors", {}) for score in scores]),
     }
     rate = _mean([score.get("pass_rate") for score in scores])
-    mean, passing = _intervals(repeated, places, samples, scale, level)
+    of_mean, of_rate = (
+        {key: intervals[key] for key in (name, f"{name}_reason") if key in intervals} for name in _INTERVALS
+    )
     return {
         "n_ok": counts["n_ok"],
         "mean": _mean([score.get("mean") for score in scores]),
-        **interval_of("interval", mean),
-        **({} if rate is None else {"pass_rate": rate, **interval_of("pass_interval", passing)}),
+        **of_mean,
+        **({} if rate is None else {"pass_rate": rate, **of_rate}),
         "coverage": coverage(counts),
         **{name: count for name, count in more.items() if count},
-        **(_differences(scores, repeated, places) if len(scores) > 1 else {}),
+        **differences,
     }
 
 
 def _intervals(
-    repeated: Repeats, places: Whole | None, samples: Whole, scale: Mapping[str, Any], level: float
-) -> tuple[Estimate, Estimate]:
+    repeated: Repeats, places: Whole, samples: Whole, scale: Mapping[str, Any], level: float
+) -> dict[str, Any]:
     """Of the mean and of the pass rate over the cases' own means.
 
     A case's share of passes counts as one draw: repeating the judging makes the judge's noise smaller, not the sample of
     questions larger.
     """
-    if places is None:
-        unknown = Estimate(0, 0, reason="not_in_records")
-        return unknown, unknown
     measured = places[repeated.measured[places] > 0]
     voted = places[repeated.judged[places] > 0]
     means, shares = repeated.means[measured], repeated.passed[voted] / repeated.judged[voted]
     mean = estimate_of(means, samples[measured], scale, level)
-    return mean, estimate_rate(shares, samples[voted], level=level)
+    rate = estimate_rate(shares, samples[voted], level=level)
+    return {**interval_of("interval", mean), **interval_of("pass_interval", rate)}
 
 
 def _differences(scores: Sequence[Mapping[str, Any]], repeated: Repeats, places: Whole | None) -> dict[str, Any]:
@@ -213,7 +252,7 @@ class _Flips:
     """The flipping cases by name, the first ones in data order."""
 
     def __init__(self, cases: Cases):
-        self._cases, self._count, self._scores = cases, 0, 0
+        self.cases, self._count, self._scores = cases, 0, 0
         self._found: list[tuple[int, int, str, int, int]] = []
 
     def add(self, name: str, repeated: Repeats) -> None:
@@ -226,7 +265,7 @@ class _Flips:
 
     def listed(self) -> dict[str, Any]:
         entries = [
-            {**self._cases.key(place), "score": name, "passed": passed, "of": of}
+            {**self.cases.key(place), "score": name, "passed": passed, "of": of}
             for place, _, name, passed, of in self._found
         ]
         return {"n": self._count, "n_listed": len(entries), "cases": entries}

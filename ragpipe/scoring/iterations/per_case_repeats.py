@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.aggregate import by_label, crossed
+from ragpipe.scoring.case_records import verdict_column
 from ragpipe.scoring.dimensions import LISTS, META, Fields
-from ragpipe.scoring.settings import OVERALL
-from ragpipe.store.run.run_tables import open_table, read_columns
+from ragpipe.store.run.run_tables import numbers_of, open_parquet_file, open_table, read_columns, reading_table
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Counts = NDArray[np.int16]
-
-_BATCH = 32768  # rows read at once
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,31 @@ class Repeats:
         return (self.passed > 0) & (self.passed < self.judged)
 
 
-def repeats(records: Sequence[Path], name: str, n: int) -> Repeats:
-    """The score `name` of `n` cases over these iterations. Raises DataError for a table with another number of cases."""
+@contextmanager
+def open_records(records: Sequence[Path], names: Collection[str]) -> Iterator[dict[Path, pq.ParquetFile]]:
+    """The tables of the iterations, each opened once: their footers are large. Raises DataError for one without the columns
+    of the scores `names`."""
+    with ExitStack() as stack:
+        tables = {path: stack.enter_context(open_parquet_file(path)) for path in records}
+        for path, table in tables.items():
+            columns = set(table.schema_arrow.names)
+            for column in (
+                column for name in names for column in (name, verdict_column(name)) if column not in columns
+            ):
+                raise _other_cases(path, f"no column {column}", "the scores that its metrics.json names")
+        yield tables
+
+
+def repeats(tables: Mapping[Path, pq.ParquetFile], name: str, n: int) -> Repeats:
+    """The score `name` of `n` cases over these iterations, given as open tables. Raises DataError for a table with another
+    number of cases."""
     means, squares = np.zeros(n), np.zeros(n)
     measured, judged, passed = (np.zeros(n, dtype=np.int16) for _ in range(3))
-    verdict = "overall_passed" if name == OVERALL.name else f"{name}.passed"
-    for path in records:
-        values = np.concatenate([np.empty(0), *_column(path, name)])
-        verdicts = np.concatenate([np.empty(0), *_column(path, verdict)])
+    for path, table in tables.items():
+        with reading_table(path):
+            values, verdicts = numbers_of(table, name), numbers_of(table, verdict_column(name))
         if len(values) != n:
-            raise _other_cases(path, f"{len(values):,} cases", f"{n:,} as in {records[0]}")
+            raise _other_cases(path, f"{len(values):,} cases", f"{n:,} as in {next(iter(tables))}")
         measured_here = ~np.isnan(values)
         measured[measured_here] += 1
         # Welford's update: a value that never changes leaves exactly 0 squares (Knuth, TAOCP 2, 4.2.2)
@@ -119,15 +134,6 @@ def _columns(records: Path, parts: Collection[str]) -> dict[str, pa.Array]:
     with open_table(records) as file:
         table = file.read(columns=sorted(names & set(file.schema_arrow.names)))
     return {name: table[name].combine_chunks() for name in table.column_names}
-
-
-def _column(path: Path, name: str) -> Iterator[Floats]:
-    """A column of numbers or flags, batch by batch; NaN is null."""
-    with open_table(path) as file:
-        if name not in file.schema_arrow.names:
-            raise _other_cases(path, f"no column {name}", "the scores that its metrics.json names")
-        for batch in file.iter_batches(batch_size=_BATCH, columns=[name]):
-            yield batch.column(0).cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def _identities(path: Path) -> pa.Table:

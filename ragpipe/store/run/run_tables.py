@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import CaseKey
@@ -23,6 +24,7 @@ from ragpipe.store.outside_causes import outside_cause
 BATCH = 256  # rows in memory at once; a row of judge_inputs.parquet may be tens of kilobytes
 _BATCH_BYTES = 4 << 20  # of a batch of small rows, as they are stored without compression
 _SMALL_ROWS = 32_768  # in one batch
+NUMBERS = 32_768  # numbers in memory at once, beside those that are kept
 JSON_LIMIT = 256 << 20  # bytes
 _TABLE = "the table that ragpipe wrote"
 _FIX = "start the run's own command again (stored replies are used), or copy the whole run folder"
@@ -97,6 +99,15 @@ def count_rows(path: Path) -> int:
     """The number of rows of a table, from its footer. Raises DataError."""
     with open_table(path) as file:
         return int(file.metadata.num_rows)
+
+
+def numbers_of(file: pq.ParquetFile, column: str) -> NDArray[np.float64]:
+    """A column of numbers or flags of an open table; NaN is null."""
+    parts = [
+        batch.column(0).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        for batch in file.iter_batches(batch_size=NUMBERS, columns=[column])
+    ]
+    return np.concatenate([np.empty(0), *parts])
 
 
 def batches(path: Path, columns: Sequence[str] | None = None, *, size: int = BATCH) -> Iterator[pa.RecordBatch]:

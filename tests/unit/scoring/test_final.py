@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
@@ -138,6 +139,34 @@ def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
             expected = own["overall"] if group == "overall" else own["by"]["method"][name]
             assert of["scores"][spec.name] == expected["scores"][spec.name], name
         assert table_of_spec["declared"] == own["declared"]
+
+
+def test_one_iteration_has_the_figures_of_two_that_are_alike(tmp_path: Path) -> None:
+    """The figures of one iteration are taken over as they are; two alike are computed from the cases' means over both."""
+    draw = random.Random(4)
+    values = [round(draw.random(), 2) if i % 7 else ("skipped", "no_answer") for i in range(40)]
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = final(tmp_path / "one", [(f"q{i // 3}", "ab"[i % 2], (value,)) for i, value in enumerate(values)])
+    two = final(tmp_path / "two", [(f"q{i // 3}", "ab"[i % 2], (value, value)) for i, value in enumerate(values)])
+    assert one["shared"]["scores"], "both methods have values on the same questions"
+    assert one["shared"] == two["shared"]
+    groups = [(final_["overall"], *final_["by"]["method"].values()) for final_ in (one, two)]
+    for alone, both in zip(*groups, strict=True):
+        for name, score_of_both in both["scores"].items():
+            kept = {key: score_of_both[key] for key in alone["scores"][name] if not key.startswith(("n_", "skipped"))}
+            assert {key: alone["scores"][name][key] for key in kept} == kept
+    assert (one["flips"]["n"], two["flips"]["n"]) == (0, 0)
+
+
+def test_a_table_without_a_score_of_its_metrics_is_refused(tmp_path: Path) -> None:
+    final(tmp_path, SMALL[:2])
+    path = tmp_path / "iteration-1" / "records.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["faithfulness.passed"]), path)
+    for numbers in ([1], [1, 2]):
+        with pytest.raises(DataError, match="fit together") as raised:
+            combine_iterations(RunFolder(tmp_path), numbers, SETTINGS)
+        assert raised.value.problems[0].found == "no column faithfulness.passed"
 
 
 def on_0_to_1(means: Sequence[float]) -> tuple[Any, Any]:

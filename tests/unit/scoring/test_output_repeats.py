@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.reports.model import CaseName
@@ -95,6 +96,9 @@ def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
     scores = {name: {**found["declared"][name], **one} for name, one in found["overall"]["scores"].items()}
     compared = agreement(*tables, old_scores=scores, new_scores=scores)
     assert compared["cases"] == {"both": 10, "only_old": 0, "only_new": 0}
+    shuffled = pq.read_table(tables[1][1]).take([9, 3, 0, 1, 2, 8, 7, 6, 5, 4])  # the same cases in another order
+    pq.write_table(shuffled, tmp_path / "shuffled.parquet")
+    assert agreement(tables[0], {1: tmp_path / "shuffled.parquet"}, old_scores=scores, new_scores=scores) == compared
     flips = compared["scores"]["faithfulness"]["flips"]
     assert flips["to_failed"]["n"] == 0
     assert flips["to_passed"]["examples"] == [
