@@ -83,6 +83,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `resend.parquet`, `resend.json` | of a run whose questions were resent: old reply against new |
 | `report.md`, `report.html` | the same for people; the page links every score to its claims and replies |
+| `.reports.json` | digests of what the reports were written from and of the reports: while both are the same, they are not made again; in no seal |
 | `seal.json` | digests of all files at the end of the run: `task=verify` finds changes ([reproducibility](reproducibility.md)) |
 
 `report.formats` adds JUnit, CSV and JSON files ([reports](reports.md)).

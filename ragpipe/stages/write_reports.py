@@ -21,6 +21,7 @@ from ragpipe.reports.sections.index_section import read_index
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.stages.reports_made import ReportSources
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import read_json
@@ -39,8 +40,8 @@ def write_reports(
     """Write the reports of `settings.formats` into the run folder `target` and print the results. Returns their paths.
 
     They show all iterations together where there are several and `iteration_folder` is the last one's, with its cases;
-    else that iteration. JUnit and exports cover all iterations that are scored. A file that would not change is left
-    alone. Raises DataError, OutputError.
+    else that iteration. JUnit and exports cover all iterations that are scored. Files that were written from the same
+    sources (`ReportSources`) are not made again; one that would not change is left alone. Raises DataError, OutputError.
 
     Args:
         iteration_folder: The iteration to show.
@@ -50,13 +51,20 @@ def write_reports(
         shown_folder: How the folder is named to the user (`outputs/x/latest`); by default the target.
         next_command: The next useful command; empty for none.
     """
-    run = RunFolder(target)
-    data = read_report_data(run, IterationFolder(iteration_folder), settings)
-    data = replace(data, folder=shown_folder or str(target), next_command=next_command)
-    report = build_report(data)
-    written = _write_pages(run, report, settings) + _write_exports(run, settings)
-    if "terminal" in settings.formats:
-        print_report(report, console)
+    run, iteration = RunFolder(target), IterationFolder(iteration_folder)
+    shown = {"iteration": iteration.root.name, "name": _name(run), "seconds": sorted(judging_times(run).items())}
+    sources = ReportSources.of(run, settings, shown)
+    written = sources.written()
+    if written is not None:
+        settings = settings.model_copy(update={"formats": [name for name in settings.formats if name == "terminal"]})
+    if written is None or settings.formats:
+        data = read_report_data(run, iteration, settings)
+        report = build_report(replace(data, folder=shown_folder or str(target), next_command=next_command))
+        if written is None:
+            written = _write_pages(run, report, settings) + _write_exports(run, settings)
+            sources.note(written)
+        if "terminal" in settings.formats:
+            print_report(report, console)
     return written
 
 

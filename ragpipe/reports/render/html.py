@@ -59,6 +59,11 @@ def _content_hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
 
 
+def template_texts() -> dict[str, str]:
+    """The files that the page is made with, by name: its template, style and script."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(_TEMPLATES.iterdir()) if path.is_file()}
+
+
 def _file(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 

@@ -2,7 +2,7 @@
 
 outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluation;  outputs/<name>/runs.md lists all
   manifest.json  config.yaml  prompts/  samples.parquet  outputs.parquet  gates.json
-  report.md  report.html  report.junit.xml  export/
+  report.md  report.html  report.junit.xml  export/  .reports.json
   iteration-1/  .progress.json  journal.jsonl  records.parquet  scores.parquet  judge_inputs.parquet
                 metrics.json  low_scores.json  cost.json
   final/        metrics.json  cost.json      over all iterations
@@ -182,6 +182,11 @@ class RunFolder:
     @property
     def junit(self) -> Path:
         return self.root / "report.junit.xml"
+
+    @property
+    def reports_made(self) -> Path:
+        """What the reports were written from, as digests."""
+        return self.root / ".reports.json"
 
     @property
     def export(self) -> Path:

@@ -1,0 +1,125 @@
+"""Reports are made once from the same files: what may not be left as it is, is made again."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.reports.console import Console
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.stages import write_reports as stage
+from ragpipe.stages.write_reports import write_reports
+from ragpipe.store.run.run_folder import RunFolder
+from tests.support.run_tables import Row, score, write_run
+
+FORMATS = ReportSettings(formats=["terminal", "markdown", "html", "junit", "csv"])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    write_run(tmp_path, [Row(f"q{i}", "a", {"faithfulness": i / 4}) for i in range(5)])
+    score(tmp_path, [ScoreSpec("faithfulness")])
+    return RunFolder(tmp_path)
+
+
+@pytest.fixture
+def pages_made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for each page that is rendered."""
+    made = list[str]()
+    render = stage.render_html
+    monkeypatch.setattr(stage, "render_html", lambda report: made.append(report.name) or render(report))
+    return made
+
+
+def reports(run: RunFolder, settings: ReportSettings = FORMATS) -> tuple[str, dict[str, bytes]]:
+    """What is printed, and each file that is written with its content."""
+    out = io.StringIO()
+    console = Console(out=out, err=io.StringIO())
+    written = write_reports(run.iteration(1).root, target=run.root, settings=settings, console=console)
+    return out.getvalue(), {path.relative_to(run.root).as_posix(): path.read_bytes() for path in written}
+
+
+def test_a_second_start_makes_no_report_again_and_says_the_same(run: RunFolder, pages_made: list[str]) -> None:
+    first = reports(run)
+    assert {"report.md", "report.html", "report.junit.xml"} < set(first[1])
+    assert reports(run) == first
+    assert len(pages_made) == 1
+
+
+def edit_page(run: RunFolder) -> None:
+    run.html.write_text("edited")
+
+
+def remove_page(run: RunFolder) -> None:
+    run.report.unlink()
+
+
+def link_page(run: RunFolder) -> None:
+    run.html.rename(run.root / "elsewhere")
+    run.html.symlink_to(run.root / "elsewhere")
+
+
+def remove_export(run: RunFolder) -> None:
+    next(run.export.rglob("*.csv")).unlink()
+
+
+def forget(run: RunFolder) -> None:
+    run.reports_made.unlink()
+
+
+def break_note(run: RunFolder) -> None:
+    run.reports_made.write_text("{")
+
+
+def empty_note(run: RunFolder) -> None:
+    noted = json.loads(run.reports_made.read_text())
+    run.reports_made.write_text(json.dumps({**noted, "written": ["report.html"]}))
+
+
+@pytest.mark.parametrize(
+    "damage", [edit_page, remove_page, link_page, remove_export, forget, break_note, empty_note], ids=lambda f: f.__name__
+)  # fmt: skip
+def test_reports_that_are_not_what_was_written_are_made_again(
+    run: RunFolder, pages_made: list[str], damage: Callable[[RunFolder], None]
+) -> None:
+    first = reports(run)
+    damage(run)
+    assert reports(run) == first
+    assert len(pages_made) == 2
+    assert reports(run) == first
+    assert len(pages_made) == 2
+
+
+def test_other_sources_make_other_reports(
+    run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = reports(run)[1]
+    fewer = FORMATS.model_copy(update={"html_cases": 2})
+    assert reports(run, fewer)[1]["report.html"] != first["report.html"]
+    records = run.iteration(1).records
+    table = pq.read_table(records)
+    answers = table.schema.get_field_index("answer")
+    pq.write_table(table.set_column(answers, table.schema.field(answers), [["changed"] * len(table)]), records)
+    assert b"changed" in reports(run, fewer)[1]["report.html"]
+    assert len(pages_made) == 3
+    run.iteration(1).wall.write_text('{"judging_s": 75.0}')
+    reports(run, fewer)
+    assert len(pages_made) == 4
+    monkeypatch.setattr("ragpipe.stages.reports_made.code_digest", lambda: "another state of the code")
+    reports(run, fewer)
+    assert len(pages_made) == 5
+
+
+def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> None:
+    (run.root.parent / "outside").write_text("not ours")
+    reports(run)
+    noted = json.loads(run.reports_made.read_text())
+    noted["written"]["../outside"] = noted["written"]["report.md"]
+    run.reports_made.write_text(json.dumps(noted))
+    assert "../outside" not in reports(run)[1]
