@@ -121,8 +121,12 @@ class Evaluation:
     def _run_stages(self) -> int:
         inputs = prepare_inputs(self._spec, self._policy, self._console)
         manifest = inputs.manifest
-        for iteration in self._spec.iterations:
-            self._run_iteration(inputs, iteration)
+        try:
+            for iteration in self._spec.iterations:
+                self._run_iteration(inputs, iteration)
+        finally:
+            if inputs.known is not None:
+                inputs.known.close()
         scored = scored_iterations(self._folder)
         if self._scored:
             manifest["ended_at"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -164,9 +168,7 @@ class Evaluation:
         if self._spec.is_own_source:
             self._carried_spend.note_before(iteration)
         judged = run_async(
-            judge_iteration(
-                self._spec, self._policy, iteration, self._providers, self._console, replayed=inputs.replayed
-            )
+            judge_iteration(self._spec, self._policy, iteration, self._providers, self._console, known=inputs.known)
         )
         self.calls += judged.calls
         self._source.check_unchanged()

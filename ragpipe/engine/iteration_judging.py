@@ -16,7 +16,7 @@ from ragpipe.reports.live_progress import Progress
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.replayed_cases import ReplayedCases
+from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.wall_clock import WallClock
 
@@ -36,7 +36,7 @@ async def judge_iteration(
     providers: ProviderRegistry,
     console: Console,
     *,
-    replayed: ReplayedCases | None = None,
+    known: KnownMeasurements | None = None,
 ) -> JudgedIteration:
     """Judge all cases of one iteration, and show the progress.
 
@@ -46,7 +46,7 @@ async def judge_iteration(
         iteration: the number of the iteration, from 1.
         providers: counts calls against `judge.max_calls`, and keeps what is learnt of a provider, over all iterations.
         console: shows the progress.
-        replayed: cases that the plan has measured already.
+        known: what need not be measured.
 
     Raises what stopped the judging early.
     """
@@ -62,7 +62,7 @@ async def judge_iteration(
                     clock.tick()
                     _show(progress, session, display)
 
-                stage = _stage(spec, reader, session, console, replayed, update)
+                stage = _stage(spec, reader, session, console, known, update)
                 with SignalHandlers(stage, console.warn):
                     progress = await stage.run()
             return JudgedIteration(progress, session.usage.asked)
@@ -76,7 +76,7 @@ def _stage(
     reader: CaseReader,
     session: JudgeSession,
     console: Console,
-    replayed: ReplayedCases | None,
+    known: KnownMeasurements | None,
     update: Callable[[JudgingProgress], None],
 ) -> JudgeStage:
     """The judging of the iteration that the reader is for, by the run's configuration."""
@@ -93,7 +93,7 @@ def _stage(
         on_change=update,
         on_notice=console.warn,
         retry_errors=config.retry_errors,
-        replayed=replayed,
+        known=known,
     )
 
 

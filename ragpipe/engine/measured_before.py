@@ -1,8 +1,9 @@
 """Taking over what another run measured: the same cases, the same metrics, the same judge, and the same stored replies.
 
-A sweep over weights or thresholds makes many runs that ask the same questions. The first of them renders, asks and reads; the
-others would get every reply from the call store and come to the same tables, byte for byte. So they link the tables instead,
-once it is certain that nothing that measuring depends on is different.
+A sweep makes many runs that ask the same questions. The first of them renders, asks and reads; the others would get every
+reply from the call store and come to the same rows, byte for byte. So they take the rows over, once it is certain that
+nothing that measuring depends on is different: both tables at once where all metrics and cases are the same, else case by
+case and metric by metric.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.judging.served_model import DATED, OTHER
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.store.calls.replies_unchanged import ACCEPTED_BY, replies_unchanged
+from ragpipe.metrics.base import Computed, Metric
+from ragpipe.stages.measured_cases import MeasuredCases, differing_cases
+from ragpipe.store.calls.changed_replies import ACCEPTED_BY, changed_replies
 from ragpipe.store.files.atomic import atomic_write, link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
@@ -31,122 +34,178 @@ from ragpipe.store.run.seals import open_seal, seal_file
 
 LOOKED_AT = 50
 """Runs of the same name whose manifests are read, the newest first."""
-_NOT_MEASURED_BY = ("scoring", "dataset", "data", "system")
-"""Sections of an identity that no measurement depends on: the frozen cases, which are compared, are all that is left of them."""
+_OF_THE_CASES = ("dataset", "data", "system")
+"""Sections of an identity of which the frozen cases, which are compared, are all that measuring depends on."""
+_BY_METRIC = ("metrics", "metric_order")
+_UNREADABLE = (RagpipeError, OSError, ValueError)
+"""What a run that is damaged or being removed can raise. Taking over is a shortcut: the cases are judged instead."""
 
 
-def take_over_measured(
-    spec: RunSpec, manifest: dict[str, Any], say: Callable[[str], None], *, recorded: Collection[Path] = ()
-) -> dict[str, str]:
-    """Link the measured tables of another run of the same name into a new run.
+class EarlierRuns:
+    """The other runs of the same name, and what may be taken over from them.
 
-    That run has the same frozen cases, and the same identity in all that measuring depends on, by the same code. Its tables
-    are as they were sealed, no judgement failed, and the call store still has every reply, word for word (a rejudge takes the
-    replies of its source from there, without the store). Its journal comes along as it is.
+    Nothing is raised because of another run: one that cannot be read is passed over. Nothing is taken over with an embedded
+    judge, which costs nothing, and with `retry_errors`.
 
     Args:
-        spec: the new run, whose cases are frozen.
-        manifest: its manifest; `measured_in` is added to it, the id of the other run by iteration.
-        say: prints what was taken over.
+        spec: the run, whose cases are frozen.
+        manifest: its manifest.
         recorded: the judge inputs of a finished run whose replies come before those of the call store.
-
-    Returns the states of the iterations that need no judging. Raises nothing because of the other run: one that cannot be
-    read is passed over.
     """
-    if not isinstance(spec.config.judge, JudgeSettings) or spec.config.retry_errors:
-        return {}
-    states: dict[str, str] = {}
-    for other, other_manifest in _earlier_runs(spec.folder):
-        if not _measures_the_same(manifest, other_manifest):
-            continue
-        for number in spec.iterations:
-            if str(number) in states or other_manifest["iterations"].get(str(number)) != COMPLETE:
+
+    def __init__(self, spec: RunSpec, manifest: dict[str, Any], *, recorded: Collection[Path] = ()):
+        self._spec, self._manifest, self._recorded = spec, manifest, recorded
+        self._applies = isinstance(spec.config.judge, JudgeSettings) and not spec.config.retry_errors
+
+    def take_over(self, say: Callable[[str], None]) -> dict[str, str]:
+        """Link the measured tables of other runs where they are those that this run would come to. Their journal comes along.
+
+        `measured_in` of the manifest gets the id of the other run by iteration. Returns the states of these iterations.
+        """
+        states: dict[str, str] = {}
+        for other, other_manifest in self._runs():
+            if not self._is_same(other_manifest):
+                continue
+            for number in self._spec.iterations:
+                if str(number) in states or not _is_complete(other_manifest, number):
+                    continue
+                try:
+                    taken = self._link(other, number)
+                except _UNREADABLE:
+                    continue
+                if taken:
+                    states[str(number)] = JUDGED
+                    self._manifest.setdefault("measured_in", {})[str(number)] = other.root.name
+                    say(
+                        f"iteration {number}: run {other.root.name} measured these cases with the same metrics, judge and "
+                        "replies: its scores are taken over"
+                    )
+        return states
+
+    def measured_cases(self, number: int, say: Callable[[str], None]) -> MeasuredCases | None:
+        """The measurements of an iteration that hold here, of the newest run that has some. To be closed by the caller."""
+        for other, other_manifest in self._runs():
+            metrics = self._same_metrics(other_manifest)
+            if not metrics or not _is_complete(other_manifest, number):
                 continue
             try:
-                taken = _take_over(other, spec.folder, number, spec.config, recorded)
-            except (
-                RagpipeError,
-                ValueError,
-                KeyError,
-                TypeError,
-            ):  # it is only a shortcut: the cases are judged instead
+                measured = self._open(other, other_manifest, number, metrics)
+            except _UNREADABLE:
                 continue
-            if taken:
-                states[str(number)] = JUDGED
-                manifest.setdefault("measured_in", {})[str(number)] = other.root.name
+            if measured is not None:
+                names = ", ".join(metric.name for metric in metrics)
                 say(
-                    f"iteration {number}: run {other.root.name} measured these cases with the same metrics, judge and replies: "
-                    "its scores are taken over"
+                    f"iteration {number}: what run {other.root.name} measured with {names} is taken over where cases and "
+                    "replies are the same"
                 )
-    return states
+                return measured
+        return None
 
+    def _runs(self) -> Iterator[tuple[RunFolder, Mapping[str, Any]]]:
+        """The other runs, the newest first, with their manifests."""
+        if not self._applies:
+            return
+        own = self._spec.folder.root
+        paths = (path for path in own.parent.iterdir() if path != own and not path.is_symlink())
+        runs = [run for run in map(RunFolder, paths) if is_regular_file(run.manifest)]
+        for run in heapq.nlargest(LOOKED_AT, runs, key=lambda run: run.manifest.stat().st_mtime_ns):
+            try:
+                yield run, checked_manifest(run, run.root.name)
+            except RagpipeError:
+                continue
 
-def _earlier_runs(folder: RunFolder) -> Iterator[tuple[RunFolder, Mapping[str, Any]]]:
-    """The other runs of the same name, the newest first, with their manifests."""
-    paths = (path for path in folder.root.parent.iterdir() if path != folder.root and not path.is_symlink())
-    runs = [run for run in map(RunFolder, paths) if is_regular_file(run.manifest)]
-    for run in heapq.nlargest(LOOKED_AT, runs, key=lambda run: run.manifest.stat().st_mtime_ns):
-        try:
-            yield run, checked_manifest(run, run.root.name)
-        except RagpipeError:
-            continue
+    def _has_same_cases(self, other: Mapping[str, Any]) -> bool:
+        return bool(self._manifest["data"]["frozen"] == other["data"].get("frozen"))
 
+    def _is_same(self, other: Mapping[str, Any]) -> bool:
+        """Whether another run measures the same cases with the same metrics in the same way."""
+        own, its = self._manifest["identity"], other["identity"]
+        same_metrics = all(own[name] == its.get(name) for name in _BY_METRIC)
+        same_prompts = self._manifest["prompts"] == other.get("prompts")  # rows name the version of a template, too
+        return self._is_same_way(other) and same_metrics and same_prompts and self._has_same_cases(other)
 
-def _measures_the_same(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two runs measure the same cases in the same way."""
-    if manifest["code"] != other.get("code") or manifest["data"]["frozen"] != other["data"].get("frozen"):
-        return False
-    return _measuring(manifest["identity"]) == _measuring(other["identity"])
+    def _is_same_way(self, other: Mapping[str, Any]) -> bool:
+        """Whether another run asks the same judge in the same way, by the same code."""
+        own, its = _way(self._manifest["identity"]), _way(other["identity"])
+        return own == its and self._manifest["code"] == other.get("code")
 
+    def _same_metrics(self, other: Mapping[str, Any]) -> list[Metric]:
+        """The metrics that ask a judge and would measure a case as they did in another run."""
+        if not self._is_same_way(other):
+            return []
+        own, its = self._manifest["identity"]["metrics"], other["identity"]["metrics"]
+        prompts = other.get("prompts") or {}
+        return [
+            metric
+            for metric in self._spec.metrics
+            if not isinstance(metric, Computed)
+            and own[metric.name] == its.get(metric.name)
+            and all(prompt.signature in prompts for prompt in metric.prompts().values())
+            # tokens may be weighed by all references of the data
+            and (metric.encoder_settings is None or self._has_same_cases(other))
+        ]
 
-def _measuring(identity: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: section for name, section in identity.items() if name not in _NOT_MEASURED_BY}
-
-
-def _take_over(other: RunFolder, own: RunFolder, number: int, config: RunConfig, recorded: Collection[Path]) -> bool:
-    """Link one iteration, where everything still stands. Whether it was linked.
-
-    Args:
-        other: the run that measured.
-        own: the new run.
-        number: of the iteration.
-        config: of the new run.
-        recorded: see `take_over_measured`.
-    """
-    source, target = other.iteration(number), own.iteration(number)
-    if not _as_sealed(other, source) or _has_failures(source.scores):
-        return False
-    if source.judge_inputs in recorded:
-        rows = (row for batch in batches(source.judge_inputs, ACCEPTED_BY) for row in batch.to_pylist())
-        if not all(map(_accepted(config), rows)):
+    def _link(self, other: RunFolder, number: int) -> bool:
+        """Link one iteration, where everything still stands. Whether it was linked."""
+        source, target = other.iteration(number), self._spec.folder.iteration(number)
+        if not _is_as_sealed(other, source) or _has_failures(source.scores):
             return False
-    elif not replies_unchanged(store_path(config), source.judge_inputs, _accepted(config)):
-        return False
-    target.create()
-    if is_regular_file(source.journal):  # copied, not linked: a later start may append to it
-        atomic_write(target.journal, source.journal.read_bytes())
-    if is_regular_file(source.progress):
-        link_or_copy(source.progress, target.progress)
-    link_or_copy(source.judge_inputs, target.judge_inputs)
-    link_or_copy(source.scores, target.scores)
-    return True
+        if any(True for _ in self._changed(source)):
+            return False
+        target.create()
+        if is_regular_file(source.journal):  # copied, not linked: a later start may append to it
+            atomic_write(target.journal, source.journal.read_bytes())
+        if is_regular_file(source.progress):
+            link_or_copy(source.progress, target.progress)
+        link_or_copy(source.judge_inputs, target.judge_inputs)
+        link_or_copy(source.scores, target.scores)
+        return True
+
+    def _open(
+        self, other: RunFolder, manifest: Mapping[str, Any], number: int, metrics: Collection[Metric]
+    ) -> MeasuredCases | None:
+        """The measurements of one iteration; None where its tables are not as they were sealed."""
+        iteration = other.iteration(number)
+        if not _is_as_sealed(other, iteration, other.samples, other.outputs):
+            return None
+        other_cases = None if self._has_same_cases(manifest) else differing_cases(self._spec.folder, other)
+        changed = frozenset(self._changed(iteration))
+        return MeasuredCases(other, number, metrics, changed=changed, other_cases=other_cases)
+
+    def _changed(self, source: IterationFolder) -> Iterator[str]:
+        """The keys of the recorded calls that this run would not answer its questions with, or would flag otherwise."""
+        accept = _accepted(self._spec.config)
+        if source.judge_inputs not in self._recorded:
+            yield from changed_replies(store_path(self._spec.config), source.judge_inputs, accept)
+            return
+        for batch in batches(source.judge_inputs, ("key", *ACCEPTED_BY)):
+            yield from (row["key"] for row in batch.to_pylist() if not accept(row))
 
 
-def _as_sealed(run: RunFolder, iteration: IterationFolder) -> bool:
-    """Whether scores and judge inputs are what they were when the run ended. Raises ValueError for a seal that was changed."""
+def _way(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of an identity that say how any question is asked and read."""
+    without = ("scoring", *_OF_THE_CASES, *_BY_METRIC)
+    return {name: section for name, section in identity.items() if name not in without}
+
+
+def _is_complete(manifest: Mapping[str, Any], number: int) -> bool:
+    return bool(manifest["iterations"].get(str(number)) == COMPLETE)
+
+
+def _is_as_sealed(run: RunFolder, iteration: IterationFolder, *more: Path) -> bool:
+    """Whether scores, judge inputs and more tables are what they were when the run ended. Raises ValueError for a seal that was
+    changed."""
     seal = open_seal(run.seal)
-    if seal is None:
+    paths = (iteration.scores, iteration.judge_inputs, *more)
+    if seal is None or not all(map(is_regular_file, paths)):
         return False
-    return all(
-        _sealed_digest(seal, run, path) == seal_file(path) for path in (iteration.scores, iteration.judge_inputs)
-    )
+    return all(_sealed_digest(seal, path.relative_to(run.root).as_posix()) == seal_file(path) for path in paths)
 
 
-def _sealed_digest(seal: Mapping[str, Any], run: RunFolder, path: Path) -> str | None:
-    name = path.relative_to(run.root).as_posix()
+def _sealed_digest(seal: Mapping[str, Any], name: str) -> str | None:
     table = seal["tables"].get(name)
     digest: str | None = table["sha256"] if table else seal["files"].get(name)
-    return digest if is_regular_file(path) else None
+    return digest
 
 
 def _has_failures(scores: Path) -> bool:
@@ -159,15 +218,13 @@ def _accepted(config: RunConfig) -> Callable[[Mapping[str, Any]], bool]:
     judge, embedder = served_model(config.judge), served_model(config.embedder)
 
     def is_accepted(row: Mapping[str, Any]) -> bool:
-        served = embedder if row["output_mode"] == "vector" else judge
+        served = embedder if row["output_mode"] == "vector" else judge if row["template"] else None
         if served is None:
             return True
         kind = served.kind(row["model"])
         if kind == "other" and served.refuses:
             return False
-        if served is embedder:  # vectors carry no such flag
-            return True
-        expected = {"other": {OTHER}, "dated": {DATED}}.get(kind, set())
+        expected = {"other": {OTHER}, "dated": {DATED}}.get(kind, set()) if served is judge else set()
         return {OTHER, DATED}.intersection(row["flags"] or ()) == expected
 
     return is_accepted

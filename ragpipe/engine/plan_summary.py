@@ -21,7 +21,7 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
 from ragpipe.stages.plan_calls import TOKENS_OUT, Plan, make_plan
 from ragpipe.stages.remaining_calls import RemainingCalls, count_remaining
-from ragpipe.stages.replayed_cases import ReplayedCases
+from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.stages.resume import Resumption
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
@@ -35,7 +35,7 @@ def plan_remaining(
     rough: bool = False,
     recorded: Sequence[Path] = (),
     resumed: Mapping[int, Resumption] = MappingProxyType({}),
-    replayed: ReplayedCases | None = None,
+    known: KnownMeasurements | None = None,
 ) -> Plan:
     """The plan of a configuration over frozen cases, minus the replies that are stored.
 
@@ -46,7 +46,7 @@ def plan_remaining(
         rough: count four characters as a token: loading a tokenizer would delay the first call by half a second.
         recorded: judge_inputs of a finished run, whose replies count as stored too.
         resumed: by iteration, what it has from earlier starts.
-        replayed: keeps what was measured, for the run.
+        known: what need not be measured; it keeps the cases that are measured here, for the run.
     """
     judge = config.judge
     model = judge.model if isinstance(judge, JudgeSettings) else ""
@@ -60,7 +60,7 @@ def plan_remaining(
         and plan.calls
         and (recorded or any(state.done for state in resumed.values()) or store_path(config).exists())
     ):
-        remaining = run_async(_remaining(config, reader, run_id, recorded, resumed, replayed))
+        remaining = run_async(_remaining(config, reader, run_id, recorded, resumed, known))
         plan.stored, plan.missing, plan.resumed = remaining.stored, remaining.missing, remaining.resumed
     return plan
 
@@ -71,7 +71,7 @@ async def _remaining(
     run_id: str | None,
     recorded: Sequence[Path],
     resumed: Mapping[int, Resumption],
-    replayed: ReplayedCases | None,
+    known: KnownMeasurements | None,
 ) -> RemainingCalls:
     """What is left to ask in all iterations. Blocks that are written are not looked at again.
 
@@ -81,7 +81,7 @@ async def _remaining(
         run_id: the run, whose own failures in the call store count as replies.
         recorded: judge_inputs of a finished run, whose replies count as stored too.
         resumed: by iteration, what it has from earlier starts.
-        replayed: keeps what was measured, for the run.
+        known: what need not be measured; it keeps the cases that are measured here.
     """
     stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
     checked = checked_store(config, stored)
@@ -93,7 +93,7 @@ async def _remaining(
             state = resumed.get(iteration, Resumption())
             remaining.stored += state.stored
             cases = reader.of(iteration, without=state.written)
-            await count_remaining(cases, metrics, session, remaining, state.done, replayed)
+            await count_remaining(cases, metrics, session, remaining, state.done, known)
     return remaining
 
 

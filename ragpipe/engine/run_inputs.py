@@ -18,7 +18,7 @@ from ragpipe.engine.manifest import (
     write_config,
     write_manifest,
 )
-from ragpipe.engine.measured_before import take_over_measured
+from ragpipe.engine.measured_before import EarlierRuns
 from ragpipe.engine.plan_summary import (
     check_call_budget,
     plan_line,
@@ -35,18 +35,18 @@ from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.load_dataset import block_limits
-from ragpipe.stages.replayed_cases import ReplayedCases
+from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.resume import resumption
 
 
 @dataclass(frozen=True)
 class RunInputs:
     """The manifest of a run whose inputs are in place. `are_new` says that nothing was judged on them yet, so that they are
-    sealed at the end of this start. `replayed` are cases that the plan has measured already."""
+    sealed at the end of this start. `known` is what need not be measured, to be closed after the judging."""
 
     manifest: dict[str, Any]
     are_new: bool
-    replayed: ReplayedCases | None = None
+    known: KnownMeasurements | None = None
 
 
 def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> RunInputs:
@@ -59,18 +59,17 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
         previous = spec.made_from or previous_manifest(spec.folder)
         manifest = _freeze(spec, previous, console)
         if policy.asks_judge:
-            manifest["iterations"] |= take_over_measured(
-                spec, manifest, console.say, recorded=policy.recorded_replies()
-            )
+            earlier_runs = EarlierRuns(spec, manifest, recorded=policy.recorded_replies())
+            manifest["iterations"] |= earlier_runs.take_over(console.say)
     else:
         manifest = checked_manifest(spec.folder, spec.run_id)
         _check_frozen(spec, manifest, console)
     states: dict[str, str] = manifest["iterations"]
-    replayed: ReplayedCases | None = None
+    known: KnownMeasurements | None = None
     if policy.announces_plan and not all_in_state(states, spec.iterations, JUDGING_DONE):
         if not spec.config.retry_errors:
-            replayed = ReplayedCases(keep_messages=spec.config.keep_messages)
-        _announce_plan(spec, policy, states, console, replayed)
+            known = _known_measurements(spec, policy, manifest, console)
+        _announce_plan(spec, policy, states, console, known)
     if not spec.is_own_source:  # a task over a run does not change how the run was described
         write_config(spec.folder, spec.config)
     copy_prompts(spec.config, spec.folder.prompts)
@@ -82,7 +81,7 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
     write_manifest(spec.folder, manifest)
     if spec.made_from is None:
         spec.folder.point_latest()
-    return RunInputs(manifest, are_new, replayed)
+    return RunInputs(manifest, are_new, known)
 
 
 def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dict[str, Any]:
@@ -134,12 +133,23 @@ def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Cons
             )
 
 
+def _known_measurements(
+    spec: RunSpec, policy: EvaluatePolicy, manifest: dict[str, Any], console: Console
+) -> KnownMeasurements:
+    """What holds of earlier runs in the iterations that are still to be judged."""
+    runs = EarlierRuns(spec, manifest, recorded=policy.recorded_replies())
+    unfinished = [number for number in spec.iterations if manifest["iterations"].get(str(number)) not in JUDGING_DONE]
+    measured = {number: runs.measured_cases(number, console.say) for number in unfinished}
+    earlier = {number: cases for number, cases in measured.items() if cases is not None}
+    return KnownMeasurements(ReplayedCases(keep_messages=spec.config.keep_messages), earlier)
+
+
 def _announce_plan(
     spec: RunSpec,
     policy: EvaluatePolicy,
     states: Mapping[str, str],
     console: Console,
-    replayed: ReplayedCases | None,
+    known: KnownMeasurements | None,
 ) -> None:
     """One line before the first paid call. Raises ConfigError for a plan over `judge.max_calls`.
 
@@ -148,20 +158,22 @@ def _announce_plan(
         policy: names the replies that need not be asked for.
         states: the states of its iterations.
         console: prints the plan.
-        replayed: keeps the cases that were measured for it.
+        known: what need not be measured; it keeps the cases that are measured for the plan.
     """
     if all(isinstance(metric, Computed) for metric in spec.metrics):
         return
     reader = CaseReader(spec.folder.samples, spec.folder.outputs)
-    unfinished = [number for number in spec.iterations if states.get(str(number)) not in JUDGING_DONE]
     plan = plan_remaining(
         spec.config,
         reader,
         spec.run_id,
         rough=True,
         recorded=policy.recorded_replies(),
-        resumed={number: resumption(spec.folder.iteration(number), reader, number) for number in unfinished},
-        replayed=replayed,
+        resumed={
+            number: resumption(spec.folder, reader, number, is_done=states.get(str(number)) in JUDGING_DONE)
+            for number in spec.iterations
+        },
+        known=known,
     )
     reader.close()
     for line in resumed_lines(plan):

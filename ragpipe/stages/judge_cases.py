@@ -35,7 +35,7 @@ from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score, ScoreColumns
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
 from ragpipe.stages.case_reader import CaseReader
-from ragpipe.stages.replayed_cases import ReplayedCase, ReplayedCases
+from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
 from ragpipe.stages.score_table import computed_table, in_case_order
 from ragpipe.stages.table_rows import (
@@ -119,7 +119,7 @@ class JudgeStage:
         on_metric_error: `stop` (the first unexpected exception ends the run once paid calls have landed) or `record` (it
             becomes that case's error).
         retry_errors: whether finished blocks of an earlier start are done again where a case failed for any reason.
-        replayed: cases that the plan measured over stored replies: they are not measured again.
+        known: what need not be measured.
         view: the progress file, which is kept up to date.
         on_change: called after each finished case.
         on_notice: called with what the user should know.
@@ -136,7 +136,7 @@ class JudgeStage:
         keep_messages: bool = True,
         on_metric_error: str = "stop",
         retry_errors: bool = False,
-        replayed: ReplayedCases | None = None,
+        known: KnownMeasurements | None = None,
         view: ProgressView | None = None,
         on_change: Callable[[JudgingProgress], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
@@ -147,7 +147,7 @@ class JudgeStage:
         self._window = asyncio.Semaphore(window)
         self._open = asyncio.Semaphore(OPEN_BLOCKS)
         self._keep_messages, self._record = keep_messages, on_metric_error == "record"
-        self._retry, self._replayed = retry_errors, replayed
+        self._retry, self._known_measurements = retry_errors, known
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
         self._scores = Parts(folder.parts / "scores", SCORES)
         self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
@@ -212,7 +212,8 @@ class JudgeStage:
                 await self._window.acquire()
                 if self._stopped:
                     return
-                replayed = self._replayed.take(case.key) if self._replayed is not None else None
+                known = self._known_measurements
+                replayed = known.replayed.take(case.key) if known is not None else None
                 task = asyncio.create_task(self._judge_case(block, place, case, replayed))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -286,12 +287,18 @@ class JudgeStage:
         self.stop(why)
 
     async def _measure_all(self, case: Case) -> list[Measurement]:
-        """Run every metric that asks on one case, at the same time. Raises the first error that is no result."""
-        results = await asyncio.gather(*(self._measure(m, case) for m in self._asking), return_exceptions=True)
+        """Run every metric that asks on one case, at the same time, but for those whose measurement of an earlier run holds.
+        Raises the first error that is no result."""
+        known = self._known_measurements
+        earlier = known.earlier.get(case.iteration) if known is not None else None
+        holding = earlier.of(case) if earlier is not None else {}
+        left = (metric for metric in self._asking if metric.name not in holding)
+        results = await asyncio.gather(*(self._measure(metric, case) for metric in left), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return [result for result in results if isinstance(result, Measurement)]
+            holding[result.metric.name] = result
+        return [holding[metric.name] for metric in self._asking]
 
     async def _measure(self, metric: Metric, case: Case) -> Measurement:
         """Run one metric on one case. A failed judgement is a result; a bug is not, unless it is recorded."""

@@ -10,7 +10,7 @@ from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
-from ragpipe.stages.replayed_cases import ReplayedCases
+from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.stages.resume import CaseMark, ResumedCases
 from ragpipe.stages.table_rows import Measurement, failed_measurement, journal_entry, scores_by_name
 
@@ -40,7 +40,7 @@ async def count_remaining(
     session: JudgeSession,
     total: RemainingCalls,
     done: Mapping[CaseKey, CaseMark],
-    replayed: ReplayedCases | None = None,
+    known: KnownMeasurements | None = None,
 ) -> None:
     """Replay every case through every metric that asks, and add what it needs to `total`.
 
@@ -52,13 +52,19 @@ async def count_remaining(
         session: a session over stored replies.
         total: is added to.
         done: the cases that a journal calls finished.
-        replayed: keeps the cases of which every question has a reply, so that the run need not replay them again.
+        known: what need not be measured; it keeps the cases of which every question has a reply, for the run.
     """
     asking = [metric for metric in metrics if not isinstance(metric, Computed)]
     for case in cases:
         missing = 0
         measured: list[Measurement | None] = []
+        earlier = known.earlier.get(case.iteration) if known is not None else None
+        holding = earlier.of(case) if earlier is not None else {}
         for metric in asking:
+            if before := holding.get(metric.name):
+                measured.append(before)
+                total.stored += sum(row["template"] is not None for row in before.rows or ())
+                continue
             if reason := run_skip_reason(metric, case, embedder=session.embedder is not None):
                 measured.append(failed_measurement(metric, Skipped(reason), []))
                 continue
@@ -67,13 +73,13 @@ async def count_remaining(
             total.stored += replay.stored
             missing += replay.missing
         total.missing += missing
-        known = [measurement for measurement in measured if measurement]
-        is_known = len(known) == len(measured)
-        if before := done.get(case.key):
-            result = journal_entry(case, known)["result"] if is_known else None
-            total.resumed.compare(case.key, before, result, missing)
-        if is_known and replayed is not None:
-            replayed.add(case.key, known)
+        certain = [measurement for measurement in measured if measurement]
+        is_certain = len(certain) == len(measured)
+        if mark := done.get(case.key):
+            result = journal_entry(case, certain)["result"] if is_certain else None
+            total.resumed.compare(case.key, mark, result, missing)
+        if is_certain and known is not None:
+            known.replayed.add(case.key, certain)
 
 
 async def _replay(metric: Metric, case: Case, session: JudgeSession) -> _Replay:

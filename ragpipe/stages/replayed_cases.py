@@ -6,10 +6,11 @@ it is what the run itself would find, so the run takes it from here. Memory is b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ragpipe.schema.sample import CaseKey
+from ragpipe.stages.measured_cases import MeasuredCases
 from ragpipe.stages.table_rows import Measurement, PackedInputs, packed_inputs
 
 KEPT_BYTES = 64 << 20
@@ -48,3 +49,16 @@ class ReplayedCases:
     def take(self, case: CaseKey) -> ReplayedCase | None:
         """The case, which is not kept any longer; None where it was not measured by the plan."""
         return self._cases.pop(case, None)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMeasurements:
+    """What a run need not measure: cases that its plan has measured, and by iteration the measurements of an earlier run."""
+
+    replayed: ReplayedCases
+    earlier: Mapping[int, MeasuredCases] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Close the tables of the earlier run."""
+        for measured in self.earlier.values():
+            measured.close()

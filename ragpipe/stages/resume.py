@@ -13,7 +13,7 @@ from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.store.files.parquet_parts import Parts
 from ragpipe.store.run.journal import read_entries
-from ragpipe.store.run.run_folder import IterationFolder
+from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_columns
 
 JOURNAL_FORM = {
@@ -64,7 +64,9 @@ class ResumedCases:
 
 
 def _digest(result: Mapping[str, Any]) -> bytes:
-    return bytes.fromhex(sha256(result))[:16]
+    # 4 and 4.0 are one value: a table has only one of them
+    values = {name: float(value) if isinstance(value, int) else value for name, value in result.items()}
+    return bytes.fromhex(sha256(values))[:16]
 
 
 def case_mark(entry: Mapping[str, Any]) -> CaseMark:
@@ -80,7 +82,7 @@ def case_of(entry: Mapping[str, Any], iteration: int) -> CaseKey:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What an unfinished iteration has from earlier starts.
+    """What an iteration has from earlier starts.
 
     `done` are the finished cases that are judged again because their block is not written yet: each needs its replies from the
     call store once more. Cases that failed for a transient reason are left out. `written` are the blocks that are not done
@@ -92,8 +94,12 @@ class Resumption:
     stored: int = 0
 
 
-def resumption(folder: IterationFolder, cases: CaseReader, iteration: int) -> Resumption:
-    """What journal and parts of an unfinished iteration say. Raises DataError for a bad line."""
+def resumption(run: RunFolder, cases: CaseReader, iteration: int, *, is_done: bool) -> Resumption:
+    """What journal and parts of an iteration say, or its tables where it is judged to its end. Raises DataError for a bad
+    line."""
+    folder = run.iteration(iteration)
+    if is_done:
+        return Resumption(written=frozenset(range(cases.blocks)), stored=_questions(folder.judge_inputs))
     marks: dict[CaseKey, CaseMark] = {}
 
     def note(entry: dict[str, Any]) -> bool:
@@ -116,7 +122,7 @@ def resumption(folder: IterationFolder, cases: CaseReader, iteration: int) -> Re
     return Resumption({case: mark for case, mark in marks.items() if not mark.transient}, frozenset(written), stored)
 
 
-def _questions(part: Path) -> int:
-    """How many questions to a judge a part of `judge_inputs` has; texts to an embedder have no template."""
-    templates = read_columns(part, ["template"])["template"]
+def _questions(judge_inputs: Path) -> int:
+    """How many questions to a judge a table has; texts to an embedder have no template."""
+    templates = read_columns(judge_inputs, ["template"])["template"]
     return len(templates) - int(templates.null_count)

@@ -27,13 +27,14 @@ RAW_KEPT = 2000  # characters of an unreadable reply that are kept with its scor
 @dataclass(slots=True)
 class Measurement:
     """What one metric gave for one case: its scores in declared order, and the calls it used. `kept` are the keys of those
-    calls once `free` has dropped the calls themselves."""
+    calls once `free` has dropped the calls themselves, `rows` those of its questions where both were read from an earlier run."""
 
     metric: Metric
     scores: list[Score]
     uses: list[JudgeCallUse] = field(default_factory=list)
     transient: bool = False
     kept: list[str] | None = None
+    rows: list[dict[str, Any]] | None = None
 
     @property
     def calls(self) -> list[str]:
@@ -42,7 +43,7 @@ class Measurement:
 
     def free(self) -> None:
         """Drop the calls, which hold every message; their keys stay."""
-        self.kept, self.uses = self.calls, []
+        self.kept, self.uses, self.rows = self.calls, [], None
 
 
 def scores_by_name(metric: Metric, result: Score | Sequence[Score]) -> list[Score]:
@@ -87,6 +88,8 @@ def add_scores(columns: dict[str, list[Any]], case: CaseKey, measured: Measureme
 
 def input_rows(case: CaseKey, measured: Measurement, *, keep_messages: bool) -> list[dict[str, Any]]:
     """Rows of `judge_inputs.parquet`, ordered by step, turn and payload."""
+    if measured.rows is not None:
+        return measured.rows
     order = {step: place for place, step in enumerate(measured.metric.step_names())}
     uses = sorted(measured.uses, key=lambda use: (order.get(use.step, len(order)), use.turn, use.payload.id))
     return [_input_row(case, use, keep_messages) for use in uses]

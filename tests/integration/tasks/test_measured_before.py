@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.judging.session import JudgeSession
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.stages.replayed_cases import ReplayedCases
 from ragpipe.testing.openai_faults import ServerFault
@@ -124,34 +126,84 @@ def _edit_case(here: Here, first: Path) -> None:
     here.data.write_text(here.data.read_text().replace("Case 3 says 9 things.", "Case 3 says ten things."))
 
 
+_MORE: list[tuple[Callable[[Here, Path], None] | None, tuple[str, ...], str, bool]] = [
+    (_forget_reply, (), "faithfulness, chunk_faithfulness", True),
+    (_remove_seal, (), "", False),
+    (_other_code, (), "", False),
+    (_break_manifest, (), "", False),
+    (None, ("dataset.limit=4",), "faithfulness, chunk_faithfulness", False),
+    (None, ("retry_errors=true",), "", False),
+    (None, ("keep_messages=false",), "", False),
+    (None, ("judge.temperature=0.5",), "", True),
+    (None, ("metrics.faithfulness.without_claims=zero",), "chunk_faithfulness", False),
+    (None, ("metrics=[chunk_faithfulness,retrieval,faithfulness]",), "chunk_faithfulness, faithfulness", False),
+    (None, ("iterations=2",), "faithfulness, chunk_faithfulness", True),
+]
+
+
 @pytest.mark.parametrize(
-    ("change", "words", "asked_again"),
+    ("change", "words", "holding", "asked_again"),
     [
-        (_change_reply, (), True),
-        (_forget_reply, (), True),
-        (_change_scores, (), False),
-        (_remove_seal, (), False),
-        (_other_code, (), False),
-        (_break_manifest, (), False),
-        (_edit_case, (), True),
-        (None, ("retry_errors=true",), False),
-        (None, ("keep_messages=false",), False),
-        (None, ("judge.temperature=0.5",), True),
-        (None, ("metrics.faithfulness.without_claims=zero",), False),
+        (_change_reply, (), "faithfulness, chunk_faithfulness", True),
+        (_change_scores, (), "", False),
+        (_edit_case, (), "faithfulness, chunk_faithfulness", True),
+        (None, ("metrics.faithfulness.batch=1",), "chunk_faithfulness", True),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in _MORE),
     ],
 )
-def test_anything_that_differs_is_judged(
-    here: Here, change: Callable[[Here, Path], None] | None, words: tuple[str, ...], asked_again: bool
+def test_what_differs_is_judged_and_the_rest_is_taken_over(
+    here: Here,
+    capfd: pytest.CaptureFixture[str],
+    change: Callable[[Here, Path], None] | None,
+    words: tuple[str, ...],
+    holding: str,
+    asked_again: bool,
 ) -> None:
     first = here.run()
     asked = len(here.server.log)
     if change is not None:
         change(here, first)
+    capfd.readouterr()
     second = here.run(LOWER, *words)
+    said = capfd.readouterr().out
     assert second != first
-    assert "measured_in" not in here.manifest(second)
+    whole = "iterations=2" in words
+    assert ("measured_in" in here.manifest(second)) == whole
+    if not whole:
+        assert [*re.findall(r"measured with (.+) is taken over where", said)] == [holding][: bool(holding)]
     assert (len(here.server.log) > asked) == asked_again
-    assert len(rows(second / "iteration-1" / "scores.parquet")) == CASES * 2
+    bodies = [line["body"] for line in here.server.log]
+    # what is no longer stored is asked a second time, and so is everything for another iteration
+    again = asked if whole else change in (_change_reply, _forget_reply)
+    assert len(bodies) - len(set(bodies)) == again
+    before = tables(second)
+    shutil.rmtree(first)
+    shutil.rmtree(second)
+    asked = len(here.server.log)
+    assert tables(here.run(LOWER, *words)) == before, "the same rows as without another run"
+    assert len(here.server.log) == asked
+
+
+def test_every_measurement_that_holds_is_taken_and_nothing_of_it_is_rendered(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = here.run()
+    asked = len(here.server.log)
+    _edit_case(here, first)
+    rendered = []
+    question = JudgeSession.question
+
+    def counted(session: JudgeSession, *words: Any, **more: Any) -> Any:
+        rendered.append(words)
+        return question(session, *words, **more)
+
+    monkeypatch.setattr(JudgeSession, "question", counted)
+    second = here.run(LOWER)
+    of_the_case = [row for row in rows(second / "iteration-1" / "judge_inputs.parquet") if row["sample_id"] == "q00003"]
+    new = len(here.server.log) - asked
+    assert 0 < new <= len(of_the_case)
+    # the plan asks each metric's first question of the edited case; the run asks all of them, and of no other case
+    assert len(rendered) <= 2 * len(of_the_case)
 
 
 def test_a_failed_judgement_is_asked_again(here: Here) -> None:
@@ -161,7 +213,7 @@ def test_a_failed_judgement_is_asked_again(here: Here) -> None:
     here.server.faults = []
     second = here.run(LOWER)
     assert "measured_in" not in here.manifest(second)
-    assert len(here.server.log) > asked
+    assert 0 < len(here.server.log) - asked <= 4, "of the case that failed alone"
     statuses = {row["status"] for row in rows(second / "iteration-1" / "scores.parquet")}
     assert (statuses, second != first) == ({"ok"}, True)
 

@@ -14,7 +14,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, table_of
 from ragpipe.store.calls.call_store import CallStore
-from ragpipe.store.calls.replies_unchanged import replies_unchanged
+from ragpipe.store.calls.changed_replies import changed_replies
 
 CALLS = [
     Call(
@@ -49,7 +49,7 @@ async def store(tmp_path: Path) -> Path:
 def unchanged(store: Path, rows: list[dict[str, Any]]) -> bool:
     path = store.with_name("judge_inputs.parquet")
     pq.write_table(table_of(rows, JUDGE_INPUTS), path)
-    return replies_unchanged(store, path, lambda _: True)
+    return not [*changed_replies(store, path, lambda _: True)]
 
 
 def test_the_same_replies(store: Path) -> None:
@@ -79,7 +79,7 @@ def test_any_cell_that_differs(store: Path, column: str, value: Any) -> None:
 def test_a_row_that_may_not_be_used(store: Path) -> None:
     path = store.with_name("judge_inputs.parquet")
     pq.write_table(table_of([row(call) for call in CALLS], JUDGE_INPUTS), path)
-    assert not replies_unchanged(store, path, lambda row: row["tokens_in"] != 12)
+    assert [*changed_replies(store, path, lambda row: row["tokens_in"] != 12)] == [CALLS[2].key]
 
 
 def test_a_damaged_row_of_the_store_is_no_reply(store: Path) -> None:

@@ -19,7 +19,7 @@ from ragpipe.store.calls.read_only import open_to_read
 from ragpipe.store.calls.sqlite_errors import sqlite_errors
 from ragpipe.store.run.run_tables import batches
 
-ACCEPTED_BY = ("model", "flags", "output_mode")
+ACCEPTED_BY = ("template", "model", "flags", "output_mode")
 """The columns of a row that `accept` looks at."""
 _AT_ONCE = 500  # keys in one statement, and rows of the table in memory
 _SAME = (
@@ -36,24 +36,15 @@ _SAME = (
 )
 """Columns of `judge_inputs.parquet` that stand under the same name among the cells of a call."""
 _PLACES = {name: PLAIN.index(name) for name in (*_SAME, "text", "iteration", "answers")}
-_READ = (
-    *_SAME,
-    "key",
-    "reply",
-    "judge",
-    "model",
-    "fingerprint",
-    "paid_by",
-    "output_mode",
-    "sent",
-    "wire_hash",
-    "flags",
-)
+_BESIDE = ("reply", "judge", "model", "fingerprint", "paid_by", "output_mode", "sent", "wire_hash")
+"""The other columns that are compared, in the order of `_StoredRows`."""
+_READ = tuple(dict.fromkeys((*_SAME, *_BESIDE, *ACCEPTED_BY, "key")))
 _WIRE = len(PLAIN)  # place of the hash of the request body among the cells
 
 
-def replies_unchanged(store: Path, judge_inputs: Path, accept: Callable[[Mapping[str, Any]], bool]) -> bool:
-    """Whether the store has an `ok` reply for every row of a run's `judge_inputs.parquet`, equal in all that the row says of it.
+def changed_replies(store: Path, judge_inputs: Path, accept: Callable[[Mapping[str, Any]], bool]) -> Iterator[str]:
+    """The keys of the rows of a run's `judge_inputs.parquet` for which the store has no `ok` reply that is equal in all that the
+    row says of it.
 
     Args:
         store: the file of the call store.
@@ -67,9 +58,7 @@ def replies_unchanged(store: Path, judge_inputs: Path, accept: Callable[[Mapping
         for batch in batches(judge_inputs, _READ, size=_AT_ONCE):
             rows = batch.to_pylist()
             stored = reader.read([row["key"] for row in rows])
-            if not all(accept(row) and stored.get(row["key"]) == _recorded(row) for row in rows):
-                return False
-    return True
+            yield from (row["key"] for row in rows if stored.get(row["key"]) != _recorded(row) or not accept(row))
 
 
 class _StoredRows:
@@ -120,6 +109,4 @@ class _StoredRows:
 
 
 def _recorded(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    same = (row[name] for name in _SAME)
-    names = ("reply", "judge", "model", "fingerprint", "paid_by", "output_mode", "sent", "wire_hash")
-    return (*same, *(row[name] for name in names))
+    return tuple(row[name] for name in (*_SAME, *_BESIDE))
