@@ -189,8 +189,14 @@ class Computed(Metric):
         """One entry per case, in order. Cases with a `skip_reason` are not among them."""
         raise NotImplementedError(f"{type(self).__name__} must define `compute`")
 
-    def compute_columns(self, cases: Sequence[Case]) -> ScoreColumns | None:
-        """What `compute` gives, as columns, where the metric works on arrays and has many scores. None: `compute` is used."""
+    def prepare(self, case: Case) -> Any:
+        """What the metric needs of a case for `compute_columns`: a block's cases then need not stay in memory together.
+        Default: the case itself."""
+        return case
+
+    def compute_columns(self, prepared: Sequence[Any]) -> ScoreColumns | None:
+        """What `compute` gives, as columns, from what `prepare` took of each case: for a metric that works on arrays and has
+        many scores. None: `compute` is used, on whole cases."""
         return None
 
 

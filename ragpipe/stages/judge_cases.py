@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread  # noqa: F401  asyncio loads it at first use: too late when no file can be opened
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -32,9 +32,10 @@ from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
-from ragpipe.schema.score import Score, ScoreColumns
+from ragpipe.schema.score import Score
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
 from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.computed_scores import ComputedScores
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
 from ragpipe.stages.score_table import computed_table, in_case_order
@@ -227,13 +228,17 @@ class JudgeStage:
             self._stop_for(error, f"block {index}")
 
     def _measure_block(self, index: int) -> None:
-        cases = list(self._cases.block(index))
-        for case in cases:
+        block, computed = _Block(index, [], [], [], [], 0), self._computed_scores()
+        for case in self._cases.block(index):
+            # Its line first: a case that could not be journalled leaves its block unwritten, and is done again.
             self._write_down(case, self._entry(case, []))
-        # After its lines: cases that could not be journalled leave their block unwritten, and are done again.
-        nothing_asked: list[list[Measurement] | None] = [[] for _ in cases]
-        self._write(_Block(index, [case.key for case in cases], cases, nothing_asked, [], 0))
-        self.state.done += len(cases)
+            block.keys.append(case.key)
+            for scores in computed.values():
+                scores.add(case)
+        table = self._score_table(block, computed)
+        self._inputs.write_groups(index, ())
+        self._scores.write(index, table)
+        self.state.done += len(block.keys)
 
     def _blocks_to_retry(self, finished: set[int]) -> set[int]:
         """The finished blocks with a case that failed for a transient reason (with `retry_errors`: for any), or with one that
@@ -312,19 +317,19 @@ class JudgeStage:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return self._record_bug(metric, case, RuntimeError("it was cancelled by a task of its own"), judge)
+            return self._record_bug(metric, case.key, RuntimeError("it was cancelled by a task of its own"), judge)
         except Exception as error:
             decisive = _decisive_error(error)
             if isinstance(decisive, Skipped | JudgeError):
                 return failed_measurement(metric, decisive, judge.uses)
             if isinstance(decisive, _RUN_ENDING_ERRORS):
                 raise decisive from None
-            return self._record_bug(metric, case, decisive, judge)
+            return self._record_bug(metric, case.key, decisive, judge)
 
-    def _record_bug(self, metric: Metric, case: Case, error: Exception, judge: CaseJudge | None) -> Measurement:
+    def _record_bug(self, metric: Metric, case: CaseKey, error: Exception, judge: CaseJudge | None) -> Measurement:
         if cause := outside_cause(error):  # not the fault of the metric: another start may succeed
             raise cause from error
-        text = f"metric {metric.name} on case {case.key}: {type(error).__name__}: {error}"
+        text = f"metric {metric.name} on case {case}: {type(error).__name__}: {error}"
         if not self._record:
             raise MetricBug(
                 f"{text}\n    the run stops at the first unexpected error; on_metric_error=record keeps it as that case's "
@@ -379,49 +384,39 @@ class JudgeStage:
 
     def _write(self, block: _Block) -> None:
         """Write a block as one part of each table. Computed metrics run here; rows are in case and config order."""
-        scores = self._score_table(block)
+        computed = self._computed_scores()
+        for case in block.cases:
+            for scores in computed.values():
+                scores.add(case)
+        table = self._score_table(block, computed)
         packed = (
             rows or self._packed(block.keys[place], block.measured[place] or ())
             for place, rows in enumerate(block.asked)
         )
         groups = row_groups(packed, GROUP_BYTES)
         self._inputs.write_groups(block.index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
-        self._scores.write(block.index, scores)
+        self._scores.write(block.index, table)
 
-    def _score_table(self, block: _Block) -> pa.Table:
+    def _computed_scores(self) -> dict[str, ComputedScores]:
+        """For each computed metric, by name, what gathers its scores of one block."""
+
+        def scores_of(metric: Computed) -> ComputedScores:
+            return ComputedScores(metric, lambda case, error: self._record_bug(metric, case, error, None).scores)
+
+        return {metric.name: scores_of(metric) for metric in self._metrics if isinstance(metric, Computed)}
+
+    def _score_table(self, block: _Block, computed: Mapping[str, ComputedScores]) -> pa.Table:
         """The rows of `scores.parquet` for one block: case by case, in config order."""
         tables = []
         for metric in self._metrics:
-            if isinstance(metric, Computed):
-                tables.append(computed_table(metric.name, block.keys, self._compute(metric, block.cases)))
+            if metric.name in computed:
+                tables.append(computed_table(metric.name, block.keys, computed[metric.name].columns()))
                 continue
             columns: dict[str, list[Any]] = {name: [] for name in SCORES.names}
             for key, measured in zip(block.keys, block.measured, strict=True):
                 add_scores(columns, key, next(m for m in measured or () if m.metric.name == metric.name))
             tables.append(table_from(columns, SCORES))
         return in_case_order(tables, len(block.keys))
-
-    def _compute(self, metric: Computed, cases: Sequence[Case]) -> ScoreColumns:
-        reasons = [run_skip_reason(metric, case, embedder=False) for case in cases]
-        applicable = [case for case, reason in zip(cases, reasons, strict=True) if reason is None]
-        return self._computed(metric, applicable).with_skipped(reasons)
-
-    def _computed(self, metric: Computed, cases: list[Case]) -> ScoreColumns:
-        try:
-            columns = metric.compute_columns(cases) if cases else None
-            if columns is None:
-                results = metric.compute(cases) if cases else ()
-                rows = [scores_by_name(metric, result) for _, result in zip(cases, results, strict=True)]
-                return ScoreColumns.of(metric.score_names, rows)
-            if (columns.names, columns.cases) != (metric.score_names, len(cases)):
-                raise RagpipeError(f"the metric gave {columns.cases} cases of {columns.names} for {len(cases)} cases")
-            return columns
-        except Exception as error:
-            if len(cases) > 1:  # find the case at fault, and keep the others
-                rows = [scores for case in cases for scores in self._computed(metric, [case]).rows()]
-            else:
-                rows = [self._record_bug(metric, cases[0], error, None).scores]
-            return ScoreColumns.of(metric.score_names, rows)
 
     def _join(self) -> None:
         self._inputs.join(self._folder.judge_inputs)

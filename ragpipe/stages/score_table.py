@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,19 +15,21 @@ from ragpipe.schema.table_schemas import SCORES, table_from
 
 def computed_table(metric: str, keys: Sequence[CaseKey], scores: ScoreColumns) -> pa.Table:
     """The rows of one computed metric, case after case. `scores` are those of the cases named by `keys`."""
-    count = len(scores.names)
-    columns: dict[str, Sequence[Any]] = {
-        "sample_id": [key.sample_id for key in keys for _ in range(count)],
-        "method": [key.method for key in keys for _ in range(count)],
-        "repeat": [key.repeat for key in keys for _ in range(count)],
-        "iteration": [key.iteration for key in keys for _ in range(count)],
-        "metric": [metric] * (len(keys) * count),
-        "score_name": scores.names * len(keys),
+    count, rows = len(scores.names), len(keys) * len(scores.names)
+    of_case = pa.array(np.repeat(np.arange(len(keys)), count))
+    of_score = pa.array(np.tile(np.arange(count), len(keys)))
+    columns = {
+        "sample_id": pa.array([key.sample_id for key in keys], pa.string()).take(of_case),
+        "method": pa.array([key.method for key in keys], pa.string()).take(of_case),
+        "repeat": pa.array([key.repeat for key in keys], pa.int64()).take(of_case),
+        "iteration": pa.array([key.iteration for key in keys], pa.int64()).take(of_case),
+        "metric": pa.repeat(metric, rows),
+        "score_name": pa.array(scores.names, pa.string()).take(of_score),
         "value": scores.values,
         "status": scores.statuses,
         "reason": scores.reasons,
         "details": [canonical_json(details) if details else None for details in scores.details],
-        "calls": [[]] * (len(keys) * count),
+        "calls": pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), pa.array([], pa.string())),
     }
     return table_from(columns, SCORES)
 

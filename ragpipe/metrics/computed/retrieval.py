@@ -106,28 +106,28 @@ class RetrievalMetric(Computed):
         return "no_retrieval_scores" if unscored else None
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
-        return self.compute_columns(cases).rows()
+        return self.compute_columns([self.prepare(case) for case in cases]).rows()
 
-    def compute_columns(self, cases: Sequence[Case]) -> ScoreColumns:
-        lists = [
-            ranked_list_of(case, self._matched(case), self.order, self.unit, self.require_snippet) for case in cases
-        ]
-        measured = self._measured(lists)
+    def prepare(self, case: Case) -> RankedList:
+        return ranked_list_of(case, self._matched(case), self.order, self.unit, self.require_snippet)
+
+    def compute_columns(self, prepared: Sequence[RankedList]) -> ScoreColumns:
+        measured = self._measured(prepared)
         by_score = [
-            _all_met(lists, k) if measure == "recall_all" else measured[f"{measure}@{k}"]
+            _all_met(prepared, k) if measure == "recall_all" else measured[f"{measure}@{k}"]
             for measure in self.measures
             for k in self.k
         ]
         parts = {part: measured[part if part == "mrr" else f"{part}@{self.score_k}"] for part in self.weights}
-        weighted = sum((weight * parts[part] for part, weight in self.weights.items()), np.zeros(len(lists)))
+        weighted = sum((weight * parts[part] for part, weight in self.weights.items()), np.zeros(len(prepared)))
         by_score += [measured["mrr"], weighted / sum(self.weights.values())]
-        reasons = self._skips(lists)
+        reasons = self._skips(prepared)
         values = [
             value if reason is None else None
             for value, reason in zip(np.column_stack(by_score).ravel().tolist(), reasons, strict=True)
         ]
         statuses: list[Status] = ["ok" if reason is None else "skipped" for reason in reasons]
-        return ScoreColumns(self.score_names, values, statuses, reasons, self._details(lists, parts))
+        return ScoreColumns(self.score_names, values, statuses, reasons, self._details(prepared, parts))
 
     def _measured(self, lists: Sequence[RankedList]) -> dict[str, Floats]:
         """Every measure at every cut-off, one value per case."""
