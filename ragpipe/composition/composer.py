@@ -32,7 +32,7 @@ from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
 from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrigins
-from ragpipe.composition.config_sources import TITLE, Loader, word_faults
+from ragpipe.composition.config_sources import TITLE, Loader, composed_words, word_faults
 from ragpipe.composition.hydra_keys import is_hydra
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.resources import conf_dir
@@ -309,8 +309,7 @@ def _hydra_state_restored() -> Iterator[None]:
 def hydra_origins(loader: Loader, texts: Mapping[str, str]) -> HydraOrigins:
     """The origins of the configuration of the job that is running."""
     hydra = HydraConfig.get()
-    overrides = [*_raw(hydra.overrides.hydra), *_raw(hydra.overrides.task)]
-    return HydraOrigins(loader, hydra.job.config_name or PRIMARY, overrides, texts)
+    return HydraOrigins(loader, hydra.job.config_name or PRIMARY, composed_words(hydra), texts)
 
 
 def _raw(words: Any) -> list[str]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.types import RunMode
 
 from ragpipe.core.yaml_lines import key_path, lines_of
 
@@ -101,8 +100,9 @@ class HydraOrigins:
     def _origins(self) -> dict[str, str]:
         origins: dict[str, str] = {}
         for path, package in self._files():
+            printed = key_path(path)
             for key, line in lines_of(path).items():
-                origins[f"{package}.{key}" if package else key] = f"{key_path(path)}:{line}"
+                origins[f"{package}.{key}" if package else key] = f"{printed}:{line}"
         for key, text in self._typed.items():
             if not self._loader.repository.group_exists(key):
                 origins[key] = f"{COMMAND_LINE} ({text})"
@@ -112,10 +112,9 @@ class HydraOrigins:
 
     def _files(self) -> list[tuple[Path, str]]:
         """The YAML files in the order in which they were merged, each with its package."""
-        listed = self._loader.compute_defaults_list(self._config_name, self._overrides, RunMode.RUN)
         sources = [s for s in self._loader.get_sources() if s.scheme() == "file"]
         files = []
-        for item in listed.defaults:
+        for item in self._loader.merged_files(self._config_name, self._overrides):
             if item.config_path is None or item.config_path.startswith("hydra"):
                 continue
             for source in sources:

@@ -5,7 +5,7 @@ Hydra's registry of sources belongs to the whole process and is not touched: the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,10 @@ class Loader(ConfigLoaderImpl):
         self.config_search_path = config_search_path
         self.repository = Repository(config_search_path)
         self._sweep_dir: str | None = None  # the file and line that set hydra.sweep.dir, of the last composition
+        self._merging: Sequence[ResultDefault] = ()
+        self._merged: tuple[str | None, list[str], Sequence[ResultDefault]] | None = (
+            None  # by the last composition of a run
+        )
 
     def load_configuration(
         self,
@@ -142,7 +146,7 @@ class Loader(ConfigLoaderImpl):
         problems = [p for word in OverridesParser.create().parse_overrides(overrides) for p in word_faults(word)]
         if problems:
             raise ConfigError(TITLE, problems)
-        self._sweep_dir = None
+        self._sweep_dir = self._merged = None
         with guarded() as watch:
             try:
                 config = super().load_configuration(
@@ -156,7 +160,21 @@ class Loader(ConfigLoaderImpl):
                 raise
             if watch.refusals:
                 raise ConfigError(TITLE, watch.problems("the configuration", "an interpolation"))
+        if run_mode == RunMode.RUN:
+            self._merged = config_name, composed_words(config.hydra), self._merging
         return config
+
+    def merged_files(self, config_name: str | None, overrides: Sequence[str]) -> Sequence[ResultDefault]:
+        """The files that a run's composition with these words merges, in that order: known where it was the last one, else
+        found out again, which takes as long as composing."""
+        if self._merged is not None and self._merged[:2] == (config_name, list(overrides)):
+            return self._merged[2]
+        listed: Sequence[ResultDefault] = self.compute_defaults_list(config_name, list(overrides), RunMode.RUN).defaults
+        return listed
+
+    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
+        self._merging = defaults
+        return super()._compose_config_from_defaults_list(defaults, repo)
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         path = default.config_path or ""
@@ -215,6 +233,13 @@ class Loader(ConfigLoaderImpl):
                     )
                 ],
             )
+
+
+def composed_words(hydra: Any) -> list[str]:
+    """The words that Hydra's section says a configuration was composed with, those about Hydra first; the interpolations in
+    them are not resolved."""
+    words = OmegaConf.to_container(hydra.overrides, resolve=False)
+    return [*words["hydra"], *words["task"]]  # type: ignore[call-overload, index]
 
 
 def word_faults(override: Override) -> list[Problem]:
