@@ -25,7 +25,7 @@ _TYPOGRAPHY = str.maketrans(
     | dict.fromkeys(_DASHES, "-")
     | dict.fromkeys(INVISIBLE)
 )
-_ASCII_WORD = re.compile(r"[!-~]+(?![^\x00-\x7f])")  # its last character composes with nothing behind it
+_ASCII_WORDS = re.compile(r"[!-~]+(?: [!-~]+)*(?![^\x00-\x7f])")  # the last character composes with nothing behind it
 _ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|\u2026)(?:\s*\])?\s*")
 _REMEMBERED_TEXTS = 512
 _REMEMBERED_LENGTH = 10_000  # characters; a longer text is normalised anew each time
@@ -144,12 +144,13 @@ def _match_in_order(pieces: Sequence[str], text: str, start: int) -> list[Span] 
 
 
 def _stretches(text: str) -> Iterator[Span]:
-    """The text cut where NFC composes nothing across the cut: words of ASCII, and clusters between them."""
+    """The text cut where NFC composes nothing across the cut: ASCII words with one space between them, and clusters
+    between these."""
     done = 0
-    for word in _ASCII_WORD.finditer(text):
-        yield from _clusters(text, done, word.start())
-        yield word.span()
-        done = word.end()
+    for words in _ASCII_WORDS.finditer(text):
+        yield from _clusters(text, done, words.start())
+        yield words.span()
+        done = words.end()
     yield from _clusters(text, done, len(text))
 
 

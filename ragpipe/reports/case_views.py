@@ -66,12 +66,13 @@ def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str],
     """
     worst, sampled = select_cases(iteration.records, count)
     records = rows_at(iteration.records, [*worst, *sampled])
-    outputs = rows_at(run.outputs, records)
+    outputs = rows_at(run.outputs, records, ("sample_row", "chunks"))
     if missing := records.keys() - outputs.keys():
         raise run_file_error(run.outputs, f"no row {min(missing)}", "a row for each of records.parquet")
     samples = rows_at(run.samples, {row["sample_row"] for row in outputs.values()})
     cases = [CaseKey.of(row) for row in records.values()]
-    scores, calls = rows_of_cases(iteration.scores, cases), rows_of_cases(iteration.judge_inputs, cases)
+    scores = rows_of_cases(iteration.scores, cases, (*CaseKey._fields, "score_name", "details"))
+    calls = rows_of_cases(iteration.judge_inputs, cases, (*CaseKey._fields, *_CALL, *_CALL_CONTENT))
     views = []
     for row in (*worst, *sampled):
         record, output = records[row], outputs[row]
@@ -181,6 +182,7 @@ def _context(chunk: Any, evidence: Quotes) -> dict[str, Any]:
 
 
 _CALL = ("metric", "step", "turn", "judge", "template", "template_version", "status", "message", "finish_reason", "key")
+_CALL_CONTENT = ("flags", "messages", "reply", "tokens_in", "tokens_out", "output_mode")
 
 
 def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -153,15 +153,16 @@ def _is_equal(column: pa.Array, value: Any) -> pa.Array:
     return pa.array([cell == value for cell in column.to_pylist()], pa.bool_())
 
 
-def rows_at(path: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
-    """The rows at these places (from 0), reading only the row groups that contain them. Raises DataError."""
+def rows_at(path: Path, places: Collection[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
+    """The rows at these places (from 0): all columns, or those named. Only the row groups that contain them are read.
+    Raises DataError."""
     rows: dict[int, dict[str, Any]] = {}
-    with open_table(path) as file:
+    with open_table(path, columns or ()) as file:
         start = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows
             in_group = [place - start for place in places if start <= place < start + size]
-            for first, batch in _numbered_batches(file, group) if in_group else ():
+            for first, batch in _numbered_batches(file, group, columns) if in_group else ():
                 in_batch = [place for place in in_group if first <= place < first + batch.num_rows]
                 cells = batch.take(pa.array([place - first for place in in_batch], pa.int64())).to_pylist()
                 rows |= zip((start + place for place in in_batch), cells, strict=True)
@@ -169,27 +170,33 @@ def rows_at(path: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
     return rows
 
 
-def rows_of_cases(path: Path, cases: Collection[CaseKey]) -> dict[CaseKey, list[dict[str, Any]]]:
-    """The rows of these cases in their order. Only row groups with one of their samples are read whole. Raises DataError."""
+def rows_of_cases(
+    path: Path, cases: Collection[CaseKey], columns: Sequence[str] | None = None
+) -> dict[CaseKey, list[dict[str, Any]]]:
+    """The rows of these cases in their order: all columns, or those named, which name the case too. Only row groups with
+    one of their samples are read whole. Raises DataError."""
     rows: dict[CaseKey, list[dict[str, Any]]] = {case: [] for case in cases}
     ids = pa.array(sorted({case.sample_id for case in cases}), type=pa.string())
-    with open_table(path, ["sample_id"]) as file:
+    with open_table(path, columns or ["sample_id"]) as file:
         for group in range(file.num_row_groups):
             names = file.read_row_group(group, columns=["sample_id"])["sample_id"]
             if pc.any(pc.is_in(names, value_set=ids)).as_py():
-                for _, batch in _numbered_batches(file, group):
+                for _, batch in _numbered_batches(file, group, columns):
                     for row in batch.filter(pc.is_in(batch.column("sample_id"), value_set=ids)).to_pylist():
                         if (case := CaseKey.of(row)) in rows:
                             rows[case].append(row)
     return rows
 
 
-def _numbered_batches(file: pq.ParquetFile, group: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _numbered_batches(
+    file: pq.ParquetFile, group: int, columns: Sequence[str] | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of a row group, each with the place of its first row within the group. Rows that take little room are
     read many at once: each batch costs time for every column."""
     size, first = file.metadata.row_group(group), 0
     rows = min(_SMALL_ROWS, size.num_rows * _BATCH_BYTES // max(1, size.total_byte_size))
-    for batch in file.iter_batches(batch_size=max(BATCH, rows), row_groups=[group]):
+    chosen = None if columns is None else list(columns)
+    for batch in file.iter_batches(batch_size=max(BATCH, rows), row_groups=[group], columns=chosen):
         yield first, batch
         first += batch.num_rows
 
