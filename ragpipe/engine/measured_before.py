@@ -58,7 +58,7 @@ class EarlierRuns:
         self._applies = isinstance(spec.config.judge, JudgeSettings) and not spec.config.retry_errors
 
     def take_over(self, say: Callable[[str], None]) -> dict[str, str]:
-        """Link the measured tables of other runs where they are those that this run would come to. Their journal comes along.
+        """Link the measured tables of other runs where they are those that this run would come to.
 
         `measured_in` of the manifest gets the id of the other run by iteration. Returns the states of these iterations.
         """
@@ -81,6 +81,16 @@ class EarlierRuns:
                         "replies: its scores are taken over"
                     )
         return states
+
+    def copy_journals(self) -> None:
+        """Copy the journals of the iterations that were taken over. A folder with a journal has begun to be a run, so this comes
+        after the plan, which may be refused."""
+        for number, run_id in self._manifest.get("measured_in", {}).items():
+            source = RunFolder(self._spec.folder.root.parent / run_id).iteration(int(number))
+            target = self._spec.folder.iteration(int(number))
+            if is_regular_file(source.journal) and is_regular_file(source.progress):
+                atomic_write(target.journal, source.journal.read_bytes())
+                link_or_copy(source.progress, target.progress)
 
     def measured_cases(self, number: int, say: Callable[[str], None]) -> MeasuredCases | None:
         """The measurements of an iteration that hold here, of the newest run that has some. To be closed by the caller."""
@@ -153,10 +163,6 @@ class EarlierRuns:
         if any(True for _ in self._changed(source)):
             return False
         target.create()
-        if is_regular_file(source.journal):  # copied, not linked: a later start may append to it
-            atomic_write(target.journal, source.journal.read_bytes())
-        if is_regular_file(source.progress):
-            link_or_copy(source.progress, target.progress)
         link_or_copy(source.judge_inputs, target.judge_inputs)
         link_or_copy(source.scores, target.scores)
         return True

@@ -58,22 +58,23 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
     if is_new_run:
         previous = spec.made_from or previous_manifest(spec.folder)
         manifest = _freeze(spec, previous, console)
-        if policy.asks_judge:
-            earlier_runs = EarlierRuns(spec, manifest, recorded=policy.recorded_replies())
-            manifest["iterations"] |= earlier_runs.take_over(console.say)
     else:
         manifest = checked_manifest(spec.folder, spec.run_id)
         _check_frozen(spec, manifest, console)
+    earlier_runs = EarlierRuns(spec, manifest, recorded=policy.recorded_replies())
+    if is_new_run and policy.asks_judge:
+        manifest["iterations"] |= earlier_runs.take_over(console.say)
     states: dict[str, str] = manifest["iterations"]
     known: KnownMeasurements | None = None
     if policy.announces_plan and not all_in_state(states, spec.iterations, JUDGING_DONE):
         if not spec.config.retry_errors:
-            known = _known_measurements(spec, policy, manifest, console)
+            known = _known_measurements(spec, manifest, earlier_runs, console)
         _announce_plan(spec, policy, states, console, known)
     if not spec.is_own_source:  # a task over a run does not change how the run was described
         write_config(spec.folder, spec.config)
     copy_prompts(spec.config, spec.folder.prompts)
     if is_new_run:
+        earlier_runs.copy_journals()
         for warning in rewritten_prompt_warnings(previous, manifest):
             console.warn(warning)
     # Also where a start that collected again was killed: no iteration was judged on other outputs since.
@@ -134,10 +135,9 @@ def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Cons
 
 
 def _known_measurements(
-    spec: RunSpec, policy: EvaluatePolicy, manifest: dict[str, Any], console: Console
+    spec: RunSpec, manifest: Mapping[str, Any], runs: EarlierRuns, console: Console
 ) -> KnownMeasurements:
     """What holds of earlier runs in the iterations that are still to be judged."""
-    runs = EarlierRuns(spec, manifest, recorded=policy.recorded_replies())
     unfinished = [number for number in spec.iterations if manifest["iterations"].get(str(number)) not in JUDGING_DONE]
     measured = {number: runs.measured_cases(number, console.say) for number in unfinished}
     earlier = {number: cases for number, cases in measured.items() if cases is not None}

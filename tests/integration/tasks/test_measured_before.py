@@ -184,6 +184,16 @@ def test_what_differs_is_judged_and_the_rest_is_taken_over(
     assert len(here.server.log) == asked
 
 
+def test_a_plan_that_is_refused_leaves_nothing_behind(here: Here) -> None:
+    first = here.run()
+    judged = {path.name for path in first.parent.iterdir()}
+    asked = len(here.server.log)
+    words = arguments(here.data, here.folder / "out", here.server.url, LOWER, "iterations=2", "judge.max_calls=3")
+    assert main([word for word in words if word != "judge.max_calls=100000"]) == 2
+    assert {path.name for path in first.parent.iterdir()} == judged
+    assert len(here.server.log) == asked
+
+
 def test_every_measurement_that_holds_is_taken_and_nothing_of_it_is_rendered(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
