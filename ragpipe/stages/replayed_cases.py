@@ -14,8 +14,8 @@ from ragpipe.stages.measured_cases import MeasuredCases
 from ragpipe.stages.table_rows import Measurement, PackedInputs, packed_inputs
 
 KEPT_BYTES = 64 << 20
-"""Bytes of questions and replies that are kept, some 50,000 calls."""
-_ROW_BYTES = 1 << 10  # a question's cells beside its texts, about
+"""Bytes of measurements, questions and replies that are kept: some 25,000 calls with five contexts each."""
+_ROW_BYTES = 2 << 10  # beside the compressed texts: the cells of a question and its share of the scores, as measured
 
 
 @dataclass(frozen=True, slots=True)
