@@ -10,13 +10,15 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pydantic import Field
 
 import ragpipe
 from ragpipe.core.digest import canonical_json
 from ragpipe.core.errors import ConfigError
 from ragpipe.judging.transports.output_modes import strict_schema
-from ragpipe.schema.call import Payload
+from ragpipe.schema.call import Payload, canonical_messages
 from ragpipe.schema.field_order import KNOWN
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Number, Quote
@@ -296,3 +298,15 @@ def test_an_answer_type_that_json_cannot_hold_is_refused_by_name():
 def test_a_type_may_stand_in_another_twice():
     fields = answer_schema(Twice)["properties"]
     assert fields["left"] == fields["right"]
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["role", "content", "name"]), st.text(st.characters(exclude_categories=())))
+    )
+)
+@example([{"role": "user", "content": "".join(map(chr, range(0xD800)))}])
+@example([{"role": "user", "content": "".join(map(chr, range(0xE000, 0x20000)))}])
+@example([{"role": "user", "content": "half a character \ud800"}])
+def test_messages_are_hashed_as_canonical_json_whichever_encoder_writes_them(messages: list[dict[str, str]]) -> None:
+    assert canonical_messages(messages) == canonical_json(messages)
