@@ -133,9 +133,14 @@ def output_row(output: Output, sample_row: int) -> dict[str, Any]:
     return _with_json({**cells, "sample_row": sample_row}, OUTPUTS)
 
 
-def sample_from(row: dict[str, Any]) -> Sample:
-    """A row of `samples.parquet` as a sample. Raises ValueError for a damaged one."""
-    return _SAMPLE_READER.validate_json(_json(row, SAMPLES))
+def sample_json(row: dict[str, Any]) -> bytes:
+    """A row of `samples.parquet` as the JSON text of its sample: a quarter of the memory of the row."""
+    return _json(row, SAMPLES)
+
+
+def sample_from(text: bytes) -> Sample:
+    """A sample from its JSON text. Raises ValueError for a damaged one."""
+    return _SAMPLE_READER.validate_json(text)
 
 
 def output_from(row: dict[str, Any]) -> Output:

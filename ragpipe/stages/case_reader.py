@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey, Sample
-from ragpipe.schema.table_schemas import output_from, sample_from
+from ragpipe.schema.table_schemas import output_from, sample_from, sample_json
 from ragpipe.store.run.row_group_cache import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, reading_table
 
@@ -31,7 +31,7 @@ class CaseReader:
         self._samples = open_parquet_file(samples)
         self._outputs = open_parquet_file(outputs)
         self.iteration = iteration
-        self._groups = RowGroupCache([self._samples], _rows_of_group, max_groups=2, max_bytes=_KEPT_BYTES)
+        self._groups = RowGroupCache([self._samples], _samples_of_group, max_groups=2, max_bytes=_KEPT_BYTES)
         metadata = self._samples.metadata
         self._starts = [0, *accumulate(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))]
 
@@ -97,6 +97,6 @@ class CaseReader:
             return sample_from(self._groups.group(group)[row - self._starts[group]])
 
 
-def _rows_of_group(file: pq.ParquetFile, group: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = file.read_row_group(group).to_pylist()
-    return rows
+def _samples_of_group(file: pq.ParquetFile, group: int) -> list[bytes]:
+    """The samples of a row group as JSON, which is what they are made of when a case needs them."""
+    return [sample_json(row) for row in file.read_row_group(group).to_pylist()]

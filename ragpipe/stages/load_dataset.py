@@ -15,7 +15,7 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_from, sample_row, table_from
+from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_from, sample_json, sample_row, table_from
 from ragpipe.store.files.atomic import atomic_open
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.run.run_tables import batches
@@ -163,7 +163,7 @@ def load_outputs(pairs: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: P
 def read_samples(samples: Path) -> Iterator[Sample]:
     """The samples of a run folder, in order, block by block."""
     for batch in batches(samples, size=BLOCK):
-        yield from map(sample_from, batch.to_pylist())
+        yield from (sample_from(sample_json(row)) for row in batch.to_pylist())
 
 
 def references_of(samples: Path) -> Corpus:
