@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from ragpipe.schema.blank import is_blank
 from ragpipe.schema.score import Status
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.dimensions import field_labels, nearest_field
@@ -143,7 +142,7 @@ class _Labelled(_Bounds):
 
     def _of(self, valued: Valued, absent_is_false: NDArray[np.bool_]) -> Truth | None:
         """Of one value a case. `absent_is_false` says where an absent value is a finding and not unknown."""
-        values, numbers = valued
+        values, numbers = valued.values, valued.numbers
         truths = []
         if self.equals is not None:
             accepted, named = set(field_labels(self.equals)), [field_labels(value) for value in values]
@@ -151,8 +150,7 @@ class _Labelled(_Bounds):
             present = np.array([bool(labels) for labels in named], dtype=np.bool_)
             truths.append(known(holds[numbers], absent_is_false | present[numbers]))
         if self.blank is not None:
-            blank = np.array([_is_blank(value) for value in values], dtype=np.bool_)
-            truths.append((blank == self.blank).astype(np.int8)[numbers])
+            truths.append((valued.blank == self.blank).astype(np.int8))
         if not (None is self.below is self.above is self.at_most is self.at_least):
             floats = [float(v) if isinstance(v, int | float) and not isinstance(v, bool) else np.nan for v in values]
             truths += self._within(np.array(floats, dtype=np.float64)[numbers])
@@ -288,6 +286,8 @@ def all_of(truths: list[Truth] | list[Truth | None]) -> Truth | None:
     applicable = [truth for truth in truths if truth is not None]
     if len(applicable) < len(truths):
         return None
+    if len(applicable) == 1:
+        return applicable[0]
     stacked = np.stack(applicable)
     return np.where((stacked == 0).any(axis=0), 0, stacked.min(axis=0)).astype(np.int8)
 
@@ -300,7 +300,3 @@ def any_of(truths: list[Truth | None]) -> Truth | None:
 
 def _turned(truth: Truth) -> Truth:
     return np.where(truth < 0, truth, 1 - truth).astype(np.int8)
-
-
-def _is_blank(value: Any) -> bool:
-    return value is None or value == [] or (isinstance(value, str) and is_blank(value))

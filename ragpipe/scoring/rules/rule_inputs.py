@@ -7,7 +7,9 @@ once: a label like `expected.behavior` has two values in a block of two thousand
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
+from ragpipe.schema.blank import is_blank
 from ragpipe.schema.sample import OUTPUT_KEY, Expected
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.dimensions import KNOWN, LISTS, META, nearest_field, within
@@ -26,11 +29,18 @@ _EXPECTED = tuple(EXPECTED + name for name in Expected.model_fields)
 Whole = NDArray[np.int64]
 
 
-class Valued(NamedTuple):
+@dataclass(frozen=True)
+class Valued:
     """Some different values, and for each case the number of its own."""
 
     values: list[Any]
     numbers: Whole
+
+    @cached_property
+    def blank(self) -> NDArray[np.bool_]:
+        """For each case whether its value is absent or empty. Many rules ask it of the answer, whose values are all different."""
+        blank = np.array([_is_blank(value) for value in self.values], dtype=np.bool_)
+        return blank[self.numbers]
 
 
 class Facts:
@@ -93,14 +103,18 @@ class Facts:
     def _field(self, name: str) -> Valued:
         for prefix in (META, EXPECTED):
             if name.startswith(prefix) and name != prefix:
-                texts, numbers = self.field(prefix)
-                return Valued([within(cell, name.removeprefix(prefix)) for cell in texts], numbers)
+                cells = self.field(prefix)
+                return Valued([within(cell, name.removeprefix(prefix)) for cell in cells.values], cells.numbers)
         if name in LISTS:
             return Valued(self._cases[LISTS[name]].to_pylist(), np.arange(self.n))
         if name in (META, EXPECTED):
-            texts, numbers = _different(self._cases["meta"] if name == META else self._block.samples["expected"])
-            return Valued([from_json(text) if text else {} for text in texts], numbers)
+            texts = _different(self._cases["meta"] if name == META else self._block.samples["expected"])
+            return Valued([from_json(text) if text else {} for text in texts.values], texts.numbers)
         return _different(self._cases[name])
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or value == [] or (isinstance(value, str) and is_blank(value))
 
 
 def detail_fault(name: str) -> str | None:

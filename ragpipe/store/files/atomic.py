@@ -124,7 +124,7 @@ def json_lines(value: Any) -> bytes:
 def _json_pieces(value: Any, line: str, ascii_only: bool) -> Iterator[str]:
     """The pieces of the text; `line` is what begins a line at this depth."""
     encode = _encoder(None, ascii_only).encode
-    if _depth(value) <= 2:
+    if _nests_within(value, 2):
         yield encode(value)
         return
     inner, ends = line + " ", "{}" if isinstance(value, Mapping) else "[]"
@@ -137,11 +137,12 @@ def _json_pieces(value: Any, line: str, ascii_only: bool) -> Iterator[str]:
     yield line + ends[1]
 
 
-def _depth(value: Any) -> int:
-    """How deep objects and lists nest: 0 for a plain value."""
-    if isinstance(value, Mapping):
-        return 1 + max(map(_depth, value.values()), default=0)
-    return 1 + max(map(_depth, value), default=0) if isinstance(value, list | tuple) else 0
+def _nests_within(value: Any, levels: int) -> bool:
+    """Whether objects and lists nest at most `levels` deep; a plain value does not nest. What is deeper is not looked at."""
+    if isinstance(value, str | int | float) or not isinstance(value, Mapping | list | tuple):
+        return True  # the plain values first: they are most
+    items = value.values() if isinstance(value, Mapping) else value
+    return levels > 0 and all(_nests_within(item, levels - 1) for item in items)
 
 
 @cache

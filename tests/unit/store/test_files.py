@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragpipe.core.errors import OutputError
 from ragpipe.store.files import atomic
@@ -219,6 +221,23 @@ def test_json_lines_indent_what_holds_more_than_a_score() -> None:
         '    "f": {"mean":0.5,"interval":{"low":0.25,"high":0.75},"errors":{}},\n    "é": [1,"x"]\n   }\n  },\n'
         '  "b": {}\n },\n "list": [\n  {\n   "d": {"e":[]}\n  },\n  2\n ],\n "none": []\n}'
     )
+    assert json.loads(json_lines(value)) == value
+
+
+PLAIN_JSON = st.none() | st.booleans() | st.integers() | st.text(max_size=2)
+NESTED_JSON = st.recursive(
+    PLAIN_JSON, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+)
+
+
+@given(NESTED_JSON)
+def test_json_lines_are_one_line_where_the_value_nests_two_levels(value: object) -> None:
+    def depth(item: object) -> int:
+        if not isinstance(item, dict | list):
+            return 0
+        return 1 + max(map(depth, item.values() if isinstance(item, dict) else item), default=0)
+
+    assert (b"\n" in json_lines(value)) == (depth(value) > 2)
     assert json.loads(json_lines(value)) == value
 
 
