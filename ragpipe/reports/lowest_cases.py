@@ -53,9 +53,11 @@ def _keys(file: pq.ParquetFile) -> Iterator[tuple[int, str]]:
     """The place of every case and the hash of its key (`OUTPUT_KEY`)."""
     row = 0
     for batch in file.iter_batches(batch_size=_BATCH, columns=list(OUTPUT_KEY)):
-        for sample_id, method, repeat in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            # the canonical JSON of all three; texts alone are encoded several times as fast as a list of them
-            yield row, sha256(f"[{canonical_json(sample_id)},{canonical_json(method)},{repeat}]")
+        ids, methods, repeats = (column.to_pylist() for column in batch.columns)
+        method_texts = {method: canonical_json(method) for method in set(methods)}
+        for sample_id, method, repeat in zip(ids, methods, repeats, strict=True):
+            # the canonical JSON of all three; a text alone is encoded several times as fast as a list of texts
+            yield row, sha256(f"[{canonical_json(sample_id)},{method_texts[method]},{repeat}]")
             row += 1
 
 
