@@ -1,8 +1,12 @@
-"""Recorded cases with the retrieval metrics, 10,000 against 100,000: time and peak memory of the whole command.
+"""Recorded cases with the retrieval metrics: CPU and peak memory of each command, beside plain reading and writing.
 
     python benchmarks/scale.py [--small 10000] [--large 100000] [--chunks 20]
 
-Goal: peak memory at most 400 MiB, and flat in the number of cases.
+The baseline is a process that reads the same lines with `json.loads` and writes their samples and outputs as two Parquet
+tables with pyarrow; every command is also given as a multiple of its CPU in the same run, for a machine that is busy.
+
+Goals for 100,000 cases, whole commands: run <= 30 s CPU and <= 400 MiB, plan <= 15 s, a second start <= 1 s, explain of one
+case <= 2 s, rescore <= 10 s, verify <= 20 s. The memory of the run is flat in the number of cases.
 """
 
 from __future__ import annotations
@@ -14,8 +18,8 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,20 +38,54 @@ def write(path: Path, cases: int, chunks: int) -> None:
             file.write(json.dumps(record) + "\n")
 
 
-def measure(folder: Path, data: Path) -> tuple[float, float, float]:
-    """Wall seconds, CPU seconds and peak resident MiB of one run in a process of its own."""
-    command = [
-        sys.executable, "-m", "ragpipe", "dataset=jsonl", f"dataset.path={data}", "metrics=[retrieval]", "name=scale",
-        f"output_dir={folder / data.stem}",
-    ]  # fmt: skip
-    started = time.perf_counter()
+BASELINE = """
+import json, sys
+import pyarrow as pa, pyarrow.parquet as pq
+samples, outputs = {"id": [], "question": [], "category": [], "relevant_docs": []}, {"answer": [], "chunks": []}
+for line in open(sys.argv[1], encoding="utf-8"):
+    record = json.loads(line)
+    for name in samples:
+        samples[name].append(record[name])
+    outputs["answer"].append(record["answer"])
+    outputs["chunks"].append(json.dumps(record["chunks"]))
+for name, columns in (("samples", samples), ("outputs", outputs)):
+    pq.write_table(pa.table(columns), f"{sys.argv[2]}/{name}.parquet", compression="zstd", row_group_size=1000)
+"""
+
+
+class Measured(NamedTuple):
+    """What one process took: CPU seconds, and peak resident MiB."""
+
+    cpu: float
+    peak: float
+
+
+def measure(folder: Path, words: list[str]) -> Measured:
+    """Run Python with these words in a process of its own. Exits when it fails."""
     process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+        [sys.executable, *words], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
     _, status, usage = os.wait4(process.pid, 0)
     if status:
-        sys.exit(f"the run ended with {os.waitstatus_to_exitcode(status)}: {' '.join(command)}")
-    return time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+        sys.exit(f"it ended with {os.waitstatus_to_exitcode(status)}: {' '.join(words)[:300]}")
+    return Measured(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def commands(data: Path, cases: int) -> dict[str, list[str]]:
+    """The commands to measure, in the order in which they can run. The first one makes the run that the others use."""
+    ragpipe, run = ["-m", "ragpipe"], f"run=outputs{cases}/scale/latest"
+    evaluate = [
+        "dataset=jsonl", f"dataset.path={data}", "metrics=[retrieval]", "name=scale", f"output_dir=outputs{cases}",
+    ]  # fmt: skip
+    return {
+        "run": [*ragpipe, *evaluate],
+        "second start": [*ragpipe, *evaluate],
+        "explain": [*ragpipe, "task=explain", run, f"case=q{cases // 2}"],
+        "rescore": [*ragpipe, "task=rescore", run, "scoring.thresholds.faithfulness=0.83"],
+        "plan": [*ragpipe, "task=plan", *evaluate, "scoring.thresholds.faithfulness=0.82"],
+        "verify": [*ragpipe, "task=verify", run],
+    }
 
 
 def main() -> None:
@@ -56,17 +94,22 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=100_000)
     parser.add_argument("--chunks", type=int, default=20)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        peaks = []
+    with tempfile.TemporaryDirectory() as name:
+        folder, peaks = Path(name), []
         for cases in (args.small, args.large):
-            data = Path(folder, f"cases{cases}.jsonl")
+            data = folder / f"cases{cases}.jsonl"
             write(data, cases, args.chunks)
-            wall, cpu, peak = measure(Path(folder), data)
-            peaks.append(peak)
-            print(
-                f"{cases:>9,} cases: {wall:6.1f} s wall, {cpu:6.1f} s CPU, {cases / wall:8,.0f} cases/s, peak {peak:5.0f} MiB"
-            )
-        print(f"peak memory, large / small: {peaks[1] / peaks[0]:.2f}")
+            baseline = measure(folder, ["-c", BASELINE, str(data), str(folder)])
+            print(f"{cases:,} cases\n  {'json + pyarrow':<15}{baseline.cpu:7.2f} s CPU  peak {baseline.peak:5.0f} MiB")
+            for command, words in commands(data, cases).items():
+                measured = measure(folder, words)
+                if command == "run":
+                    peaks.append(measured.peak)
+                ratio = measured.cpu / baseline.cpu
+                print(
+                    f"  {command:<15}{measured.cpu:7.2f} s CPU  peak {measured.peak:5.0f} MiB  {ratio:6.1f} x the baseline"
+                )
+        print(f"peak memory of the run, large / small: {peaks[1] / peaks[0]:.2f}")
 
 
 if __name__ == "__main__":
