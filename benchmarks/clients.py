@@ -2,8 +2,9 @@
 
     python benchmarks/clients.py [--widths 16,64,256] [--latency-ms 200] [--rounds 8] [--only aiohttp,direct]
 
-The server runs in a process of its own (ragpipe/testing/openai_server.py). `wall/ideal`: wall time over calls x latency / width
-(Little's law). `cpu ms`: CPU time of this process per call, imports and warm-up apart. Ratios stand beside: of the direct
+The server (ragpipe/testing/openai_server.py) and each client run in processes of their own: what one client leaves in memory
+slows no other one. `wall/ideal`: wall time over calls x latency / width (Little's law). `cpu ms`: CPU time of the client's
+process per call, imports and warm-up apart. Ratios stand beside: of the direct
 client to bare aiohttp (goal <= 2.5) and to bare litellm (goal <= 1/6), of the litellm client to bare litellm (goal <= 1.15).
 `peak` and `sockets` come from the server's log. Every call is another question of about 1,225 tokens; every client has made
 `width` calls before the clock starts. By the server's log aiohttp and the direct client send the same bytes, and so do both
@@ -14,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -132,6 +135,16 @@ CONTENDERS: dict[str, Callable[[str, int, int], Awaitable[tuple[float, float]]]]
 }
 
 
+def measured(name: str, url: str, width: int, calls: int) -> tuple[float, float]:
+    """Wall and CPU seconds of a client in a process of its own."""
+    command = [sys.executable, __file__, "--child", name, url, str(width), str(calls)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    wall, cpu = json.loads(done.stdout.strip().splitlines()[-1])
+    return wall, cpu
+
+
 def in_flight(log: list[dict[str, Any]], calls: int) -> tuple[int, float, int]:
     """Peak in flight, its mean share of the peak while work was left, and the sockets, of the last `calls` requests."""
     lines = sorted(log, key=lambda line: line["n"])[-calls:]
@@ -147,7 +160,12 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=200.0)
     parser.add_argument("--rounds", type=int, default=8, help="calls = rounds x width")
     parser.add_argument("--only", default=",".join(CONTENDERS))
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     found = parser.parse_args()
+    if found.child:
+        name, url, width, calls = found.child
+        print(json.dumps(asyncio.run(CONTENDERS[name](url, int(width), int(calls)))))
+        return
     print(f"{count_tokens(_TEXT, MODEL):,} prompt tokens, {found.latency_ms:g} ms latency, {os.cpu_count()} cores, load "
           f"{os.getloadavg()[0]:.1f}")  # fmt: skip
     print(f"{'client':16} {'width':>5} {'calls':>6} {'wall/ideal':>10} {'cpu ms':>7} {'x aiohttp':>9} {'x litellm':>9} "
@@ -160,7 +178,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 log = Path(folder) / "log.jsonl"
                 with serving_in_subprocess("--latency-ms", str(found.latency_ms), "--log", str(log)) as url:
-                    wall, cpu = asyncio.run(CONTENDERS[name](url, width, calls))
+                    wall, cpu = measured(name, url, width, calls)
                 lines = read_log(log)
             peak, full, sockets = in_flight(lines, calls)
             sent[name] = {line["body"] for line in lines}
