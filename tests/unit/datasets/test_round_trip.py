@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic_core import to_json
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
-from ragpipe.schema.table_schemas import OUTPUTS, output_from, output_row, table_of
+from ragpipe.schema.table_schemas import (
+    OUTPUTS,
+    SAMPLES,
+    output_from,
+    output_row,
+    sample_from,
+    sample_json,
+    sample_row,
+    table_of,
+)
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 names = texts.filter(
@@ -143,3 +154,29 @@ def test_arbitrary_bytes_end_in_records_or_one_data_error(folder: Path, raw: byt
 def test_the_table_of_a_run_gives_back_its_outputs(given_outputs: list[Output]) -> None:
     rows = table_of([output_row(output, 0) for output in given_outputs], OUTPUTS).to_pylist()
     assert [output_from(row) for row in rows] == given_outputs
+
+
+STRUCTURED = {
+    "history", "gains", "anchors", "required_support_groups", "expected", "meta", "chunks", "citations", "timings",
+    "usage", "recorded",
+}  # fmt: skip
+
+
+def slow_row(noun: Sample | Output) -> dict[str, Any]:
+    """Field by field: what has a structure as JSON, without absent fields except in what users wrote themselves."""
+    row = {}
+    for name in type(noun).model_fields:
+        value = getattr(noun, name)
+        if name in STRUCTURED and value is not None:
+            value = to_json(value, exclude_none=name not in ("meta", "recorded")).decode()
+        row[name] = value
+    return row
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(samples, outputs)
+def test_rows_are_their_fields(sample: Sample, output: Output) -> None:
+    assert sample_row(sample) == slow_row(sample)
+    assert output_row(output, 7) == {**slow_row(output), "sample_row": 7}
+    (row,) = table_of([sample_row(sample)], SAMPLES).to_pylist()
+    assert sample_from(sample_json(row)) == sample
