@@ -8,14 +8,16 @@ smaller one, per call, so that start, imports and reports of a fixed size are su
 
 - new run: another threshold, a sibling of the first run
 - rescore: `task=rescore` with another threshold
-- rejudge, stored: `task=rejudge rejudge.mode=stored`
-- rejudge, same judge: `task=rejudge` with the judge named again
+- rejudge, stored: `task=rejudge rejudge.mode=stored` with another threshold
+- rejudge, same judge: `task=rejudge` with the judge named again and another threshold
+- replay: the configuration of the first run under another name, where there is no sibling to take from: every question is
+  rendered, found in the call store and read again
 - verify: `task=verify`, which renders every prompt again
 - plan: `task=plan` of the configuration of the first run
 
-Printed: calls per second of CPU, and the ratio to the baselines of the same session (marginal, too): reading every stored
-call by its key from SQLite, and reading the tables of the run with pyarrow. With `--folder` the data and the first runs are
-kept there, and used again.
+Printed: CPU seconds of both sizes, calls per second of CPU, and the ratio to the baselines of the same session (marginal,
+too): reading every stored call by its key from SQLite, and reading the tables of the run with pyarrow. With `--folder` the
+data and the first runs are kept there, and used again.
 
 Goals: new run and rescore >= 10,000 calls a second, verify >= 3,000.
 """
@@ -124,10 +126,9 @@ class Runs:
         """CPU seconds of planning the first run again."""
         return cpu_of(["-m", "ragpipe", "task=plan", *self.words, f"output_dir={self.copy}"], self.folder)
 
-    def new_run(self) -> float:
-        """CPU seconds of a run with another threshold."""
-        threshold = "scoring.thresholds.faithfulness=0.83"
-        return cpu_of(["-m", "ragpipe", *self.words, threshold, f"output_dir={self.copy}"], self.folder)
+    def run(self, change: str) -> float:
+        """CPU seconds of a run that differs from the first one by one word of the command line."""
+        return cpu_of(["-m", "ragpipe", *self.words, f"output_dir={self.copy}", change], self.folder)
 
     def task(self, name: str, *words: str) -> float:
         """CPU seconds of a task over the first run."""
@@ -142,13 +143,15 @@ class Runs:
         return cpu_of(["-c", READ_TABLES, str(self.first)], self.folder)
 
 
+THRESHOLD = "scoring.thresholds.faithfulness="
 COMMANDS: dict[str, Callable[[Runs], float]] = {
     "plan": Runs.plan,
     "verify": lambda runs: runs.task("verify"),
-    "rescore": lambda runs: runs.task("rescore", "scoring.thresholds.faithfulness=0.84"),
-    "new run": Runs.new_run,
-    "rejudge, stored": lambda runs: runs.task("rejudge", "rejudge.mode=stored"),
-    "rejudge, same judge": lambda runs: runs.task("rejudge", *runs.judge),
+    "rescore": lambda runs: runs.task("rescore", f"{THRESHOLD}0.81"),
+    "new run": lambda runs: runs.run(f"{THRESHOLD}0.82"),
+    "rejudge, stored": lambda runs: runs.task("rejudge", "rejudge.mode=stored", f"{THRESHOLD}0.83"),
+    "rejudge, same judge": lambda runs: runs.task("rejudge", *runs.judge, f"{THRESHOLD}0.84"),
+    "replay": lambda runs: runs.run(f"name=replay-of-{runs.name}"),
 }
 
 
@@ -186,19 +189,23 @@ def main() -> None:
         small, large = prepare(Path(folder).absolute(), args.cases)
         more = large.calls - small.calls
 
-        def marginal(seconds: Callable[[Runs], float]) -> float:
-            return (seconds(large) - seconds(small)) / more
+        def measure(seconds: Callable[[Runs], float]) -> tuple[float, float, float]:
+            """CPU seconds of the smaller and of the larger run, and of each call between them."""
+            first, second = seconds(small), seconds(large)
+            return first, second, (second - first) / more
 
-        by_key, tables = marginal(Runs.read_calls), marginal(Runs.read_tables)
+        *_, by_key = measure(Runs.read_calls)
+        *_, tables = measure(Runs.read_tables)
         print(f"marginal CPU between {small.calls:,} and {large.calls:,} calls")
         print(
             f"baselines: {by_key * 1e6:.1f} us a call by its key from SQLite, {tables * 1e6:.1f} us of reading tables"
         )
         for name in args.only:
-            each = marginal(COMMANDS[name])
+            first, second, each = measure(COMMANDS[name])
             goal = f", goal {GOALS[name]:,}" if name in GOALS else ""
-            ratios = f"{each / by_key:6.1f} x SQLite, {each / tables:6.1f} x the tables"
-            print(f"{name:20s} {1 / each:9,.0f} calls/s{goal:15s} {each * 1e6:7.1f} us a call, {ratios}", flush=True)
+            ratios = f"{each / by_key:5.1f} x SQLite, {each / tables:5.1f} x the tables"
+            rate = f"{1 / each:7,.0f} calls/s{goal:14s} {each * 1e6:6.1f} us a call"
+            print(f"{name:20s} {first:5.1f} s, {second:5.1f} s: {rate}, {ratios}", flush=True)
 
 
 if __name__ == "__main__":

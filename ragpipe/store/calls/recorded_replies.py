@@ -80,16 +80,16 @@ class RecordedReplies:
         place = int(self._marks.searchsorted(mark))
         while place < len(self._marks) and self._marks[place] == mark:
             file, group, row = self._places[place].tolist()
-            columns, in_slice = self._slices(file, group, row // _SLICE), row % _SLICE
-            if columns["key"][in_slice] == key:
-                return self._call({name: column[in_slice] for name, column in columns.items()})
+            cells = self._slices(file, group, row // _SLICE)[row % _SLICE]
+            if cells[0] == key:
+                return self._call(cells)
             place += 1
         return None
 
-    def _decoded_slice(self, file: int, group: int, number: int) -> dict[str, list[Any]]:
-        """Slice `number` (from 0) of a row group, as lists by column."""
+    def _decoded_slice(self, file: int, group: int, number: int) -> list[tuple[Any, ...]]:
+        """Slice `number` (from 0) of a row group: the cells of each row, in the order of `_COLUMNS`."""
         rows = self._groups.group(group, file).slice(number * _SLICE, _SLICE)
-        return {name: rows.column(name).to_pylist() for name in _COLUMNS}
+        return list(zip(*(rows.column(name).to_pylist() for name in _COLUMNS), strict=True))
 
     async def get_or_claim(
         self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
@@ -130,25 +130,42 @@ class RecordedReplies:
             return True
         return self._failures == "permanent" and status not in TRANSIENT
 
-    def _call(self, cells: dict[str, Any]) -> Call | None:
-        status = cells["status"]
+    def _call(self, cells: Sequence[Any]) -> Call | None:
+        """The call of a row, whose cells are in the order of `_COLUMNS`."""
+        key, payload_id, judge, status, reply, message, model, finish_reason, *tokens, fingerprint, payer = cells[:14]
+        paid_usd, latency_ms, attempts, output_mode, sent, wire_hash = cells[14:]
         if not self._is_served(status):
             return None
-        if status == "ok" and cells["reply"] is None:
+        if status == "ok" and reply is None:
             fix = (
                 "it was made with keep_messages=false: re-judging and re-scoring with other parameters need the replies"
             )
             problem = Problem("judge_inputs.parquet", "reply", "null", "the raw reply", fix)
             raise DataError("this run did not keep its replies", [problem])
-        sent, payer = dict(_sampling(cells.pop("sent") or "{}")), cells.pop("paid_by")
         run_id, _, iteration = (payer or "").rpartition("/")
         return Call(
-            text=cells.pop("reply"),
-            sent=sent,
+            key=key,
+            payload_id=payload_id,
+            judge=judge,
+            status=status,
+            text=reply,
+            message=message,
+            model=model,
+            finish_reason=finish_reason,
+            tokens_in=tokens[0],
+            tokens_out=tokens[1],
+            tokens_cached=tokens[2],
+            tokens_reasoning=tokens[3],
+            fingerprint=fingerprint,
+            paid_usd=paid_usd,
+            latency_ms=latency_ms,
+            attempts=1 if attempts is None else attempts,
+            answers=int(payer is not None),
+            output_mode=output_mode,
+            sent=dict(_sampling(sent or "{}")),
+            wire_hash=wire_hash,
             run_id=run_id,
             iteration=int(iteration or 1),
-            answers=int(payer is not None),
-            **{k: v for k, v in cells.items() if v is not None or k != "attempts"},
         )
 
 
@@ -166,7 +183,7 @@ class RecordedRowReplies(RecordedReplies):
 
     def get(self, key: str) -> Call | None:
         row = self._rows.get(key)
-        return None if row is None else self._call({name: row[name] for name in _COLUMNS})
+        return None if row is None else self._call([row[name] for name in _COLUMNS])
 
 
 class FallbackStore(WrappedStore):
