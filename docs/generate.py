@@ -116,6 +116,7 @@ METRICS = """
 | `prompts` | sha256 of each template that was used |
 | `identity` | the settings that can change a figure: two runs with the same identity are the same run |
 | `iterations` | state of each iteration: judged, incomplete or complete |
+| `measured_in` | by iteration, the id of the run whose scores and judge inputs were [taken over](sweeps.md#what-one-job-measured-the-next-takes-over); absent where there is none |
 
 ## cost.json
 

@@ -71,6 +71,7 @@ class CallWorker(threading.Thread):
         self._queue: queue.SimpleQueue[StoreRequest] = queue.SimpleQueue()
         self._ready = threading.Event()
         self._waiting: list[GetOrClaimRequest] = []  # another store holds the claim on their key
+        self._granted: dict[str, asyncio.AbstractEventLoop] = {}  # by key, the loop of the task that has the claim
         self._group: list[StoreRequest] = []  # what this turn works on
         self._next_beat = self._next_sync = 0.0
         self._abort_reason: BaseException | None = None
@@ -149,6 +150,8 @@ class CallWorker(threading.Thread):
             return [RequestOutcome(request, error=error) for request in (*puts, *releases)]
         self._unpaid = []
         freed = {*(put.key for put in puts), *(release.key for release in releases)}
+        for key in freed:
+            self._granted.pop(key, None)
         for waiting in self._waiting:
             if waiting.key in freed:
                 waiting.due = 0.0
@@ -179,15 +182,27 @@ class CallWorker(threading.Thread):
     def _claim(self, requests: Sequence[GetOrClaimRequest]) -> list[RequestOutcome]:
         """Claim the keys. Requests for a key that another store holds wait, or fail after an abort."""
         outcomes: list[RequestOutcome] = []
+        self._free_claims_of_closed_loops([request.key for request in requests])
         results = self.table.find_or_claim([request.lookup for request in requests])
         for request, result in zip(requests, results, strict=True):
             if result is not ClaimResult.HELD:
                 outcomes.append(RequestOutcome(request, result))
+                if result is ClaimResult.GRANTED and request.future is not None:
+                    self._granted[request.key] = request.future.get_loop()
             elif self._abort_reason:
                 outcomes.append(RequestOutcome(request, error=self._abort_reason))
             else:
                 self._wait(request)
         return outcomes
+
+    def _free_claims_of_closed_loops(self, keys: Sequence[str]) -> None:
+        """Free the claims on these keys that were granted to tasks of an event loop which was closed since: no task is left to
+        give them back, perhaps not even one that was told of them."""
+        lost = [key for key in keys if (loop := self._granted.get(key)) is not None and loop.is_closed()]
+        if lost:
+            self.table.write([], lost)
+            for key in lost:
+                del self._granted[key]
 
     def _wait(self, request: GetOrClaimRequest) -> None:
         """Try again later, each time after twice the delay."""

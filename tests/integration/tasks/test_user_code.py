@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import re
 import sys
@@ -77,8 +78,8 @@ def forget() -> None:
 def write(path: str, text: str) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(text)
-    for cached in Path(path).parent.rglob("*.pyc"):
-        cached.unlink()
+    for source in Path(path).parent.rglob("*.py"):
+        Path(importlib.util.cache_from_source(str(source.resolve()))).unlink(missing_ok=True)
     forget()
 
 

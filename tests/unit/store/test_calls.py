@@ -293,6 +293,15 @@ def test_works_from_one_loop_after_another(tmp_path: Path) -> None:
         asyncio.run(claim(store, K("k")))
 
 
+def test_a_claim_of_a_loop_that_was_closed_is_given_back(tmp_path: Path) -> None:
+    async def claim(store: CallStore, key: str) -> None:
+        assert await asyncio.wait_for(store.get_or_claim(key), 5) is None
+
+    with CallStore(tmp_path / "c", run_id="r") as store:
+        asyncio.run(claim(store, K("k")))
+        asyncio.run(claim(store, K("k")))  # whoever had the claim can neither store a reply nor give it back
+
+
 async def test_closing_ends_the_waiting(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one:
         await one.get_or_claim(K("k"))
