@@ -104,6 +104,10 @@ def _forget_reply(here: Here, first: Path) -> None:
         db.execute("DELETE FROM calls WHERE rowid = 2")
 
 
+def _remove_store(here: Here, first: Path) -> None:
+    shutil.rmtree(here.store.parent)
+
+
 def _change_scores(here: Here, first: Path) -> None:
     path = first / "iteration-1" / "scores.parquet"
     path.write_bytes(path.read_bytes() + b" ")
@@ -128,6 +132,7 @@ def _edit_case(here: Here, first: Path) -> None:
 
 _MORE: list[tuple[Callable[[Here, Path], None] | None, tuple[str, ...], str, bool]] = [
     (_forget_reply, (), "faithfulness, chunk_faithfulness", True),
+    (_remove_store, (), "", True),
     (_remove_seal, (), "", False),
     (_other_code, (), "", False),
     (_break_manifest, (), "", False),
@@ -174,7 +179,7 @@ def test_what_differs_is_judged_and_the_rest_is_taken_over(
     assert (len(here.server.log) > asked) == asked_again
     bodies = [line["body"] for line in here.server.log]
     # what is no longer stored is asked a second time, and so is everything for another iteration
-    again = asked if whole else change in (_change_reply, _forget_reply)
+    again = asked if whole or change is _remove_store else change in (_change_reply, _forget_reply)
     assert len(bodies) - len(set(bodies)) == again
     before = tables(second)
     shutil.rmtree(first)
