@@ -42,7 +42,7 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-DATA = Path(os.environ.get("RAGPIPE_DATA", Path(__file__).resolve().parents[2].parent / "shared" / "data"))
+DATA = Path(os.environ.get("RAGPIPE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
 @pytest.fixture(scope="session")
