@@ -295,8 +295,7 @@ class JudgeStage:
         """Run every metric that asks on one case, at the same time, but for those whose measurement of an earlier run holds.
         Raises the first error that is no result."""
         known = self._known_measurements
-        earlier = known.earlier.get(case.iteration) if known is not None else None
-        holding = earlier.of(case) if earlier is not None else {}
+        holding = known.holding(case) if known is not None else {}
         left = (metric for metric in self._asking if metric.name not in holding)
         results = await asyncio.gather(*(self._measure(metric, case) for metric in left), return_exceptions=True)
         for result in results:

@@ -58,8 +58,7 @@ async def count_remaining(
     for case in cases:
         missing = 0
         measured: list[Measurement | None] = []
-        earlier = known.earlier.get(case.iteration) if known is not None else None
-        holding = earlier.of(case) if earlier is not None else {}
+        holding = known.holding(case) if known is not None else {}
         for metric in asking:
             if before := holding.get(metric.name):
                 measured.append(before)

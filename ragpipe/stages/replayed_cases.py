@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ragpipe.schema.sample import CaseKey
+from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.stages.measured_cases import MeasuredCases
 from ragpipe.stages.table_rows import Measurement, PackedInputs, packed_inputs
 
@@ -33,9 +33,6 @@ class ReplayedCases:
         self._keep_messages, self._left = keep_messages, limit
         self._cases: dict[CaseKey, ReplayedCase] = {}
 
-    def __len__(self) -> int:
-        return len(self._cases)
-
     def add(self, case: CaseKey, measured: Sequence[Measurement]) -> None:
         """Keep a case, unless one of its judgements failed (the run may ask again) or the room is used up."""
         if self._left <= 0 or any(score.status == "error" for m in measured for score in m.scores):
@@ -57,6 +54,11 @@ class KnownMeasurements:
 
     replayed: ReplayedCases
     earlier: Mapping[int, MeasuredCases] = field(default_factory=dict)
+
+    def holding(self, case: Case) -> dict[str, Measurement]:
+        """The measurements of an earlier run that hold for a case, by metric."""
+        earlier = self.earlier.get(case.iteration)
+        return earlier.of(case) if earlier is not None else {}
 
     def close(self) -> None:
         """Close the tables of the earlier run."""
