@@ -59,6 +59,8 @@ class Metric(BaseModel):
     - `folder`: the prompt folder; by default the name of the module.
     - `shared_prompts`: by step, the folder of another metric whose template it uses. The same question is then asked
       once for both metrics.
+    - `answer_types`: by step, the answer types that its templates may ask for, where there are several. A template names
+      its own in the front matter (`answer_type: QuotedClaims`); one that names none asks for the first.
     - `version`: raise it whenever the same replies would give another value.
     """
 
@@ -68,6 +70,7 @@ class Metric(BaseModel):
     measures_retrieval: ClassVar[bool] = False
     folder: ClassVar[str] = ""
     shared_prompts: ClassVar[Mapping[str, str]] = {}
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {}
     version: ClassVar[int] = 1
 
     name: str = Field(description="Name of the metric: its key under `metrics`.")
@@ -94,6 +97,12 @@ class Metric(BaseModel):
         """The prompts in use, by step."""
         prompts = {step: getattr(self, step) for step in self.step_names()}
         return {step: prompt for step, prompt in prompts.items() if prompt is not None}
+
+    def answer_type(self, step: str) -> type[Answer]:
+        """The answer type that the prompt of a step asks for, of a step in `answer_types`."""
+        known = self.answer_types[step]
+        name = self.prompts()[step].answer_type
+        return next((answer for answer in known if answer.__name__ == name), known[0])
 
     def files(self) -> Mapping[str, str]:
         """Hashes, by name, of the files that determine its values, prompts excepted. They are part of a run's identity."""

@@ -20,6 +20,7 @@ from ragpipe.core.validation import with_description
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.prompting.template_files import template_error
 
 WHERE = "metrics"
 
@@ -146,11 +147,22 @@ def _load_prompts(
 def _load_prompt(name: str, cls: type[Metric], step: str, version: Any, library: PromptLibrary) -> Prompt:
     folder = cls.prompt_folder(step)
     if isinstance(version, str):
-        return library.load(folder, step, version)
+        prompt = library.load(folder, step, version)
+        _check_answer_type(cls, step, prompt)
+        return prompt
     value = "nothing" if version is None else repr(version)
     known = ", ".join(library.versions(folder, step)) or "none"
     problem = _problem(name, f"prompts.{step}", value, f"a version of {folder}/{step}; there are: {known}")
     raise PromptError("a prompt is missing", [problem])
+
+
+def _check_answer_type(cls: type[Metric], step: str, prompt: Prompt) -> None:
+    """Raises PromptError, with the line, for a template that asks for an answer that the step cannot use."""
+    known = [answer.__name__ for answer in cls.answer_types.get(step, ())]
+    if prompt.answer_type and prompt.answer_type not in known:
+        line = 1 + prompt.text[: prompt.text.index("answer_type")].count("\n")
+        expected = f"one of {known}" if known else "no answer_type: this step has one form of answer"
+        raise template_error(prompt.path, line, f"answer_type: {prompt.answer_type}", expected)
 
 
 def _parameter_problem(name: str, cls: type[Metric], fault: Any) -> Problem:

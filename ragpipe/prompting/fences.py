@@ -20,7 +20,13 @@ from ragpipe.schema.call import Message
 from ragpipe.schema.reference_answers import AnyReference
 
 _PRINTED_AS_THEY_ARE = (bool, int, float, jinja2.Undefined)
-_OPENING_TAG = re.compile(r"<([0-9a-f]{12})>\n")
+_OPENING_TAG = re.compile(r"<([0-9a-f]{12})>[\n ]")
+
+
+class OnOneLine(str):
+    """A text that is fenced on one line where it has no line break: an item of a list, such as a claim."""
+
+    __slots__ = ()
 
 
 def fence(value: str) -> str:
@@ -30,21 +36,25 @@ def fence(value: str) -> str:
 
 def _make_fence(value: str) -> str:
     tag = sha256(value)[:12]
-    return f"<{tag}>\n{value}\n</{tag}>"
+    space = " " if isinstance(value, OnOneLine) and value.splitlines() == [value] else "\n"
+    return f"<{tag}>{space}{value}{space}</{tag}>"
 
 
-_cached_fence = lru_cache(maxsize=512)(_make_fence)
+_cached_fence = lru_cache(maxsize=512, typed=True)(_make_fence)  # equal texts of the two classes are fenced differently
 
 
 def fenced_values(messages: Iterable[Message]) -> list[str]:
-    """The fenced values of the messages, in order. Tags inside a value are part of that value."""
+    """The fenced values of the messages, in order. Tags inside a value are part of that value.
+
+    On one line a tag must be the value's own: the preamble names two tags in a sentence.
+    """
     values = []
     for message in messages:
         content, start = message["content"], 0
         while opening := _OPENING_TAG.search(content, start):
-            closing = f"\n</{opening[1]}>"
+            closing = f"{content[opening.end() - 1]}</{opening[1]}>"
             start, end = opening.end(), content.find(closing, opening.end())
-            if end >= 0:
+            if end >= 0 and (closing[0] == "\n" or sha256(content[start:end])[:12] == opening[1]):
                 values.append(content[start:end])
                 start = end + len(closing)
     return values

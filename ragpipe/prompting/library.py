@@ -108,7 +108,17 @@ class PromptLibrary:
         digest = template_hash(file.text, includes)
         known = frozenset(variables | set(file.optional))
         return Prompt(
-            name, version, path, file.text, digest, file.roles, file.optional, tuple(compiled), known, includes
+            name,
+            version,
+            path,
+            file.text,
+            digest,
+            file.roles,
+            file.optional,
+            tuple(compiled),
+            known,
+            includes,
+            file.answer_type,
         )
 
     def _check_variables(

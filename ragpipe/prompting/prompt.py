@@ -23,7 +23,8 @@ class Prompt:
     """One template, loaded and checked.
 
     `name` is `<folder>/<step>`. `sha256` is the hash of its text and of everything it includes, without comments. `blocks`
-    are its messages as (role, template); a block that shows no value is plain text.
+    are its messages as (role, template); a block that shows no value is plain text. `answer_type` names the type that the
+    template asks for, of a step that has several; empty for the step's first.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Prompt:
     blocks: tuple[tuple[str, jinja2.Template | str], ...] = field(repr=False)
     variables: frozenset[str]
     includes: Mapping[str, str] = field(repr=False)
+    answer_type: str = ""
 
     @property
     def step(self) -> str:

@@ -18,6 +18,7 @@ from ragpipe.core.yaml_lines import FastLoader
 MAX_BYTES = 64_000  # of one template file; the largest shipped one has 2,500
 _FRONT_MATTER = re.compile(r"(?:\{#.*?#\}\s*)?---\n(.*?)\n---\n", re.S)
 _BLOCK = re.compile(r"^\[\[(system|user)\]\][ \t]*\n", re.M)
+_FRONT_KEYS = {"roles", "optional", "answer_type"}
 _LINE_END = re.compile(r"[ \t]*\n")
 
 
@@ -38,6 +39,7 @@ class TemplateFile:
     text: str
     roles: Mapping[str, str]
     optional: Mapping[str, Any]
+    answer_type: str
     blocks: tuple[Block, ...]
 
 
@@ -55,7 +57,7 @@ def read_template_file(path: Path) -> TemplateFile:
         expected = "blocks that open with [[system]] or [[user]]"
         raise template_error(path, line, "no [[system]] or [[user]] block", expected)
     blocks = tuple(_blocks(parts, text, match.end(), body))
-    return TemplateFile(path, text, front["roles"], front["optional"], blocks)
+    return TemplateFile(path, text, front["roles"], front["optional"], front["answer_type"], blocks)
 
 
 def read_text(path: Path) -> str:
@@ -81,17 +83,20 @@ def template_error(path: Path, line: int, value: str, expected: str) -> PromptEr
     return PromptError("a prompt template is wrong", [Problem(f"{path}:{line}", path.name, value, expected)])
 
 
-def _front_matter(path: Path, source: str, *, lines_before: int) -> dict[str, dict[str, Any]]:
+def _front_matter(path: Path, source: str, *, lines_before: int) -> dict[str, Any]:
     if problems := check_text(source, str(path), lines_before=lines_before):
         raise PromptError("a prompt template is wrong", problems)
     front = yaml.load(source, Loader=FastLoader) or {}
-    front = {"roles": {}, "optional": {}, **front} if isinstance(front, dict) else {}
-    if set(front) != {"roles", "optional"} or not all(isinstance(part, dict) for part in front.values()):
-        expected = "the mappings `roles` and, if needed, `optional`"
+    front = {"roles": {}, "optional": {}, "answer_type": "", **front} if isinstance(front, dict) else {}
+    mappings: list[Any] = [front.get("roles"), front.get("optional")]
+    if set(front) != _FRONT_KEYS or not all(isinstance(part, dict) for part in mappings):
+        expected = (
+            "the mappings `roles` and, if needed, `optional`, and the name `answer_type` where the step has several"
+        )
         raise template_error(path, 2, f"front matter {sorted(map(str, front))}", expected)
-    names = [name for part in front.values() for name in part]
+    names = [front["answer_type"] or "_", *(name for part in mappings for name in part)]
     if invalid := [name for name in names if not (isinstance(name, str) and name.isidentifier())]:
-        raise template_error(path, 2, f"the name {invalid[0]!r}", "names of variables")
+        raise template_error(path, 2, f"the name {invalid[0]!r}", "names of variables, and of an answer type")
     return front
 
 

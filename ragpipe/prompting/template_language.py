@@ -22,6 +22,7 @@ from jinja2.runtime import Context, LoopContext
 from pydantic import BaseModel
 
 from ragpipe.core.digest import canonical_json
+from ragpipe.prompting.fences import OnOneLine
 
 MAX_RENDERED = 4_000_000  # characters; a longer question fits no judge and is a mistake in the data
 MAX_FILTERED = 8 * MAX_RENDERED  # characters that filters make of the values, in all
@@ -246,6 +247,7 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
     "map": _map,
     "reverse": lambda env, meter, values: list(values)[::-1],
     "items": lambda env, meter, values: list(values.items()),
+    "on_one_line": lambda env, meter, text: OnOneLine(text),
 }
 FILTERS = tuple(sorted(_FILTERS))
 

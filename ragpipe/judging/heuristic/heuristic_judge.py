@@ -26,7 +26,18 @@ from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.behaviour_answers import Refusal
 from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims, SourceUses
-from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, CheckedClaims, Claims, Verdict, Verdicts
+from ragpipe.schema.judge_answers.claim_answers import (
+    CheckedClaim,
+    CheckedClaims,
+    Claims,
+    QuotedClaim,
+    QuotedClaims,
+    QuotedVerdict,
+    QuotedVerdicts,
+    Support,
+    Verdict,
+    Verdicts,
+)
 from ragpipe.schema.judge_answers.grade_answers import Groundedness, YesNo
 from ragpipe.schema.judge_answers.relevance_answers import ChunkGrades
 from ragpipe.schema.reference_answers import AnyReference
@@ -93,6 +104,31 @@ def _check(roles: Mapping[str, Any], settings: HeuristicSettings) -> CheckedClai
         CheckedClaim(claim=f.claim, supported=f.supported, evidence=f.evidence, reason=f.reason) for f in findings
     ]
     return CheckedClaims(claims=claims)
+
+
+def _verify_with_quotes(roles: Mapping[str, Any], settings: HeuristicSettings) -> QuotedVerdicts:
+    findings = decide([str(claim) for claim in roles["claims"]], _sources(roles), settings)
+    verdicts = [
+        QuotedVerdict(index=index, evidence=_quotes(f), reason=f.reason, verdict=_support(f))
+        for index, f in enumerate(findings, 1)
+    ]
+    return QuotedVerdicts(verdicts=verdicts)
+
+
+def _check_with_quotes(roles: Mapping[str, Any], settings: HeuristicSettings) -> QuotedClaims:
+    findings = decide(_claims(roles), _sources(roles), settings)
+    claims = [QuotedClaim(claim=f.claim, evidence=_quotes(f), reason=f.reason, verdict=_support(f)) for f in findings]
+    return QuotedClaims(claims=claims)
+
+
+def _quotes(finding: ClaimFinding) -> list[str]:
+    return [finding.evidence] if finding.evidence else []
+
+
+def _support(finding: ClaimFinding) -> Support:
+    if finding.supported:
+        return "supported"
+    return "contradicted" if finding.contradicted else "not_supported"
 
 
 def _grade_chunks(roles: Mapping[str, Any], settings: HeuristicSettings) -> ChunkGrades:
@@ -209,6 +245,9 @@ HANDLERS: dict[tuple[type[Answer], frozenset[str]], _Handler] = {
     (Verdicts, frozenset(("claims", "sources"))): _verify,
     (CheckedClaims, frozenset(("text", "sources"))): _check,
     (CheckedClaims, frozenset(("reference", "sources"))): _check,
+    (QuotedVerdicts, frozenset(("claims", "sources"))): _verify_with_quotes,
+    (QuotedClaims, frozenset(("text", "sources"))): _check_with_quotes,
+    (QuotedClaims, frozenset(("reference", "sources"))): _check_with_quotes,
     (ChunkGrades, frozenset(("reference", "sources"))): _grade_chunks,
     (YesNo, frozenset(("text", "sources"))): _supports_all,
     (YesNo, frozenset(("text", "sources", "existing"))): _supports_all,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,7 +15,19 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, CheckedClaims, Claims, Verdict, Verdicts
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.claim_answers import (
+    CheckedClaim,
+    CheckedClaims,
+    Claims,
+    QuotedClaim,
+    QuotedClaims,
+    QuotedVerdict,
+    QuotedVerdicts,
+    Support,
+    Verdict,
+    Verdicts,
+)
 from ragpipe.schema.sample import Case
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
@@ -26,6 +38,11 @@ class ClaimMetric(JudgeMetric):
     claim) against all contexts. `steps: combined`: one call lists and judges. That is cheaper, but a judge that reads the
     contexts while it lists claims may lean towards them. Only the prompts of the chosen steps are loaded.
     """
+
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
+        "verify": (Verdicts, QuotedVerdicts),
+        "combined": (CheckedClaims, QuotedClaims),
+    }
 
     extract: Prompt | None = None
     verify: Prompt | None = None
@@ -51,9 +68,8 @@ class ClaimMetric(JudgeMetric):
         prompts, texts = self.prompts(), self.texts_of(case)
         if self.steps == "combined":
             for text in texts:
-                yield PlannedCall(
-                    prompts["combined"], CheckedClaims, self._combined_values(prompts["combined"], case, text)
-                )
+                values = self._combined_values(prompts["combined"], case, text)
+                yield PlannedCall(prompts["combined"], self.answer_type("combined"), values)
             return
         extract, verify = prompts["extract"], prompts["verify"]
         for text in texts:
@@ -62,9 +78,9 @@ class ClaimMetric(JudgeMetric):
             return
         claims = [claim for text in texts for claim in likely_claims(*text.values())]
         values = self.prompt_values(verify, case, contexts=case.contexts, claims=claims[: self.batch])
-        yield PlannedCall(verify, Verdicts, values, times=math.ceil(len(claims) / self.batch))
+        yield PlannedCall(verify, self.answer_type("verify"), values, times=math.ceil(len(claims) / self.batch))
 
-    async def checked_claims(self, case: Case, judge: Judge) -> list[CheckedClaim]:
+    async def checked_claims(self, case: Case, judge: Judge) -> list[QuotedClaim]:
         """The claims of the texts in order, each once, with their verdicts. Empty when the texts make no claim.
 
         Where nothing was retrieved, the claims are listed and none is supported, whatever the judge says in `combined`.
@@ -75,11 +91,11 @@ class ClaimMetric(JudgeMetric):
         texts = await self._extracted_claims(case, judge)
         return await self._verified_claims(texts, case, judge) if case.contexts else _unsupported(texts)
 
-    async def _combined_claims(self, case: Case, judge: Judge) -> list[CheckedClaim]:
-        prompt = self.prompts()["combined"]
+    async def _combined_claims(self, case: Case, judge: Judge) -> list[QuotedClaim]:
+        prompt, answer = self.prompts()["combined"], self.answer_type("combined")
         values = (self._combined_values(prompt, case, text) for text in self.texts_of(case))
-        replies = await gather_ordered(*(judge(prompt, CheckedClaims, **each) for each in values))
-        return _deduplicate(claim for reply in replies for claim in reply.claims)
+        replies: list[Any] = await gather_ordered(*(judge(prompt, answer, **each) for each in values))
+        return _deduplicate(_quoted(claim.claim, claim) for reply in replies for claim in reply.claims)
 
     async def _extracted_claims(self, case: Case, judge: Judge) -> list[str]:
         prompt = self.prompts()["extract"]
@@ -87,19 +103,18 @@ class ClaimMetric(JudgeMetric):
         replies = await gather_ordered(*(judge(prompt, Claims, **each) for each in values))
         return clean_claims(claim for reply in replies for claim in reply.claims)
 
-    async def _verified_claims(self, claims: list[str], case: Case, judge: Judge) -> list[CheckedClaim]:
-        prompt = self.prompts()["verify"]
+    async def _verified_claims(self, claims: list[str], case: Case, judge: Judge) -> list[QuotedClaim]:
+        prompt, answer = self.prompts()["verify"], self.answer_type("verify")
 
-        async def ask(part: list[str], again: bool) -> list[Verdict]:
+        async def ask(part: list[str], again: bool) -> list[Verdict | QuotedVerdict]:
             parts = {"again": True} if again else {}
             values = self.prompt_values(prompt, case, parts, contexts=case.contexts, claims=part)
-            return (await judge(prompt, Verdicts, **values)).verdicts
+            reply: Any = await judge(prompt, answer, **values)
+            verdicts: list[Verdict | QuotedVerdict] = reply.verdicts
+            return verdicts
 
         verdicts = await verdicts_in_batches(claims, self.batch, ask)
-        return [
-            CheckedClaim(claim=claim, evidence=verdict.evidence, reason=verdict.reason, supported=verdict.supported)
-            for claim, verdict in zip(claims, verdicts, strict=True)
-        ]
+        return [_quoted(claim, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
 
     def _extract_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
         return self.prompt_values(prompt, case, question=case.question, **text)
@@ -121,7 +136,7 @@ def clean_claims(claims: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(c.strip() for c in claims if _has_a_word(c)))
 
 
-def claim_details(claims: Sequence[CheckedClaim], case: Case, flags: list[str]) -> dict[str, Any]:
+def claim_details(claims: Sequence[QuotedClaim], case: Case, flags: list[str]) -> dict[str, Any]:
     """The claims with their verdicts, and the chunks in which the evidence of the supported ones occurs (normalised).
 
     A supported claim whose quote occurs nowhere is flagged `evidence_not_found` and counted; it stays supported.
@@ -144,23 +159,33 @@ def share_of_claims(details: Mapping[str, Any]) -> str | None:
     return f"{details['supported']} supported / {details['total']} claims" if details.get("total") else None
 
 
-def _row(claim: CheckedClaim, texts: list[tuple[str, str]]) -> dict[str, Any]:
+def _row(claim: QuotedClaim, texts: list[tuple[str, str]]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "claim": claim.claim,
-        "evidence": claim.evidence,
+        "evidence": " ... ".join(claim.evidence),
         "reason": claim.reason,
         "supported": claim.supported,
     }
     if claim.supported:
-        pieces = quote_pieces(claim.evidence)
-        chunks = [name for name, text in texts if has_pieces(text, pieces)]
+        quotes = [quote_pieces(quote) for quote in claim.evidence]
+        chunks = [name for name, text in texts if any(has_pieces(text, pieces) for pieces in quotes)]
         row |= {"evidence_found": bool(chunks), "chunks": chunks}
     return row
 
 
-def _deduplicate(claims: Iterable[CheckedClaim]) -> list[CheckedClaim]:
+def _quoted(text: str, verdict: Verdict | CheckedClaim | QuotedVerdict | QuotedClaim) -> QuotedClaim:
+    """A claim with its verdict, whichever form the judge gave it in. The older one has one quote, and does not tell a
+    contradicted claim from one on which the contexts are silent."""
+    if isinstance(verdict, QuotedVerdict | QuotedClaim):
+        return QuotedClaim(claim=text, evidence=verdict.evidence, reason=verdict.reason, verdict=verdict.verdict)
+    support: Support = "supported" if verdict.supported else "not_supported"
+    evidence = [verdict.evidence] if verdict.evidence else []
+    return QuotedClaim(claim=text, evidence=evidence, reason=verdict.reason, verdict=support)
+
+
+def _deduplicate(claims: Iterable[QuotedClaim]) -> list[QuotedClaim]:
     """Each claim once, at its first place. A claim with both verdicts is not supported."""
-    by_text: dict[str, CheckedClaim] = {}
+    by_text: dict[str, QuotedClaim] = {}
     for claim in claims:
         text = claim.claim.strip()
         if _has_a_word(text) and (text not in by_text or not claim.supported):
@@ -168,8 +193,8 @@ def _deduplicate(claims: Iterable[CheckedClaim]) -> list[CheckedClaim]:
     return list(by_text.values())
 
 
-def _unsupported(claims: Iterable[str]) -> list[CheckedClaim]:
-    return [CheckedClaim(claim=claim, supported=False, reason="nothing was retrieved") for claim in claims]
+def _unsupported(claims: Iterable[str]) -> list[QuotedClaim]:
+    return [QuotedClaim(claim=claim, verdict="not_supported", reason="nothing was retrieved") for claim in claims]
 
 
 def _has_a_word(text: str) -> bool:

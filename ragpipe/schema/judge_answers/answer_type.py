@@ -43,6 +43,16 @@ Number = Annotated[float, BeforeValidator(_number)]
 Integer = Annotated[int, BeforeValidator(_integer)]
 Quote = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 """A passage that may be absent. The validator leaves the schema, and so every question's key, as that of a plain text."""
+
+
+def _quotes(value: object) -> object:
+    if value is None or isinstance(value, str):
+        return [value] if value else []
+    return value
+
+
+Quotes = Annotated[list[str], BeforeValidator(_quotes)]
+"""Passages, each copied from a text; none, one without a list around it, and null are read as the lists they mean."""
 Share = Annotated[Number, Field(ge=0, le=1)]
 Percent = Annotated[Number, Field(ge=0, le=100)]
 Flag = Annotated[bool, Field(strict=True)]

@@ -6,7 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, Quote
+from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, Quote, Quotes
+
+Support = Literal["supported", "contradicted", "not_supported"]
+"""What the contexts do with a claim: state or imply it, say what cannot be true together with it, or neither."""
 
 
 class Claims(Answer):
@@ -43,6 +46,40 @@ class CheckedClaims(Answer):
     """The factual statements of a text in order, each with its verdict."""
 
     claims: list[CheckedClaim]
+
+
+class QuotedVerdict(Answer):
+    """What the contexts do with item number `index` (from 1), with the passages that decide it."""
+
+    index: Integer
+    evidence: Quotes = Field(default_factory=list)
+    reason: str = ""
+    verdict: Support
+
+
+class QuotedVerdicts(Answer):
+    """One verdict per item asked about; completeness is checked by the metric, never padded."""
+
+    verdicts: list[QuotedVerdict]
+
+
+class QuotedClaim(Answer):
+    """A factual statement with its verdict and the passages that decide it; none where the contexts say nothing on it."""
+
+    claim: str
+    evidence: Quotes = Field(default_factory=list)
+    reason: str = ""
+    verdict: Support
+
+    @property
+    def supported(self) -> bool:
+        return self.verdict == "supported"
+
+
+class QuotedClaims(Answer):
+    """The factual statements of a text in order, each with its verdict."""
+
+    claims: list[QuotedClaim]
 
 
 class ClaimCheck(Answer):

@@ -107,6 +107,12 @@ def test_every_question_that_the_heuristic_judge_can_answer_is_asked():
     pairs = {(ask.answer, frozenset(ask.prompt.roles.values())) for n, p in VARIANTS for *_, ask in questions(n, **p)}
     refining = shipped_metric("chunk_faithfulness").refine, shipped_metric("chunk_relevancy").refine
     pairs |= {(YesNo, frozenset(prompt.roles.values())) for prompt in refining}
+    pairs |= {
+        (answer, frozenset(ask.prompt.roles.values()))
+        for name, parameters in VARIANTS
+        for step, _, _, ask in questions(name, **parameters)
+        for answer in shipped_metric(name).answer_types.get(step, ())
+    }
     asked = {(answer, roles - heuristic_judge.IGNORED_ROLES) for answer, roles in pairs}
     assert set(heuristic_judge.HANDLERS) - asked == set()
 
