@@ -1,1 +1,1 @@
-"""Statistics: intervals, coefficients of agreement, Student's t. Arrays in, numbers out."""
+"""Statistics: intervals, agreement with labels, differences, Student's t. Arrays in, numbers out."""

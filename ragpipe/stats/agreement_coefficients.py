@@ -16,8 +16,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Coefficient:
-    """A coefficient over `n` pairs, from -1 to 1; `value` None with the `reason` why it is not defined:
-    `no_pairs`, `one_pair`, `one_class` (both only ever say the same thing) or `no_spread` (one series never varies)."""
+    """A coefficient over `n` pairs, from -1 to 1; `value` None with the `reason` why it is not defined: `no_pairs`,
+    `one_pair`, `one_class` (only one class occurs where two are needed) or `no_spread` (one series never varies)."""
 
     n: int
     value: float | None = None
@@ -26,7 +26,7 @@ class Coefficient:
 
 def equal_share(old: Floats, new: Floats, *, tolerance: float = 1e-9) -> float | None:
     """Share of pairs whose values are equal, 0 to 1; None without pairs. `tolerance` allows for the last bits of a mean."""
-    _check(old, new)
+    check_pairs(old, new)
     return float(np.mean(np.abs(old - new) <= tolerance)) if len(old) else None
 
 
@@ -37,17 +37,22 @@ def cohen_kappa(old: Floats, new: Floats) -> Coefficient:
     raters' shares (Cohen 1960, "A coefficient of agreement for nominal scales"). Not defined where p_e is 1: both
     raters used one and the same class for everything.
     """
-    _check(old, new)
+    check_pairs(old, new)
     n = len(old)
     if n == 0:
         return Coefficient(0, reason="no_pairs")
-    classes, codes = np.unique(np.concatenate([old, new]), return_inverse=True)
-    if len(classes) == 1:
+    by_chance = equal_by_chance(old, new)
+    if by_chance == 1:
         return Coefficient(n, reason="one_class")
+    return Coefficient(n, _within((float(np.mean(old == new)) - by_chance) / (1 - by_chance)))
+
+
+def equal_by_chance(old: Floats, new: Floats) -> float:
+    """p_e of Cohen's kappa, 0 to 1: the share of all pairs of an old and a new value, of whatever cases, that are equal."""
+    n = len(old)
+    classes, codes = np.unique(np.concatenate([old, new]), return_inverse=True)
     first, second = (np.bincount(part, minlength=len(classes)) for part in (codes[:n], codes[n:]))
-    by_chance = float(first @ second) / n**2
-    observed = float(np.mean(codes[:n] == codes[n:]))
-    return Coefficient(n, _within((observed - by_chance) / (1 - by_chance)))
+    return float(first @ second) / n**2
 
 
 def quadratic_kappa(old: Floats, new: Floats) -> Coefficient:
@@ -57,19 +62,24 @@ def quadratic_kappa(old: Floats, new: Floats) -> Coefficient:
     weights (Cohen 1968; Fleiss and Cohen 1973). The grades' own values are the distances, so a grade that was not given
     changes nothing. Not defined where both raters gave one and the same grade to everything.
     """
-    _check(old, new)
+    check_pairs(old, new)
     n = len(old)
     if n == 0:
         return Coefficient(0, reason="no_pairs")
-    expected = float(np.var(old) + np.var(new) + (np.mean(old) - np.mean(new)) ** 2)
+    expected = squared_by_chance(old, new)
     if expected == 0:  # also where the grades differ by less than a float can square
         return Coefficient(n, reason="one_class")
     return Coefficient(n, _within(1 - float(np.mean((old - new) ** 2)) / expected))
 
 
+def squared_by_chance(old: Floats, new: Floats) -> float:
+    """Mean squared difference over all pairs of an old and a new value, of whatever cases."""
+    return float(np.var(old) + np.var(new) + (np.mean(old) - np.mean(new)) ** 2)
+
+
 def pearson(old: Floats, new: Floats) -> Coefficient:
     """Linear correlation (Pearson 1895): the sum of the products of both deviations over the root of both sums of squares."""
-    _check(old, new)
+    check_pairs(old, new)
     n = len(old)
     if n < 2:
         return Coefficient(n, reason="no_pairs" if n == 0 else "one_pair")
@@ -94,7 +104,8 @@ def ranks(values: Floats) -> Floats:
     return shared
 
 
-def _check(old: Floats, new: Floats) -> None:
+def check_pairs(old: Floats, new: Floats) -> None:
+    """ValueError where two series are not of the same cases, or a value is not finite."""
     if len(old) != len(new):
         raise ValueError(f"{len(old)} values against {len(new)}: they must be of the same cases")
     if not (np.isfinite(old).all() and np.isfinite(new).all()):

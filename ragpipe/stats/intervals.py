@@ -76,7 +76,7 @@ def estimate_mean(
     Without a scale: mean +- t(G-1) * sqrt(V), method `t` or `clustered_t`; none where all values are equal, for a width
     of zero would claim a certainty that does not exist. No interval for one value, and for one cluster.
     """
-    codes, groups = _clustering(len(values), clusters)
+    codes, groups = clustering(len(values), clusters)
     if low is not None and high is not None:
         return _on_a_scale(values, codes, groups, level, low, high)
     if (short := _too_short(values, groups)) is not None:
@@ -84,7 +84,7 @@ def estimate_mean(
     n, mean = len(values), _mean(values)
     if not np.any(values != values[0]):
         return Estimate(n, groups, float(values[0]), reason="no_spread")
-    half = t_quantile(level, groups - 1) * math.sqrt(_variance(values, mean, codes, groups))
+    half = t_quantile(level, groups - 1) * math.sqrt(clustered_variance(values, mean, codes, groups))
     method = "t" if groups == n else "clustered_t"
     return Estimate(n, groups, mean, _interval(level, mean - half, mean + half, method, groups))
 
@@ -95,13 +95,13 @@ def estimate_rate(hits: Floats, clusters: Codes | None = None, *, level: float =
     Zeros and ones with one row per cluster get Wilson's score interval (Wilson 1927), method `wilson`: the binomial
     variance is known there, so the normal quantile is enough. All others get the rule of `estimate_mean` on 0 to 1.
     """
-    codes, groups = _clustering(len(hits), clusters)
+    codes, groups = clustering(len(hits), clusters)
     if codes is not None or not np.all((hits == 0) | (hits == 1)):
         return _on_a_scale(hits, codes, groups, level, 0.0, 1.0)
     if (short := _too_short(hits, groups)) is not None:
         return short
     mean = _mean(hits)
-    bottom, top = _wilson(mean, len(hits), normal_quantile(level))
+    bottom, top = wilson_bounds(mean, len(hits), normal_quantile(level))
     return Estimate(len(hits), groups, mean, _interval(level, bottom, top, "wilson", groups))
 
 
@@ -125,25 +125,29 @@ def _on_a_scale(values: Floats, codes: Codes | None, groups: int, level: float, 
         return short
     n, mean = len(values), _mean(values)
     span = high - low
-    rows = n / _design_effect((values - low) / span, codes, groups)
-    bottom, top = _wilson(min(max((mean - low) / span, 0.0), 1.0), rows, t_quantile(level, groups - 1))
+    rows = n / design_effect((values - low) / span, codes, groups)
+    bottom, top = wilson_bounds(min(max((mean - low) / span, 0.0), 1.0), rows, t_quantile(level, groups - 1))
     # a hair of rounding must not leave the mean outside
     bounds = min(low + bottom * span, mean), max(low + top * span, mean)
     return Estimate(n, groups, mean, _interval(level, *bounds, "wilson_n_eff", groups))
 
 
-def _design_effect(scores: Floats, codes: Codes | None, groups: int) -> float:
-    """How many rows weigh as much as one independent draw of 0 or 1 with the same mean; `scores` are on 0..1."""
+def design_effect(scores: Floats, codes: Codes | None, groups: int) -> float:
+    """How many rows weigh as much as one independent draw of 0 or 1 with the same mean; `scores` are on 0..1.
+
+    The rule of `estimate_mean`, above 0; `codes` and `groups` are those of `clustering`, at least two groups.
+    """
     n, mean = len(scores), _mean(scores)
     sizes = np.ones(n) if codes is None else np.bincount(codes, minlength=groups)
     widest = float(np.sum(sizes * sizes)) / n
     if np.ptp(scores) <= _HAIR or not 0 < mean < 1:
         return widest
-    measured = _variance(scores, mean, codes, groups) * n / (mean * (1 - mean))
+    measured = clustered_variance(scores, mean, codes, groups) * n / (mean * (1 - mean))
     return ((groups - 1) * measured + widest) / groups
 
 
-def _wilson(rate: float, n: float, z: float) -> tuple[float, float]:
+def wilson_bounds(rate: float, n: float, z: float) -> tuple[float, float]:
+    """Bounds of a rate of `n` draws (effective ones where `n` is no whole number), `z` standard errors to each side (Wilson 1927)."""
     square = z * z / n
     centre = (rate + square / 2) / (1 + square)
     half = z * math.sqrt(rate * (1 - rate) / n + square / (4 * n)) / (1 + square)
@@ -158,7 +162,7 @@ def _mean(values: Floats) -> float:
     return math.fsum(values.tolist()) / len(values)
 
 
-def _clustering(n: int, clusters: Codes | None) -> tuple[Codes | None, int]:
+def clustering(n: int, clusters: Codes | None) -> tuple[Codes | None, int]:
     """Cluster numbers from 0 without gaps and how many there are; None when every row is its own cluster."""
     if clusters is None:
         return None, n
@@ -168,7 +172,8 @@ def _clustering(n: int, clusters: Codes | None) -> tuple[Codes | None, int]:
     return (None, n) if groups == n else (codes, groups)
 
 
-def _variance(values: Floats, mean: float, codes: Codes | None, groups: int) -> float:
+def clustered_variance(values: Floats, mean: float, codes: Codes | None, groups: int) -> float:
+    """Variance of the mean of rows in `groups` clusters, at least two: V of `estimate_mean`."""
     residuals = values - mean
     # bincount adds one row after another (no vectorised order), so the sums do not depend on the processor
     sums = residuals if codes is None else np.bincount(codes, weights=residuals, minlength=groups)
