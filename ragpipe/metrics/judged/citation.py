@@ -12,6 +12,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.citation_parsing import Cited, citations_of, name_no_chunk
+from ragpipe.metrics.shared.context_numbers import context_numbers
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_pair
 from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
@@ -48,12 +49,13 @@ class CitationQuestions(JudgeMetric):
         }
 
     def support_values(self, case: Case, pairs: Sequence[tuple[Chunk, str]], again: bool = False) -> dict[str, Any]:
-        chunks = list({_chunk_key(chunk): chunk for chunk, _ in pairs}.values())
-        numbers = {_chunk_key(chunk): number for number, chunk in enumerate(chunks, 1)}
-        citations = [{"text": text, "source": numbers[_chunk_key(chunk)]} for chunk, text in pairs]
-        return self.prompt_values(
-            self.support, case, {"again": True} if again else {}, sources=chunks, citations=citations
-        )
+        chunks = {_chunk_key(chunk): chunk for chunk, _ in pairs}
+        places = {key: place for place, key in enumerate(chunks, 1)}
+        citations = [{"text": text, "source": places[_chunk_key(chunk)]} for chunk, text in pairs]
+        numbers = dict(zip(map(_chunk_key, case.contexts), context_numbers(case.contexts), strict=True))
+        parts: dict[str, Any] = {"numbers": [numbers[key] for key in chunks]}
+        parts |= {"again": True} if again else {}
+        return self.prompt_values(self.support, case, parts, sources=list(chunks.values()), citations=citations)
 
     def coverage_values(self, case: Case, cited: Sequence[Cited]) -> dict[str, Any]:
         parts = (
