@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,27 @@ def spearman(old: Floats, new: Floats) -> Coefficient:
     return pearson(ranks(old), ranks(new))
 
 
+def kendall(old: Floats, new: Floats) -> Coefficient:
+    """Rank correlation by pairs of cases (Kendall 1945, tau-b): pairs that both series put in the same order less those
+    that they put in opposite orders, over the geometric mean of the pairs that each series puts in any order at all.
+    """
+    check_pairs(old, new)
+    n = len(old)
+    if n < 2:
+        return Coefficient(n, reason="no_pairs" if n == 0 else "one_pair")
+    if _constant(old) or _constant(new):
+        return Coefficient(n, reason="no_spread")
+    (few, sizes), (many, others) = sorted(map(_classes, (old, new)), key=lambda series: len(series[1]))
+    same_less_opposite, seen = 0, np.zeros(len(others), dtype=np.int64)
+    for members in np.split(many[np.argsort(few, kind="stable")], np.cumsum(sizes)[:-1]):
+        up_to = np.cumsum(seen)  # how many rows of lower classes have at most this value
+        below, above = up_to[members] - seen[members], up_to[-1] - up_to[members]
+        same_less_opposite += int(np.sum(below - above))
+        seen += np.bincount(members, minlength=len(seen))
+    ordered = [n * (n - 1) // 2 - int(np.sum(counts * (counts - 1) // 2)) for counts in (sizes, others)]
+    return Coefficient(n, _within(same_less_opposite / math.sqrt(ordered[0]) / math.sqrt(ordered[1])))
+
+
 def ranks(values: Floats) -> Floats:
     """Ranks from 1; equal values share the mean of theirs."""
     _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -104,12 +126,30 @@ def ranks(values: Floats) -> Floats:
     return shared
 
 
+def correlation_ceiling(human_reliability: float, judge_reliability: float) -> float:
+    """The highest correlation, 0 to 1, that a judge can reach with labels: sqrt(r_hh * r_jj) (Spearman 1904).
+
+    `human_reliability` is the correlation of two people's labels of the same cases, `judge_reliability` that of two judgements
+    by the same judge; -1 to 1, and one below 0 counts as 0. What labels hold by chance nobody can agree with.
+    """
+    for reliability in (human_reliability, judge_reliability):
+        if not -1 <= reliability <= 1:
+            raise ValueError(f"a reliability is a correlation from -1 to 1, found {reliability:g}")
+    return math.sqrt(max(0.0, human_reliability) * max(0.0, judge_reliability))
+
+
 def check_pairs(old: Floats, new: Floats) -> None:
     """ValueError where two series are not of the same cases, or a value is not finite."""
     if len(old) != len(new):
         raise ValueError(f"{len(old)} values against {len(new)}: they must be of the same cases")
     if not (np.isfinite(old).all() and np.isfinite(new).all()):
         raise ValueError("a pair without two finite values is no pair: leave it out")
+
+
+def _classes(values: Floats) -> tuple[Whole, Whole]:
+    """The class of each value, numbered from 0 in rising order, and how many values each class has."""
+    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return codes.astype(np.int64), counts.astype(np.int64)
 
 
 def _constant(values: Floats) -> bool:

@@ -1,4 +1,4 @@
-"""Agreement with people's labels beyond chance, with intervals clustered by question, and whether it is high enough.
+"""Agreement with people's labels, with intervals clustered by question: kappa and correlations.
 
 Kappa is 1 - (1 - A) / E: A the mean agreement of the rows (0 or 1, or 1 less a squared distance), E the disagreement that
 chance alone gives. Two intervals are made, and the outer bounds of both hold:
@@ -22,7 +22,7 @@ from ragpipe.stats.agreement_coefficients import (
     quadratic_kappa,
     squared_by_chance,
 )
-from ragpipe.stats.intervals import FEW, Interval, estimate_mean
+from ragpipe.stats.intervals import FEW, Interval, check_scale, estimate_mean
 from ragpipe.stats.jackknife import EstimatedStatistic, Kept, fisher_bounds, jackknife_error, questions_of
 from ragpipe.stats.student_t import t_quantile
 
@@ -43,8 +43,7 @@ def estimate_kappa(
     kappa = cohen_kappa(labels, verdicts)
     if kappa.value is None:
         return EstimatedStatistic(kappa.n, groups, reason=kappa.reason)
-    agreement = (labels == verdicts).astype(np.float64)
-    by_agreement = mapped_bounds(agreement, 1 - equal_by_chance(labels, verdicts), codes, level)
+    by_agreement = mapped_bounds(*agreement_of_rows(labels, verdicts), codes, level)
     return outer_interval(
         kappa, lambda kept: cohen_kappa(labels[kept], verdicts[kept]), by_agreement, codes, groups, level
     )
@@ -78,12 +77,48 @@ def estimate_quadratic_kappa(
     kappa = quadratic_kappa(labels, verdicts)
     if kappa.value is None:
         return EstimatedStatistic(kappa.n, groups, reason=kappa.reason)
-    span = (high - low) ** 2
-    agreement = 1 - (labels - verdicts) ** 2 / span
-    by_agreement = mapped_bounds(agreement, squared_by_chance(labels, verdicts) / span, codes, level)
+    by_agreement = mapped_bounds(*agreement_of_rows(labels, verdicts, high - low), codes, level)
     return outer_interval(
         kappa, lambda kept: quadratic_kappa(labels[kept], verdicts[kept]), by_agreement, codes, groups, level
     )
+
+
+def estimate_correlation(
+    correlation: Callable[[Floats, Floats], Coefficient],
+    labels: Floats,
+    scores: Floats,
+    questions: Whole | None = None,
+    *,
+    level: float = 0.95,
+) -> EstimatedStatistic:
+    """A correlation of people's labels and a judge's scores, -1 to 1, with its interval by the jackknife, method `jackknife_z`.
+
+    Args:
+        correlation: `pearson`, `spearman` or `kendall`.
+        labels: the labels by people, one per row.
+        scores: the judge's scores of the same rows.
+        questions: the number of each row's question; None where all rows are independent.
+        level: the level of the interval.
+
+    Not defined for no pair or one, and where a series never varies (`no_spread`). No interval for one question, where the
+    correlation is not defined without one of them (`rests_on_one_question`), and where leaving out questions changes
+    nothing, as at -1 and 1 (`no_spread`).
+    """
+    codes, groups = questions_of(len(labels), questions)
+    estimated = correlation(labels, scores)
+    if estimated.value is None:
+        return EstimatedStatistic(estimated.n, groups, reason=estimated.reason)
+    return outer_interval(estimated, lambda kept: correlation(labels[kept], scores[kept]), None, codes, groups, level)
+
+
+def agreement_of_rows(labels: Floats, verdicts: Floats, span: float | None = None) -> tuple[Floats, float]:
+    """How far both raters agree on each row, 0 to 1, and the disagreement E that chance alone gives, 0 to 1.
+
+    Without a `span` a row agrees or not; with one, its agreement is 1 - (difference / span)^2.
+    """
+    if span is None:
+        return np.where(labels == verdicts, 1.0, 0.0), 1 - equal_by_chance(labels, verdicts)
+    return 1 - ((labels - verdicts) / span) ** 2, squared_by_chance(labels, verdicts) / span**2
 
 
 def outer_interval(
@@ -112,6 +147,8 @@ def outer_interval(
     if error is None or reason is not None:
         return EstimatedStatistic(estimated.n, groups, value, reason=reason, error=error)
     low, high = fisher_bounds(value, error, t_quantile(level, groups - 1))
+    if by_agreement is None and high <= low:
+        return EstimatedStatistic(estimated.n, groups, value, reason="no_spread", error=error)
     if by_agreement is not None:
         low, high = min(low, by_agreement[0]), max(high, by_agreement[1])
     method = "jackknife_z" if by_agreement is None else "jackknife_wilson"
@@ -126,11 +163,3 @@ def mapped_bounds(agreement: Floats, disagreement: float, codes: Whole, level: f
     if interval is None:
         return None
     return max(-1.0, 1 - (1 - interval.low) / disagreement), 1 - (1 - interval.high) / disagreement
-
-
-def check_scale(values: Floats, low: float, high: float) -> None:
-    """ValueError where the ends are no scale, or a value is off it."""
-    if not low < high:
-        raise ValueError(f"a scale runs from low to high, found {low:g} to {high:g}")
-    if len(values) and (np.min(values) < low or np.max(values) > high):
-        raise ValueError(f"grades from {np.min(values):g} to {np.max(values):g} are off the scale {low:g} to {high:g}")

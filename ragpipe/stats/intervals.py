@@ -132,6 +132,14 @@ def _on_a_scale(values: Floats, codes: Codes | None, groups: int, level: float, 
     return Estimate(n, groups, mean, _interval(level, *bounds, "wilson_n_eff", groups))
 
 
+def check_scale(values: Floats, low: float, high: float) -> None:
+    """ValueError where the ends are no scale, or a value is off it."""
+    if not low < high:
+        raise ValueError(f"a scale runs from low to high, found {low:g} to {high:g}")
+    if len(values) and (np.min(values) < low or np.max(values) > high):
+        raise ValueError(f"values from {np.min(values):g} to {np.max(values):g} are off the scale {low:g} to {high:g}")
+
+
 def design_effect(scores: Floats, codes: Codes | None, groups: int) -> float:
     """How many rows weigh as much as one independent draw of 0 or 1 with the same mean; `scores` are on 0..1.
 

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.stats.agreement_coefficients import cohen_kappa, equal_share, pearson, quadratic_kappa, ranks, spearman
+from ragpipe.stats.agreement_coefficients import (
+    cohen_kappa,
+    correlation_ceiling,
+    equal_share,
+    kendall,
+    pearson,
+    quadratic_kappa,
+    ranks,
+    spearman,
+)
 
 GRADES = st.integers(0, 5)
 PAIRS = st.lists(st.tuples(GRADES, GRADES), min_size=2, max_size=60)
@@ -55,11 +64,30 @@ def test_quadratic_kappa_by_hand(old: list[float], new: list[float], expected: f
         (pearson, [1], [2], "one_pair"),
         (pearson, [0.1, 0.1, 0.1], [1, 2, 3], "no_spread"),
         (spearman, [1, 2, 3], [4, 4, 4], "no_spread"),
+        (kendall, [], [], "no_pairs"),
+        (kendall, [1], [2], "one_pair"),
+        (kendall, [1, 2, 3], [4, 4, 4], "no_spread"),
     ],
 )
 def test_what_is_not_defined_says_why(function, old: list[float], new: list[float], reason: str) -> None:
     found = function(np.array(old, float), np.array(new, float))
     assert (found.n, found.value, found.reason) == (len(old), None, reason)
+
+
+def test_kendall_by_hand() -> None:
+    """Grades 1 1 2 3 and scores 5 7 7 6: of the six pairs 5-7 and 5-6 agree with 1-2 and 1-3, 7-6 and 7-6 do not, one pair is
+    tied in each. tau-b = 0 / 5; with a last score of 8 all four agree, tau-b = 4 / sqrt(5 * 5)."""
+    assert kendall(np.array([1.0, 1, 2, 3]), np.array([5.0, 7, 7, 6])).value == 0
+    assert kendall(np.array([1.0, 1, 2, 3]), np.array([5.0, 7, 7, 8])).value == pytest.approx(0.8)
+
+
+def test_the_ceiling_of_a_correlation() -> None:
+    """Labels that two people agree on at .64 and a judge that agrees with itself at .81: sqrt(.64 * .81) = .72."""
+    assert correlation_ceiling(0.64, 0.81) == pytest.approx(0.72)
+    assert correlation_ceiling(1, 1) == 1
+    assert correlation_ceiling(-0.2, 0.9) == 0
+    with pytest.raises(ValueError, match=r"from -1 to 1, found 1\.1"):
+        correlation_ceiling(1.1, 0.5)
 
 
 def test_one_judge_that_never_varies_agrees_no_better_than_chance() -> None:
@@ -97,8 +125,9 @@ def test_the_same_as_scipy(pairs: list[tuple[float, float]]) -> None:
     old, new = _arrays(pairs)
     assert ranks(old).tolist() == stats.rankdata(old).tolist()
     if len(set(old)) == 1 or len(set(new)) == 1:
-        assert pearson(old, new).reason == spearman(old, new).reason == "no_spread"
+        assert pearson(old, new).reason == spearman(old, new).reason == kendall(old, new).reason == "no_spread"
         return
+    assert kendall(old, new).value == pytest.approx(stats.kendalltau(old, new).statistic, abs=1e-12)
     assert spearman(old, new).value == pytest.approx(stats.spearmanr(old, new).statistic, abs=1e-9)
     if min(np.ptp(old) / np.max(np.abs(old)), np.ptp(new) / np.max(np.abs(new))) > 1e-6:  # where scipy is exact itself
         assert pearson(old, new).value == pytest.approx(stats.pearsonr(old, new).statistic, abs=1e-9)

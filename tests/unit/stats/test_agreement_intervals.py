@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragpipe.stats.agreement_coefficients import cohen_kappa
-from ragpipe.stats.agreement_intervals import estimate_kappa, estimate_quadratic_kappa
+from ragpipe.stats.agreement_coefficients import cohen_kappa, kendall, pearson, spearman
+from ragpipe.stats.agreement_intervals import estimate_correlation, estimate_kappa, estimate_quadratic_kappa
 from ragpipe.stats.intervals import estimate_mean
 from ragpipe.stats.jackknife import EstimatedStatistic
 
@@ -119,7 +119,7 @@ def test_no_interval_of_kappa_without_grounds(
 
 
 def test_grades_are_on_the_scale() -> None:
-    with pytest.raises(ValueError, match="grades from 0 to 4 are off the scale 1 to 5"):
+    with pytest.raises(ValueError, match="values from 0 to 4 are off the scale 1 to 5"):
         quadratic(array(0, 2), array(2, 4))
     with pytest.raises(ValueError, match="a scale runs from low to high, found 5 to 1"):
         estimate_quadratic_kappa(array(1, 2), array(2, 4), low=5, high=1)
@@ -133,6 +133,45 @@ def test_the_scale_matters_to_the_interval_alone() -> None:
     assert tenfold.interval is not None
     assert narrow.value == estimate_quadratic_kappa(labels, verdicts, low=0, high=10).value
     assert (narrow.interval.low, narrow.interval.high) == pytest.approx((tenfold.interval.low, tenfold.interval.high))
+
+
+@pytest.mark.parametrize("correlation", [pearson, spearman, kendall])
+def test_the_interval_of_a_correlation_is_that_of_the_page(correlation) -> None:
+    rng = np.random.default_rng(2)
+    labels, questions = rng.integers(1, 6, 40).astype(float), rng.integers(0, 15, 40)
+    scores = labels + rng.normal(size=40)
+    result = estimate_correlation(correlation, labels, scores, questions)
+    groups = np.unique(questions)
+    without = [correlation(labels[questions != g], scores[questions != g]).value for g in groups]
+    error = math.sqrt((len(groups) - 1) / len(groups) * float(np.sum((without - np.mean(without)) ** 2)))
+    assert result.value == correlation(labels, scores).value
+    centre, half = math.atanh(result.value), stats.t.ppf(0.975, len(groups) - 1) * error / (1 - result.value**2)
+    assert result.interval is not None
+    assert (result.interval.low, result.interval.high) == pytest.approx(
+        (math.tanh(centre - half), math.tanh(centre + half))
+    )
+    assert (result.interval.method, result.error) == ("jackknife_z", pytest.approx(error))
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "questions", "value", "reason"),
+    [
+        ([], [], [], None, "no_pairs"),
+        ([1], [2], [1], None, "one_pair"),
+        ([1, 1, 1], [1, 2, 3], [1, 2, 3], None, "no_spread"),
+        ([1, 2, 3, 5], [2, 4, 6, 10], [1, 2, 3, 4], 1.0, "no_spread"),
+        ([1, 2, 3], [3, 2, 1], [7, 7, 7], -1.0, "one_sample"),
+        ([1, 1, 1, 2], [3, 2, 1, 4], [1, 2, 3, 4], None, "rests_on_one_question"),
+    ],
+)
+@pytest.mark.parametrize("correlation", [pearson, spearman, kendall])
+def test_no_interval_of_a_correlation_without_grounds(
+    correlation, labels: list[float], scores: list[float], questions: list[int], value: float | None, reason: str
+) -> None:
+    result = estimate_correlation(correlation, array(*labels), array(*scores), np.array(questions, dtype=np.int64))
+    assert (result.interval, result.reason) == (None, reason)
+    if reason != "rests_on_one_question":
+        assert result.value == (None if value is None else pytest.approx(value))
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ragpipe.stats.agreement_coefficients import cohen_kappa
-from ragpipe.stats.agreement_intervals import estimate_kappa, estimate_quadratic_kappa
+from ragpipe.stats.agreement_coefficients import cohen_kappa, kendall, pearson, spearman
+from ragpipe.stats.agreement_intervals import estimate_correlation, estimate_kappa, estimate_quadratic_kappa
 from ragpipe.stats.detection import (
     balanced_accuracy,
     estimate_auroc,
@@ -137,3 +137,16 @@ def test_difference_of_two_judges(real_data: Path) -> None:
         balanced_accuracy, *((grades == 1).astype(float) for grades in (labels, worse, better)), summaries
     )
     assert whole.interval is not None
+
+
+@pytest.mark.parametrize("quality", ["faithfulness", "completeness", "appropriateness"])
+def test_correlations_with_the_annotators_mean(real_data: Path, quality: str) -> None:
+    figures = expected(real_data, "mtrag")[f"all: human {quality} vs rl_f"]
+    rows = evaluations(real_data)
+    labels, scores = (np.array([float(row[field]) for row in rows]) for field in (quality, "rl_f"))
+    _, questions = np.unique([row["task"] for row in rows], return_inverse=True)
+    for correlation, name in ((pearson, "pearson"), (spearman, "spearman"), (kendall, "kendall_tau_b")):
+        estimate = estimate_correlation(correlation, labels, scores, questions)
+        assert (estimate.n, estimate.value) == (figures["n"], pytest.approx(figures[name], abs=1e-6))
+        assert estimate.interval is not None
+        assert estimate.interval.low < estimate.value < estimate.interval.high

@@ -1,0 +1,98 @@
+"""Whether kappa lies above .8: passed, failed, or how many labels it would take."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragpipe.stats.kappa_verdict import decide_kappa, outside_largest_class
+
+
+def judged(right: tuple[int, int], wrong: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and verdicts: rows of class 1 and 0 that are judged right, and wrong."""
+    labels = np.repeat([1.0, 0.0, 1.0, 0.0], [*right, *wrong])
+    return labels, np.repeat([1.0, 0.0, 0.0, 1.0], [*right, *wrong])
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "state", "outside", "reason"),
+    [
+        ((100, 100), (0, 0), "passed", 100, None),  # at least .96
+        ((20, 15), (5, 10), "failed", 25, None),  # kappa .4 of 50
+        ((10, 10), (0, 0), "not_enough_labels", 10, None),
+        ((95, 4), (0, 0), "not_enough_labels", 4, "few_outside_largest_class"),
+        ((20, 0), (0, 0), "not_enough_labels", 0, "one_class"),
+        ((20, 0), (1, 0), "not_enough_labels", 0, "rests_on_one_question"),
+        ((0, 0), (0, 0), "not_enough_labels", 0, "no_pairs"),
+    ],
+)
+def test_verdicts(right: tuple[int, int], wrong: tuple[int, int], state: str, outside: int, reason: str | None) -> None:
+    verdict = decide_kappa(*judged(right, wrong))
+    assert (verdict.state, verdict.outside_largest, verdict.reason) == (state, outside, reason)
+
+
+def test_labels_needed_without_a_disagreement() -> None:
+    """Half of each class, E = 1/2: the mean agreement must exceed 1 - .2 / 2 = .9. With A = 1 that takes
+    (1.959964 * sqrt(.9 * .1) / .1)^2 = 34.6 rows; the jackknife sees no spread. Three rows per question: three times that."""
+    labels, verdicts = judged((10, 10), (0, 0))
+    assert decide_kappa(labels, verdicts).labels_needed == 35
+    thrice = decide_kappa(np.tile(labels, 3), np.tile(verdicts, 3), np.tile(np.arange(20), 3))
+    assert thrice.state == "not_enough_labels"
+    assert thrice.labels_needed == math.ceil(3 * 1.959963984540054**2 * 0.09 / 0.01) == 104
+
+
+def test_labels_needed_by_the_jackknife() -> None:
+    """n * ((1.96 + .84) * s / (1 - kappa^2) / (atanh kappa - atanh .8))^2."""
+    verdict = decide_kappa(*judged((48, 47), (2, 3)))
+    kappa, error = verdict.kappa.value, verdict.kappa.error
+    assert kappa == pytest.approx(0.9)
+    assert error is not None
+    z = 1.959963984540054 + 0.8416212335729143
+    expected = 100 * (z * error / (1 - 0.81) / (math.atanh(0.9) - math.atanh(0.8))) ** 2
+    assert verdict.state == "not_enough_labels"
+    assert verdict.labels_needed is not None
+    # simulated: of 200 and 300 rows with a kappa of .9, .68 and .85 passed
+    assert 200 < verdict.labels_needed < 320
+    assert verdict.labels_needed >= math.ceil(expected)
+
+
+def test_more_labels_do_not_help_under_the_target() -> None:
+    verdict = decide_kappa(*judged((17, 18), (3, 2)))
+    assert verdict.kappa.value == pytest.approx(0.75)
+    assert (verdict.state, verdict.labels_needed) == ("not_enough_labels", None)
+
+
+def test_grades_by_quadratic_kappa() -> None:
+    labels = np.tile([1.0, 2, 3, 4, 5], 40)
+    verdicts = np.where(np.arange(200) % 20 == 0, labels + 1, labels)
+    assert decide_kappa(labels, verdicts, scale=(1, 5)).state == "passed"
+    assert decide_kappa(labels, 6 - verdicts + 1, scale=(1, 6)).state == "failed"
+
+
+def test_targets() -> None:
+    labels, verdicts = judged((48, 47), (2, 3))
+    assert decide_kappa(labels, verdicts, target=0.7).state == "passed"
+    assert decide_kappa(labels, verdicts, target=0.99).state == "failed"
+    with pytest.raises(ValueError, match="between 0 and 1, found 1"):
+        decide_kappa(labels, verdicts, target=1.0)
+
+
+@given(st.tuples(*[st.integers(0, 40)] * 4), st.integers(1, 3))
+def test_needed_labels_are_more_than_there_are(cells: tuple[int, int, int, int], rows: int) -> None:
+    labels, verdicts = judged(cells[:2], cells[2:])
+    verdict = decide_kappa(labels, verdicts, np.arange(len(labels)) // rows)
+    if verdict.labels_needed is not None:
+        assert verdict.state == "not_enough_labels"
+        assert verdict.labels_needed > len(labels)
+        assert (verdict.kappa.value or 0) > 0.8
+    if verdict.state != "not_enough_labels":
+        assert verdict.outside_largest >= 5
+
+
+def test_labels_outside_the_largest_class() -> None:
+    assert outside_largest_class(np.array([1.0, 3, 3, 2, 3])) == 2
+    assert outside_largest_class(np.empty(0)) == 0

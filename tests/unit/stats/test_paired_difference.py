@@ -1,0 +1,228 @@
+"""The paired difference: by hand, against scipy's exact and t tests, on recorded data, and what always holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from ragpipe.stats.paired_difference import PairedDifference, paired_difference
+
+ROWS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10), st.integers(0, 8)), max_size=40)
+"""Base, candidate, question."""
+
+
+def array(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float64)
+
+
+def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return (
+        array(*(r[0] / 10 for r in rows)),
+        array(*(r[1] / 10 for r in rows)),
+        np.array([r[2] for r in rows], dtype=np.int64),
+    )
+
+
+def bounds(result: PairedDifference) -> tuple[float, float]:
+    assert result.interval is not None
+    return result.interval.low, result.interval.high
+
+
+def test_independent_rows_are_the_paired_t_test() -> None:
+    rng = np.random.default_rng(4)
+    base, candidate = rng.random(20), rng.random(20)
+    result = paired_difference(base, candidate, low=0, high=1)
+    test = stats.ttest_rel(candidate, base)
+    assert (result.n, result.clusters, result.changed, result.can_decide) == (20, 20, 20, True)
+    assert result.difference == pytest.approx(np.mean(candidate - base))
+    assert result.p_value == pytest.approx(test.pvalue)
+    ci = test.confidence_interval(0.95)
+    assert bounds(result) == pytest.approx((ci.low, ci.high))
+    assert result.standardized == pytest.approx(test.statistic / math.sqrt(20))
+    error = (ci.high - ci.low) / 2 / stats.t.ppf(0.975, 19)
+    assert result.detectable == pytest.approx((stats.t.ppf(0.975, 19) + stats.t.ppf(0.8, 19)) * error)
+    assert result.interval is not None
+    assert result.interval.method == "t"
+
+
+def test_repeated_questions_by_hand() -> None:
+    """Six questions of two rows. Differences add up to .2 .4 .2 .4 .2 .4, mean .15; each question's residuals add up to -.1
+    or .1. V = 6/5 * 6 * .01 / 144 = .0005; t(5) = 2.570581835636314. All signs alike: p = 2 / 2^6."""
+    candidate = array(0.1, 0.1, 0.4, 0.0, 0.3, -0.1, 0.2, 0.2, 0.0, 0.2, 0.1, 0.3)
+    result = paired_difference(np.zeros(12), candidate, np.repeat([4, 1, 8, 2, 9, 3], 2), low=-1, high=1)
+    half = 2.570581835636314 * math.sqrt(0.0005)
+    assert bounds(result) == pytest.approx((0.15 - half, 0.15 + half))
+    assert (result.wins, result.losses, result.ties, result.net_wins) == (9, 1, 2, 8 / 12)
+    assert (result.changed, result.p_value) == (6, 1 / 32)
+    assert result.interval is not None
+    assert result.interval.method == "clustered_t"
+
+
+def test_one_changed_question_of_ten_by_hand() -> None:
+    """Half a row of +1 and of -1 is added: mean 1/11 of 11 rows; squares 9/121 + 100/121 + (100 + 144)/484 = 170/121,
+    times 12/11, over 121. t(9) = 2.2621571627409915. One sign is no evidence: p = 1."""
+    result = paired_difference(np.zeros(10), array(1, *[0] * 9), low=0, high=1)
+    error = math.sqrt(170 / 121 * 12 / 11) / 11
+    half = 2.2621571627409915 * error
+    assert bounds(result) == pytest.approx((1 / 11 - half, 1 / 11 + half))
+    assert (result.difference, result.p_value, result.changed, result.can_decide) == (0.1, 1.0, 1, False)
+    assert result.detectable == pytest.approx(half + stats.t.ppf(0.8, 9) * error)
+    assert result.interval is not None
+    assert result.interval.method == "added_questions"
+
+
+def test_added_questions_are_as_large_as_the_others_weigh() -> None:
+    """Questions of 3 and 1 rows: (9 + 1) / 4 / 2 = 1.25 rows each. All rows equal: mean 0 of 6.5, squares 2 * 1.25^2, times
+    4/3; t(1) = 12.7 leaves the scale."""
+    result = paired_difference(np.full(4, 2.0), np.full(4, 2.0), np.array([1, 1, 1, 2]), low=1, high=5)
+    assert (result.difference, result.p_value, result.standardized) == (0.0, 1.0, None)
+    assert bounds(result) == (-4, 4)
+    error = 4 * math.sqrt(4 / 3 * 2 * 1.25**2) / 6.5
+    assert result.detectable == pytest.approx((stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)) * error)
+
+
+def test_nothing_but_equal_gains_is_no_certainty() -> None:
+    """Ten questions that all went from 0 to 1: mean 10/11; squares 10/121 + (1/121 + 441/121)/4, times 12/11, over 121."""
+    result = paired_difference(np.zeros(10), np.ones(10), low=0, high=1)
+    half = 2.2621571627409915 * math.sqrt((10 + 442 / 4) / 121 * 12 / 11) / 11
+    assert bounds(result) == pytest.approx((10 / 11 - half, 1.0))
+    assert result.p_value == 2 / 2**10
+    assert result.can_decide
+    assert paired_difference(np.zeros(40), np.ones(40), low=0, high=1).p_value == 2.0**-39
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "questions", "difference", "reason"),
+    [
+        ([], [], [], None, "no_pairs"),
+        ([1], [3], [1], 2.0, "one_sample"),
+        ([1, 2], [3, 1], [1, 1], 0.5, "one_sample"),
+        ([1, 2, 3], [1, 2, 5], [1, 2, 3], 2 / 3, "few_changed"),
+        ([1, 2, 3], [1, 2, 3], [1, 2, 3], 0.0, "no_spread"),
+        ([1, 2, 3, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 7], 1.0, "no_spread"),
+    ],
+)
+def test_no_interval_without_grounds(
+    base: list[float], candidate: list[float], questions: list[int], difference: float | None, reason: str
+) -> None:
+    result = paired_difference(array(*base), array(*candidate), np.array(questions, dtype=np.int64))
+    assert result.difference == (None if difference is None else pytest.approx(difference))
+    assert (result.interval, result.detectable, result.reason, result.can_decide) == (None, None, reason, False)
+
+
+def test_values_are_on_the_scale_and_of_the_same_rows() -> None:
+    with pytest.raises(ValueError, match="off the scale 0 to 1"):
+        paired_difference(array(0, 1), array(1, 2), low=0, high=1)
+    with pytest.raises(ValueError, match="same cases"):
+        paired_difference(array(0, 1), array(1))
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "same"), [(9, 2, 5), (2, 3, 95), (6, 0, 4), (5, 5, 90), (12, 0, 1), (0, 7, 0)]
+)
+def test_zeros_and_ones_are_mcnemars_exact_test(better: int, worse: int, same: int) -> None:
+    base = array(*[0] * better, *[1] * worse, *[1] * same)
+    candidate = array(*[1] * better, *[0] * worse, *[1] * same)
+    result = paired_difference(base, candidate, low=0, high=1)
+    assert result.p_value == pytest.approx(stats.binomtest(better, better + worse).pvalue)
+    assert (result.wins, result.losses, result.ties) == (better, worse, same)
+
+
+def test_the_same_as_statsmodels() -> None:
+    tables = pytest.importorskip("statsmodels.stats.contingency_tables")
+    base, candidate = array(*[0] * 9, *[1] * 2, *[1] * 10), array(*[1] * 9, *[0] * 2, *[1] * 10)
+    expected = tables.mcnemar([[10, 2], [9, 0]], exact=True).pvalue
+    assert paired_difference(base, candidate).p_value == pytest.approx(expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS.filter(bool))
+def test_few_changed_questions_are_the_exact_permutation_test(rows: list[tuple[int, int, int]]) -> None:
+    base, candidate, questions = columns(rows)
+    sums = array(0.0, *(float(np.sum((candidate - base)[questions == q])) for q in np.unique(questions)))
+    test = stats.permutation_test(
+        (sums,), lambda x, axis: np.sum(x, axis=axis), permutation_type="samples", n_resamples=np.inf, vectorized=True
+    )  # fmt: skip
+    assert paired_difference(base, candidate, questions).p_value == pytest.approx(test.pvalue)
+
+
+@settings(max_examples=80, deadline=None)
+@given(ROWS, st.randoms(use_true_random=False))
+def test_sides_order_and_scale(rows: list[tuple[int, int, int]], random) -> None:
+    base, candidate, questions = columns(rows)
+    result = paired_difference(base, candidate, questions, low=0, high=1)
+    assert result.wins + result.losses + result.ties == result.n == len(rows)
+    base, candidate, questions = columns(random.sample(rows, len(rows)))
+    turned = paired_difference(1 + 4 * candidate, 1 + 4 * base, 90 - 7 * questions, low=1, high=5)
+    assert (turned.n, turned.clusters, turned.changed, turned.reason) == (
+        result.n, result.clusters, result.changed, result.reason
+    )  # fmt: skip
+    assert (turned.wins, turned.losses, turned.ties) == (result.losses, result.wins, result.ties)
+    assert turned.p_value == pytest.approx(result.p_value)
+    if result.interval is None:
+        assert turned.interval is None
+        return
+    low, high = bounds(result)
+    assert bounds(turned) == pytest.approx((-4 * high, -4 * low), abs=1e-9)
+    assert -1 <= low <= result.difference + 1e-12
+    assert result.difference - 1e-12 <= high <= 1
+    assert high - low > 0.01
+    assert 0 < result.p_value <= 1
+
+
+@pytest.mark.parametrize(
+    ("block", "field"),
+    [
+        ("human faithfulness", "faithfulness"),
+        ("human completeness", "completeness"),
+        ("human appropriateness", "appropriateness"),
+        ("human naturalness", "naturalness"),
+        ("rl_f", "rl_f"),
+        ("rb_llm", "rb_llm"),
+        ("rb_agg", "rb_agg"),
+    ],
+)
+def test_two_recorded_systems(real_data: Path, block: str, field: str) -> None:
+    """The same 78 tasks answered by both: figures of EXPECTED.json by scipy, to 6 places."""
+    figures = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["mtrag"]
+    expected = figures[f"paired gpt-4o minus llama-3.1-405b-instruct: {block}"]
+    text = (real_data / "mtrag_human/mtrag_human_evaluations.json").read_text(encoding="utf-8")
+    values: dict[str, dict[str, float]] = {}
+    for row in json.loads(text)["evaluations"]:
+        marks = mean(float(mark["value"]) for mark in row["annotations"][field].values())
+        values.setdefault(row["model_id"], {})[row["task_id"]] = marks
+    tasks = sorted(values["gpt-4o"])
+    candidate, base = (array(*(values[m][task] for task in tasks)) for m in ("gpt-4o", "llama-3.1-405b-instruct"))
+    result = paired_difference(base, candidate)
+    of_rounding = int(np.sum((base != candidate) & (np.abs(candidate - base) < 1e-12)))  # no win and no loss here
+    assert (result.n, result.wins) == (expected["n"], expected["wins"])
+    assert (result.losses, result.ties) == (expected["losses"] - of_rounding, expected["ties"] + of_rounding)
+    assert result.difference == pytest.approx(expected["mean_diff"], abs=1e-6)
+    assert result.p_value == pytest.approx(expected["p_t"], abs=1e-6)
+    assert result.standardized == pytest.approx(expected["cohen_dz"], abs=1e-6)
+    low, high = bounds(result)
+    error = expected["mean_diff"] / expected["t"]
+    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 77) * error, abs=1e-5)
+
+
+@pytest.mark.parametrize("recorded", ["GPT-4/CoT", "GPT-4/Rating", "GPT-4/Vanilla"])
+def test_recorded_verdicts_in_both_orders(real_data: Path, recorded: str) -> None:
+    """Right or wrong in each order of a pair: McNemar's exact p of EXPECTED.json."""
+    expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["llmbar"][f"Natural/{recorded}"]
+    rows = json.loads((real_data / f"llmbar/Natural/{recorded}/result.json").read_text(encoding="utf-8"))
+    base, candidate = (
+        array(*(str(row["results"][-1][f"swap = {order}"]["winner"]) == str(row["label"]) for row in rows))
+        for order in (False, True)
+    )
+    result = paired_difference(base, candidate, low=0, high=1)
+    counts = expected["mcnemar_order"]
+    assert {result.wins, result.losses} == {counts["b10"], counts["b01"]}
+    assert result.p_value == pytest.approx(counts["p_exact"], abs=1e-6)

@@ -1,0 +1,236 @@
+"""AC1, AC2 and alpha: worked examples, the krippendorff package, recorded annotators, and what always holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from ragpipe.stats.intervals import estimate_mean
+from ragpipe.stats.jackknife import EstimatedStatistic
+from ragpipe.stats.several_raters import estimate_ac, estimate_alpha, gwet_ac, krippendorff_alpha, mean_distances
+
+NONE = math.nan
+GRADES = np.arange(1.0, 6.0)
+RATING = st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0, NONE])
+ROWS = st.lists(st.tuples(RATING, RATING, RATING, st.integers(0, 6)), max_size=30)
+"""Three raters, question."""
+
+
+def matrix(*rows: list[float]) -> np.ndarray:
+    return np.array(rows, dtype=np.float64)
+
+
+def columns(rows: list[tuple[float, float, float, int]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([r[:3] for r in rows], dtype=np.float64).reshape(-1, 3), np.array(
+        [r[3] for r in rows], dtype=np.int64
+    )
+
+
+FIFTY = np.array([[1, 1]] * 20 + [[1, 0]] * 5 + [[0, 1]] * 10 + [[0, 0]] * 15, dtype=float)
+"""Two raters: kappa .4."""
+OBSERVERS = matrix(
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, NONE, NONE, NONE],
+    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, NONE, 3],
+    [NONE, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, NONE],
+    [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NONE],
+).T
+"""Four observers of twelve units: Krippendorff 2011, "Computing Krippendorff's alpha-reliability", example C."""
+
+
+def test_ac1_of_fifty_cases() -> None:
+    """p_a = .7; class 1 has (25 + 30) / 100 of the ratings, so p_e = 2 * .55 * .45 = .495."""
+    assert gwet_ac(FIFTY, np.array([0.0, 1.0])).value == pytest.approx((0.7 - 0.495) / 0.505)
+
+
+def test_ac2_by_hand() -> None:
+    """Grades 1/2, 2/2, 3/1 of 1 to 3: p_a = (3/4 + 1 + 0) / 3 = 21/36. Shares 1/3, 1/2, 1/6: sum of pi (1 - pi) = 22/36,
+    and T = 3 + 4 * 3/4 = 6, so p_e = 22/36: (21 - 22) / (36 - 22)."""
+    ratings = matrix([1, 2], [2, 2], [3, 1])
+    assert gwet_ac(ratings, np.array([1.0, 2.0, 3.0]), squared=True).value == pytest.approx(-1 / 14)
+
+
+def test_a_class_that_nobody_used_counts() -> None:
+    """Three classes instead of two: p_e = .495 / 2."""
+    assert gwet_ac(FIFTY, np.array([0.0, 1.0, 2.0])).value == pytest.approx((0.7 - 0.2475) / 0.7525)
+
+
+def test_ac_with_units_of_one_rating() -> None:
+    """The third unit has one rating of class 1: no pair, but a share. Shares of 1: (1 + 1/2 + 1) / 3 = 5/6, so
+    p_e = 2 * 5/6 * 1/6 = 5/18; p_a = (1 + 0) / 2."""
+    ac = gwet_ac(matrix([1, 1], [0, 1], [1, NONE], [NONE, NONE]), np.array([0.0, 1.0]))
+    assert (ac.n, ac.value) == (2, pytest.approx((9 - 5) / (18 - 5)))
+
+
+def test_alpha_of_four_observers() -> None:
+    """The published values, to three places; eleven units have two ratings or more."""
+    nominal, interval = krippendorff_alpha(OBSERVERS), krippendorff_alpha(OBSERVERS, squared=True)
+    assert (nominal.n, interval.n) == (11, 11)
+    assert (round(nominal.value or 0, 3), round(interval.value or 0, 3)) == (0.743, 0.849)
+
+
+def test_alpha_of_two_raters_by_hand() -> None:
+    """15 of 50 units differ, D_o = .3; 55 ratings of 1 and 45 of 0: D_e = 2 * 55 * 45 / (100 * 99) = 1/2."""
+    assert krippendorff_alpha(FIFTY).value == pytest.approx(1 - 0.3 / 0.5)
+
+
+def test_mean_distances_of_pairs() -> None:
+    """1 1 2: one of three pairs is equal. 1 3 with one skipped: distance 2. 1 2 4: squares 1, 4, 9."""
+    ratings = matrix([1, 1, 2], [1, NONE, 3], [1, 2, 4])
+    assert mean_distances(ratings) == pytest.approx([2 / 3, 1, 1])
+    assert mean_distances(ratings, squared=True) == pytest.approx([2 / 3, 4, 14 / 3])
+
+
+def outer(result: EstimatedStatistic, without: list[float], agreement: np.ndarray, by_chance: float, questions: np.ndarray) -> None:  # fmt: skip
+    """The interval is that of the page: the jackknife's, and that of the mean agreement through 1 - (1 - .) / E."""
+    groups = len(without)
+    error = math.sqrt((groups - 1) / groups * sum((v - sum(without) / groups) ** 2 for v in without))
+    t = float(stats.t.ppf(0.975, groups - 1))
+    assert result.value is not None
+    centre, half = math.atanh(result.value), t * error / (1 - result.value**2)
+    mean = estimate_mean(agreement, questions, low=0.0, high=1.0).interval
+    assert mean is not None
+    assert result.interval is not None
+    assert result.interval.low == pytest.approx(min(math.tanh(centre - half), 1 - (1 - mean.low) / by_chance))
+    assert result.interval.high == pytest.approx(max(math.tanh(centre + half), 1 - (1 - mean.high) / by_chance))
+
+
+def test_the_intervals_are_those_of_the_page() -> None:
+    questions = np.tile(np.arange(20), 3)[:50]
+    classes = np.array([0.0, 1.0])
+    agreement = np.array([float(a == b) for a, b in FIFTY])
+    kept = [FIFTY[questions != q] for q in range(20)]
+    outer(
+        estimate_ac(FIFTY, classes, questions), [gwet_ac(rows, classes).value for rows in kept], agreement, 0.505, questions
+    )  # fmt: skip
+    outer(
+        estimate_alpha(FIFTY, questions), [krippendorff_alpha(rows).value for rows in kept], agreement, 0.5, questions
+    )
+
+
+def test_where_raters_are_missing_alpha_has_the_jackknife_alone() -> None:
+    questions = np.array([0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5])
+    result = estimate_alpha(OBSERVERS, questions)
+    without = [krippendorff_alpha(OBSERVERS[questions != q]).value or 0.0 for q in range(6)]
+    error = math.sqrt(5 / 6 * sum((v - sum(without) / 6) ** 2 for v in without))
+    assert result.value is not None
+    centre, half = math.atanh(result.value), stats.t.ppf(0.975, 5) * error / (1 - result.value**2)
+    assert result.interval is not None
+    assert (result.interval.low, result.interval.high) == pytest.approx(
+        (math.tanh(centre - half), math.tanh(centre + half))
+    )
+    assert (result.interval.method, result.n, result.clusters) == ("jackknife_z", 11, 6)
+
+
+def test_unanimous_raters_are_no_certainty() -> None:
+    """Twenty units of one class: the mean agreement is at least 20 / (20 + t^2), and chance gives none of the disagreement
+    away: AC1 has E = 1 as all ratings are of one class. t(19) = 2.093024054408263."""
+    result = estimate_ac(np.ones((20, 2)), np.array([0.0, 1.0]))
+    assert (result.value, result.reason) == (1.0, None)
+    assert result.interval is not None
+    assert (result.interval.low, result.interval.high) == pytest.approx((20 / (20 + 2.093024054408263**2), 1.0))
+
+
+@pytest.mark.parametrize(
+    ("ratings", "questions", "value", "reason"),
+    [
+        ([[1, NONE], [NONE, 2]], [1, 2], None, "no_pairs"),
+        ([[1, 1], [1, 1]], [1, 2], None, "one_class"),
+        ([[1, 1], [2, 2]], [3, 3], 1.0, "one_sample"),
+        ([[1, 1], [2, 2]], [3, 4], 1.0, "rests_on_one_question"),
+        ([[1, 1, NONE], [2, 2, 2], [1, 1, NONE], [2, 2, NONE]], [1, 2, 3, 4], 1.0, "no_spread"),
+    ],
+)
+def test_no_interval_of_alpha_without_grounds(
+    ratings: list[list[float]], questions: list[int], value: float | None, reason: str
+) -> None:
+    result = estimate_alpha(matrix(*ratings), np.array(questions))
+    assert (result.value, result.interval, result.reason) == (value, None, reason)
+
+
+def test_no_pair_no_agreement() -> None:
+    assert estimate_ac(matrix([1, NONE]), np.array([0.0, 1.0])).reason == "no_pairs"
+    assert estimate_ac(np.empty((0, 2)), np.array([0.0, 1.0])).reason == "no_pairs"
+    assert estimate_alpha(np.empty((0, 2))).reason == "no_pairs"
+
+
+def test_classes_and_scales_are_held() -> None:
+    with pytest.raises(ValueError, match="none of the classes"):
+        gwet_ac(FIFTY, np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match="two different classes"):
+        gwet_ac(np.ones((3, 2)), np.array([1.0]))
+    with pytest.raises(ValueError, match="off the scale 0 to 3"):
+        estimate_alpha(OBSERVERS, scale=(0, 3))
+
+
+@settings(max_examples=50, deadline=None)
+@given(ROWS)
+def test_alpha_equals_the_krippendorff_package(rows: list[tuple[float, float, float, int]]) -> None:
+    package = pytest.importorskip("krippendorff")
+    ratings, _ = columns(rows)
+    for squared, level in ((False, "nominal"), (True, "interval")):
+        ours = krippendorff_alpha(ratings, squared=squared)
+        if ours.value is not None:
+            theirs = package.alpha(reliability_data=ratings.T, level_of_measurement=level)
+            assert ours.value == pytest.approx(theirs, abs=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ROWS, st.randoms(use_true_random=False))
+@pytest.mark.parametrize("squared", [False, True])
+def test_order_of_units_and_raters_means_nothing(squared: bool, rows, random) -> None:
+    ratings, questions = columns(rows)
+    order = np.array(random.sample(range(len(rows)), len(rows)), dtype=np.int64)
+    moved, numbers = ratings[order][:, [2, 0, 1]], 90 - 7 * questions[order]
+    scale = (1.0, 5.0) if squared else None
+    for first, second in (
+        (
+            estimate_ac(ratings, GRADES, questions, squared=squared),
+            estimate_ac(moved, GRADES, numbers, squared=squared),
+        ),
+        (estimate_alpha(ratings, questions, scale=scale), estimate_alpha(moved, numbers, scale=scale)),
+    ):
+        assert (first.n, first.clusters, first.reason) == (second.n, second.clusters, second.reason)
+        assert (first.value is None) == (second.value is None)
+        if first.value is not None:
+            assert first.value == pytest.approx(second.value, abs=1e-9)
+            assert first.value <= 1
+        if first.interval is not None and second.interval is not None:
+            assert first.interval.low <= first.value <= first.interval.high
+            assert (first.interval.low, first.interval.high) == pytest.approx(
+                (second.interval.low, second.interval.high), abs=1e-7
+            )
+
+
+def test_three_annotators_of_preferences(real_data: Path) -> None:
+    expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["pandalm"]
+    rows = json.loads((real_data / "pandalm/testset-v1.json").read_text(encoding="utf-8"))
+    ratings = np.array([[float(row[f"annotator{i}"]) for i in (1, 2, 3)] for row in rows])
+    alpha, ac = estimate_alpha(ratings), estimate_ac(ratings, np.arange(3.0))
+    assert (alpha.n, ac.n) == (500, 500)
+    assert alpha.value == pytest.approx(expected["alpha_nominal"], abs=1e-6)
+    assert ac.value == pytest.approx(expected["gwet_ac1"], abs=5e-6)  # given to five places
+    for estimate in (alpha, ac):
+        assert estimate.interval is not None
+        assert estimate.interval.high - estimate.interval.low < 0.1
+
+
+@pytest.mark.parametrize("quality", ["naturalness", "appropriateness", "completeness", "faithfulness"])
+def test_two_or_three_annotators_of_an_answer(real_data: Path, quality: str) -> None:
+    expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["mtrag"][quality]["alpha"]
+    text = (real_data / "mtrag_human/mtrag_human_evaluations.json").read_text(encoding="utf-8")
+    rows = json.loads(text)["evaluations"]
+    marks = [[float(m["value"]) for m in row["annotations"][quality].values()] for row in rows]
+    ratings = np.array([(grades + [NONE] * 3)[:3] for grades in marks])
+    _, questions = np.unique([row["task_id"] for row in rows], return_inverse=True)
+    nominal, interval = estimate_alpha(ratings, questions), estimate_alpha(ratings, questions, scale=(1, 4))
+    assert nominal.value == pytest.approx(expected["nominal"], abs=1e-6)
+    assert interval.value == pytest.approx(expected["interval"], abs=1e-6)
+    assert interval.interval is not None
+    assert interval.interval.method == "jackknife_z"
