@@ -14,8 +14,8 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.relevance_answers import AnswerRelevance as Grade
-from ragpipe.schema.judge_answers.relevance_answers import GeneratedQuestions
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.relevance_answers import AnswerRelevance, DirectRelevance, GeneratedQuestions
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score
 
@@ -24,8 +24,8 @@ class AnswerRelevanceMetric(JudgeMetric):
     """1: answers the question directly and completely; 0: does not answer it.
 
     `method: direct`: the judge's overall grade, in one call that sees question and answer only. Whether the answer is
-    true plays no part. The details hold the other findings of the reply: addresses the question, on topic,
-    completeness from 0 to 1. An answer that only declines is 0, whether declining is right or wrong. A grade above 0
+    true plays no part. The details hold the other findings of the reply: addresses the question, on topic, and with
+    version 1 of the template completeness from 0 to 1. An answer that only declines is 0, whether declining is right or wrong. A grade above 0
     for an answer that does not address the question is flagged `grade_contradicts_findings`.
 
     `method: questions`: the judge writes `n` questions that the answer would answer, without seeing the real one. The
@@ -38,6 +38,7 @@ class AnswerRelevanceMetric(JudgeMetric):
     """
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"direct": (AnswerRelevance, DirectRelevance)}
 
     direct: Prompt
     questions: Prompt | None = None
@@ -68,7 +69,8 @@ class AnswerRelevanceMetric(JudgeMetric):
             return
         if self.questions is not None:
             yield PlannedCall(self.questions, GeneratedQuestions, self._question_values(self.questions, case))
-        yield PlannedCall(self.direct, Grade, self.values(case))  # by questions: where none is written
+        # by questions: where none is written
+        yield PlannedCall(self.direct, self.answer_type("direct"), self.values(case))
 
     def planned_embeddings(self, case: Case) -> int:
         return 1 + self.n if self.needs_embedder and not without_a_word(case.answer) else 0
@@ -104,8 +106,8 @@ class AnswerRelevanceMetric(JudgeMetric):
         return Score(value, reason=reason, details={"questions": rows, "flags": flags})
 
     async def _graded(self, case: Case, judge: Judge, flags: list[str]) -> Score:
-        reply = await judge(self.direct, Grade, **self.values(case))
-        details = reply.model_dump(include={"addresses_question", "on_topic", "completeness", "reason"})
+        reply: Any = await judge(self.direct, self.answer_type("direct"), **self.values(case))
+        details: dict[str, Any] = reply.model_dump(include={"addresses_question", "on_topic", "completeness", "reason"})
         details["flags"] = [*answer_flags(case.answer), *flags]
         if reply.score > 0 and not reply.addresses_question:
             details["flags"].append("grade_contradicts_findings")

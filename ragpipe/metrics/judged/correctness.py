@@ -17,8 +17,11 @@ from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 
 
 class CorrectnessMetric(ReferenceMetric, JudgeMetric):
-    """1 to 5, halves and tenths allowed: 1 irrelevant, 2 mistakes, 3 incomplete, 4 mostly correct, 5 right and
-    complete.
+    """1 to 5 by how much of what matters is right, halves and tenths allowed: 1 nothing, 2 less than half, 3 at least
+    half, 4 all but details, 5 right and complete. What is missing is not right.
+
+    Version 1 of the template has the scale in the words of its source: 1 irrelevant, 2 mistakes, 3 incomplete, 4 mostly
+    correct. Its points overlap (`prompts: {grade: v1}`).
 
     Contexts play no part. An answer without a word is 1 and costs no call: not answering is the finding. Needs a
     reference. Source: LlamaIndex's correctness evaluator.

@@ -32,7 +32,12 @@ _NAMED = re.compile(
 
 
 class GroundednessMetric(ContextMetric):
-    """0 to 5: 5 all claims supported, 3 some supported and some not, 1 contradicts the contexts, 0 unrelated.
+    """0 to 5 by how many of the major claims the contexts support: 5 all claims, 4 all but details, 3 at least half of
+    the major ones, 2 fewer, 1 none, 0 the contexts say nothing of the subject. A contradicted claim is not supported.
+
+    Versions 1 and 2 of the template have the scale in the words of its source (3 some supported and some not, 1
+    contradicts the contexts), where missing citations lower the judge's grade too. In version 3 the judge says apart
+    whether the major claims are cited; a mark of a context that does not support the claim is no citation.
 
     Citations count only where the case requires them (`expected.requires_citations: true`); elsewhere the question
     does not mention them and nothing is capped. Where they are required, an answer whose major claims carry none gets

@@ -64,6 +64,15 @@ class AnswerRelevance(Answer):
     score: Share
 
 
+class DirectRelevance(Answer):
+    """How much of what was asked an answer gives, 0 to 1, with the findings that lead to it."""
+
+    reason: str = ""
+    addresses_question: Flag
+    on_topic: Flag
+    score: Share
+
+
 class GeneratedQuestions(Answer):
     """Questions that a text would answer; empty when it answers none."""
 

@@ -20,11 +20,10 @@ HEATH = {
 DECLINED = HEATH | {"answer": "The documents do not say."}
 
 
-def direct(score, addresses=True, on_topic=True, completeness=1.0, **other):
+def direct(score, addresses=True, on_topic=True, **other):
     return {
         "addresses_question": addresses,
         "on_topic": on_topic,
-        "completeness": completeness,
         "score": score,
         **other,
     }
@@ -33,8 +32,8 @@ def direct(score, addresses=True, on_topic=True, completeness=1.0, **other):
 # (metric, what, case, replies, value or status, number of questions)
 ONE_CALL = [
     ("answer_relevance", "complete", HEATH, [direct(1.0)], 1.0, 1),
-    ("answer_relevance", "in part", HEATH, [direct(0.5, completeness=0.5)], 0.5, 1),
-    ("answer_relevance", "an answer that declines", DECLINED, [direct(0, False, True, 0)], 0.0, 1),
+    ("answer_relevance", "in part", HEATH, [direct(0.5)], 0.5, 1),
+    ("answer_relevance", "an answer that declines", DECLINED, [direct(0, False)], 0.0, 1),
     ("answer_relevance", "whole numbers are shares too", HEATH, [direct(1)], 1.0, 1),
     ("answer_relevance", "a number in quotes", HEATH, [direct("0.75")], 0.75, 1),
     ("answer_relevance", "no contexts do not matter", HEATH | {"chunks": []}, [direct(0.75)], 0.75, 1),
@@ -42,11 +41,10 @@ ONE_CALL = [
     ("answer_relevance", "no answer is a 0 without a call", HEATH | {"answer": ""}, [], 0.0, 0),
     ("answer_relevance", "an answer without a word too", HEATH | {"answer": " : "}, [], 0.0, 0),
     ("answer_relevance", "per cent are no share", HEATH, [direct(83.27)], "error", 1),
-    ("answer_relevance", "completeness out of range", HEATH, [direct(1, completeness=1.5)], "error", 1),
-    ("answer_relevance", "on_topic missing", HEATH, [{"addresses_question": True, "completeness": 1, "score": 1}], "error", 1),
+    ("answer_relevance", "on_topic missing", HEATH, [{"addresses_question": True, "score": 1}], "error", 1),
     ("answer_relevance", "a word for a finding", HEATH, [direct(1, addresses="true")], "error", 1),
     ("answer_relevance", "a bare number", HEATH, ["0.9"], "error", 1),
-    ("answer_relevance", "NaN", HEATH, ['{"addresses_question": true, "on_topic": true, "completeness": 1, "score": NaN}'], "error", 1),
+    ("answer_relevance", "NaN", HEATH, ['{"addresses_question": true, "on_topic": true, "score": NaN}'], "error", 1),
     ("answer_relevance", "refusal of the judge", HEATH, [REFUSED], "error", 1),
     ("contextual_correctness", "right", HEATH, [{"reason": "is the plant", "score": 5}], 5, 1),
     ("contextual_correctness", "0 is a grade", HEATH, [{"reason": "no answer", "score": 0}], 0, 1),
@@ -95,8 +93,8 @@ def test_one_call(name, fields, replies, expected, calls):
 def test_answer_relevance_keeps_the_findings_and_flags_a_grade_against_them(reply, flags):
     details = check("answer_relevance", HEATH, [reply], reply["score"], 1).details
     assert details["flags"] == flags
-    assert {key: details[key] for key in ("addresses_question", "on_topic", "completeness")} == {
-        key: reply[key] for key in ("addresses_question", "on_topic", "completeness")
+    assert {key: details[key] for key in ("addresses_question", "on_topic")} == {
+        key: reply[key] for key in ("addresses_question", "on_topic")
     }
 
 
