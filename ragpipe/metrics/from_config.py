@@ -20,7 +20,7 @@ from ragpipe.core.validation import with_description
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.prompting.template_files import template_error
+from ragpipe.prompting.template_files import line_of, template_error
 
 WHERE = "metrics"
 
@@ -160,9 +160,10 @@ def _check_answer_type(cls: type[Metric], step: str, prompt: Prompt) -> None:
     """Raises PromptError, with the line, for a template that asks for an answer that the step cannot use."""
     known = [answer.__name__ for answer in cls.answer_types.get(step, ())]
     if prompt.answer_type and prompt.answer_type not in known:
-        line = 1 + prompt.text[: prompt.text.index("answer_type")].count("\n")
         expected = f"one of {known}" if known else "no answer_type: this step has one form of answer"
-        raise template_error(prompt.path, line, f"answer_type: {prompt.answer_type}", expected)
+        raise template_error(
+            prompt.path, line_of(prompt.text, "answer_type"), f"answer_type: {prompt.answer_type}", expected
+        )
 
 
 def _parameter_problem(name: str, cls: type[Metric], fault: Any) -> Problem:

@@ -9,9 +9,8 @@ change neither the rendered messages nor the hash.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import jinja2.meta
@@ -20,7 +19,15 @@ import jinja2.nodes
 from ragpipe.core.errors import Problem, PromptError
 from ragpipe.prompting.fences import print_value
 from ragpipe.prompting.prompt import Prompt, render_block
-from ragpipe.prompting.template_files import read_template_file, read_text, template_error, template_hash
+from ragpipe.prompting.template_files import (
+    TemplateFile,
+    line_of,
+    read_template_file,
+    read_text,
+    template_error,
+    template_hash,
+    used_in_template,
+)
 from ragpipe.prompting.template_language import (
     LOOPS_DEEP,
     MAX_PARTS,
@@ -35,6 +42,8 @@ from ragpipe.prompting.template_language import (
 _NAME = re.compile(r"(?P<step>[a-z][a-z0-9_]*)\.(?P<version>v\d+[a-z0-9_]*)\.jinja\Z")
 _FOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _INCLUDE_NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.\-]*/)*[A-Za-z0-9_][A-Za-z0-9_.\-]*\Z")
+ROLES = frozenset(("text", "claims", "sources", "question", "reference", "existing", "citations", "rules"))
+"""What a variable can be. The embedded judge answers by roles; `rules` are the user's own words, not material."""
 _VALID_TEMPLATE = "a valid Jinja template"
 _COMPILE_ERRORS = (
     jinja2.TemplateError,
@@ -104,7 +113,7 @@ class PromptLibrary:
                 raise template_error(path, line, f"more than {MAX_PARTS:,} parts with all that is included", "a prompt")
             compiled.append((block.role, self._compile(path, tree, line, block_variables)))
             variables |= block_variables
-        self._check_variables(path, variables, file.roles, file.optional)
+        _check_variables(file, variables)
         digest = template_hash(file.text, includes)
         known = frozenset(variables | set(file.optional))
         return Prompt(
@@ -120,16 +129,6 @@ class PromptLibrary:
             includes,
             file.answer_type,
         )
-
-    def _check_variables(
-        self, path: Path, variables: set[str], roles: Mapping[str, str], optional: Mapping[str, Any]
-    ) -> None:
-        if undeclared := variables - set(roles) - set(optional):
-            expected = "every variable under roles: or optional:"
-            raise template_error(path, 1, f"the variables {sorted(undeclared)} without a role", expected)
-        if not variables & set(roles):
-            expected = "a template that shows the judge some of the case"
-            raise template_error(path, 1, "no variable of roles: is used", expected)
 
     def _tree(self, path: Path, source: str, lines_before: int) -> jinja2.nodes.Template:
         """The syntax tree of a template's text. `lines_before` it in the file count for the line of an error."""
@@ -208,6 +207,22 @@ class PromptLibrary:
             return counts[name]
 
         return template_parts(tree) + sum(map(include_count, included_names(tree)))
+
+
+def _check_variables(file: TemplateFile, variables: set[str]) -> None:
+    """Raises PromptError, with the line, for an unknown role, a variable without one, and a template that shows nothing."""
+    for name, role in file.roles.items():
+        if role not in ROLES:
+            line = line_of(file.text, rf"\b{name}['\"]?\s*:")
+            expected = f"one of the roles {', '.join(sorted(ROLES))}"
+            raise template_error(file.path, line, f"the role {role!r} of {name}", expected)
+    if undeclared := sorted(variables - set(file.roles) - set(file.optional)):
+        line = line_of(file.text, used_in_template(undeclared[0]))
+        expected = "every variable under roles: or optional:"
+        raise template_error(file.path, line, f"the variables {undeclared} without a role", expected)
+    if not variables & set(file.roles):
+        expected = "a template that shows the judge some of the case"
+        raise template_error(file.path, 1, "no variable of roles: is used", expected)
 
 
 def _named(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import jinja2
 
 from ragpipe.core.errors import Problem, PromptError, PromptTooLong
 from ragpipe.prompting.fences import fenced_values, printable_texts, text_length
+from ragpipe.prompting.template_files import line_of, used_in_template
 from ragpipe.prompting.template_language import MAX_RENDERED, METER, Meter, TooMuch
 from ragpipe.schema.call import Message
 
@@ -62,9 +63,13 @@ class Prompt:
         """
         unknown = set(values) - self.variables - set(self.roles)
         if unknown:
-            raise self._problem(f"a value for {sorted(unknown)}", f"only {sorted(self.variables)}")
+            value = f"nothing for {sorted(unknown)}, which the step gives"
+            raise self._problem(value, "every value of the step under roles: or optional:", r"roles\s*:")
         messages: list[Message] = []
         context = {**self.optional, **values, METER: Meter()}
+        if absent := sorted(self.variables - context.keys()):
+            value = f"the variables {absent}, which the step does not give"
+            raise self._problem(value, f"only {sorted(values)}", used_in_template(absent[0]))
         for role, template in self.blocks:
             if isinstance(template, str):
                 messages.append({"role": role, "content": template})
@@ -101,8 +106,10 @@ class Prompt:
         count = lengths.get(name, 0)
         return f"{self.step}: the variable {name} has {count:,} characters ({reason}); a question may have {MAX_RENDERED:,}"
 
-    def _problem(self, value: str, expected: str) -> PromptError:
-        problem = Problem(str(self.path), f"{self.name}.{self.version}", value, expected)
+    def _problem(self, value: str, expected: str, pattern: str = "") -> PromptError:
+        """A fault of the template, with the line where the pattern first matches."""
+        place = f"{self.path}:{line_of(self.text, pattern)}" if pattern else str(self.path)
+        problem = Problem(place, f"{self.name}.{self.version}", value, expected)
         return PromptError("a prompt cannot be rendered", [problem])
 
 

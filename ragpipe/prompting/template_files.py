@@ -19,6 +19,7 @@ MAX_BYTES = 64_000  # of one template file; the largest shipped one has 2,500
 _FRONT_MATTER = re.compile(r"(?:\{#.*?#\}\s*)?---\n(.*?)\n---\n", re.S)
 _BLOCK = re.compile(r"^\[\[(system|user)\]\][ \t]*\n", re.M)
 _FRONT_KEYS = {"roles", "optional", "answer_type"}
+_HEADING = re.compile(r"^[ \t]*\[\[[^\[\]\n]*\]\][ \t]*$", re.M)
 _LINE_END = re.compile(r"[ \t]*\n")
 
 
@@ -56,8 +57,22 @@ def read_template_file(path: Path) -> TemplateFile:
         line = match[0].count("\n") + 1
         expected = "blocks that open with [[system]] or [[user]]"
         raise template_error(path, line, "no [[system]] or [[user]] block", expected)
+    if heading := next((found for part in parts[2::2] if (found := _HEADING.search(part))), None):
+        line = line_of(text, re.escape(heading[0]))
+        raise template_error(path, line, f"the block {heading[0].strip()}", "[[system]] or [[user]]")
     blocks = tuple(_blocks(parts, text, match.end(), body))
     return TemplateFile(path, text, front["roles"], front["optional"], front["answer_type"], blocks)
+
+
+def line_of(text: str, pattern: str) -> int:
+    """The number of the line in which a regular expression first matches, from 1; 1 where it matches nowhere."""
+    match = re.search(pattern, text)
+    return 1 + text.count("\n", 0, match.start() if match else 0)
+
+
+def used_in_template(variable: str) -> str:
+    """A regular expression for the place where a template uses a variable."""
+    return rf"\{{[{{%][^}}]*\b{re.escape(variable)}\b"
 
 
 def read_text(path: Path) -> str:

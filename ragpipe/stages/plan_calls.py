@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ragpipe.core.errors import PromptTooLong
 from ragpipe.metrics.base import Metric, PlannedCall, run_skip_reason
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
+from ragpipe.prompting.reply_keys import check_reply_keys
 from ragpipe.prompting.template_language import MAX_RENDERED
 from ragpipe.schema.call import Message
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
@@ -129,7 +130,8 @@ def make_plan(
         count_tokens: the tokens of a text.
         has_embedder: whether the run has an embedder.
 
-    Raises ConfigError for an answer type that cannot be asked for.
+    Raises ConfigError for an answer type that cannot be asked for, PromptError for a template that does not ask for what
+    its step reads.
     """
     planner = _Planner(metrics, iterations, count_tokens, has_embedder)
     for case in cases:
@@ -181,8 +183,9 @@ class _Planner:
 
     def _add_call(self, metric: Metric, call: PlannedCall, asked: dict[str, list[PlannedCall]]) -> None:
         """Add one kind of question about a case. `asked` are the kinds that earlier metrics ask about it. Raises PromptTooLong."""
-        answer_schema(call.answer)  # a type that cannot be asked for is refused before anything is
         key = (metric.name, call.prompt.name)
+        if key not in self._steps:  # what cannot be asked for is refused before anything is
+            check_reply_keys(call.prompt, answer_schema(call.answer))
         step = self._steps.get(key) or StepPlan(metric.name, call.prompt.step, call.prompt.signature)
         is_shared = _asked_before(call, asked)
         messages = _rendered(call, always=step.rendered < RENDERED and not is_shared)
