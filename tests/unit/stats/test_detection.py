@@ -78,6 +78,20 @@ def test_perfect_separation_is_no_certainty() -> None:
     assert (result.low, result.high) == pytest.approx((4 / (4 + t * t), 1.0))
 
 
+def test_rows_are_never_worth_more_than_they_are() -> None:
+    """Nine questions with a positive row above and one below all ten negative rows, one with a single row above: AUROC 10/19.
+
+    Sums of u are -1/361 nine times and 9/361, so Var = 20/19 * 90/361^2 and A(1-A)/Var = 343: more than the 29 rows."""
+    scores = array(*[0.9, 0.1] * 9, 0.9, *[0.5] * 10)
+    questions = np.concatenate([np.repeat(np.arange(10), 2)[:19], np.arange(10, 20)])
+    result = estimate_auroc(np.repeat([1.0, 0.0], [19, 10]), scores, questions)
+    assert result.value == pytest.approx(10 / 19)
+    assert result.error == pytest.approx(math.sqrt(20 / 19 * 90) / 361)
+    assert result.interval is not None
+    bounds = wilson(10 / 19, 29, stats.t.ppf(0.975, 9))
+    assert (result.interval.low, result.interval.high) == pytest.approx(bounds)
+
+
 def test_equal_scores_say_nothing() -> None:
     result = estimate_auroc(np.repeat([1.0, 0.0], 6), np.full(12, 0.3))
     assert result.value == 0.5

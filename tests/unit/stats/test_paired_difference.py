@@ -79,6 +79,15 @@ def test_one_changed_question_of_ten_by_hand() -> None:
     assert result.interval.method == "added_questions"
 
 
+@pytest.mark.parametrize(("changed", "method", "can_decide"), [(5, "added_questions", False), (6, "t", True)])
+def test_five_changed_questions_cannot_decide(changed: int, method: str, can_decide: bool) -> None:
+    """All signs alike: p = 2 / 2^5 = .0625 is not below .05, 2 / 2^6 is."""
+    result = paired_difference(np.zeros(10), array(*[1] * changed, *[0] * (10 - changed)), low=0, high=1)
+    assert result.interval is not None
+    assert (result.interval.method, result.can_decide) == (method, can_decide)
+    assert result.p_value == 2.0 ** (1 - changed)
+
+
 def test_added_questions_are_as_large_as_the_others_weigh() -> None:
     """Questions of 3 and 1 rows: (9 + 1) / 4 / 2 = 1.25 rows each. All rows equal: mean 0 of 6.5, squares 2 * 1.25^2, times
     4/3; t(1) = 12.7 leaves the scale."""

@@ -189,6 +189,8 @@ def test_order_of_units_and_raters_means_nothing(squared: bool, rows, random) ->
     order = np.array(random.sample(range(len(rows)), len(rows)), dtype=np.int64)
     moved, numbers = ratings[order][:, [2, 0, 1]], 90 - 7 * questions[order]
     scale = (1.0, 5.0) if squared else None
+    ac = gwet_ac(ratings, GRADES, squared=squared)
+    assert estimate_ac(ratings, GRADES, questions, squared=squared).value == ac.value
     for first, second in (
         (
             estimate_ac(ratings, GRADES, questions, squared=squared),
