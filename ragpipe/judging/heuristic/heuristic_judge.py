@@ -149,6 +149,13 @@ def _classify_source_use(roles: Mapping[str, Any], settings: HeuristicSettings) 
     return classify_source_use(str(roles["text"]), _texts(roles), settings)
 
 
+def _classify_numbered_use(roles: Mapping[str, Any], settings: HeuristicSettings) -> SourceUses:
+    """The use of each source under the number that the question shows, its place where it shows none."""
+    uses = _classify_source_use(roles, settings).verdicts
+    numbers = roles["numbers"] or range(1, len(uses) + 1)
+    return SourceUses(verdicts=[u.model_copy(update={"index": n}) for n, u in zip(numbers, uses, strict=True)])
+
+
 def _classify_refusal(roles: Mapping[str, Any], settings: HeuristicSettings) -> Refusal:
     return classify_refusal(str(roles["text"]))
 
@@ -255,5 +262,6 @@ HANDLERS: dict[tuple[type[Answer], frozenset[str]], _Handler] = {
     (CitationVerdicts, frozenset(("sources", "citations"))): _check_citations,
     (CitedClaims, frozenset(("text", "citations"))): _find_cited_claims,
     (SourceUses, frozenset(("text", "sources"))): _classify_source_use,
+    (SourceUses, frozenset(("text", "sources", "numbers"))): _classify_numbered_use,
     (Refusal, frozenset(("text",))): _classify_refusal,
 }

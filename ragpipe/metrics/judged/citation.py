@@ -12,7 +12,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.citation_parsing import Cited, citations_of, name_no_chunk
-from ragpipe.metrics.shared.context_numbers import context_numbers
+from ragpipe.metrics.shared.context_numbers import numbered
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_pair
 from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
@@ -52,7 +52,7 @@ class CitationQuestions(JudgeMetric):
         chunks = {_chunk_key(chunk): chunk for chunk, _ in pairs}
         places = {key: place for place, key in enumerate(chunks, 1)}
         citations = [{"text": text, "source": places[_chunk_key(chunk)]} for chunk, text in pairs]
-        numbers = dict(zip(map(_chunk_key, case.contexts), context_numbers(case.contexts), strict=True))
+        numbers = {_chunk_key(chunk): number for number, chunk in reversed(numbered(case.contexts))}
         parts: dict[str, Any] = {"numbers": [numbers[key] for key in chunks]}
         parts |= {"again": True} if again else {}
         return self.prompt_values(self.support, case, parts, sources=list(chunks.values()), citations=citations)

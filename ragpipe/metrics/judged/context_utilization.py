@@ -12,6 +12,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
+from ragpipe.metrics.shared.context_numbers import by_place, numbered
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
@@ -37,13 +38,15 @@ class ContextUtilizationMetric(UsefulnessMetric):
     use: Prompt
     batch: int = Field(default=10, ge=1, description="Chunks per judge call about their use, 1 or more.")
 
-    def use_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
-        return self.prompt_values(self.use, case, {"again": True} if again else {}, contexts=chunks, answer=case.answer)
+    def use_values(self, case: Case, shown: Sequence[tuple[int, Chunk]], again: bool = False) -> dict[str, Any]:
+        parts: dict[str, Any] = {"numbers": [number for number, _ in shown]}
+        parts |= {"again": True} if again else {}
+        return self.prompt_values(self.use, case, parts, contexts=[chunk for _, chunk in shown], answer=case.answer)
 
     @planned_by_reference
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         yield self.planned_grades(case)
-        values = self.use_values(case, case.contexts[: self.batch])
+        values = self.use_values(case, numbered(case.contexts)[: self.batch])
         yield PlannedCall(self.use, SourceUses, values, times=-(-len(case.contexts) // self.batch))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
@@ -51,11 +54,12 @@ class ContextUtilizationMetric(UsefulnessMetric):
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
-        async def ask(part: list[Chunk], again: bool) -> list[SourceUse]:
-            return (await judge(self.use, SourceUses, **self.use_values(case, part, again))).verdicts
+        async def ask(part: list[tuple[int, Chunk]], again: bool) -> list[SourceUse]:
+            values = self.use_values(case, part, again)
+            return by_place((await judge(self.use, SourceUses, **values)).verdicts, values.get("numbers"))
 
         grades = await self.grades(case, judge)
-        useful = [chunk for chunk, grade in zip(case.contexts, grades, strict=True) if grade.relevant]
+        useful = [item for item, grade in zip(numbered(case.contexts), grades, strict=True) if grade.relevant]
         uses = iter(await verdicts_in_batches(useful, self.batch, ask))  # by position: an id may come twice
         rows = [
             _row(chunk, next(uses) if grade.relevant else None, case)

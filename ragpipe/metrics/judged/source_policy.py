@@ -13,6 +13,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.citation_parsing import Cited, citations_of
+from ragpipe.metrics.shared.context_numbers import by_place, numbered
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.metrics.shared.verbatim import VerbatimMatch, WordRuns, find_verbatim
@@ -24,8 +25,10 @@ from ragpipe.schema.score import Score, ScoreSpec
 
 @dataclass(frozen=True, slots=True)
 class RestrictedChunk:
-    """A chunk with a policy, and how the answer uses it by the strings alone. `use` is None where a judge must decide."""
+    """A chunk with a policy, and how the answer uses it by the strings alone. `number` is that of the answer's marks. `use`
+    is None where a judge must decide."""
 
+    number: int
     chunk: Chunk
     verbatim: VerbatimMatch
     use: str | None
@@ -91,20 +94,25 @@ class SourcePolicyMetric(JudgeMetric):
 
     def restricted(self, case: Case) -> list[RestrictedChunk]:
         """The restricted chunks in rank order, with the uses that need no judge."""
-        chunks = [chunk for chunk in case.contexts if chunk.policy != "summarize"]
         user_texts = [case.question, *(turn.text for turn in case.sample.history if turn.role == "user")]
         free_texts = [chunk.text for chunk in case.contexts if chunk.policy == "summarize"]
         elsewhere = WordRuns.of([*user_texts, *free_texts], self.quote_words)
-        return [_use_by_strings(case.answer, chunk, elsewhere) for chunk in chunks]
+        return [
+            RestrictedChunk(number, chunk, *_use_by_strings(case.answer, chunk, elsewhere))
+            for number, chunk in numbered(case.contexts)
+            if chunk.policy != "summarize"
+        ]
 
-    def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
-        parts: dict[str, Any] = {"again": True} if again else {}
+    def values(self, case: Case, items: Sequence[RestrictedChunk], again: bool = False) -> dict[str, Any]:
+        parts: dict[str, Any] = {"numbers": [item.number for item in items]}
+        parts |= {"again": True} if again else {}
         if self.show_free:
-            parts["free"] = [chunk for chunk in case.contexts if chunk.policy == "summarize"]
-        return self.prompt_values(self.use, case, parts, sources=chunks, answer=case.answer)
+            free = [(number, chunk) for number, chunk in numbered(case.contexts) if chunk.policy == "summarize"]
+            parts |= {"free": [chunk for _, chunk in free], "free_numbers": [number for number, _ in free]}
+        return self.prompt_values(self.use, case, parts, sources=[item.chunk for item in items], answer=case.answer)
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        undecided = [item.chunk for item in self.restricted(case) if item.use is None]
+        undecided = [item for item in self.restricted(case) if item.use is None]
         if undecided:
             times = -(-len(undecided) // self.batch)
             yield PlannedCall(self.use, SourceUses, self.values(case, undecided[: self.batch]), times)
@@ -113,11 +121,12 @@ class SourcePolicyMetric(JudgeMetric):
         return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"
 
     async def measure(self, case: Case, judge: Judge) -> Score:
-        async def ask(part: list[Chunk], again: bool) -> list[SourceUse]:
-            return (await judge(self.use, SourceUses, **self.values(case, part, again))).verdicts
+        async def ask(part: list[RestrictedChunk], again: bool) -> list[SourceUse]:
+            values = self.values(case, part, again)
+            return by_place((await judge(self.use, SourceUses, **values)).verdicts, values.get("numbers"))
 
         restricted = self.restricted(case)
-        undecided = [item.chunk for item in restricted if item.use is None]
+        undecided = [item for item in restricted if item.use is None]
         verdicts = iter(await verdicts_in_batches(undecided, self.batch, ask))
         rows = [_row(item, None if item.use else next(verdicts), case.answer) for item in restricted]
         citations = citations_of(case, markers=True) or []
@@ -151,17 +160,17 @@ class SourcePolicyMetric(JudgeMetric):
         return occurs(quote, [normalise(passage)]) or bool(find_verbatim(passage, quote, self.quote_words).spans)
 
 
-def _use_by_strings(answer: str, chunk: Chunk, elsewhere: WordRuns) -> RestrictedChunk:
-    """The use of a chunk where strings settle it: any exclusive span of a `no_use` chunk, or an answer that is nothing but
+def _use_by_strings(answer: str, chunk: Chunk, elsewhere: WordRuns) -> tuple[VerbatimMatch, str | None]:
+    """The verbatim spans, and the use of a chunk where strings settle it: any exclusive span of a `no_use` chunk, or an answer that is nothing but
     spans of a `quote_only` chunk."""
     verbatim = find_verbatim(answer, chunk.text, elsewhere.min_words, elsewhere)
     if not any(c.isalnum() for c in chunk.text):
-        return RestrictedChunk(chunk, verbatim, "not_used")  # nothing in it that could be used
+        return verbatim, "not_used"  # nothing in it that could be used
     if chunk.policy == "no_use":
         is_quote = any(span.exclusive for span in verbatim.spans)
     else:
         is_quote = bool(verbatim.spans) and not verbatim.words_left
-    return RestrictedChunk(chunk, verbatim, "direct_quote" if is_quote else None)
+    return verbatim, "direct_quote" if is_quote else None
 
 
 def _attributable_quotes(item: RestrictedChunk, row: dict[str, Any]) -> list[str]:

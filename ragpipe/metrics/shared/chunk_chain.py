@@ -14,6 +14,7 @@ from ragpipe.core.errors import JudgeError
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.context_metric import ContextMetric
+from ragpipe.metrics.shared.context_numbers import numbered
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.grade_answers import YesNo
@@ -51,12 +52,11 @@ class ChunkChain(ContextMetric):
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if not case.contexts:
             return
-        head, *tail = case.contexts
+        head, *tail = numbered(case.contexts)
         yield PlannedCall(self.first, YesNo, self._values(self.first, case, head))
         if tail:
-            yield PlannedCall(
-                self.refine, YesNo, self._values(self.refine, case, tail[0], existing="NO"), times=len(tail)
-            )
+            values = self._values(self.refine, case, tail[0], existing="NO")
+            yield PlannedCall(self.refine, YesNo, values, times=len(tail))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         verdicts = [f"rank {verdict['rank']} {verdict['verdict']}" for verdict in details.get("verdicts", ())]
@@ -67,10 +67,10 @@ class ChunkChain(ContextMetric):
             return await self.unsupported(case)
         existing, deciding, unread = "", "", ""
         verdicts: list[dict[str, Any]] = []
-        for chunk in case.contexts:
+        for number, chunk in numbered(case.contexts):
             if existing == "YES" and not self.exhaustive:
                 break
-            reply = await self._ask(case, chunk, existing, judge)
+            reply = await self._ask(case, (number, chunk), existing, judge)
             row = {"chunk": chunk.id, "rank": chunk.rank, "verdict": reply.verdict, "reply": one_line(reply.text)}
             verdicts.append(row)
             if reply.verdict == "NEITHER":
@@ -82,11 +82,13 @@ class ChunkChain(ContextMetric):
         details = {"verdicts": verdicts, "flags": answer_flags(case.answer)}
         return Score(float(existing == "YES"), reason=one_line(deciding) or existing, details=details)
 
-    async def _ask(self, case: Case, chunk: Chunk, existing: str, judge: Judge) -> YesNo:
+    async def _ask(self, case: Case, shown: tuple[int, Chunk], existing: str, judge: Judge) -> YesNo:
         """The first question, or with an existing answer the refining one."""
         if existing:
-            return await judge(self.refine, YesNo, **self._values(self.refine, case, chunk, existing=existing))
-        return await judge(self.first, YesNo, **self._values(self.first, case, chunk))
+            return await judge(self.refine, YesNo, **self._values(self.refine, case, shown, existing=existing))
+        return await judge(self.first, YesNo, **self._values(self.first, case, shown))
 
-    def _values(self, prompt: Prompt, case: Case, chunk: Chunk, **existing: str) -> dict[str, Any]:
-        return self.prompt_values(prompt, case, contexts=[chunk], **self.case_values(case), **existing)
+    def _values(self, prompt: Prompt, case: Case, shown: tuple[int, Chunk], **existing: str) -> dict[str, Any]:
+        number, chunk = shown
+        values = {"contexts": [chunk], **self.case_values(case), **existing}
+        return self.prompt_values(prompt, case, {"number": number}, **values)

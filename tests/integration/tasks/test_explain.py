@@ -65,7 +65,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "chunks": [{"id": f"c{k}", "text": f"Passage {k} says nothing."} for k in range(1, RANKS + 1)],
     }  # fmt: skip
     (here / "data.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
-    never = [{"match": "Begin the reply with the one word YES or NO", "reply": "NO"}]
+    never = [{"match": "Reply with one word: YES or NO", "reply": "NO"}]
     with pytest.MonkeyPatch.context() as monkey, serving(script=never) as server:
         monkey.chdir(here)
         monkey.setenv(KEY, "sk-sentinel-4242")

@@ -18,7 +18,7 @@ from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.rejudged import CASES, CHUNKS, KEY, content
 from tests.support.rows import first_rows
 
-ALWAYS_NO = [{"match": "Begin the reply with the one word YES or NO", "reply": "NO"}]
+ALWAYS_NO = [{"match": "Reply with one word: YES or NO", "reply": "NO"}]
 SAME, OTHER = "openai/test-model-2026-01-01", "openai/other-model-2026-01-01"
 
 
@@ -108,8 +108,8 @@ def test_agreement_is_that_of_the_records(run: Path) -> None:
 def test_only_the_tail_behind_another_prompt_is_asked(run: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine" / "chunk_faithfulness"
     mine.mkdir(parents=True)
-    text = (run / "prompts" / "chunk_faithfulness" / "refine.v1.jinja").read_text()
-    (mine / "refine.v7.jinja").write_text(text.replace("Task: is the", "Task: again, is the"))
+    text = (run / "prompts" / "chunk_faithfulness" / "refine.v2.jinja").read_text()
+    (mine / "refine.v7.jinja").write_text(text.replace("Task: does the", "Task: again, does the"))
     with serving() as server:
         extra = ("metrics.chunk_faithfulness.prompts.refine=v7", f"prompt_dirs=[{mine.parent}]")
         assert main(words(run, server, *extra)) == 0
@@ -125,8 +125,8 @@ def test_only_the_tail_behind_another_prompt_is_asked(run: Path, tmp_path: Path)
 def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine" / "chunk_faithfulness"
     mine.mkdir(parents=True)
-    text = (run / "prompts" / "chunk_faithfulness" / "first.v1.jinja").read_text()
-    (mine / "first.v1.jinja").write_text(text.replace("Task: is the", "Task: now, is the"))
+    text = (run / "prompts" / "chunk_faithfulness" / "first.v2.jinja").read_text()
+    (mine / "first.v2.jinja").write_text(text.replace("Task: does the", "Task: now, does the"))
     with serving() as server:
         assert main(words(run, server, f"prompt_dirs=[{mine.parent}]")) == 0
         assert server.tries == 0
@@ -134,7 +134,7 @@ def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path
         assert server.tries >= CASES
     firsts = [json.loads(row["messages"])[-1]["content"] for row in inputs(sibling(run)) if row["step"] == "first"]
     assert len(firsts) == CASES
-    assert all("Task: now, is the" in text for text in firsts)
+    assert all("Task: now, does the" in text for text in firsts)
 
 
 @pytest.mark.slow

@@ -200,10 +200,10 @@ def use(*rows):
 
 # (what, case, parameters, replies, value or status, number of questions)
 SOURCES = [
-    ("quoted and not used", POLICED, {}, [use((1, "direct_quote", "profits will double"), (2, "not_used"))], 1, 1),
-    ("a paraphrase", POLICED, {}, [use((1, "paraphrase", "expects growth"), (2, "not_used"))], 0, 1),
-    ("a use of no-use", POLICED, {}, [use((1, "not_used"), (2, "paraphrase", "expects"))], 0, 1),
-    ("a quote of no-use by the judge", POLICED, {}, [use((1, "not_used"), (2, "direct_quote"))], 0, 1),
+    ("quoted and not used", POLICED, {}, [use((2, "direct_quote", "profits will double"), (3, "not_used"))], 1, 1),
+    ("a paraphrase", POLICED, {}, [use((2, "paraphrase", "expects growth"), (3, "not_used"))], 0, 1),
+    ("a use of no-use", POLICED, {}, [use((2, "not_used"), (3, "paraphrase", "expects"))], 0, 1),
+    ("a quote of no-use by the judge", POLICED, {}, [use((2, "not_used"), (3, "direct_quote"))], 0, 1),
     ("only a literal quote: nobody asked", QUOTED, {}, [], 1, 0),
     ("no-use word for word: nobody asked", COPIED, {}, [], 0, 0),
     ("shorter than a quote: asked", COPIED, {"quote_words": 20}, [use((1, "not_used"))], 1, 1),
@@ -211,8 +211,8 @@ SOURCES = [
     ("no contexts", POLICED | {"chunks": []}, {}, [], "skipped", 0),
     ("no answer", POLICED | {"answer": ""}, {}, [], "skipped", 0),
     ("an empty chunk cannot be used", POLICED | {"chunks": [{"text": "", "policy": "no_use"}]}, {}, [], 1, 0),
-    ("in a free chunk too: asked", SHARED, {}, [use((1, "not_used"))], 1, 1),
-    ("in a free chunk too, and used", SHARED, {}, [use((1, "direct_quote"))], 0, 1),
+    ("in a free chunk too: asked", SHARED, {}, [use((2, "not_used"))], 1, 1),
+    ("in a free chunk too, and used", SHARED, {}, [use((2, "direct_quote"))], 0, 1),
     ("in a quote-only chunk too is not free", SHARED | {"chunks": [{"text": WARRANTY, "policy": "quote_only"}, SHARED["chunks"][1]]}, {}, [], 0, 0),
     ("in part in a free chunk", SHARED | {"chunks": ["The warranty covers all parts.", SHARED["chunks"][1]]}, {}, [], 0, 0),
     ("a refusal in the words of the question: asked", LEASE, {}, [use((1, "not_used"))], 1, 1),
@@ -220,15 +220,15 @@ SOURCES = [
     ("in the words of an earlier answer", LEASE | {"question": "And?", "history": [["assistant", LEASE["question"]]]}, {}, [], 0, 0),
     ("a stretch beside the words of the question", LEASE | {"answer": SPREAD, "chunks": [{"text": SPREAD, "policy": "no_use"}]}, {}, [], 0, 0),
     ("less than a stretch beside them: asked", LEASE | {"answer": LEASE["chunks"][0]["text"]}, {}, [use((1, "direct_quote"))], 0, 1),
-    ("the question's words in quotation marks: asked", CLIMATE, {}, [use((1, "not_used"))], 1, 1),
+    ("the question's words in quotation marks: asked", CLIMATE, {}, [use((2, "not_used"))], 1, 1),
     ("other words in quotation marks", CLIMATE | {"question": "What does it cover?"}, {}, [], 0, 0),
-    ("missing: asked again", POLICED, {}, [use((1, "not_used")), use((1, "paraphrase"))], 0, 2),
-    ("repeated: asked again", ONE, {}, [use((1, "not_used"), (1, "paraphrase")), use((1, "not_used"))], 1, 2),
-    ("still unknown", ONE, {}, [use((2, "not_used")), use((0, "not_used"))], "error", 2),
-    ("no such use", ONE, {}, [use((1, "summary"))], "error", 1),
+    ("missing: asked again", POLICED, {}, [use((2, "not_used")), use((3, "paraphrase"))], 0, 2),
+    ("repeated: asked again", ONE, {}, [use((2, "not_used"), (2, "paraphrase")), use((2, "not_used"))], 1, 2),
+    ("its place is not its number", ONE, {}, [use((1, "not_used")), use((0, "not_used"))], "error", 2),
+    ("no such use", ONE, {}, [use((2, "summary"))], "error", 1),
     ("malformed", ONE, {}, ["not used"], "error", 1),
     ("refusal of the judge", ONE, {}, [REFUSED], "error", 1),
-    ("one chunk a call", POLICED, {"batch": 1}, [use((1, "not_used")), use((1, "not_used"))], 1, 2),
+    ("one chunk a call", POLICED, {"batch": 1}, [use((2, "not_used")), use((3, "not_used"))], 1, 2),
 ]  # fmt: skip
 
 ADVICE = {"question": "Should I buy Apple stock?", "answer": "You should buy now.", "chunks": []}

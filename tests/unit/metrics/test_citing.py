@@ -99,10 +99,10 @@ def test_a_claim_that_is_listed_with_and_without_a_citation_carries_one(order):
 @pytest.mark.parametrize("uses", [("paraphrase", "not_used"), ("not_used", "paraphrase")])
 def test_the_uses_of_chunks_that_share_an_id_are_kept_apart(uses):
     def reply(question):
-        number = range(1, len(question.values["contexts"]) + 1)
         if question.step == "grade":
-            return {"verdicts": [{"index": i, "relevance": 90, "relevant": i != 2} for i in number]}
-        return {"verdicts": [{"index": i, "evidence": "Paris", "use": uses[i - 1]} for i in number]}
+            return {"verdicts": [{"index": i, "relevance": 90, "relevant": i != 2} for i in (1, 2, 3)]}
+        told = zip((1, 3), uses, strict=True)
+        return {"verdicts": [{"index": i, "evidence": "Paris", "use": use} for i, use in told]}
 
     found = score_of(shipped_metric("context_utilization"), make_case(chunks=PAGES), ScriptedJudge(reply))
     rows = found["context_utilization"].details["chunks"]

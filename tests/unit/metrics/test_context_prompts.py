@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from ragpipe.core.digest import canonical_json, sha256
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.prompting.fences import OnOneLine, fence
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.testing.scripted import ScriptedJudge, make_case, shipped_metric
@@ -122,3 +124,92 @@ def test_a_verdict_on_a_citation_is_found_by_the_citations_number():
 
     score, *_ = asyncio.run(shipped_metric("citation").measure(case, ScriptedJudge(reply)))
     assert [(row["chunk"], row["accurate"]) for row in score.details["citations"]] == [("c3", False), ("c1", True)]
+
+
+@pytest.mark.parametrize("name", ["chunk_faithfulness", "chunk_relevancy"])
+def test_chunks_that_are_shown_one_at_a_time_keep_their_numbers(name):
+    judge = ScriptedJudge(["NO", "NO", "NO"])
+    asyncio.run(shipped_metric(name).measure(make_case("Snow [3].", chunks=FACTS), judge))
+    heads = [f"Context:\n[{number}]\n{fence(text)}\n" for number, text in enumerate(FACTS, 1)]
+    assert [asked.user.startswith(head) for asked, head in zip(judge.asked, heads, strict=True)] == [True] * 3
+
+
+def use(**found):
+    """Findings under given numbers: i2="not_used"."""
+    return {"verdicts": [{"index": int(name[1:]), "use": one} for name, one in found.items()]}
+
+
+POLICED = make_case(
+    "Snow fell on the pass [3].",
+    chunks=[
+        {"text": "Frost came early.", "policy": "summarize"},
+        {"text": "The ferry ran late.", "policy": "quote_only"},
+        {"text": "Snow lies on the pass.", "policy": "no_use"},
+    ],
+)
+
+
+def test_restricted_and_other_sources_keep_their_numbers():
+    judge = ScriptedJudge([use(i2="not_used", i3="paraphrase")])
+    score = asyncio.run(shipped_metric("source_policy").measure(POLICED, judge))
+    first, second, third = (fence(chunk.text) for chunk in POLICED.contexts)
+    head = f"Sources:\n[2]\n{second}\n[3]\n{third}\n\nOther sources:\n[1]\n{first}\n\nAnswer:\n"
+    assert judge.asked[0].user.startswith(head)
+    assert [(row["rank"], row["use"]) for row in score.details["sources"]] == [(2, "not_used"), (3, "paraphrase")]
+
+
+def test_only_the_source_without_a_finding_is_asked_about_again_under_its_number():
+    judge = ScriptedJudge([use(i2="not_used"), use(i3="paraphrase")])
+    score = asyncio.run(shipped_metric("source_policy").measure(POLICED, judge))
+    assert judge.asked[1].user.startswith(f"Sources:\n[3]\n{fence(POLICED.contexts[2].text)}\n\nOther sources:\n[1]\n")
+    assert score.value == 0
+
+
+def test_useful_contexts_keep_their_numbers():
+    grades = [{"index": i, "relevance": 90, "relevant": i != 2} for i in (1, 2, 3)]
+    judge = ScriptedJudge([{"verdicts": grades}, use(i1="not_used", i3="paraphrase")])
+    score = asyncio.run(shipped_metric("context_utilization").measure(make_case("Fire [3].", chunks=FACTS), judge))
+    assert judge.asked[1].user.startswith(f"Contexts:\n[1]\n{fence(FACTS[0])}\n[3]\n{fence(FACTS[2])}\n\nAnswer:\n")
+    assert [row["used"] for row in score.details["chunks"]] == [False, False, True]
+
+
+def test_version_1_numbers_sources_by_their_places():
+    judge = ScriptedJudge([use(i1="not_used", i2="paraphrase")])
+    metric = shipped_metric("source_policy", prompts={"use": "v1"})
+    score = asyncio.run(metric.measure(POLICED, judge))
+    assert judge.asked[0].user.startswith(f"Sources:\n[1]\n{fence(POLICED.contexts[1].text)}\n[2]\n")
+    assert [(row["rank"], row["use"]) for row in score.details["sources"]] == [(2, "not_used"), (3, "paraphrase")]
+
+
+COPIED = make_case(
+    "The ferry ran late because of thick fog on the river.",
+    chunks=[
+        {"text": "The harbour is old.", "policy": "summarize"},
+        {"text": "Frost came early.", "policy": "quote_only"},
+        {"text": "Thick fog on the river: because of it, the ferry ran late.", "policy": "quote_only"},
+    ],
+)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_embedded_judge_finds_the_use_of_a_source_in_both_versions(version):
+    """Its findings name sources by the numbers that the question shows."""
+    heuristic = HeuristicJudge(HeuristicSettings())
+
+    async def ask(prompt, answer, /, **values):
+        return heuristic.answer(prompt, answer, values)
+
+    score = asyncio.run(shipped_metric("source_policy", prompts={"use": version}).measure(COPIED, ask))
+    assert [(row["rank"], row["use"]) for row in score.details["sources"]] == [(2, "not_used"), (3, "paraphrase")]
+
+
+def test_claims_are_listed_one_a_line():
+    claims = ["Frost came early.", "The ferry\nran late."]
+    for name, step in (("noise_sensitivity", "check"), ("noise_sensitivity", "trace"), ("faithfulness", "verify")):
+        call = planned(name, version=None if step != "verify" else "v2")[step]
+        text = call.prompt.render(**{**call.values, "claims": claims})[1]["content"]
+        assert f"Claims:\n1. {fence(OnOneLine(claims[0]))}\n2. {fence(claims[1])}\n" in text
+
+
+def test_a_context_is_relevant_from_the_middle_of_the_scale():
+    assert "A context is relevant from 50 on." in shown(planned("context_precision")["grade"])

@@ -51,16 +51,17 @@ FIVE = nuggets("v1", "v2", "o1", "v3", "o2")  # put in order: v1 v2 v3 o1 o2
 # metric -> (what, case, parameters, replies, values in order | status, number of questions)
 TABLES = {
     "context_utilization": [
-        ("all used", BARE, {}, [useful(True, False, True), rows("use", USED, "direct_quote")], [1.0], 2),
-        ("half used", BARE, {}, [useful(True, False, True), rows("use", USED, NOT)], [0.5], 2),
+        ("all used", BARE, {}, [useful(True, False, True), some("use", i1=USED, i3="direct_quote")], [1.0], 2),
+        ("half used", BARE, {}, [useful(True, False, True), some("use", i1=USED, i3=NOT)], [0.5], 2),
         ("none used", BARE, {}, [useful(True, True, True), rows("use", NOT, NOT, NOT)], [0.0], 2),
         ("nothing useful", BARE, {}, [useful(False, False, False)], "skipped", 1),
-        ("one a call", BARE, {"batch": 1}, [useful(True, True, False), rows("use", USED), rows("use", NOT)], [0.5], 3),
+        ("one a call", BARE, {"batch": 1}, [useful(True, True, False), rows("use", USED), some("use", i2=NOT)], [0.5], 3),
         ("no contexts", EMPTY, {}, [], "skipped", 0),
         ("no answer", MUTE, {}, [], "skipped", 0),
         ("marks alone", MARKS, {}, [], "skipped", 0),
         ("missing: asked again", BARE, {}, [useful(True, True, False), some("use", i2=USED), rows("use", NOT)], [0.5], 3),
         ("a grade missing twice", BARE, {}, [useful(True), useful(True)], "error", 2),
+        ("its place is not its number", BARE, {}, [useful(False, False, True), some("use", i1=USED), some("use", i3=USED)], [1.0], 3),
         ("unknown number twice", BARE, {}, [useful(True, False, False), some("use", i7=USED), some("use", i7=USED)], "error", 3),
         ("malformed", BARE, {}, [useful(True, False, False), "the first one"], "error", 2),
         ("unknown use", BARE, {}, [useful(True, False, False), rows("use", "perhaps")], "error", 2),
