@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from operator import itemgetter
 
 Span = tuple[int, int]
 """Start and end (exclusive) of a stretch of a text, in characters."""
@@ -58,12 +60,7 @@ def occurs(quote: str, texts: Iterable[str]) -> bool:
     occur in order in the *same* text. A quote without a letter or digit occurs nowhere.
     """
     pieces = quote_pieces(quote)
-    return any(has_pieces(text, pieces) for text in texts)
-
-
-def has_pieces(text: str, pieces: Sequence[str]) -> bool:
-    """Whether a text, already normalised, holds the pieces of a quote (`quote_pieces`) in order; False without a piece."""
-    return bool(pieces) and _match_in_order(pieces, text, 0) is not None
+    return bool(pieces) and any(_match_in_order(pieces, text, 0) is not None for text in texts)
 
 
 class MatchableText:
@@ -91,30 +88,33 @@ class MatchableText:
 
     def _original(self, match: Span) -> Span:
         first, end = match
-        return self._origins[first][0], self._origins[end - 1][1]
+        return self._origin(first)[0], self._origin(end - 1)[1]
+
+    def _origin(self, place: int) -> Span:
+        """The characters of the text that the sign at `place` of the normal form was made from."""
+        first, (start, end), one_by_one = self._parts[bisect_right(self._parts, place, key=itemgetter(0)) - 1]
+        return (start + place - first, start + place - first + 1) if one_by_one else (start, end)
 
     @cached_property
-    def _origins(self) -> list[Span]:
-        """For each character of the normal form, the characters of the text that it was made from."""
-        origins: list[Span] = []
-        space: Span | None = None
+    def _parts(self) -> list[tuple[int, Span, bool]]:
+        """The normal form in parts: where each begins, the characters of the text that it was made from, and whether these
+        became its signs one by one."""
+        parts: list[tuple[int, Span, bool]] = []
+        length, space = 0, None
         for start, end in _stretches(self.text):
             stretch = self.text[start:end]
-            if stretch.isascii() and not stretch.isspace():  # its characters are folded one by one
-                if space is not None and origins:
-                    origins.append(space)
-                origins += zip(range(start, end), range(start + 1, end + 1), strict=True)
-                space = None
-                continue
-            for sign in _fold(stretch):
+            one_by_one = stretch.isascii() and not stretch.isspace()
+            for sign in (stretch,) if one_by_one else _fold(stretch):
                 if sign.isspace():
                     space = (start, end) if space is None else (space[0], end)
                     continue
-                if space is not None and origins:
-                    origins.append(space)
-                origins.append((start, end))
+                if space is not None and parts:
+                    parts.append((length, space, False))
+                    length += 1
+                parts.append((length, (start, end), one_by_one))
+                length += len(sign)
                 space = None
-        return origins
+        return parts
 
 
 def _fold(text: str) -> str:
