@@ -106,6 +106,26 @@ long as such a folder is under `output_dir`, because the replies that it uses ar
 """
 
 METRICS = """
+## Claims in `details`
+
+`details.claims` of `faithfulness` and `context_recall` has an object for each claim:
+
+| key | meaning |
+|---|---|
+| `claim`, `reason` | the claim; the judge's reason |
+| `supported` | whether it counts as supported |
+| `verdict` | `supported`, `contradicted` or `not_supported`; absent where the template does not ask the judge to tell the last two apart |
+| `evidence` | the judge's quotes, each an object `{quote, places}`: for what supports, contradicts or else decides the claim |
+| `evidence_found` | of a supported and of a contradicted claim: whether one of its quotes occurs in a context |
+
+`places` says where a quote occurs, in objects `{chunk, rank, start, end}`: id and rank of the chunk, and the characters of its own text from
+`start` to before `end`, counted from 0. It is the first time in each chunk; a quote with an elision (`...`) has a place for each of its pieces. Case,
+white space and typography do not count. A quote that occurs in no context has no places.
+
+Beside the list stand `total`, `supported`, `contradicted`, the texts of `unsupported_claims` (contradicted ones too), and how many supported
+and contradicted claims have no quote that occurs: `evidence_not_found` and `contradiction_not_found`, each also a flag where it is not 0. Neither
+changes a value. `contradicted` and `contradiction_not_found` are there only with `verdict`.
+
 ## manifest.json
 
 | key | meaning |

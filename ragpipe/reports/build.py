@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ragpipe.reports.model import Report, Section
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.cases_section import browser_section, lowest_cases_section
+from ragpipe.reports.sections.contradictions_section import contradictions_section
 from ragpipe.reports.sections.cost_section import cost_section
 from ragpipe.reports.sections.coverage_section import coverage_section
 from ragpipe.reports.sections.diagnosis_section import diagnosis_section
@@ -28,6 +29,7 @@ SECTIONS: tuple[SectionBuilder, ...] = (
     iterations_section,
     gates_section,
     diagnosis_section,
+    contradictions_section,
     slices_section,
     distributions_section,
     coverage_section,

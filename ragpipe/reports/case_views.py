@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ragpipe.reports.highlight import Quotes, TextPart, highlight
 from ragpipe.reports.lowest_cases import select_cases
-from ragpipe.reports.score_details import DetailBlock, detail_blocks, evidence_quotes, unsupported_claims
+from ragpipe.reports.score_details import (
+    MARKS,
+    ContradictedClaim,
+    DetailBlock,
+    contradicted_claims,
+    detail_blocks,
+    evidence_quotes,
+    unsupported_claims,
+)
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
@@ -17,7 +26,7 @@ from ragpipe.store.run.run_tables import rows_at, rows_of_cases, run_file_error
 
 TEXT_MAX = 8000  # characters of one text; the tables have it whole
 QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
-ITEMS_MAX = 50  # contexts, and questions to the judge, of one case
+ITEMS_MAX = 50  # contexts, questions to the judge, and contradicted claims of one score, of one case
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,7 @@ class ScoreView:
     passed: bool | None
     status: str | None
     reason: str
+    contradicted: list[ContradictedClaim] = field(default_factory=list)
     blocks: list[DetailBlock] = field(default_factory=list)
 
 
@@ -57,6 +67,13 @@ class CaseView:
     modes: list[str]
     diagnosis: list[str]
     left_out: list[str]
+
+    @property
+    def marks(self) -> list[tuple[str, str]]:
+        """The kinds of marks in its answer and its contexts, each with what it means."""
+        texts = [self.answer, *(context["text"] for context in self.contexts)]
+        kinds = {part.mark for text in texts for part in text}
+        return [(mark, meaning) for mark, meaning in MARKS.items() if mark in kinds]
 
 
 def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str], count: int) -> list[CaseView]:
@@ -96,9 +113,8 @@ class _CaseRows:
 def _case_view(row: int, rows: _CaseRows, names: Sequence[str], *, sampled: bool) -> CaseView:
     record, sample = rows.record, rows.sample
     details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in rows.scores}
-    evidence = [quote for values in details.values() for quote in evidence_quotes(values)]
-    unsupported = [(claim, "against") for values in details.values() for claim in unsupported_claims(values)]
-    quotes, claims = Quotes(evidence[:QUOTES_MAX]), Quotes(unsupported[:QUOTES_MAX])
+    quotes = Quotes(evidence_quotes(*details.values())[:QUOTES_MAX])
+    claims = Quotes(unsupported_claims(*details.values())[:QUOTES_MAX])
     chunks, history = parse_json_cell(rows.output["chunks"], list), parse_json_cell(sample.get("history"), list)
     scores = (_score_view(name, record, details.get(name, {})) for name in names if f"{name}.status" in record)
     return CaseView(
@@ -143,6 +159,7 @@ def _score_view(name: str, record: Mapping[str, Any], details: Mapping[str, Any]
         get(f"{name}.passed"),
         get(f"{name}.status"),
         shorten_for_page(get(f"{name}.reason") or ""),
+        list(islice(contradicted_claims(details), ITEMS_MAX)),
         detail_blocks(details),
     )
 

@@ -12,6 +12,8 @@ import pyarrow as pa
 from ragpipe.core.safe_text import on_one_line, printable
 from ragpipe.core.text_match import MatchableText, quote_pieces
 from ragpipe.reports.case_views import reply_text
+from ragpipe.reports.score_details import Passage, passage_mark, passages_of, place_words
+from ragpipe.schema.quote_places import QuotableChunks
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.composites import OVERALL
@@ -21,6 +23,7 @@ from ragpipe.scoring.settings import ScoringSettings
 
 _RULE = "-" * 72
 _VERDICTS = {True: "passed", False: "not passed", None: "not judged"}
+_ROLES = {"contradicts": "contradicted by", "supports": "supported by", "quoted": "evidence"}
 
 
 @dataclass(frozen=True)
@@ -117,20 +120,24 @@ def _findings(details: Mapping[str, Any], case: Case) -> Iterator[str]:
             if not isinstance(item, Mapping):
                 yield f"  - {on_one_line(item if isinstance(item, str) else json.dumps(item), 300)}"
                 continue
-            plain = {k: v for k, v in item.items() if k != "evidence" and v not in (None, "", [])}
+            nested = {key: value for key, value in item.items() if key == "claims" and isinstance(value, list)}
+            plain = {k: v for k, v in item.items() if k not in ("evidence", *nested) and v not in (None, "", [])}
             yield "  - " + ", ".join(f"{k}: {on_one_line(str(v), 300)}" for k, v in plain.items())
-            if evidence := item.get("evidence"):
-                yield f'      evidence: "{on_one_line(str(evidence), 400)}"'
-                yield f"      found in: {_place(str(evidence), case)}"
+            for passage in _passages(item.get("evidence"), case):
+                yield f'      {_ROLES[passage_mark(item)]}: "{on_one_line(passage.quote, 400)}"'
+                yield f"      found in: {passage.place}"
+            yield from (f"    {line}" for line in _findings(nested, case))
 
 
-def _place(evidence: str, case: Case) -> str:
-    """Where a quote is: the chunk and the characters of its text, from the quote's first piece to its last."""
-    pieces = len(quote_pieces(evidence))
-    for chunk in case.contexts:
-        if spans := MatchableText(chunk.text).find(evidence)[:pieces]:
-            return f"chunk {chunk.id} (rank {chunk.rank}), characters {spans[0][0]} to {spans[-1][1]}"
-    return "no context word for word"
+def _passages(evidence: Any, case: Case) -> list[Passage]:
+    """The quotes of a finding. Where its metric did not look one up, it is looked for in the contexts, then in the answer."""
+    if not isinstance(evidence, str) or not evidence:
+        return passages_of(evidence)
+    places = QuotableChunks(case.contexts).places(evidence)
+    if not places and (spans := MatchableText(case.answer).find(evidence)):
+        last = len(quote_pieces(evidence)) - 1
+        return [Passage(evidence, f"the answer, characters {spans[0][0]} to {spans[last][1]}")]
+    return [Passage(evidence, place_words(places))]
 
 
 def _sums(chain: CaseExplanation) -> Iterator[str]:

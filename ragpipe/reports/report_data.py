@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.reports.case_views import CaseView
+from ragpipe.reports.contradictions import CaseContradiction
 from ragpipe.reports.metrics_view import iteration_count
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.index_coverage import IndexCoverage
@@ -26,6 +27,7 @@ class ReportData:
         gates: `gates.json`.
         index: `index.json`; None for a run without an index manifest.
         lowest: Rows of `records.parquet`: the lowest cases of the last iteration.
+        contradictions: What the contexts of the lowest cases contradict.
         cases: The cases of the HTML page.
         judging_seconds: How long each iteration was judged, all starts together.
         folder: The run folder as the user names it.
@@ -39,6 +41,7 @@ class ReportData:
     gates: Mapping[str, Any] = field(default_factory=lambda: {"gates": ()})
     index: IndexCoverage | None = None
     lowest: Sequence[Mapping[str, Any]] = ()
+    contradictions: Sequence[CaseContradiction] = ()
     cases: Sequence[CaseView] = ()
     judging_seconds: Mapping[int, float] = field(default_factory=dict)
     folder: str = ""

@@ -1,4 +1,7 @@
-"""The details of a score in a form to show: tables and lists of whatever a metric keeps there, and its quotes."""
+"""The details of a score in a form to show: tables and lists of whatever a metric keeps there, its claims and quotes.
+
+Details are read as those of a stranger's run: what has not the form that metrics write is shown as it is, or left out.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,33 @@ from typing import Any
 
 _ITEMS_SHOWN = 60  # items of one list, and rows of one table
 _QUOTE_KEYS = ("evidence", "quote", "span")  # keys under which metrics keep quotes from a context
+MARKS = {
+    "contradicts": "contradicts a claim",
+    "supports": "supports a claim",
+    "quoted": "quoted by a judge",
+    "contradicted": "a contradicted claim",
+    "unsupported": "a claim without support",
+}
+"""What is marked in contexts (the first three) and answers, each with its meaning; where marks overlap the first one counts."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A quote of a judge, and in words where it occurs."""
+
+    quote: str
+    place: str
+
+    def __str__(self) -> str:
+        return f'"{self.quote}": {self.place}'
+
+
+@dataclass(frozen=True)
+class ContradictedClaim:
+    """A claim of which the judge says that the contexts contradict it, with the passages that it quotes for that."""
+
+    claim: str
+    passages: tuple[Passage, ...]
 
 
 @dataclass(frozen=True)
@@ -43,25 +73,66 @@ def _list_blocks(name: str, values: Sequence[Any]) -> list[DetailBlock]:
     return [DetailBlock(name, items=items, more=max(0, len(values) - _ITEMS_SHOWN))]
 
 
-def evidence_quotes(details: Any) -> Iterator[tuple[str, str]]:
-    """The quotes behind the verdicts, each with its kind: `supports`, `against` or `quoted`."""
-    for item in _objects(details):
-        supported = item.get("supported")
-        kind = "supports" if supported is True else "against" if supported is False else "quoted"
-        for key in _QUOTE_KEYS:
-            values = item.get(key)
-            for text in values if isinstance(values, list) else [values]:
-                if isinstance(text, str) and text.strip():
-                    yield text, kind
+def evidence_quotes(*details: Any) -> list[tuple[str, str]]:
+    """The quotes behind the verdicts of some scores, each with what its passage does: `contradicts`, `supports`, or `quoted`
+    for neither and for a judge that does not tell. They are in the order of `MARKS`."""
+    quotes: list[tuple[str, str]] = []
+    for item in (item for values in details for item in _objects(values)):
+        texts = [passage.quote for passage in passages_of(item.get("evidence"))]
+        if "places" not in item:  # else it is a quote of the object around it
+            texts += [text for key in _QUOTE_KEYS for text in _texts_under(item, key)]
+        quotes += [(text, passage_mark(item)) for text in texts]
+    return sorted(quotes, key=lambda quote: list(MARKS).index(quote[1]))
 
 
-def unsupported_claims(details: Any) -> Iterator[str]:
-    """The claims that nothing supports."""
-    for item in _objects(details):
-        if item.get("supported") is False and isinstance(item.get("claim"), str):
-            yield item["claim"]
+def unsupported_claims(*details: Any) -> list[tuple[str, str]]:
+    """The claims that nothing supports, by some scores, each with its mark: `contradicted` ones first, then `unsupported`."""
+    claims = {claim.claim: "contradicted" for values in details for claim in contradicted_claims(values)}
+    for item in (item for values in details for item in _objects(values)):
+        texts = [item.get("claim")] if item.get("supported") is False else []
         listed = item.get("unsupported_claims")
-        yield from (text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
+        for text in texts + (listed if isinstance(listed, list) else []):
+            if isinstance(text, str):
+                claims.setdefault(text, "unsupported")
+    return list(claims.items())
+
+
+def contradicted_claims(details: Any) -> Iterator[ContradictedClaim]:
+    """The claims that the contexts contradict, in order; none from a judge that does not tell them from the others."""
+    for item in _objects(details):
+        if item.get("verdict") == "contradicted" and isinstance(item.get("claim"), str):
+            yield ContradictedClaim(item["claim"], tuple(passages_of(item.get("evidence"))))
+
+
+def passages_of(evidence: Any) -> list[Passage]:
+    """The quotes of a claim that were looked up in the contexts; none of any other value."""
+    quotes = [item for item in evidence if isinstance(item, dict)] if isinstance(evidence, list) else []
+    return [
+        Passage(item["quote"], place_words(item.get("places"))) for item in quotes if isinstance(item.get("quote"), str)
+    ]
+
+
+def place_words(places: Any) -> str:
+    """Where a quote occurs: `context 2 (chunk c7), characters 10 to 45 and 60 to 72`, or `no context word for word`."""
+    stretches: dict[str, list[str]] = {}
+    for place in places if isinstance(places, list) else ():
+        if isinstance(place, dict):
+            name = f"context {place.get('rank')} (chunk {place.get('chunk')})"
+            stretches.setdefault(name, []).append(f"{place.get('start')} to {place.get('end')}")
+    contexts = (f"{name}, characters {' and '.join(parts)}" for name, parts in stretches.items())
+    return "; ".join(contexts) or "no context word for word"
+
+
+def passage_mark(item: Mapping[str, Any]) -> str:
+    """What the passages of a finding do: `contradicts`, `supports`, or `quoted` where the judge says neither."""
+    if item.get("verdict") == "contradicted":
+        return "contradicts"
+    return "supports" if item.get("supported") is True else "quoted"
+
+
+def _texts_under(item: Mapping[str, Any], key: str) -> list[str]:
+    value = item.get(key)
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str) and text.strip()]
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -90,4 +161,6 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}"
+    if passages := passages_of(value):
+        return "\n".join(map(str, passages))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

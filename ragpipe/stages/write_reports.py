@@ -9,6 +9,7 @@ from typing import Any
 from ragpipe.reports.build import build_report
 from ragpipe.reports.case_views import read_cases
 from ragpipe.reports.console import Console
+from ragpipe.reports.contradictions import read_contradictions
 from ragpipe.reports.exports.junit import junit_xml
 from ragpipe.reports.exports.table_export import export_tables
 from ragpipe.reports.lowest_cases import lowest_cases
@@ -86,10 +87,10 @@ def write_report_files(run: RunFolder, iteration: IterationFolder, settings: Rep
 
 
 def read_report_data(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> ReportData:
-    """What the report is made from. Cases are read only for the formats that show them."""
+    """What the report is made from. Cases in full are read only for the page that shows them."""
     metrics, cost = read_results(run.root, iteration.root)
-    wants_lowest, wants_cases = "markdown" in settings.formats, "html" in settings.formats
     names = list(metrics["overall"]["scores"])
+    lowest = lowest_cases(iteration.records, settings.worst_cases)
     return ReportData(
         metrics,
         cost,
@@ -97,8 +98,9 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         name=_name(run),
         gates=read_json(run.gates) if run.gates.is_file() else gates_document(_metrics_per_iteration(run)),
         index=read_index(run.root),
-        lowest=lowest_cases(iteration.records, settings.worst_cases) if wants_lowest else (),
-        cases=read_cases(run, iteration, names, settings.html_cases) if wants_cases else (),
+        lowest=lowest,
+        contradictions=read_contradictions(iteration, lowest),
+        cases=read_cases(run, iteration, names, settings.html_cases) if "html" in settings.formats else (),
         judging_seconds=judging_times(run),
     )
 

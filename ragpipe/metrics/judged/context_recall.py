@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.claim_metric import ClaimMetric, claim_details, share_of_claims
+from ragpipe.metrics.shared.claim_details import claim_details, contradicted_words, share_of_claims
+from ragpipe.metrics.shared.claim_metric import ClaimMetric
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
@@ -19,9 +20,9 @@ class ContextRecallMetric(ReferenceMetric, ClaimMetric):
     """Attributed statements / statements of the reference answer, 0 to 100: could the answer have been complete?
 
     `extract` lists the statements of the reference answer; `verify` attributes each to the contexts, `batch`
-    statements per call; `steps: combined` does both in one call. The details name the chunks that contain the evidence
-    of each attributed statement. Evidence that is in no chunk is flagged `evidence_not_found` and counted, and changes
-    nothing. The generated answer plays no part.
+    statements per call; `steps: combined` does both in one call. The details name the chunk and the characters of the
+    evidence of each statement, as for `faithfulness`. An attributed statement whose evidence is in no chunk is flagged
+    `evidence_not_found` and counted, and changes nothing. The generated answer plays no part.
 
     A reference without a statement ("not in the documents") is 100, `no_statements`. No contexts is 0,
     `no_context_retrieved`, without a call and without asking whether there is a statement. Of several references, the
@@ -58,5 +59,5 @@ class ContextRecallMetric(ReferenceMetric, ClaimMetric):
             return Score(0, reason="no_context_retrieved", details=details)
         if not claims:
             return Score(TOP, reason="no_statements", details=details)
-        reason = f"{details['supported']} of {len(claims)} statements are in the contexts"
+        reason = f"{details['supported']} of {len(claims)} statements are in the contexts{contradicted_words(details)}"
         return Score(TOP * details["supported"] / len(claims), reason=reason, details=details)

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.claim_metric import ClaimMetric, claim_details, share_of_claims
+from ragpipe.metrics.shared.claim_details import claim_details, contradicted_words, share_of_claims
+from ragpipe.metrics.shared.claim_metric import ClaimMetric
 from ragpipe.metrics.shared.context_metric import NOTHING_RETRIEVED, ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.schema.sample import Case
@@ -20,9 +21,13 @@ class FaithfulnessMetric(ContextMetric, ClaimMetric):
     """Supported claims / claims, 0 to 1.
 
     `extract` lists the atomic claims of the answer; `verify` gives each a verdict against all contexts, `batch` claims
-    per call (1: one call per claim); `steps: combined` does both in one call. Evidence quotes are looked up in the
-    contexts. A supported claim whose quote is not there is flagged `evidence_not_found` and counted in the details,
-    and stays supported.
+    per call (1: one call per claim); `steps: combined` does both in one call.
+
+    Evidence quotes are looked up in the contexts, and the details name the chunk and the characters of each. A
+    supported claim none of whose quotes is there is flagged `evidence_not_found` and counted in the details, and stays
+    supported. Templates from version 2 on tell a claim that the contexts contradict from one on which they are
+    silent: neither is supported, `contradicted` counts the former, and one that no quote shows is flagged
+    `contradiction_not_found`.
 
     An answer without a factual claim (a refusal) has the reason `no_factual_claims`. `without_claims` sets its value:
     `one` (it states nothing unsupported; the default), `zero`, or `skip` (it is in no mean). That changes no question.
@@ -62,5 +67,5 @@ class FaithfulnessMetric(ContextMetric, ClaimMetric):
             if self.without_claims == "skip":
                 return Score(status="skipped", reason="no_factual_claims", details=details)
             return Score(float(self.without_claims == "one"), reason="no_factual_claims", details=details)
-        reason = f"{details['supported']} of {len(claims)} claims are supported"
+        reason = f"{details['supported']} of {len(claims)} claims are supported{contradicted_words(details)}"
         return Score(details["supported"] / len(claims), reason=reason, details=details)

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ragpipe.core.text_match import has_pieces, normalise, quote_pieces
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
+from ragpipe.metrics.shared.claim_details import JudgedClaim, judged_claim
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.claim_answers import (
-    CheckedClaim,
     CheckedClaims,
     Claims,
-    QuotedClaim,
     QuotedClaims,
     QuotedVerdict,
     QuotedVerdicts,
-    Support,
     Verdict,
     Verdicts,
 )
@@ -80,7 +77,7 @@ class ClaimMetric(JudgeMetric):
         values = self.prompt_values(verify, case, contexts=case.contexts, claims=claims[: self.batch])
         yield PlannedCall(verify, self.answer_type("verify"), values, times=math.ceil(len(claims) / self.batch))
 
-    async def checked_claims(self, case: Case, judge: Judge) -> list[QuotedClaim]:
+    async def checked_claims(self, case: Case, judge: Judge) -> list[JudgedClaim]:
         """The claims of the texts in order, each once, with their verdicts. Empty when the texts make no claim.
 
         Where nothing was retrieved, the claims are listed and none is supported, whatever the judge says in `combined`.
@@ -91,11 +88,11 @@ class ClaimMetric(JudgeMetric):
         texts = await self._extracted_claims(case, judge)
         return await self._verified_claims(texts, case, judge) if case.contexts else _unsupported(texts)
 
-    async def _combined_claims(self, case: Case, judge: Judge) -> list[QuotedClaim]:
+    async def _combined_claims(self, case: Case, judge: Judge) -> list[JudgedClaim]:
         prompt, answer = self.prompts()["combined"], self.answer_type("combined")
         values = (self._combined_values(prompt, case, text) for text in self.texts_of(case))
         replies: list[Any] = await gather_ordered(*(judge(prompt, answer, **each) for each in values))
-        return _deduplicate(_quoted(claim.claim, claim) for reply in replies for claim in reply.claims)
+        return _deduplicate(judged_claim(claim.claim.strip(), claim) for reply in replies for claim in reply.claims)
 
     async def _extracted_claims(self, case: Case, judge: Judge) -> list[str]:
         prompt = self.prompts()["extract"]
@@ -103,7 +100,7 @@ class ClaimMetric(JudgeMetric):
         replies = await gather_ordered(*(judge(prompt, Claims, **each) for each in values))
         return clean_claims(claim for reply in replies for claim in reply.claims)
 
-    async def _verified_claims(self, claims: list[str], case: Case, judge: Judge) -> list[QuotedClaim]:
+    async def _verified_claims(self, claims: list[str], case: Case, judge: Judge) -> list[JudgedClaim]:
         prompt, answer = self.prompts()["verify"], self.answer_type("verify")
 
         async def ask(part: list[str], again: bool) -> list[Verdict | QuotedVerdict]:
@@ -114,7 +111,7 @@ class ClaimMetric(JudgeMetric):
             return verdicts
 
         verdicts = await verdicts_in_batches(claims, self.batch, ask)
-        return [_quoted(claim, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
+        return [judged_claim(claim, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
 
     def _extract_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
         return self.prompt_values(prompt, case, question=case.question, **text)
@@ -136,65 +133,22 @@ def clean_claims(claims: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(c.strip() for c in claims if _has_a_word(c)))
 
 
-def claim_details(claims: Sequence[QuotedClaim], case: Case, flags: list[str]) -> dict[str, Any]:
-    """The claims with their verdicts, and the chunks in which the evidence of the supported ones occurs (normalised).
-
-    A supported claim whose quote occurs nowhere is flagged `evidence_not_found` and counted; it stays supported.
-    """
-    texts = [(chunk.id, normalise(chunk.text)) for chunk in case.contexts]
-    rows = [_row(claim, texts) for claim in claims]
-    missing = sum(row.get("evidence_found") is False for row in rows)
-    return {
-        "claims": rows,
-        "total": len(rows),
-        "supported": sum(row["supported"] for row in rows),
-        "unsupported_claims": [row["claim"] for row in rows if not row["supported"]],
-        "evidence_not_found": missing,
-        "flags": flags + (["evidence_not_found"] if missing else []),
-    }
-
-
-def share_of_claims(details: Mapping[str, Any]) -> str | None:
-    """How a share of claims came about, from `claim_details`; None where there was no claim."""
-    return f"{details['supported']} supported / {details['total']} claims" if details.get("total") else None
-
-
-def _row(claim: QuotedClaim, texts: list[tuple[str, str]]) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "claim": claim.claim,
-        "evidence": " ... ".join(claim.evidence),
-        "reason": claim.reason,
-        "supported": claim.supported,
-    }
-    if claim.supported:
-        quotes = [quote_pieces(quote) for quote in claim.evidence]
-        chunks = [name for name, text in texts if any(has_pieces(text, pieces) for pieces in quotes)]
-        row |= {"evidence_found": bool(chunks), "chunks": chunks}
-    return row
-
-
-def _quoted(text: str, verdict: Verdict | CheckedClaim | QuotedVerdict | QuotedClaim) -> QuotedClaim:
-    """A claim with its verdict, whichever form the judge gave it in. The older one has one quote, and does not tell a
-    contradicted claim from one on which the contexts are silent."""
-    if isinstance(verdict, QuotedVerdict | QuotedClaim):
-        return QuotedClaim(claim=text, evidence=verdict.evidence, reason=verdict.reason, verdict=verdict.verdict)
-    support: Support = "supported" if verdict.supported else "not_supported"
-    evidence = [verdict.evidence] if verdict.evidence else []
-    return QuotedClaim(claim=text, evidence=evidence, reason=verdict.reason, verdict=support)
-
-
-def _deduplicate(claims: Iterable[QuotedClaim]) -> list[QuotedClaim]:
-    """Each claim once, at its first place. A claim with both verdicts is not supported."""
-    by_text: dict[str, QuotedClaim] = {}
+def _deduplicate(claims: Iterable[JudgedClaim]) -> list[JudgedClaim]:
+    """Each claim once, at its first place. Of several verdicts on a claim the worst counts: contradicted, then not
+    supported."""
+    by_text: dict[str, JudgedClaim] = {}
     for claim in claims:
-        text = claim.claim.strip()
-        if _has_a_word(text) and (text not in by_text or not claim.supported):
-            by_text[text] = claim.model_copy(update={"claim": text})
+        if _has_a_word(claim.claim) and (claim.claim not in by_text or _worse(claim, by_text[claim.claim])):
+            by_text[claim.claim] = claim
     return list(by_text.values())
 
 
-def _unsupported(claims: Iterable[str]) -> list[QuotedClaim]:
-    return [QuotedClaim(claim=claim, verdict="not_supported", reason="nothing was retrieved") for claim in claims]
+def _worse(claim: JudgedClaim, other: JudgedClaim) -> bool:
+    return (claim.contradicted, not claim.supported) > (other.contradicted, not other.supported)
+
+
+def _unsupported(claims: Iterable[str]) -> list[JudgedClaim]:
+    return [JudgedClaim(claim, supported=False, reason="nothing was retrieved") for claim in claims]
 
 
 def _has_a_word(text: str) -> bool:

@@ -36,7 +36,12 @@ from tests.support.reports import html_of, markdown_of, terminal_of
 GATES = "+scoring.gates={ranking: {score: mrr, min: 0.99}, depth: {score: recall@5, min: 0.1, tier: quality}}"
 RUNS = {
     "one iteration": [],
-    "several iterations, with gates": ["metrics=[retrieval,faithfulness]", "iterations=2", GATES],
+    "several iterations, with gates": [
+        "metrics=[retrieval,faithfulness]",
+        "metrics.faithfulness.prompts.verify=v2",
+        "iterations=2",
+        GATES,
+    ],
 }
 MEDIA: tuple[Medium, ...] = ("terminal", "markdown", "html")
 
@@ -187,6 +192,17 @@ def test_a_section_added_in_one_place_is_in_all_media(data: ReportData, monkeypa
     report = build_report(data)
     for text in (terminal_of(report), markdown_of(report), html_of(report)):
         assert re.search(r"Weather.*monday.*17.*tuesday.*23.*measured at noon", text, re.DOTALL)
+
+
+@pytest.mark.parametrize("data", [RUNS["several iterations, with gates"]], indirect=True)
+def test_every_medium_shows_the_passage_that_contradicts_a_claim(report: Report) -> None:
+    """In the quickstart, the wife of Edmund Farrow has a name that no chapter gives her."""
+    claim, place = "Edmund Farrow's wife is called Eleanor.", "context 1 (chunk lamp-ch1), characters 0 to 122: "
+    parts = (claim, place + "Every evening Edmund Farrow carried his pole down Quay Street")
+    row = "([Cc]ontradictedby:)?".join(re.escape(squeezed(part)) for part in parts)
+    page = "".join(PageRows(html_of(report)).by_section["contradictions"])
+    for text in (terminal_of(report, columns=1000), markdown_of(report), page):
+        assert re.search(row, squeezed(text))
 
 
 def test_the_first_problem_is_the_most_frequent_in_every_medium(report: Report) -> None:

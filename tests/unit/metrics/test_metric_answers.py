@@ -150,7 +150,10 @@ def test_context_recall_shows_the_reference_and_names_the_chunks_of_the_evidence
     case = make_case(**HEATH | {"chunks": ["common", "other", "also common"]})
     score = score_of(shipped_metric("context_recall"), case, judge)["context_recall"]
     assert judge.asked[0].values == {"question": HEATH["question"], "reference": "Cornish heath"}
-    assert [row.get("chunks") for row in score.details["claims"]] == [["c1", "c3"], [], None]
+    chunks = [
+        [place["chunk"] for quote in row["evidence"] for place in quote["places"]] for row in score.details["claims"]
+    ]
+    assert chunks == [["c1", "c3"], [], []]
     assert (score.details["evidence_not_found"], score.details["flags"]) == (1, ["evidence_not_found"])
     assert score.details["unsupported_claims"] == ["c"]
     assert score.reason == "2 of 3 statements are in the contexts"

@@ -136,7 +136,7 @@ def test_null_in_place_of_an_optional_quote_is_none():
     reply = {"verdicts": [{"index": 1, "evidence": None, "reason": "", "supported": False}]}
     judge = ScriptedJudge([{"claims": ["Paris is in France."]}, reply])
     score = score_of(shipped_metric("faithfulness"), make_case(), judge)["faithfulness"]
-    assert (score.value, score.details["claims"][0]["evidence"]) == (0, "")
+    assert (score.value, score.details["claims"][0]["evidence"]) == (0, [])
     judge = ScriptedJudge([{"claims": ["a"]}, {"verdicts": [{"index": 1, "supported": None}]}])
     assert score_of(shipped_metric("faithfulness"), make_case(), judge)["faithfulness"].status == "error"
 

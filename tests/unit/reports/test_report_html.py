@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +21,16 @@ from ragpipe.reports.case_views import read_cases
 from ragpipe.reports.console import Console
 from ragpipe.reports.highlight import Quotes, highlight
 from ragpipe.reports.lowest_cases import lowest_cases, select_cases
-from ragpipe.reports.score_details import DetailBlock, detail_blocks, evidence_quotes, unsupported_claims
+from ragpipe.reports.render.html import template_texts
+from ragpipe.reports.score_details import (
+    MARKS,
+    DetailBlock,
+    contradicted_claims,
+    detail_blocks,
+    evidence_quotes,
+    passages_of,
+    unsupported_claims,
+)
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
@@ -265,13 +275,88 @@ def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[s
 
 
 def test_evidence_and_unsupported_claims_are_marked_on_the_page(tmp_path: Path) -> None:
+    """The judge of these claims was not asked which of them are contradicted: "It was blue" is a quote and no more."""
     write(tmp_path, "The house opened in 1901. It was red. It was blue.", details=CLAIMS, cases=1)
     (case,) = read_cases(RunFolder(tmp_path), RunFolder(tmp_path).iteration(1), ["faithfulness"], 5)
     assert [(p.text, p.mark) for p in case.contexts[0]["text"] if p.mark] == [
-        ("opened in 1901", "supports"), ("It was blue", "against")
+        ("opened in 1901", "supports"), ("It was blue", "quoted")
     ]  # fmt: skip
-    assert [(p.text, p.mark) for p in case.answer if p.mark] == [("It was red.", "against")]
+    assert [(p.text, p.mark) for p in case.answer if p.mark] == [("It was red.", "unsupported")]
     assert '<mark class="supports">opened in 1901</mark>' in page(tmp_path)
+
+
+def checked(claim: str, verdict: str, *evidence: str) -> dict[str, Any]:
+    """A row of the details: a claim with its verdict, and quotes that are all said to be in chunk c1."""
+    place = {"chunk": "c1", "rank": 1, "start": 3, "end": 9}
+    quotes = [{"quote": quote, "places": [place]} for quote in evidence]
+    return {"claim": claim, "supported": verdict == "supported", "verdict": verdict, "evidence": quotes}
+
+
+NOWHERE = "no context word for word"
+HOUSE = "The house opened in 1901. It was blue. It has a door."
+VERDICTS = [
+    checked("The house opened", "supported", "opened in 1901", "It was blue"),
+    checked("It was red.", "contradicted", "It was blue"),
+    checked("It has a roof.", "not_supported", "It has a door"),
+]
+
+
+def test_contradicting_passages_are_marked_and_named_on_the_page(tmp_path: Path) -> None:
+    """They have a sign of their own, and a passage that also supports another claim is shown as contradicting."""
+    write(tmp_path, f"{HOUSE} It was red. It has a roof.", details={"claims": VERDICTS}, cases=1)
+    (case,) = read_cases(RunFolder(tmp_path), RunFolder(tmp_path).iteration(1), ["faithfulness"], 5)
+    assert [(p.text, p.mark) for p in case.contexts[0]["text"] if p.mark] == [
+        ("opened in 1901", "supports"), ("It was blue", "contradicts"), ("It has a door", "quoted")
+    ]  # fmt: skip
+    assert [(p.text, p.mark) for p in case.answer if p.mark] == [
+        ("It was red.", "contradicted"), ("It has a roof.", "unsupported")
+    ]  # fmt: skip
+    assert [mark for mark, _ in case.marks] == ["contradicts", "supports", "quoted", "contradicted", "unsupported"]
+    text = page(tmp_path)
+    assert '<span class="badge bad">contradicted</span> It was red.<span class="small">by context 1 (chunk c1), characters 3 to 9: <mark class="contradicts">It was blue</mark></span>' in text  # fmt: skip
+    assert (
+        '<mark class="contradicts">contradicts a claim</mark>, <mark class="supports">supports a claim</mark>' in text
+    )
+    assert 'mark.contradicts::before, mark.contradicted::before { content: "\\2260' in text
+
+
+def test_each_mark_of_the_page_has_a_meaning_and_a_line_of_its_own() -> None:
+    """Marks are told apart without colour: by the line below them, and by a sign before what is contradicted."""
+    style = template_texts()["report.css"]
+    lines = {mark: re.search(rf"mark\.{mark}\b[^}}]*border-bottom: (\S+ \S+)", style) for mark in MARKS}
+    assert [line and line[1] for line in lines.values()] == ["3px double", "2px solid", "2px dotted", "3px double", "2px dashed"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("evidence", "passages"),
+    [
+        ([{"quote": "q", "places": [{"chunk": "a", "rank": 2, "start": 0, "end": 1}]}], [("q", "context 2 (chunk a), characters 0 to 1")]),
+        (
+            [{"quote": "q", "places": [
+                {"chunk": "a", "rank": 2, "start": 0, "end": 1}, {"chunk": "a", "rank": 2, "start": 5, "end": 8}, {"chunk": "b", "rank": 3, "start": 4, "end": 5},
+            ]}],
+            [("q", "context 2 (chunk a), characters 0 to 1 and 5 to 8; context 3 (chunk b), characters 4 to 5")],
+        ),
+        ([{"quote": "q", "places": []}, {"quote": "r"}], [("q", NOWHERE), ("r", NOWHERE)]),
+        (["q", 5, None, {"quote": 5}, {"places": [1]}, {"quote": "q", "places": [1]}, {"quote": "q", "places": "x"}], [("q", NOWHERE), ("q", NOWHERE)]),
+        ("q", []),
+        (None, []),
+    ],
+)  # fmt: skip
+def test_passages_are_read_from_any_details(evidence: Any, passages: list[tuple[str, str]]) -> None:
+    assert [(passage.quote, passage.place) for passage in passages_of(evidence)] == passages
+
+
+def test_claims_are_found_at_any_depth_with_the_contradicted_ones_first() -> None:
+    """With several references the claims of each are listed below it; groundedness lists claims without a verdict."""
+    nested = {"references": [{"reference": 1, "claims": VERDICTS}]}
+    assert unsupported_claims({"unsupported_claims": ["It was red.", "Other."]}, nested) == [
+        ("It was red.", "contradicted"), ("Other.", "unsupported"), ("It has a roof.", "unsupported")
+    ]  # fmt: skip
+    assert evidence_quotes(nested) == [
+        ("It was blue", "contradicts"), ("opened in 1901", "supports"), ("It was blue", "supports"), ("It has a door", "quoted")
+    ]  # fmt: skip
+    assert [claim.claim for claim in contradicted_claims(nested)] == ["It was red."]
 
 
 def test_what_a_metric_accepts_as_a_quote_is_marked_on_the_page(tmp_path: Path) -> None:
@@ -316,8 +401,16 @@ def test_details_of_any_metric_are_shown() -> None:
         DetailBlock("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
     ]
     assert detail_blocks({"many": ["x"] * 100})[0].more == 40
-    assert list(evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]})) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
-    assert list(unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})) == ["u", "c"]  # fmt: skip
+    assert evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
+    listed = unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})
+    assert listed == [("u", "unsupported"), ("c", "unsupported")]
+    rows = DetailBlock(
+        "claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),)
+    )
+    place = {"chunk": "a", "rank": 2, "start": 0, "end": 1}
+    assert detail_blocks(
+        {"claims": [{"evidence": [{"quote": "q", "places": [place]}, {"quote": "r", "places": []}]}]}
+    ) == [rows]
 
 
 def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
