@@ -24,6 +24,11 @@ COMPLETENESS = {5: "Excellent Bridging", 4: "Good Explanation", 3: "Descriptive 
 class AnswerSynthesisMetric(ContextMetric):
     """`answer_faithfulness` and `answer_completeness`, 1 to 5 each, and their mean `synthesis_overall`.
 
+    Faithfulness: how much of what matters in the answer the contexts support (5 everything, 4 all but details, 3 at least
+    half, 2 less, 1 nothing). Completeness: whether the answer says why its content fits (5 a reason for everything, 4 for
+    most, or general ones, 3 described without reasons, 2 hardly described, 1 names alone); how much it covers plays no
+    part. Version 1 of the template has the words of the source.
+
     One call grades both axes independently: an answer can be persuasive and invented, or true and useless. The details
     hold the rubric's label. The judge does not see an answer without a word: it explains nothing (completeness 1) and
     claims nothing (faithfulness skipped). `prefix` is put before the three names.

@@ -18,8 +18,9 @@ TOP = 5
 
 
 class ContextualCorrectnessMetric(JudgeMetric):
-    """0 to 5, whole: 5 says what the contexts give in answer, 3 partly right, 1 contradicts them or has no basis, 0 no
-    answer.
+    """0 to 5, whole, by how much of what the contexts give in answer is right: 5 all, 4 all but details, 3 at least half
+    of what matters, 2 less, 1 only minor points, 0 nothing, or no answer. Version 1 of the template ends in 2 only minor
+    points, 1 wrong, 0 no answer.
 
     It is between `groundedness` (is what it says supported?) and `correctness` (does it say what the reference says?):
     a supported statement that is not the answer is not correct. Where the contexts do not contain the answer, saying

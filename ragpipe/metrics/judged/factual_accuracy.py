@@ -16,7 +16,8 @@ from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.grade_answers import FactualAccuracy as Grades
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.grade_answers import FactualAccuracy, ThreeCriteria
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
 
@@ -30,16 +31,17 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
     (divided by the sum of the weights) and `grades` the letters, both without a new question. The mean is calculated
     here, never by the model.
 
-    One call; the judge reasons about each criterion before it grades it, and states its confidence. The criteria are
-    diagnostic scores `<name>_<criterion>`. The details hold the reasoning, the confidence (0 to 100; it changes
-    nothing) and the letter: A from 80 on, B 60, C 40, D 20, else E. An answer without a word is 0 and costs no call:
-    not answering is the finding. Contexts play no part. With `references: all` each reference has its own letter.
-    Needs a reference. Source: G-Eval (arXiv 2303.16634).
+    One call; the judge reasons about each criterion before it grades it. Facts on which the reference is silent count
+    neither way. The criteria are diagnostic scores `<name>_<criterion>`. The details hold the reasoning, the letter (A
+    from 80 on, B 60, C 40, D 20, else E), and with version 1 of the template the judge's confidence (0 to 100).
+    An answer without a word is 0 and costs no call: not answering is the finding. Contexts play no part. With
+    `references: all` each reference has its own letter. Needs a reference. Source: G-Eval (arXiv 2303.16634).
     """
 
     version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (FactualAccuracy, ThreeCriteria)}
 
     grade: Prompt
     weights: Weights[Part] = Field(
@@ -79,7 +81,7 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
     @planned_by_reference
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         if not without_a_word(case.answer):
-            yield PlannedCall(self.grade, Grades, self.values(case))
+            yield PlannedCall(self.grade, self.answer_type("grade"), self.values(case))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if score != self.name or "criteria" not in details:
@@ -99,12 +101,12 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
                 Score(0.0, first.name, reason=why, details=details),
                 *(Score(0.0, o.name, reason=why) for o in others),
             ]
-        reply = await judge(self.grade, Grades, **self.values(case))
+        reply: Any = await judge(self.grade, self.answer_type("grade"), **self.values(case))
         criteria = {part: getattr(reply, part) for part in PARTS}
         value = self.weighted_mean({part: criteria[part].score for part in PARTS})
         details = {
             "grade": self.letter(value),
-            "confidence": reply.confidence,
+            **reply.model_dump(include={"confidence"}),
             "feedback": reply.reason,
             "criteria": {
                 part: {"score": grade.score, "reasoning": grade.reasoning} for part, grade in criteria.items()

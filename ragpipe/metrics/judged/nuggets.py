@@ -36,8 +36,9 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
     `nuggetize` lists the atomic facts of the reference answer and says which are vital, without seeing the answer: it
     is asked once for all systems on a question. `assign` says how far the answer states each, `batch` nuggets per
     call. Of more than `most` nuggets, vital ones are kept first, then earlier ones; flagged `nuggets_cut`. A reference
-    without a nugget is skipped (`no_nuggets`), one without a vital nugget only in the two vital scores
-    (`no_vital_nuggets`). An answer without a word is 0 and costs no call.
+    that declines to answer has one vital nugget: that the question cannot be answered, and why. A reference without a
+    nugget is skipped (`no_nuggets`), one without a vital nugget only in the two vital scores (`no_vital_nuggets`). An
+    answer without a word is 0 and costs no call.
 
     Of several references, the one whose nuggets the answer states best counts; with `references: all` the nuggets of
     all of them, each once. Needs a reference. Source: AutoNuggetizer (Pradeep et al., arXiv 2411.09607 and

@@ -12,6 +12,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.anchor_match import matches_anchor
 from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk
+from ragpipe.metrics.shared.context_numbers import context_numbers
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
@@ -80,7 +81,9 @@ class RecencyConflictMetric(JudgeMetric):
 
     def values(self, case: Case, cited: dict[str, list[Chunk]]) -> dict[str, Any]:
         chunks = {"newer": cited["newer"], "older": cited["older"]}
-        return self.prompt_values(self.acknowledge, case, question=case.question, answer=case.answer, **chunks)
+        numbers = {(c.rank, c.id): n for c, n in zip(case.contexts, context_numbers(case.contexts), strict=True)}
+        parts = {"numbers": [numbers[chunk.rank, chunk.id] for chunk in (*cited["newer"], *cited["older"])]}
+        return self.prompt_values(self.acknowledge, case, parts, question=case.question, answer=case.answer, **chunks)
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         cited = self.cited(case)

@@ -117,6 +117,15 @@ class FactualAccuracy(Answer):
     confidence: Percent
 
 
+class ThreeCriteria(Answer):
+    """Three criteria of an answer compared with a reference, and one sentence on all of them. The metric adds them up."""
+
+    correctness: Criterion
+    completeness: Criterion
+    consistency: Criterion
+    reason: str = ""
+
+
 class RubricGrade(Answer):
     """A grade on the scale of a rubric, with the findings before it. `rubric_grade` gives the type with the scale's bounds."""
 

@@ -7,9 +7,10 @@ import re
 import pytest
 
 from ragpipe.core.digest import canonical_json, sha256
+from ragpipe.prompting.fences import OnOneLine, fence
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
-from tests.unit.metrics.test_metric_prompts import ASKING, CASE
+from tests.unit.metrics.test_metric_prompts import ASKING, CASE, labelled
 
 PARAMETERS = ASKING | {"answer_relevance": {"method": "questions"}}
 FROZEN = {
@@ -42,6 +43,11 @@ def planned(name, case=CASE, **versions):
     return {call.prompt.step: call for call in calls}
 
 
+def message(call):
+    """What the judge is shown after the preamble."""
+    return call.prompt.render(**call.values)[1]["content"]
+
+
 @pytest.mark.parametrize(("name", "step", "version"), FROZEN)
 def test_an_earlier_version_asks_what_it_always_asked(name, step, version):
     """Messages and answer schema are the question's key: another hash would ask every stored question again."""
@@ -55,6 +61,7 @@ def test_an_earlier_version_asks_what_it_always_asked(name, step, version):
     [
         ("answer_relevance", ["0.0", "0.25", "0.5", "0.75", "1.0"]),
         ("correctness", ["1", "2", "3", "4", "5"]),
+        ("contextual_correctness", ["0", "1", "2", "3", "4", "5"]),
         ("groundedness", ["0", "1", "2", "3", "4", "5"]),
     ],
 )
@@ -102,8 +109,103 @@ def test_a_grade_for_an_answer_that_does_not_address_the_question_is_flagged_in_
 def test_groundedness_speaks_of_citations_only_where_they_are_required(version, in_the_scale, required):
     """From version 3 on missing citations lower the score once, by the metric's cap, not in the judge's grade too."""
     case = make_case("Paris is the capital [1].", expected={"requires_citations": required})
-    text = planned("groundedness", case, grade=version)["grade"]
-    message = text.prompt.render(**text.values)[1]["content"]
-    scale = "\n".join(re.findall(r"^\d = .*", message, re.M))
+    text = message(planned("groundedness", case, grade=version)["grade"])
+    scale = "\n".join(re.findall(r"^\d = .*", text, re.M))
     assert ("citation" in scale) == (in_the_scale and required)
-    assert ("cited" in message) == (required or version == "v1")
+    assert ("cited" in text) == (required or version == "v1")
+
+
+@pytest.mark.parametrize(("version", "confidence"), [("v1", 70), ("v2", None)])
+def test_factual_accuracy_follows_from_either_form(version, confidence):
+    """The confidence changes nothing: version 2 does not ask for it."""
+    grades = {part: {"reasoning": part, "score": 80} for part in ("correctness", "completeness", "consistency")}
+    reply = {**grades, "reason": "right", "confidence": 70}
+    metric = shipped_metric("factual_accuracy", prompts={"grade": version})
+    score = score_of(metric, CASE, ScriptedJudge([reply]))["factual_accuracy"]
+    assert (score.value, score.details["grade"], score.details.get("confidence")) == (80.0, "A", confidence)
+
+
+def test_the_bands_of_factual_accuracy_meet_without_overlap():
+    text = message(planned("factual_accuracy")["grade"])
+    bands = [(int(low), int(high)) for low, high in re.findall(r"^(\d+)-(\d+) = ", text, re.M)]
+    assert bands == [(90, 100), (70, 89), (50, 69), (30, 49), (0, 29)] * 3
+
+
+def test_both_axes_of_answer_synthesis_have_every_point_once():
+    text = message(planned("answer_synthesis")["grade"])
+    assert re.findall(r"^(\d) = ", text, re.M) == ["5", "4", "3", "2", "1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("ranks", "newer", "older", "expected"),
+    [
+        ((1, 2, 3), "2.md", "3.md", [2, 3]),
+        ((1, 2, 3), "3.md", "1.md", [3, 1]),
+        ((4, 7, 9), "3.md", "2.md", [9, 7]),  # a mark [9] names the context of rank 9
+        ((1, 1, 1), "3.md", "2.md", [3, 2]),  # ranks that name no single context: the places
+        ((1, 2, 3), "2.md", "2.md", [2, 2]),
+    ],
+)
+def test_sources_that_disagree_keep_the_numbers_of_the_answers_marks(ranks, newer, older, expected):
+    texts = ["The fee is 5.", "The fee is 6.", "The fee is 7."]
+    chunks = [
+        {"text": t, "rel_path": f"{i}.md", "rank": r} for i, (t, r) in enumerate(zip(texts, ranks, strict=True), 1)
+    ]
+    anchors = [{"rel_path": newer, "role": "newer"}, {"rel_path": older, "role": "older"}]
+    labels = {"anchors": anchors, "recency_conflict_rule": "acknowledge_both", "citations": ["c1", "c2", "c3"]}
+    text = message(
+        planned("recency_conflict", make_case("The fee was raised.", chunks=chunks, **labels))["acknowledge"]
+    )
+    shown = "".join(
+        f"{head} sources:\n[{number}]\n{fence(texts[int(path[0]) - 1])}\n\n"
+        for head, number, path in zip(("Newer", "Older"), expected, (newer, older), strict=True)
+    )
+    assert text.startswith(f"{shown}Question:\n")
+
+
+def test_items_of_a_list_stand_on_one_line():
+    """An item with a line break stays between tags on lines of their own."""
+    nuggets = shipped_metric("nuggets")
+    text = nuggets.assign.render(
+        **nuggets.assign_values(CASE, ["Paris is the capital.", "It has\ntwo million people."])
+    )
+    one, two = fence(OnOneLine("Paris is the capital.")), fence("It has\ntwo million people.")
+    assert f"Nuggets:\n1. {one}\n2. {two}\n" in text[1]["content"]
+    assert one.count("\n") == 0
+    rules = [rule for _, rule in shipped_metric("policy_compliance").rules()]
+    listed = "".join(f"{i}. {fence(OnOneLine(rule))}\n" for i, rule in enumerate(rules, 1))
+    assert f"Rules for answers:\n{listed}\n" in message(planned("policy_compliance")["examine"])
+    anchored = shipped_metric("rubric", anchors={"1": "rude", "5": "kind"})
+    (call,) = anchored.planned_calls(make_case())
+    lines = f"1 = {fence(OnOneLine('rude'))}\n5 = {fence(OnOneLine('kind'))}\n"
+    assert f"What the numbers mean:\n{lines}" in message(call)
+    case = make_case("Paris.", citations=[{"chunk_id": "c1", "text": "Paris."}], expected={"requires_citations": True})
+    cited = f"Citations recorded with the answer:\n{fence(OnOneLine('[1]: Paris.'))}\n"
+    assert cited in message(planned("groundedness", case)["grade"])
+
+
+EARLIER = [key[:2] for key in FROZEN if key[2] == "v1" and key[:2] != ("answer_relevance", "questions")]
+
+
+@pytest.mark.parametrize(("name", "step"), EARLIER)
+def test_the_part_of_earlier_turns_is_explained(name, step):
+    """Where they are shown: groundedness is asked about answer and contexts alone."""
+    text = message(planned(name)[step])
+    assert ("Only the last answer is judged." in text) == (name != "groundedness")
+    assert ("I plan a trip to France." in text) == (name != "groundedness")
+    alone = labelled(CASE.answer, [chunk.text for chunk in CASE.contexts], references=["Paris"])
+    assert "Earlier conversation" not in message(planned(name, alone)[step])
+
+
+@pytest.mark.parametrize(("told", "expected"), [("support", 1.0), ("partial_support", 0.0), ("not_support", 0.0)])
+def test_a_reference_that_declines_is_one_vital_nugget(told, expected):
+    """A refusal that gives the reason earns all, one without it half of the lenient scores, an answer that claims to know nothing."""
+    case = make_case("I cannot say.", references=["The documents do not give the fee."])
+    nugget = "It cannot be answered: the documents do not give the fee"
+    judge = ScriptedJudge(
+        [{"nuggets": [{"nugget": nugget, "importance": "vital"}]}, {"verdicts": [{"index": 1, "support": told}]}]
+    )
+    scores = score_of(shipped_metric("nuggets"), case, judge)
+    assert scores["nuggets"].value == expected
+    assert scores["nuggets_vital"].value == {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}[told]
+    assert "there is one nugget, and it is vital" in judge.asked[0].user

@@ -36,7 +36,7 @@ def claims(*found):
 
 def accuracy(correct, complete, consistent, **other):
     parts = {"correctness": correct, "completeness": complete, "consistency": consistent}
-    return {name: {"reasoning": name, "score": score} for name, score in parts.items()} | {"confidence": 90} | other
+    return {name: {"reasoning": name, "score": score} for name, score in parts.items()} | other
 
 
 def nuggets(*found):
@@ -100,7 +100,8 @@ TABLES = {
         ("marks alone", MARKS, {}, [], [0.0, 0.0, 0.0, 0.0], 0),
         ("out of range", BARE, {}, [accuracy(101, 0, 0)], "error", 1),
         ("a letter for a number", BARE, {}, [accuracy("A", 0, 0)], "error", 1),
-        ("without the confidence", BARE, {}, [{k: v for k, v in accuracy(1, 1, 1).items() if k != "confidence"}], "error", 1),
+        ("version 1 asks for the confidence", BARE, {"prompts": {"grade": "v1"}}, [accuracy(1, 1, 1)], "error", 1),
+        ("with the confidence of version 1", BARE, {"prompts": {"grade": "v1"}}, [accuracy(90, 80, 100, confidence=90)], [89.0, 90, 80, 100], 1),
         ("malformed", BARE, {}, ["very accurate"], "error", 1),
         ("refusal", BARE, {}, [REFUSED], "error", 1),
         ("a judge that cannot", BARE, {}, [CANNOT], "skipped", 1),

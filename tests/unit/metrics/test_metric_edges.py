@@ -184,8 +184,8 @@ def test_what_stands_for_the_shipped_rubric_goes_with_its_criteria():
     for words, shown, absent in (
         ([], [means], ["rude"]),
         (["metrics.rubric.criteria='Tact.'"], [], [means, "What the numbers"]),
-        (["metrics.rubric.criteria=Tact", "metrics.rubric.anchors={2: rude}"], ["2 =", "\nrude\n"], [means]),
-        (["metrics.rubric.anchors={2: rude}"], ["2 =", "\nrude\n"], [means]),
+        (["metrics.rubric.criteria=Tact", "metrics.rubric.anchors={2: rude}"], ["2 = <", "> rude </"], [means]),
+        (["metrics.rubric.anchors={2: rude}"], ["2 = <", "> rude </"], [means]),
         (["metrics.rubric.scale=[0,10]"], [], [means]),
     ):
         metric = composed("rubric", *words)

@@ -33,7 +33,7 @@ WORDS: list[list[str]] = [
 USED = {
     "context_utilization": ["not_used", "direct_quote"]
 }  # of contexts that may be used, which is then the good thing
-NEUTRAL = {"training_cutoff", "importance", "severity", "confidence"}
+NEUTRAL = {"training_cutoff", "importance", "severity"}
 # What cannot be monotone, because the verdict is no praise of what the score measures: (metric, score, leaf).
 BY_DEFINITION = {
     ("context_utilization", "context_utilization", "relevant"): "one more useful chunk that the answer might have used",
