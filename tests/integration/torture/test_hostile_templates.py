@@ -237,13 +237,13 @@ def test_a_strangers_run_folder_is_read_by_the_same_rules(tmp_path: Path, monkey
 
     monkeypatch.chdir(tmp_path)
     folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[answer_relevance]")
-    template = folder.prompts / "answer_relevance/direct.v1.jinja"
+    template = folder.prompts / "answer_relevance/direct.v2.jinja"
     kept, config = template.read_text(), folder.config.read_text()
     for change, says in [
-        (lambda: template.write_text(kept + "{{ 'a' * 2000000000 }}\n"), "direct.v1.jinja"),
+        (lambda: template.write_text(kept + "{{ 'a' * 2000000000 }}\n"), "direct.v2.jinja"),
         (lambda: template.write_text(kept + "{% include '/shared/preamble.v1.jinja' %}\n"), "include of '/shared"),
-        (lambda: folder.config.write_text(config.replace("direct: v1", "direct: v1/../../../outside")), "direct"),
-        (lambda: folder.config.write_text(config.replace("direct: v1", "direct: ../v1")), "direct"),
+        (lambda: folder.config.write_text(config.replace("direct: v2", "direct: v2/../../../outside")), "direct"),
+        (lambda: folder.config.write_text(config.replace("direct: v2", "direct: ../v2")), "direct"),
         (lambda: folder.config.write_text(config.replace("  answer_relevance:", "  ../../x:")), "../../x"),
         (lambda: folder.config.write_text(config.replace("name: run", "name: ../../x")), "name"),
     ]:
@@ -276,5 +276,6 @@ def test_no_template_is_copied_through_a_link(tmp_path: Path, monkeypatch, capsy
     shutil.rmtree(tmp_path / "run")
     copy_prompts(config, tmp_path / "run/prompts")
     copied = {str(p.relative_to(tmp_path / "run/prompts")) for p in (tmp_path / "run").rglob("*.jinja")}
-    assert copied == {"answer_relevance/direct.v1.jinja", "shared/preamble.v1.jinja"}
-    assert (prompts_dir() / "shared/preamble.v1.jinja").is_file()
+    shared = {f"shared/{name}.jinja" for name in ("preamble.v2", "earlier_turns.v1", "worked_examples.v1")}
+    assert copied == {"answer_relevance/direct.v2.jinja", *shared}
+    assert (prompts_dir() / "shared/preamble.v2.jinja").is_file()
