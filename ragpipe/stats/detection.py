@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.stats.agreement_coefficients import Coefficient, check_pairs, ranks
-from ragpipe.stats.intervals import FEW, Estimate, Interval, estimate_rate, wilson_bounds
+from ragpipe.stats.intervals import FEW, Estimate, Interval, estimate_mean, estimate_rate, wilson_bounds
 from ragpipe.stats.jackknife import HAIR, EstimatedStatistic, jackknife_error, questions_of
 from ragpipe.stats.student_t import t_quantile
 
@@ -103,23 +103,37 @@ def estimate_specificity(
 def estimate_balanced_accuracy(
     labels: Floats, verdicts: Floats, questions: Whole | None = None, *, level: float = 0.95
 ) -> EstimatedStatistic:
-    """Balanced accuracy with its interval: value +- t(G-1) * the jackknife's standard error over G questions, cut at 0 and 1,
-    method `jackknife_t`.
+    """Balanced accuracy with its interval, the outer bounds of two, cut at 0 and 1, method `jackknife_wilson`.
 
-    No interval for one question, where all rows of a class are of one question (`rests_on_one_question`), and where
-    leaving out questions changes nothing, as when every verdict is right (`no_spread`).
+    One is value +- t(G-1) * the jackknife's standard error over G questions. It shrinks where a class is small or hardly an
+    error is in the sample; so the bounds of sensitivity and specificity (`estimate_mean` on 0 to 1) are put together
+    beside it: half the root of the sum of their squared distances from the rates (Zou and Donner 2008).
+
+    No interval for one question, and where all rows of a class are of one question (`rests_on_one_question`).
     """
     codes, groups = questions_of(len(labels), questions)
     accuracy = balanced_accuracy(labels, verdicts)
     if accuracy.value is None:
         return EstimatedStatistic(accuracy.n, groups, reason=accuracy.reason)
     error, reason = jackknife_error(lambda kept: balanced_accuracy(labels[kept], verdicts[kept]).value, codes, groups)
-    interval = None
-    if error is not None and reason is None:
-        half = t_quantile(level, groups - 1) * error
-        bounds = max(0.0, accuracy.value - half), min(1.0, accuracy.value + half)
-        interval = Interval(level, *bounds, "jackknife_t", too_few=groups < FEW)
-    return EstimatedStatistic(accuracy.n, groups, accuracy.value, interval, reason, error)
+    if error is None:
+        return EstimatedStatistic(accuracy.n, groups, accuracy.value, reason=reason)
+    half = t_quantile(level, groups - 1) * error
+    of_classes = [_mean_right(labels, verdicts, codes, of_class, level) for of_class in (1.0, 0.0)]
+    below = max(half, math.hypot(*(rate - low for rate, low, _ in of_classes)) / 2)
+    above = max(half, math.hypot(*(high - rate for rate, _, high in of_classes)) / 2)
+    bounds = max(0.0, accuracy.value - below), min(1.0, accuracy.value + above)
+    interval = Interval(level, *bounds, "jackknife_wilson", too_few=groups < FEW)
+    return EstimatedStatistic(accuracy.n, groups, accuracy.value, interval, error=error)
+
+
+def _mean_right(
+    labels: Floats, verdicts: Floats, codes: Whole, of_class: float, level: float
+) -> tuple[float, float, float]:
+    """Share of right verdicts of a class with the bounds of the rule on a scale; 0 to 1 where all its rows are of one question."""
+    right = estimate_mean(_right(labels, verdicts, of_class), codes[labels == of_class], low=0.0, high=1.0, level=level)
+    rate = right.mean or 0.0
+    return (rate, right.interval.low, right.interval.high) if right.interval else (rate, 0.0, 1.0)
 
 
 def _placements(labels: Floats, scores: Floats) -> Floats:

@@ -20,7 +20,7 @@ from ragpipe.stats.detection import (
     sensitivity,
     specificity,
 )
-from ragpipe.stats.intervals import estimate_rate
+from ragpipe.stats.intervals import estimate_mean, estimate_rate
 
 ROWS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 8), st.integers(0, 6)), max_size=50)
 """Label, score, question."""
@@ -138,9 +138,26 @@ def test_balanced_accuracy_by_hand() -> None:
     assert result.value == pytest.approx(11 / 12)
     assert result.error == pytest.approx(math.sqrt(9 / 1200))
     assert result.interval is not None
-    half = 2.2621571627409915 * math.sqrt(9 / 1200)
-    assert (result.interval.low, result.interval.high) == pytest.approx((11 / 12 - half, 1.0))
-    assert result.interval.method == "jackknife_t"
+    by_jackknife = 2.2621571627409915 * math.sqrt(9 / 1200)
+    found = estimate_mean(array(1, 1, 1, 1, 1, 0), low=0, high=1).interval
+    passed = estimate_mean(array(1, 1, 1, 1), low=0, high=1).interval
+    assert found is not None
+    assert passed is not None
+    by_rates = math.hypot(5 / 6 - found.low, 1 - passed.low) / 2
+    assert by_rates > by_jackknife, "the jackknife is too narrow with a class of four"
+    assert (result.interval.low, result.interval.high) == pytest.approx((11 / 12 - by_rates, 1.0))
+    assert result.interval.method == "jackknife_wilson"
+
+
+def test_balanced_accuracy_without_an_error_keeps_a_width() -> None:
+    """Ten rows of each class, all right: the jackknife has no spread, both rates leave room below."""
+    labels = np.repeat([1.0, 0.0], 10)
+    result = estimate_balanced_accuracy(labels, labels)
+    rate = estimate_mean(np.ones(10), low=0, high=1).interval
+    assert rate is not None
+    assert result.interval is not None
+    assert (result.value, result.interval.high) == (1.0, 1.0)
+    assert result.interval.low == pytest.approx(1 - math.sqrt(2) * (1 - rate.low) / 2)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +167,6 @@ def test_balanced_accuracy_by_hand() -> None:
         ([0, 0], [0, 1], [1, 2], None, "one_class"),
         ([1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], 0.75, "one_sample"),
         ([1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 2, 3], 0.75, "rests_on_one_question"),
-        ([1, 1, 0, 0], [1, 1, 0, 0], [1, 2, 3, 4], 1.0, "no_spread"),
     ],
 )
 def test_no_interval_of_balanced_accuracy_without_grounds(
