@@ -13,7 +13,9 @@ import random
 import re
 from typing import Any
 
-_FENCE = re.compile(r"<([0-9a-f]{12})>\n(.*?)\n</\1>", re.S)
+_FENCE = re.compile(r"<([0-9a-f]{12})>(?P<space>[\n ])(?P<text>.*?)(?P=space)</\1>", re.S)
+_HEADING = re.compile(r"^[A-Z][\w ]*:$", re.M)
+_BRACKETED = re.compile(r"^\[(\d{1,4})\]$", re.M)
 _ITEM = re.compile(r"^[ \t]*(?:[-*][ \t]*)?[\[(]?(\d{1,3})[\]).:](?!\d)", re.M)
 
 
@@ -63,7 +65,7 @@ def chat_reply(body: dict[str, Any]) -> str:
 class _Instance:
     def __init__(self, draw: random.Random, user: str, root: dict[str, Any]):
         self.draw, self.root = draw, root
-        self.fenced = [text for _, text in _FENCE.findall(user)]
+        self.fenced = [match["text"] for match in _FENCE.finditer(user)]
         self.outside = _FENCE.sub("\n\x00\n", user)
 
     def value(self, schema: dict[str, Any], name: str = "", index: int = 0) -> Any:
@@ -95,7 +97,13 @@ class _Instance:
             if name.startswith("unsupported"):
                 return sentences[:1] if self.draw.random() < 0.2 else []
             return sentences
-        return [self.value(items, "", i) for i in range(1, max(1, self._asked()) + 1)]
+        return [self.value(items, "", i) for i in self._numbers()]
+
+    def _numbers(self) -> list[int]:
+        """The numbers of the items: those in brackets under the first heading where the question asks for these, else from 1."""
+        if "as in its brackets" in self.outside:
+            return [int(number) for number in _BRACKETED.findall(_HEADING.split(self.outside)[1])]
+        return list(range(1, max(1, self._asked()) + 1))
 
     def _asked(self) -> int:
         """How many items the question asks about: the longest list 1, 2, 3 ... outside the fences, or a fenced JSON list."""

@@ -24,10 +24,15 @@ class ContextRecallMetric(ReferenceMetric, ClaimMetric):
     evidence of each statement, as for `faithfulness`. An attributed statement whose evidence is in no chunk is flagged
     `evidence_not_found` and counted, and changes nothing. The generated answer plays no part.
 
-    A reference without a statement ("not in the documents") is 100, `no_statements`. No contexts is 0,
-    `no_context_retrieved`, without a call and without asking whether there is a statement. Of several references, the
-    one whose statements are covered best counts (one without a statement only where none has any); with `references:
-    all` the statements of all of them, each once. Needs a reference. Source: RAGAS context recall.
+    A reference that only declines ("not in the documents") makes one statement in version 2 of the templates: that the
+    documents do not say what was asked. 100 where the contexts indeed do not, 0 where they do: then the label is wrong
+    or old. No passage shows what is missing, so such a statement is flagged `evidence_not_found`. In version 1, and for
+    the embedded judge where it knows the words of a refusal, the reference has no statement: 100, `no_statements`.
+
+    No contexts is 0, `no_context_retrieved`, without a call and without asking whether there is a statement. Of several
+    references, the one whose statements are covered best counts, be it one that declines (one without a statement only
+    where none has any); with `references: all` the statements of all of them, each once. Needs a reference. Source:
+    RAGAS context recall.
     """
 
     version: ClassVar[int] = 2

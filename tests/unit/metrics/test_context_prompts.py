@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -11,6 +12,7 @@ from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.prompting.fences import OnOneLine, fence
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.testing.openai_answers import chat_reply
 from ragpipe.testing.scripted import ScriptedJudge, make_case, shipped_metric
 
 CASE = make_case(
@@ -213,3 +215,84 @@ def test_claims_are_listed_one_a_line():
 
 def test_a_context_is_relevant_from_the_middle_of_the_scale():
     assert "A context is relevant from 50 on." in shown(planned("context_precision")["grade"])
+
+
+FEE = {"question": "When is the fee due?", "references": ["That is not in the documents."]}
+UNSAID = {"claims": ["The documents do not say when the fee is due."]}
+
+
+@pytest.mark.parametrize(
+    ("chunk", "verdict", "evidence", "value", "reason"),
+    [
+        ("The fee is 5 euros.", "supported", [], 100, "1 of 1 statements are in the contexts"),
+        (
+            "The fee is due in May.",
+            "contradicted",
+            ["due in May"],
+            0,
+            "0 of 1 statements are in the contexts, 1 contradicted",
+        ),
+    ],
+)
+def test_a_reference_that_declines_is_right_where_the_contexts_do_not_say_it(chunk, verdict, evidence, value, reason):
+    found = {"verdicts": [{"index": 1, "evidence": evidence, "verdict": verdict}]}
+    judge = ScriptedJudge([UNSAID, found])
+    score = asyncio.run(shipped_metric("context_recall").measure(make_case("", chunks=[chunk], **FEE), judge))
+    assert (score.value, score.reason) == (value, reason)
+    assert score.details["flags"] == ([] if evidence else ["evidence_not_found"])
+    for asked, rule in zip(
+        judge.asked,
+        ("A reference answer that only declines makes one claim", '"contradicted" where they do'),
+        strict=True,
+    ):
+        assert rule in asked.user
+
+
+def test_of_several_references_one_that_declines_counts_as_any_other():
+    case = make_case(
+        "", chunks=["The fee is 5 euros."], question=FEE["question"], references=["In May.", *FEE["references"]]
+    )
+
+    def reply(question):
+        if question.step == "extract":
+            return UNSAID if "not" in question.values["reference"] else {"claims": ["The fee is due in May."]}
+        verdict = "supported" if "do not say" in question.values["claims"][0] else "not_supported"
+        return {"verdicts": [{"index": 1, "verdict": verdict}]}
+
+    (score,) = asyncio.run(shipped_metric("context_recall").measure(case, ScriptedJudge(reply)))
+    assert (score.value, score.details["reference"]) == (100, "2 of 2")
+
+
+@pytest.mark.parametrize("parameters", [{}, COMBINED])
+@pytest.mark.parametrize(
+    "reference", ["Paris lies on the Seine. It has 4 million inhabitants.", "Unable to answer based on given passages."]
+)
+def test_the_embedded_judge_finds_the_same_recall_in_both_versions(reference, parameters):
+    heuristic = HeuristicJudge(HeuristicSettings())
+
+    async def ask(prompt, answer, /, **values):
+        return heuristic.answer(prompt, answer, values)
+
+    case = make_case("", chunks=["Paris lies on the Seine. It has 2 million inhabitants."], references=[reference])
+    metrics = [
+        shipped_metric("context_recall", prompts=dict.fromkeys(("extract", "verify", "combined"), v), **parameters)
+        for v in ("v1", "v2")
+    ]
+    first, second = (asyncio.run(metric.measure(case, ask)) for metric in metrics)
+    assert first.value == second.value == (100 if "Unable" in reference else 50)
+
+
+def test_the_test_server_answers_by_the_numbers_in_brackets():
+    """Restricted sources 2 and 3 beside the free source 1, and claims that are fenced on one line."""
+    call = planned("source_policy", POLICED)["use"]
+    asked = {"messages": [*call.prompt.render(**call.values)], "response_format": form_of(call.answer)}
+    assert [row["index"] for row in json.loads(chat_reply(asked))["verdicts"]] == [2, 3]
+    call = planned("faithfulness", version="v2")["verify"]
+    values = {**call.values, "claims": ["One.", "Two.", "Three."]}
+    asked = {"messages": [*call.prompt.render(**values)], "response_format": form_of(call.answer)}
+    assert [row["index"] for row in json.loads(chat_reply(asked))["verdicts"]] == [1, 2, 3]
+
+
+def form_of(answer):
+    """The answer schema as a request of an OpenAI-compatible client has it."""
+    return {"type": "json_schema", "json_schema": {"schema": answer_schema(answer)}}

@@ -9,6 +9,7 @@ from ragpipe.core.resources import prompts_dir
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from tests.support.claim_verdicts import in_both_forms
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
 HEATH = {
@@ -113,8 +114,12 @@ def claims(*texts):
 
 def verdicts(*rows):
     """Rows of (index, supported[, evidence])."""
-    keys = ("index", "supported", "evidence")
-    return {"verdicts": [dict(zip(keys, row, strict=False)) for row in rows]}
+    return {"verdicts": [_row("index", *row) for row in rows]}
+
+
+def _row(item, value, supported, *evidence):
+    """A verdict on an item that is named by its number or its text."""
+    return {item: value} | in_both_forms(supported) | dict(zip(("evidence",), evidence, strict=False))
 
 
 ONE = "Cornish heath is the common name for Erica vagans."  # the documents' reply to the first step
@@ -161,8 +166,7 @@ def test_context_recall_shows_the_reference_and_names_the_chunks_of_the_evidence
 
 def checked(*rows):
     """Rows of (claim, supported[, evidence]), as one reply."""
-    keys = ("claim", "supported", "evidence")
-    return {"claims": [dict(zip(keys, row, strict=False)) for row in rows]}
+    return {"claims": [_row("claim", *row) for row in rows]}
 
 
 # (what, case, replies, faithfulness or status, context_recall or status, number of questions)

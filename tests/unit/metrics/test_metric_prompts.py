@@ -16,6 +16,7 @@ from ragpipe.prompting.library import PromptLibrary
 from ragpipe.schema.judge_answers.grade_answers import YesNo
 from ragpipe.testing.scripted import ScriptedJudge, make_case, shipped_metric, shipped_names
 from tests.support import prompt_lock
+from tests.support.claim_verdicts import in_both_forms
 
 JUDGED = [name for name in shipped_names() if shipped_metric(name).step_names()]
 COMBINED = {"steps": "combined"}
@@ -241,11 +242,11 @@ def reply(question):
     if question.step == "verify":
         count = len(question.values["claims"])
         told = range(1, count + 1) if question.values.get("again") else range(2, count + 1)
-        return {"verdicts": [{"index": i, "supported": (number >> i) % 2 == 0} for i in told]}
+        return {"verdicts": [{"index": i} | in_both_forms((number >> i) % 2 == 0) for i in told]}
     if question.step in ("first", "refine"):
         return "YES" if number % 7 == 0 else "NO"
     if question.step == "combined":
-        return {"claims": [{"claim": f"claim {i}", "supported": (number >> i) % 2 == 0} for i in range(5)]}
+        return {"claims": [{"claim": f"claim {i}"} | in_both_forms((number >> i) % 2 == 0) for i in range(5)]}
     if question.step == "questions":
         return {"questions": []}
     if question.step == "direct":

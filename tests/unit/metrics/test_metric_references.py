@@ -18,6 +18,7 @@ from ragpipe.schema.reference_answers import AnyReference
 from ragpipe.schema.score import Score, ScoreSpec
 from ragpipe.stages.plan_calls import make_plan
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from tests.support.claim_verdicts import in_both_forms
 
 SHOWN = {"shows": ["answer", "reference"]}
 HARBOUR = {
@@ -135,7 +136,7 @@ def listing(asked):
         text = asked.values["reference"]
         return {"claims": [] if "not in" in text.lower() else [part for part in text.split(". ") if part]}
     held = ["1803" in claim for claim in asked.values["claims"]]
-    return {"verdicts": [{"index": n, "evidence": "", "supported": s} for n, s in enumerate(held, 1)]}
+    return {"verdicts": [{"index": n, "evidence": ""} | in_both_forms(s) for n, s in enumerate(held, 1)]}
 
 
 RECALL = [

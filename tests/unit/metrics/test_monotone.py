@@ -25,6 +25,7 @@ FLAGS: dict[str, list[Any]] = {
 }  # fmt: skip
 WORDS: list[list[str]] = [
     ["NO", "YES"],
+    ["contradicted", "not_supported", "supported"],
     ["WRONG", "CORRECT"],
     ["insufficient", "partial", "sufficient"],
     ["not_support", "partial_support", "support"],
