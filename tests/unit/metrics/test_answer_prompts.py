@@ -7,8 +7,12 @@ import re
 import pytest
 
 from ragpipe.core.digest import canonical_json, sha256
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.prompting.fences import OnOneLine, fence
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.judge_answers.grade_answers import FactualAccuracy, ThreeCriteria
+from ragpipe.schema.judge_answers.relevance_answers import AnswerRelevance, DirectRelevance
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 from tests.unit.metrics.test_metric_prompts import ASKING, CASE, labelled
 
@@ -209,3 +213,26 @@ def test_a_reference_that_declines_is_one_vital_nugget(told, expected):
     assert scores["nuggets"].value == expected
     assert scores["nuggets_vital"].value == {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}[told]
     assert "there is one nugget, and it is vital" in judge.asked[0].user
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "dropped"),
+    [(AnswerRelevance, DirectRelevance, "completeness"), (FactualAccuracy, ThreeCriteria, "confidence")],
+)
+def test_a_later_form_is_the_earlier_one_without_the_field_that_says_nothing_new(earlier, later, dropped):
+    """The order of the fields counts too: a judge writes them in order."""
+    before, after = answer_schema(earlier), answer_schema(later)
+    kept = [(name, part) for name, part in before["properties"].items() if name != dropped]
+    assert list(after["properties"].items()) == kept
+    assert after["required"] == [name for name in before["required"] if name != dropped]
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "versions"),
+    [("groundedness", "grade", ("v1", "v2", "v3")), ("abstention", "detect", ("v1", "v2"))],
+)
+def test_the_embedded_judge_answers_every_version_alike(name, step, versions):
+    judge = HeuristicJudge(HeuristicSettings())
+    calls = [planned(name, **{step: version})[step] for version in versions]
+    first, *others = [judge.answer(call.prompt, call.answer, call.values) for call in calls]
+    assert others == [first] * len(others)
