@@ -73,7 +73,10 @@ def write(root: Path, text: str = "plain", details: Any = None, cases: int = 3, 
     }
     folder = write_run(root, rows, [call])
     table = pq.read_table(folder / "scores.parquet")
-    found = json.dumps(details if details is not None else {text: [{text: text}], "flags": [text], "why": text})
+    quote = {"quote": text, "places": [{"chunk": text, "rank": text, "start": text, "end": text}]}
+    claim = {"claim": text, "verdict": "contradicted", "evidence": [quote]}
+    shown = {text: [{text: text}], "claims": [claim], "flags": [text], "why": text}
+    found = json.dumps(details if details is not None else shown)
     column = [found if name == "faithfulness" else None for name in table["score_name"].to_pylist()]
     place = SCORES.get_field_index("details")
     pq.write_table(table.set_column(place, SCORES.field("details"), pa.array(column)), folder / "scores.parquet")
