@@ -35,11 +35,18 @@ class TransportSettings(Settings):
 
 
 class StoreSettings(Settings):
-    """The `store` section: where judge replies are kept for all runs; on a local disk, never on NFS."""
+    """The `store` section: where judge replies are kept for all runs (on a local disk, never on NFS), and a recording of some."""
 
     path: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
         description="Folder of the judge replies of all runs, on a local disk. null: `.store` in `output_dir`.",
+    )
+    recorded: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description=(
+            "File of recorded replies that come before those of the store, and that is only read; `package:` names a file of "
+            "ragpipe. null: none."
+        ),
     )
 
 

@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
+SHIPPED_DATA = "package:"
+"""How the path of a file begins that ragpipe ships with its data."""
 
 
 def _shipped(name: str) -> Path:
@@ -22,6 +24,12 @@ def conf_dir() -> Path:
 def prompts_dir() -> Path:
     """Absolute path of the shipped prompt templates, `<metric>/<step>.v<N>.jinja`."""
     return _shipped("prompts")
+
+
+def data_path(path: str, base: Path = Path()) -> Path:
+    """The file or folder of a configured path: one of ragpipe's own after `package:`, else relative to `base`."""
+    is_shipped = path.startswith(SHIPPED_DATA)
+    return PACKAGE / "data" / path.removeprefix(SHIPPED_DATA) if is_shipped else base / path
 
 
 @lru_cache(maxsize=1)

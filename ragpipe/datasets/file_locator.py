@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from ragpipe.core.resources import PACKAGE
+from ragpipe.core.resources import data_path
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.file_formats import SUFFIXES, data_file
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.datasets.text_lines import DataFile
-
-_SHIPPED = "package:"
 
 
 @dataclass(frozen=True)
@@ -40,12 +38,7 @@ class Files:
 def locate(settings: DatasetSettings, base: Path) -> Files:
     """All files of the data set. Raises DataError naming every one that is missing or is never loaded."""
     faults = Faults(f"data set {settings.name!r}: {settings.path} cannot be used")
-    root = (
-        PACKAGE / "data" / settings.path[len(_SHIPPED) :]
-        if settings.path.startswith(_SHIPPED)
-        else base / settings.path
-    )
-    finder = _Finder(settings, root, faults)
+    finder = _Finder(settings, data_path(settings.path, base), faults)
     main = finder.main()
     joined = {}
     for name, join in settings.join.items():

@@ -161,6 +161,9 @@ class ApiEmbedder(JudgeSettings):
     output_mode: Annotated[Literal["plain"], NotInIdentity] = Field(
         default="plain", description="Always plain: an embedding has no output mode."
     )
+    note: Annotated[Literal[None], NotInIdentity] = Field(
+        default=None, description="Always null: reports describe the judge alone."
+    )
     dimensions: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
         default=None,
         description=(

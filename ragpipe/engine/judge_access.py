@@ -10,6 +10,7 @@ from typing import Any
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import ConfigError
+from ragpipe.core.resources import data_path
 from ragpipe.embedding.local_embedder import LocalTransport, vectors_by
 from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, SentenceTransformers
 from ragpipe.embedding.token_encoder import EncoderSettings
@@ -24,6 +25,7 @@ from ragpipe.schema.corpus import Corpus
 from ragpipe.scoring.gates.calibration import uncalibrated_gates
 from ragpipe.store.calls.accepted_replies import AcceptedReplies
 from ragpipe.store.calls.call_store import CallStore, StoredCalls
+from ragpipe.store.calls.recorded_file import read_recorded_file
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 from ragpipe.store.calls.reply_store import ReplyStore
 
@@ -37,8 +39,11 @@ def store_path(config: RunConfig) -> Path:
 
 
 def judge_description(config: RunConfig) -> dict[str, Any]:
-    """What reports say of the judge: its label, and its calibration against human labels, which no judge has yet (None)."""
-    return {"label": config.judge.label, "calibrated": None}
+    """What reports say of the judge: its label, its calibration against human labels, which no judge has yet (None), and its note
+    where it has one."""
+    description = {"label": config.judge.label, "calibrated": None}
+    note = getattr(config.judge, "note", None)
+    return {**description, "note": note} if note else description
 
 
 def scoring_warnings(config: RunConfig) -> list[str]:
@@ -83,11 +88,13 @@ async def open_judge(
     if isinstance(config.judge, HeuristicSettings) and not _stores_vectors(config):
         yield _heuristic_session(config.judge, None)
         return
+    recorded = recorded_replies(config)  # before the store is opened: it may be refused
     store = CallStore(store_path(config), run_id=run_id, say=warn)
     for notice in store.notices:
         warn(notice)
-    checked = checked_store(config, store)
-    replies = FallbackStore(known, checked) if known is not None else checked
+    replies = usable_replies(config, store, recorded)
+    if known is not None:
+        replies = FallbackStore(known, replies)
     session = _stored_session(config, run_id, replies, warn, embeds=embeds)
     try:
         yield session
@@ -112,8 +119,20 @@ def _stored_session(
     return session
 
 
-def checked_store(config: RunConfig, store: CallStore | StoredCalls) -> CallStore | StoredCalls | AcceptedReplies:
-    """The store, where replies of another model count as missing if the judge or the embedder refuses such replies."""
+def recorded_replies(config: RunConfig) -> RecordedReplies | None:
+    """The replies of `store.recorded`, None without one. Raises DataError for a file that cannot be used."""
+    return None if config.store.recorded is None else read_recorded_file(data_path(config.store.recorded))
+
+
+def usable_replies(config: RunConfig, store: CallStore | StoredCalls, recorded: RecordedReplies | None) -> ReplyStore:
+    """The recorded replies, then those of the call store, where replies of another model count as missing if the judge or the
+    embedder refuses such replies."""
+    accepted = _accepted_replies(config, store)
+    return accepted if recorded is None else FallbackStore(recorded, accepted)
+
+
+def _accepted_replies(config: RunConfig, store: CallStore | StoredCalls) -> ReplyStore:
+    """The store without replies of another model, if the judge or the embedder refuses such replies."""
     judge, embedder = served_model(config.judge), served_model(config.embedder)
     if not any(model and model.refuses for model in (judge, embedder)):
         return store

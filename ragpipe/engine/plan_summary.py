@@ -11,7 +11,7 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.embedding.settings import INSTALL, NoEmbedder
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.judge_access import checked_store, open_replay, store_path
+from ragpipe.engine.judge_access import open_replay, recorded_replies, store_path, usable_replies
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import count_tokens
@@ -58,11 +58,15 @@ def plan_remaining(
     if (
         isinstance(judge, JudgeSettings)
         and plan.calls
-        and (recorded or any(state.done for state in resumed.values()) or store_path(config).exists())
+        and (recorded or any(state.done for state in resumed.values()) or _has_stored_replies(config))
     ):
         remaining = run_async(_remaining(config, reader, run_id, recorded, resumed, known))
         plan.stored, plan.missing, plan.resumed = remaining.stored, remaining.missing, remaining.resumed
     return plan
+
+
+def _has_stored_replies(config: RunConfig) -> bool:
+    return config.store.recorded is not None or store_path(config).exists()
 
 
 async def _remaining(
@@ -83,9 +87,11 @@ async def _remaining(
         resumed: by iteration, what it has from earlier starts.
         known: what need not be measured; it keeps the cases that are measured here.
     """
+    from_file = recorded_replies(config)
     stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
-    checked = checked_store(config, stored)
-    replies = FallbackStore(RecordedReplies(recorded, failures="permanent"), checked) if recorded else checked
+    replies = usable_replies(config, stored, from_file)
+    if recorded:
+        replies = FallbackStore(RecordedReplies(recorded, failures="permanent"), replies)
     remaining, metrics = RemainingCalls(), list(config.metrics.values())
     async with open_replay(config, replies) as session:
         session.corpus = references_of(reader.samples)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.finished_run import FinishedRun
-from ragpipe.engine.judge_access import checked_store, open_judge, open_replay, store_path
+from ragpipe.engine.judge_access import open_judge, open_replay, recorded_replies, store_path, usable_replies
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.price_rates import Rates
@@ -86,7 +86,8 @@ class StoredRejudgePolicy(RejudgePolicy):
     def open_session(self, config: RunConfig, run_id: str, warn: Callable[[str], None]) -> OpenedSession:
         if not isinstance(config.judge, JudgeSettings):  # the embedded judge needs no network
             return super().open_session(config, run_id, warn)
-        stored = checked_store(config, StoredCalls(store_path(config), run_id=run_id))
+        recorded = recorded_replies(config)
+        stored = usable_replies(config, StoredCalls(store_path(config), run_id=run_id), recorded)
         return open_replay(config, FallbackStore(self._finished.replies(), stored))
 
 

@@ -120,6 +120,9 @@ class JudgeSettings(Settings):
         ),
     )
     season: str = Field(default="", description="Any text. Another text asks every question again.")
+    note: Annotated[str | None, NotInIdentity] = Field(
+        default=None, description="What readers should know of this judge; reports show it. null: nothing."
+    )
 
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = Field(
         default=0.0, description="Sampling temperature, 0 to 2. null: not sent, for models that refuse it."

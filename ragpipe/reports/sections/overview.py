@@ -24,8 +24,10 @@ def summary_line(metrics: Mapping[str, Any]) -> str:
 
 
 def notices(data: ReportData) -> Iterator[Note]:
-    """The verdict of the gates, a judge without calibration, and the warnings of the run."""
+    """The verdict of the gates, what to know of the judge, and the warnings of the run."""
     yield from _verdict(data.gates)
+    if note := data.metrics["judge"].get("note"):
+        yield Note(("The judge: ", Verbatim(note)))
     if data.cost["used"]["uses"] and not data.metrics["judge"]["calibrated"]:
         lead = Strong("The judge is not calibrated against human labels:")
         yield Note((lead, " how often its verdicts are right is not known."), shown_in=PAGES)

@@ -22,7 +22,7 @@ from ragpipe.store.run.run_tables import open_parquet_file, reading_table, run_f
 _KEPT = 6  # row groups in memory: the blocks that are open at once, and their neighbours
 _SLICE = 256  # rows that are decoded at once: cell by cell, Arrow takes ten times as long
 _KEPT_SLICES = 64  # a replay asks in the order of the rows, so it is at a few places at a time
-_COLUMNS = (
+COLUMNS = (
     "key",
     "payload_id",
     "judge",
@@ -44,6 +44,7 @@ _COLUMNS = (
     "sent",
     "wire_hash",
 )
+"""The columns of judge inputs that a call is made from."""
 
 
 class RecordedReplies:
@@ -56,7 +57,7 @@ class RecordedReplies:
 
     def __init__(self, files: Sequence[Path], *, failures: str = "all"):
         self._failures = failures
-        self._files = [open_parquet_file(path, _COLUMNS) for path in files]
+        self._files = [open_parquet_file(path, COLUMNS) for path in files]
         self._groups = RowGroupCache(self._files, _replies_of_group, max_groups=_KEPT)
         self._slices = lru_cache(maxsize=_KEPT_SLICES)(self._decoded_slice)
         marks, places = [], []
@@ -87,9 +88,9 @@ class RecordedReplies:
         return None
 
     def _decoded_slice(self, file: int, group: int, number: int) -> list[tuple[Any, ...]]:
-        """Slice `number` (from 0) of a row group: the cells of each row, in the order of `_COLUMNS`."""
+        """Slice `number` (from 0) of a row group: the cells of each row, in the order of `COLUMNS`."""
         rows = self._groups.group(group, file).slice(number * _SLICE, _SLICE)
-        return list(zip(*(rows.column(name).to_pylist() for name in _COLUMNS), strict=True))
+        return list(zip(*(rows.column(name).to_pylist() for name in COLUMNS), strict=True))
 
     async def get_or_claim(
         self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
@@ -131,7 +132,7 @@ class RecordedReplies:
         return self._failures == "permanent" and status not in TRANSIENT
 
     def _call(self, cells: Sequence[Any]) -> Call | None:
-        """The call of a row, whose cells are in the order of `_COLUMNS`."""
+        """The call of a row, whose cells are in the order of `COLUMNS`."""
         key, payload_id, judge, status, reply, message, model, finish_reason, *tokens, fingerprint, payer = cells[:14]
         paid_usd, latency_ms, attempts, output_mode, sent, wire_hash = cells[14:]
         if not self._is_served(status):
@@ -183,7 +184,7 @@ class RecordedRowReplies(RecordedReplies):
 
     def get(self, key: str) -> Call | None:
         row = self._rows.get(key)
-        return None if row is None else self._call([row[name] for name in _COLUMNS])
+        return None if row is None else self._call([row[name] for name in COLUMNS])
 
 
 class FallbackStore(WrappedStore):
@@ -218,7 +219,7 @@ def _sampling(text: str) -> dict[str, Any]:
 
 
 def _replies_of_group(file: pq.ParquetFile, group: int) -> pa.Table:
-    return file.read_row_group(group, columns=list(_COLUMNS))
+    return file.read_row_group(group, columns=list(COLUMNS))
 
 
 def _key_prefixes(path: Path, keys: pa.Array) -> Any:

@@ -120,6 +120,6 @@ def test_a_file_that_changes_between_or_during_two_readings_is_refused(open_file
 def test_a_path_of_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "data" / "demo").mkdir(parents=True)
     (tmp_path / "data" / "demo" / "x.jsonl").write_text('{"id": "1", "question": "a"}\n', encoding="utf-8")
-    monkeypatch.setattr("ragpipe.datasets.file_locator.PACKAGE", tmp_path)
+    monkeypatch.setattr("ragpipe.core.resources.PACKAGE", tmp_path)
     dataset = open_dataset(DatasetSettings(path="package:demo/x.jsonl"), Path("/nowhere"))
     assert [record.where for record in dataset] == ["package:demo/x.jsonl:1"]
