@@ -162,6 +162,6 @@ def _tables(runs: Sequence[RunFolder]) -> Iterator[Path]:
 
 
 def _no_question(where: str, what: str, value: str) -> DataError:
-    fix = "task=explain shows the questions of a case with their keys; replies that were pruned are not known any more"
+    fix = "task=explain shows the questions of a case with their keys; replies that were pruned, or that come from a recorded file, are not in it"
     problem = Problem(where, what, f"none for {value}", "a stored call", fix)
     return DataError("there is no such question", [problem])

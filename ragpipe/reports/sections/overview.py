@@ -7,7 +7,7 @@ from typing import Any
 
 from ragpipe.reports.live_progress import duration
 from ragpipe.reports.metrics_view import iterations_text, method_groups, score_cell, table_scores
-from ragpipe.reports.model import PAGES, TERMINAL, Note, Strong, Tile, Verbatim, joined, pieces_of
+from ragpipe.reports.model import PAGES, TERMINAL, Note, Prose, Strong, Tile, Verbatim, joined, pieces_of
 from ragpipe.reports.number_format import plural, price, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.schema.usage import Usage
@@ -27,7 +27,7 @@ def notices(data: ReportData) -> Iterator[Note]:
     """The verdict of the gates, what to know of the judge, and the warnings of the run."""
     yield from _verdict(data.gates)
     if note := data.metrics["judge"].get("note"):
-        yield Note(("The judge: ", Verbatim(note)))
+        yield Note(("The judge: ", Prose(note)))
     if data.cost["used"]["uses"] and not data.metrics["judge"]["calibrated"]:
         lead = Strong("The judge is not calibrated against human labels:")
         yield Note((lead, " how often its verdicts are right is not known."), shown_in=PAGES)

@@ -21,7 +21,6 @@ from ragpipe.store.files.atomic import atomic_write
 _SHARED = ("judge", "model", "finish_reason", "output_mode", "sent")
 _OWN = ("key", "reply", "tokens_in", "tokens_out")
 """The columns of judge inputs that all replies of a file share, and those that each has for itself."""
-_TITLE = "the recorded replies cannot be used"
 
 
 def read_recorded_file(path: Path) -> RecordedRowReplies:
@@ -34,7 +33,7 @@ def read_recorded_file(path: Path) -> RecordedRowReplies:
         header = strict_loads(first)
         if header["format"] != FORMAT:
             fix = "take the file that belongs to this ragpipe, or record the replies again"
-            raise format_mismatch(_TITLE, path, header["format"], None, fix)
+            raise format_mismatch("the recorded replies cannot be used", path, header["format"], None, fix)
         if header["sha256"] != sha256(body):
             raise ValueError("lines that are not those that were written")
         payer = f"recording-{header['recorded']}/1"
@@ -48,7 +47,7 @@ def read_recorded_file(path: Path) -> RecordedRowReplies:
             f"nothing readable: {error.strerror}" if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         )
         problem = Problem(str(path), "store.recorded", reason, "replies as they were recorded", fix)
-        raise DataError(_TITLE, [problem]) from error
+        raise DataError("the recorded replies cannot be used", [problem]) from error
 
 
 def write_recorded_file(path: Path, rows: Iterable[Mapping[str, Any]], *, recorded: str) -> int:
