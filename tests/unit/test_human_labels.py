@@ -13,6 +13,7 @@ import pytest
 import ragpipe
 from ragpipe.schema.score import Score
 from ragpipe.testing.scripted import JudgeQuestion, ScriptedJudge, make_case, score_of, shipped_metric
+from tests.support.claim_verdicts import in_both_forms
 
 
 def refchecker(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]], dict[str, Any]]]:
@@ -35,7 +36,8 @@ def judged(record: dict[str, Any], **parameters: Any) -> Score:
             return {"claims": texts}
         asked = question.values["claims"]
         return {"verdicts": [
-            {"index": i, "evidence": "", "reason": "", "supported": entailed[c]} for i, c in enumerate(asked, 1)
+            {"index": i, "evidence": "", "reason": ""} | in_both_forms(entailed[c])
+            for i, c in enumerate(asked, 1)
         ]}  # fmt: skip
 
     # an answer without a word is skipped before anybody is asked; the figures count the one here as without claims

@@ -152,8 +152,8 @@ FLIPS = {
     "a setting that no figure rests on": (text("config.yaml", "concurrency: 8", "concurrency: 9"), "config.yaml: its bytes are not what they were"),
     "a threshold": (text("config.yaml", "faithfulness: 0.85", "faithfulness: 0.95"), "scoring.thresholds.faithfulness: 0.85 -> 0.95"),
     "a weight in the configuration": (text("config.yaml", "faithfulness: 0.2", "faithfulness: 0.3"), "scoring.weights.faithfulness: 0.2 -> 0.3"),
-    "a prompt": (text("prompts/faithfulness/verify.v1.jinja", "Task: decide", "Task: decidf"), "metrics.faithfulness.prompts.verify"),
-    "a comment in a prompt": (text("prompts/faithfulness/verify.v1.jinja", "{# Faithfulness", "{# faithfulness"), "prompts/faithfulness/verify.v1.jinja: its bytes"),
+    "a prompt": (text("prompts/faithfulness/verify.v2.jinja", "Task: decide", "Task: decidf"), "metrics.faithfulness.prompts.verify"),
+    "a comment in a prompt": (text("prompts/faithfulness/verify.v2.jinja", "{# Faithfulness", "{# faithfulness"), "prompts/faithfulness/verify.v2.jinja: its bytes"),
     "the data's digest": (text("manifest.json", f'"parser": {PARSER}', '"parser": 1'), f"manifest.json: identity.parser: {PARSER} -> 1"),
     "a score": (cell("iteration-1/scores.parquet", "value", 1, lambda value: 0.123), "iteration-1/scores.parquet: row 1 (q0 / default / 1 / retrieval"),
     "a record": (cell("iteration-1/records.parquet", "answer", 1, flipped), "iteration-1/records.parquet: row 1 (q1"),
@@ -190,7 +190,7 @@ def test_a_flipped_bit_of_a_file_is_found_wherever_it_falls(
     assert f"differs  {file}: " in said
 
 
-@pytest.mark.parametrize("file", first_rows(["prompts/faithfulness/verify.v1.jinja", "outputs.parquet", "seal.json"]))
+@pytest.mark.parametrize("file", first_rows(["prompts/faithfulness/verify.v2.jinja", "outputs.parquet", "seal.json"]))
 def test_what_cannot_be_made_again_must_be_there(run: Path, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     (run / file).unlink()
     code, said = verified(run, capsys)

@@ -6,6 +6,7 @@ import pytest
 
 from ragpipe.cli import compose
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from tests.support.claim_verdicts import in_both_forms
 
 
 def test_an_answer_too_long_for_patterns_is_an_error_of_its_case_and_no_question_of_the_plan():
@@ -133,7 +134,7 @@ def test_relevance_by_questions_plans_the_grade_that_it_falls_back_to():
 
 
 def test_null_in_place_of_an_optional_quote_is_none():
-    reply = {"verdicts": [{"index": 1, "evidence": None, "reason": "", "supported": False}]}
+    reply = {"verdicts": [{"index": 1, "evidence": None, "reason": ""} | in_both_forms(False)]}
     judge = ScriptedJudge([{"claims": ["Paris is in France."]}, reply])
     score = score_of(shipped_metric("faithfulness"), make_case(), judge)["faithfulness"]
     assert (score.value, score.details["claims"][0]["evidence"]) == (0, [])

@@ -8,6 +8,7 @@ import pytest
 
 from ragpipe.core.errors import JudgeError
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from tests.support.claim_verdicts import in_both_forms
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
 THREE = ["alpha", "beta", "gamma"]
@@ -58,8 +59,11 @@ def claims(*texts):
 
 def verdicts(*rows):
     """Rows of (index, supported[, evidence])."""
-    keys = ("index", "supported", "evidence")
-    return {"verdicts": [dict(zip(keys, row, strict=False)) for row in rows]}
+    items = [
+        {"index": index} | in_both_forms(supported) | dict(zip(("evidence",), evidence, strict=False))
+        for index, supported, *evidence in rows
+    ]
+    return {"verdicts": items}
 
 
 ABC = {"answer": "Alpha, beta and gamma.", "chunks": ["alpha is one thing", "beta is another"]}

@@ -11,11 +11,12 @@ from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.metrics.shared.claim_metric import ClaimMetric
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from tests.support.claim_verdicts import in_both_forms
 
 INVENTED = "Ada Lovelace wrote it in 1843. It was printed in Paris."
 CLAIMS = {"claims": ["Ada Lovelace wrote it in 1843.", "It was printed in Paris."]}
 COMBINED = {
-    "claims": [{"claim": claim, "evidence": claim, "reason": "", "supported": True} for claim in CLAIMS["claims"]]
+    "claims": [{"claim": claim, "evidence": claim, "reason": ""} | in_both_forms(True) for claim in CLAIMS["claims"]]
 }
 REFUSAL = "I could not find any information about that in the documents."
 
