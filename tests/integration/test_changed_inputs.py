@@ -60,7 +60,7 @@ def test_an_edited_template_opens_its_own_folder_and_is_warned_about(capsys: pyt
     shutil.copytree(prompts_dir() / "faithfulness", "mine/faithfulness")
     words = [*WORDS, "prompt_dirs=[mine]"]
     assert main(words) == 0
-    template = Path("mine/faithfulness/verify.v1.jinja")
+    template = Path("mine/faithfulness/verify.v2.jinja")
     template.write_text(template.read_text() + "Be quick.\n")
     capsys.readouterr()
     assert main(words) == 0
@@ -68,11 +68,11 @@ def test_an_edited_template_opens_its_own_folder_and_is_warned_about(capsys: pyt
     assert len(folders()) == 2
     hashes = [json.loads(Path(f"outputs/x/{f}/manifest.json").read_text())["prompts"] for f in sorted(folders())]
     texts = {
-        sha[:12] for prompts in hashes for name, sha in prompts.items() if name.startswith("faithfulness/verify.v1@")
+        sha[:12] for prompts in hashes for name, sha in prompts.items() if name.startswith("faithfulness/verify.v2@")
     }
     assert len(texts) == 2
     assert all(text in said for text in texts)
-    assert "faithfulness/verify.v1 has another text" in said
+    assert "faithfulness/verify.v2 has another text" in said
 
 
 def test_a_changed_data_file_opens_its_own_folder(capsys: pytest.CaptureFixture[str]) -> None:

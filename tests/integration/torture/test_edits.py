@@ -87,7 +87,7 @@ NOTHING = [
     ("the client", ["judge.client=litellm"]),
     ("the run's name", ["name=other"]),
     ("a limit on the data", ["dataset.limit=5"]),
-    ("a prompt that nobody uses", ["metrics.chunk_faithfulness.prompts.first=v1"]),
+    ("a prompt that nobody uses", ["metrics.chunk_faithfulness.prompts.first=v2"]),
     ("a renamed metric class", ["metrics.faithfulness.class=mymetrics.Renamed"]),
     ("a small allowance, as nothing is new", ["judge.max_calls=1", "scoring.weights.faithfulness=0.4"]),
     ("the metrics' order", ["metrics=[chunk_faithfulness,faithfulness]"]),
@@ -118,7 +118,7 @@ def test_the_plan_counts_only_what_is_not_stored(bench: Bench, capsys: pytest.Ca
 
 
 def test_a_comment_in_a_template_costs_no_call(bench: Bench) -> None:
-    path = bench.prompts / "faithfulness" / "verify.v1.jinja"
+    path = bench.prompts / "faithfulness" / "verify.v2.jinja"
     text = path.read_text()
     path.write_text(text.replace("[[user]]\n", "[[user]]\n{# why this order: caches #}\n", 1))
     try:
@@ -130,10 +130,10 @@ def test_a_comment_in_a_template_costs_no_call(bench: Bench) -> None:
 @pytest.mark.slow
 def test_one_prompt_version_asks_that_step_alone(bench: Bench) -> None:
     folder = bench.prompts / "faithfulness"
-    text = (folder / "verify.v1.jinja").read_text()
-    (folder / "verify.v2.jinja").write_text(text.rstrip() + "\nBe brief.\n")
-    assert bench.new_calls("metrics.faithfulness.prompts.verify=v2") == bench.verify
-    assert bench.new_calls("metrics.faithfulness.prompts.verify=v2") == 0
+    text = (folder / "verify.v2.jinja").read_text()
+    (folder / "verify.v3.jinja").write_text(text.rstrip() + "\nBe brief.\n")
+    assert bench.new_calls("metrics.faithfulness.prompts.verify=v3") == bench.verify
+    assert bench.new_calls("metrics.faithfulness.prompts.verify=v3") == 0
 
 
 def test_one_more_metric_asks_its_own_questions(bench: Bench) -> None:
