@@ -68,7 +68,8 @@ def read(paths: Sequence[Path], score: str, label: str, is_bad: Callable[[float]
         inputs = run.judge_inputs[run.judge_inputs["metric"] == metric]
         frames.append(run.records.set_index(CASE)[[score, label]].astype("float64"))
         uses.append(inputs)
-        names += (inputs["template"] + "." + inputs["template_version"]).unique().tolist()
+        templates = inputs["template"] + "." + inputs["template_version"]
+        names += (templates + " by " + inputs["judge"]).unique().tolist()
     records, replies = pd.concat(frames), pd.concat(uses)
     labelled = records[records[label].notna()]
     scored = labelled[labelled[score].notna()]
