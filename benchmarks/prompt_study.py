@@ -130,13 +130,14 @@ def main() -> None:
     parser.add_argument("--versions", nargs="+", default=["v1", "v2"])
     parser.add_argument("--sets", nargs="+", default=[labelled.name for labelled in SETS])
     parser.add_argument("--to", type=Path, default=Path("outputs/prompt_study"))
-    own, _, judge = " ".join(sys.argv[1:]).partition(" -- ")
-    options = parser.parse_args(own.split())
+    words = sys.argv[1:]
+    own = words.index("--") if "--" in words else len(words)
+    options, judge = parser.parse_args(words[:own]), words[own + 1 :]
     if options.action == "draw":
         drawn = draw(options.data.resolve(), options.to / "draw")
         DRAWN.write_text(json.dumps(drawn, indent=1) + "\n", encoding="utf-8")
         return
-    run_versions(options.data.resolve(), options.half, options.versions, options.to, judge.split(), options.sets)
+    run_versions(options.data.resolve(), options.half, options.versions, options.to, judge, options.sets)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,10 @@ def read(paths: Sequence[Path], score: str, label: str, is_bad: Callable[[float]
     frames, uses, names = [], [], []
     for path in paths:
         run = ragpipe.load(path, iteration=FIRST_ITERATION)
+        for name in (score, label):
+            if name not in run.records.columns:
+                known = ", ".join(run.scores["score_name"].unique())
+                raise SystemExit(f"{path}: found no score {name!r}; expected one of {known}")
         metric = run.scores.loc[run.scores["score_name"] == score, "metric"].iloc[0]
         inputs = run.judge_inputs[run.judge_inputs["metric"] == metric]
         frames.append(run.records.set_index(CASE)[[score, label]].astype("float64"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,7 @@ from ragpipe.prompting.template_files import line_of, used_in_template
 from ragpipe.prompting.template_language import MAX_RENDERED, METER, Meter, TooMuch
 from ragpipe.schema.call import Message
 
+_ABSENT = re.compile(r"'(\w+)' is undefined")
 _INSTRUCTIONS = ("examples", "anchors")  # optional variables with the user's own texts, not the data's
 
 
@@ -67,9 +69,6 @@ class Prompt:
             raise self._problem(value, "every value of the step under roles: or optional:", r"roles\s*:")
         messages: list[Message] = []
         context = {**self.optional, **values, METER: Meter()}
-        if absent := sorted(self.variables - context.keys()):
-            value = f"the variables {absent}, which the step does not give"
-            raise self._problem(value, f"only {sorted(values)}", used_in_template(absent[0]))
         for role, template in self.blocks:
             if isinstance(template, str):
                 messages.append({"role": role, "content": template})
@@ -78,6 +77,8 @@ class Prompt:
                 text = render_block(template, context)
             except TooMuch as error:
                 raise PromptTooLong(self._longest_value(values, str(error))) from error
+            except jinja2.UndefinedError as error:
+                raise self._undefined(str(error), values) from error
             except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
                 raise self._problem(str(error), f"values for {sorted(self.variables)}") from error
             except (RecursionError, MemoryError, AssertionError) as error:
@@ -105,6 +106,14 @@ class Prompt:
         name = max(lengths, key=lambda name: lengths[name], default="-")
         count = lengths.get(name, 0)
         return f"{self.step}: the variable {name} has {count:,} characters ({reason}); a question may have {MAX_RENDERED:,}"
+
+    def _undefined(self, message: str, values: Mapping[str, Any]) -> PromptError:
+        """A value that a template uses and does not get: a variable that the step does not give, or a part of one."""
+        absent = _ABSENT.match(message)
+        if absent is None or absent[1] not in self.variables:
+            return self._problem(message, f"values for {sorted(self.variables)}")
+        value = f"the variable {absent[1]}, which the step does not give"
+        return self._problem(value, f"only {sorted(values)}", used_in_template(absent[1]))
 
     def _problem(self, value: str, expected: str, pattern: str = "") -> PromptError:
         """A fault of the template, with the line where the pattern first matches."""

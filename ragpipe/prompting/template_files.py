@@ -90,7 +90,7 @@ def read_text(path: Path) -> str:
 def template_hash(text: str, includes: Mapping[str, str]) -> str:
     """The sha256 of a template's text and of what it includes (text by name), without comments."""
     texts = (text, *(includes[name] for name in sorted(includes)))
-    return sha256("".join(map(_without_comments, texts)))
+    return sha256("".join(map(without_comments, texts)))
 
 
 def template_error(path: Path, line: int, value: str, expected: str) -> PromptError:
@@ -120,7 +120,7 @@ def _blocks(parts: list[str], text: str, body_start: int, body: str) -> Iterator
         yield Block(role, source, text.count("\n", 0, body_start + body.index(source)))
 
 
-def _without_comments(text: str) -> str:
+def without_comments(text: str) -> str:
     """The text without `{# ... #}`, the blanks before them, and a line end that follows. Takes linear time."""
     kept, start = [], 0
     while (opening := text.find("{#", start)) >= 0 and (closing := text.find("#}", opening + 2)) >= 0:

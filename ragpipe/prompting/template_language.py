@@ -223,6 +223,14 @@ def _unique(env: jinja2.Environment, meter: Meter, values: Iterable[Any], attrib
     return list({_attribute(env, value, attribute): value for value in reversed(list(values))}.values())[::-1]
 
 
+def _on_one_line(env: jinja2.Environment, meter: Meter, value: Any) -> Any:
+    """A text to be fenced on one line; anything else is printed as without the filter."""
+    if not isinstance(value, str):
+        return value
+    meter.add_characters(len(value))
+    return OnOneLine(value)
+
+
 def _map(env: jinja2.Environment, meter: Meter, values: Iterable[Any], *, attribute: str) -> list[Any]:
     return [_attribute(env, value, attribute) for value in values]
 
@@ -247,7 +255,7 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
     "map": _map,
     "reverse": lambda env, meter, values: list(values)[::-1],
     "items": lambda env, meter, values: list(values.items()),
-    "on_one_line": lambda env, meter, text: OnOneLine(text),
+    "on_one_line": _on_one_line,
 }
 FILTERS = tuple(sorted(_FILTERS))
 

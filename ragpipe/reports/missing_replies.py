@@ -10,8 +10,8 @@ from ragpipe.core.errors import TRANSIENT
 MISSING_REPLY = "missing_reply"
 MISSING_REPLY_FIX = (
     "name this judge (for vectors: this embedder) with transport=live (and not rejudge.mode=stored, but replay), and only they "
-    "are asked for; or take them in from another store with task=store action=import from=FILE. A recorded judge has no reply to "
-    "another case or template: judge=llm judge.model=... transport=live asks a model of yours"
+    "are asked for; or take them in from another store with task=store action=import from=FILE. Recorded replies "
+    "(store.recorded) are of their own cases and templates: judge=llm judge.model=... transport=live asks a model of yours"
 )
 _ADVICE = f"Replies are missing: {MISSING_REPLY_FIX}."
 _USELESS = "retry_errors"

@@ -185,7 +185,9 @@ class _Planner:
         """Add one kind of question about a case. `asked` are the kinds that earlier metrics ask about it. Raises PromptTooLong."""
         key = (metric.name, call.prompt.name)
         if key not in self._steps:  # what cannot be asked for is refused before anything is
-            check_reply_keys(call.prompt, answer_schema(call.answer))
+            others = [other for other in metric.answer_types.get(call.prompt.step, ()) if other is not call.answer]
+            schemas = {other.__name__: answer_schema(other) for other in others}
+            check_reply_keys(call.prompt, answer_schema(call.answer), schemas)
         step = self._steps.get(key) or StepPlan(metric.name, call.prompt.step, call.prompt.signature)
         is_shared = _asked_before(call, asked)
         messages = _rendered(call, always=step.rendered < RENDERED and not is_shared)

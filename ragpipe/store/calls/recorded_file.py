@@ -34,7 +34,7 @@ def read_recorded_file(path: Path) -> RecordedRowReplies:
         if header["format"] != FORMAT:
             fix = "take the file that belongs to this ragpipe, or record the replies again"
             raise format_mismatch("the recorded replies cannot be used", path, header["format"], None, fix)
-        if header["sha256"] != sha256(body):
+        if header["sha256"] != sha256(body) or header["replies"] != body.count("\n"):
             raise ValueError("lines that are not those that were written")
         payer = f"recording-{header['recorded']}/1"
         shared = {**dict.fromkeys(COLUMNS), "payload_id": "", "status": "ok", "paid_by": payer}

@@ -19,12 +19,16 @@ MISTAKES = {  # what is replaced, by what, words of the message, the text of the
     "misspelt variable": ("{{ answer }}", "{{ anwser }}", "the variables ['anwser'] without a role", "{{ anwser }}"),
     "a variable that no step gives": (
         "  answer: text\n", "  answer: text\n  reference: reference\n",
-        "['reference'], which the step does not give", "{{ reference }}",
+        "the variable reference, which the step does not give", "{{ reference }}",
     ),
     "a value that has no place": (
         "  question: question\n", "  query: question\n", "['question'], which the step gives", "roles:",
     ),
     "missing key of the reply": ('"verdict" (', "a verdict (", "keys of the reply without verdict", "Reply with a JSON object"),
+    "lost answer type": ("answer_type: QuotedClaims\n", "", "the key verdict of another answer type", "Reply with"),
+    "an older answer type": (
+        "QuotedClaims", "CheckedClaims", "answer_type: QuotedClaims in the front matter", "Reply with",
+    ),
     "unknown answer type": ("QuotedClaims", "QuotedClaim", "answer_type: QuotedClaim", "answer_type: QuotedClaim"),
     "answer type of another step": ("QuotedClaims", "QuotedVerdicts", "answer_type: QuotedVerdicts", "answer_type"),
     "unknown front matter": ("optional:", "options:", "front matter", None),

@@ -195,7 +195,8 @@ EARLIER = [key[:2] for key in FROZEN if key[2] == "v1" and key[:2] != ("answer_r
 def test_the_part_of_earlier_turns_is_explained(name, step):
     """Where they are shown: groundedness is asked about answer and contexts alone."""
     text = message(planned(name)[step])
-    assert ("Only what follows is judged." in text) == (name != "groundedness")
+    part = "It is not judged itself." if name == "rubric" else "Only what follows is judged."
+    assert (part in text) == (name != "groundedness")
     assert ("I plan a trip to France." in text) == (name != "groundedness")
     alone = labelled(CASE.answer, [chunk.text for chunk in CASE.contexts], references=["Paris"])
     assert "Earlier conversation" not in message(planned(name, alone)[step])
