@@ -105,7 +105,7 @@ optional:
   reasoning: false
 ---
 [[system]]
-{{% include "shared/preamble.v1.jinja" %}}
+{{% include "shared/preamble.v2.jinja" %}}
 [[user]]
 {{% if history %}}
 Earlier conversation:
