@@ -12,6 +12,7 @@ from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 
 SHIPPED = (prompts_dir() / "faithfulness" / "combined.v2.jinja").read_text(encoding="utf-8")
+TEMPLATE = Path("mine/faithfulness/combined.v3.jinja")
 MISTAKES = {  # what is replaced, by what, words of the message, the text of the line that it must name
     "unknown role": ("answer: text", "answer: txt", "the role 'txt' of answer", "answer: txt"),
     "missing role": ("  question: question\n", "", "the variables ['question'] without a role", "{{ question }}"),
@@ -48,49 +49,35 @@ def mistaken(name: str) -> str:
     return text
 
 
+def started(text: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """A run that asks by this template: its exit code, and the requests that reached the server."""
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "k")
+    TEMPLATE.parent.mkdir(parents=True)
+    TEMPLATE.write_text(text, encoding="utf-8")
+    with serving() as server:
+        words = [
+            *arguments(write_cases(here / "cases.jsonl", 2), here / "outputs", server.url, metrics="faithfulness"),
+            "metrics.faithfulness.steps=combined",
+            "metrics.faithfulness.prompts.combined=v3",
+            "prompt_dirs=[mine]",
+        ]
+        return main(words), server.tries
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_refused_with_its_line_before_anything_is_asked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "k")
-    template = Path("mine/faithfulness/combined.v3.jinja")
-    template.parent.mkdir(parents=True)
     text = mistaken(name)
-    template.write_text(text, encoding="utf-8")
-    with serving() as server:
-        words = [
-            *arguments(
-                write_cases(tmp_path / "cases.jsonl", 2), tmp_path / "outputs", server.url, metrics="faithfulness"
-            ),
-            "metrics.faithfulness.steps=combined",
-            "metrics.faithfulness.prompts.combined=v3",
-            "prompt_dirs=[mine]",
-        ]
-        assert main(words) == 2
-        assert server.tries == 0
+    assert started(text, tmp_path, monkeypatch) == (2, 0)
     *_, said, at = MISTAKES[name]
     error = capfd.readouterr().err
     lines = [number for number, line in enumerate(text.splitlines(), 1) if at and at in line] or [2]
-    assert any(f"{template}:{number}" in error for number in lines), error
-    if said:
-        assert said in error
+    assert any(f"{TEMPLATE}:{number}" in error for number in lines), error
+    assert said in error
 
 
 def test_a_correct_template_of_ones_own_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "k")
-    template = Path("mine/faithfulness/combined.v3.jinja")
-    template.parent.mkdir(parents=True)
-    template.write_text(SHIPPED.replace("Task: list", "Task: carefully list"), encoding="utf-8")
-    with serving() as server:
-        words = [
-            *arguments(
-                write_cases(tmp_path / "cases.jsonl", 2), tmp_path / "outputs", server.url, metrics="faithfulness"
-            ),
-            "metrics.faithfulness.steps=combined",
-            "metrics.faithfulness.prompts.combined=v3",
-            "prompt_dirs=[mine]",
-        ]
-        assert main(words) == 0
-        assert server.tries == 2
+    correct = SHIPPED.replace("Task: list", "Task: carefully list")
+    assert started(correct, tmp_path, monkeypatch) == (0, 2)
