@@ -34,7 +34,7 @@ class PairedDifference:
     `changed` counts questions whose differences do not add up to 0. `wins`, `losses` and `ties` count rows in which the
     candidate is higher, lower, equal. The interval decides; `p_value` goes beside it. `detectable` is the true difference
     that such a comparison finds in 8 of 10 samples, `standardized` the mean difference over the standard deviation of
-    the rows' differences (Cohen's d_z).
+    the rows' differences (Cohen's d_z), `error` the standard error behind the interval.
 
     `reason` says why there is no difference (`no_pairs`) or no interval: `one_sample` (all rows are of one question);
     without a scale also `few_changed` (fewer than 6 questions changed) and `no_spread` (all questions changed alike).
@@ -52,6 +52,7 @@ class PairedDifference:
     detectable: float | None = None
     standardized: float | None = None
     reason: str | None = None
+    error: float | None = None
 
     @property
     def can_decide(self) -> bool:
@@ -108,7 +109,10 @@ def paired_difference(
         check_scale(np.concatenate([base, candidate]), low, high)
         span = high - low
     rows = _rows(base, candidate, codes, groups, span)
-    interval, detectable, reason = _interval(rows, span, level)
+    interval, error, reason = _interval(rows, span, level)
+    detectable = (
+        None if error is None else (t_quantile(level, groups - 1) + t_quantile(2 * _POWER - 1, groups - 1)) * error
+    )
     deviation = float(np.std(rows.differences, ddof=1)) if len(base) > 1 else 0.0
     return PairedDifference(
         len(base),
@@ -123,6 +127,7 @@ def paired_difference(
         detectable=detectable,
         standardized=rows.mean / deviation if deviation > HAIR * abs(rows.mean) else None,
         reason=reason,
+        error=error,
     )
 
 
@@ -139,7 +144,7 @@ def _rows(base: Floats, candidate: Floats, codes: Whole, groups: int, span: floa
 
 
 def _interval(rows: _Rows, span: float | None, level: float) -> tuple[Interval | None, float | None, str | None]:
-    """The interval, the detectable difference, and why there is neither."""
+    """The interval, its standard error, and why there is neither."""
     if rows.groups < 2:
         return None, None, "one_sample"
     centre, error = rows.mean, rows.error
@@ -153,8 +158,7 @@ def _interval(rows: _Rows, span: float | None, level: float) -> tuple[Interval |
     low, high = centre - half, centre + half
     if span is not None:
         low, high = max(-span, low), min(span, high)
-    detectable = half + t_quantile(2 * _POWER - 1, rows.groups - 1) * error
-    return Interval(level, low, high, method, too_few=rows.groups < FEW), detectable, None
+    return Interval(level, low, high, method, too_few=rows.groups < FEW), error, None
 
 
 def _with_added_questions(rows: _Rows, span: float) -> tuple[float, float]:

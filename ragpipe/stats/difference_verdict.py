@@ -1,0 +1,256 @@
+"""Verdicts on a paired difference: is the candidate better, worse or the same, and did it drop by more than is allowed.
+
+The printed interval decides, not the mean alone: of two identical runs a comparison of means calls one worse every other time.
+How often each verdict is wrong: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragpipe.stats.intervals import Interval
+from ragpipe.stats.multiple_testing import holm
+from ragpipe.stats.paired_difference import FEWEST_CHANGED, PairedDifference, paired_difference
+from ragpipe.stats.student_t import normal_quantile
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+State = Literal["better", "worse", "same", "inconclusive"]
+DropState = Literal["passed", "failed", "inconclusive"]
+
+SMALLEST_EFFECT_SHARE = 0.05
+"""The smallest difference that matters, as a share of the scale's range, where none is declared."""
+SMALLEST_RELATIVE_EFFECT = 0.10
+"""The same for cost and latency, which have no scale: as a share of the base's mean."""
+_POWER = 0.8
+_MEAN_CHANGED = 7.906  # a Poisson count with this mean reaches 6 in 8 of 10 samples
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceVerdict:
+    """What a comparison says of one score. `paired` is candidate less base on the score's own scale.
+
+    `interval_90` decides `same`: at a level of .95 it has .90 (in general 2 * level - 1). `n_needed` is the number of rows, spread
+    over questions as these are, with which an inconclusive comparison is expected to decide in 8 of 10 samples; None where
+    nothing can be said. `p_adjusted` is the p-value among all scores of `decide_together`.
+
+    `reason` says why it is inconclusive: `few_changed` (fewer than 6 questions changed), `too_wide` (the interval holds 0 and
+    leaves the smallest effect), `several_scores` (not certain enough among several scores), or the reason of `paired`.
+    """
+
+    state: State
+    paired: PairedDifference
+    interval_90: Interval | None
+    smallest_effect: float
+    higher_is_better: bool = True
+    n_needed: int | None = None
+    reason: str | None = None
+    p_adjusted: float | None = None
+
+    @property
+    def wins(self) -> int:
+        """Rows in which the candidate is better."""
+        return self.paired.wins if self.higher_is_better else self.paired.losses
+
+    @property
+    def losses(self) -> int:
+        """Rows in which the candidate is worse."""
+        return self.paired.losses if self.higher_is_better else self.paired.wins
+
+    @property
+    def at_least(self) -> float | None:
+        """How much better (or worse) it is at least, above 0: the bound next to 0; None for another verdict."""
+        interval = self.paired.interval
+        if self.state not in ("better", "worse") or interval is None:
+            return None
+        return min(abs(interval.low), abs(interval.high))
+
+
+@dataclass(frozen=True, slots=True)
+class DropVerdict:
+    """Whether a candidate dropped against its baseline by more than is allowed.
+
+    `drop` is how much worse the candidate is (below 0: better), `low` and `high` its bounds, all on the score's scale. `p_value` is
+    one-sided, for a drop above 0; `p_adjusted` the same among all gates of `decide_drops`. `reason` says why it is
+    inconclusive, as in `DifferenceVerdict`.
+    """
+
+    state: DropState
+    drop: float | None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
+    reason: str | None = None
+
+
+def default_smallest_effect(low: float, high: float) -> float:
+    """The smallest difference that matters on a scale: .05 of its range, which is .2 of a grade of 1 to 5."""
+    return SMALLEST_EFFECT_SHARE * (high - low)
+
+
+def decide_difference(
+    base: Floats,
+    candidate: Floats,
+    questions: Whole | None = None,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    smallest_effect: float,
+    higher_is_better: bool = True,
+    level: float = 0.95,
+) -> DifferenceVerdict:
+    """Whether the candidate is better, worse or the same as the base on the same rows.
+
+    Args:
+        base: the values of the base, one per row.
+        candidate: the values of the candidate on the same rows.
+        questions: the number of each row's question; None where all rows are independent.
+        low, high: the ends of the scale; None for no scale. A value off the scale is a ValueError.
+        smallest_effect: the smallest difference that matters, above 0, on the score's scale; else a ValueError.
+        higher_is_better: the direction of the score.
+        level: the level of the interval that decides `better` and `worse`.
+
+    In this order: fewer than 6 changed questions are `inconclusive`; the 90 % interval inside +- the smallest effect is
+    `same` (two one-sided tests, Schuirmann 1987); the 95 % interval without 0 is `better` or `worse`; else `inconclusive`.
+    """
+    if not (smallest_effect > 0 and math.isfinite(smallest_effect)):
+        raise ValueError(f"a smallest effect is above 0, found {smallest_effect!r}")
+    paired = paired_difference(base, candidate, questions, low=low, high=high, level=level)
+    narrow = paired_difference(base, candidate, questions, low=low, high=high, level=2 * level - 1).interval
+    state, reason = _state(paired, narrow, smallest_effect, higher_is_better)
+    needed = rows_needed(paired, smallest_effect, level=level) if state == "inconclusive" else None
+    return DifferenceVerdict(state, paired, narrow, smallest_effect, higher_is_better, needed, reason, paired.p_value)
+
+
+def decide_together(verdicts: Sequence[DifferenceVerdict], *, level: float = 0.95) -> list[DifferenceVerdict]:
+    """The verdicts on several scores that are read together, in the same order, with p-values adjusted by Holm's method.
+
+    Of two scores or more, `better` and `worse` stand only where the adjusted p-value is at most 1 - level. A single verdict stays.
+    `same` and `inconclusive` stay.
+    """
+    adjusted = holm([verdict.paired.p_value for verdict in verdicts])
+    tests = sum(p is not None for p in adjusted)
+    decided = []
+    for verdict, p in zip(verdicts, adjusted, strict=True):
+        changed = replace(verdict, p_adjusted=p)
+        if verdict.state in ("better", "worse") and tests > 1 and p is not None and p > 1 - level:
+            needed = rows_needed(verdict.paired, verdict.smallest_effect, level=1 - (1 - level) / tests)
+            changed = replace(changed, state="inconclusive", reason="several_scores", n_needed=needed)
+        decided.append(changed)
+    return decided
+
+
+def decide_drop(
+    paired: PairedDifference, max_drop: float, *, span: float | None = None, higher_is_better: bool = True
+) -> DropVerdict:
+    """Whether a score dropped against its baseline by more than `max_drop`.
+
+    Args:
+        paired: candidate less baseline; its interval decides.
+        max_drop: the drop that is allowed, on the score's scale, 0 or more; else a ValueError.
+        span: the width of the score's scale; None for no scale.
+        higher_is_better: the direction of the score.
+
+    `passed`: no drop above `max_drop` is in the interval. `failed`: at least 6 questions changed, the interval lies below 0
+    and the mean drop is above `max_drop`. Else `inconclusive`. A gate that failed only where the whole interval is beyond
+    `max_drop` would find a quarter of the drops of twice that size among 100 cases.
+
+    Where fewer than 6 questions changed the interval rests on the two added questions. To pass, so few changes must also be
+    improbable (below (1 - level) / 2) if a share max_drop / span of the questions had dropped by the whole scale: the
+    fewest changes by which the mean can drop so far.
+    """
+    if not max_drop >= 0:
+        raise ValueError(f"the drop that is allowed is 0 or more, found {max_drop!r}")
+    interval, difference = paired.interval, paired.difference
+    if difference is None:
+        return DropVerdict("inconclusive", None, reason=paired.reason)
+    drop = -difference if higher_is_better else difference
+    p_value = _p_of_drop(paired, drop)
+    if interval is None:
+        return DropVerdict("inconclusive", drop, p_value=p_value, p_adjusted=p_value, reason=paired.reason)
+    ends = (-interval.high, -interval.low) if higher_is_better else (interval.low, interval.high)
+    state: DropState = "inconclusive"
+    reason: str | None = "too_wide" if paired.can_decide else "few_changed"
+    if ends[1] <= max_drop and (paired.can_decide or _rules_out(paired, max_drop, span, (1 - interval.level) / 2)):
+        state, reason = "passed", None
+    elif paired.can_decide and ends[0] > 0 and drop > max_drop:
+        state, reason = "failed", None
+    return DropVerdict(state, drop, *ends, p_value=p_value, p_adjusted=p_value, reason=reason)
+
+
+def decide_drops(verdicts: Sequence[DropVerdict], *, level: float = 0.95) -> list[DropVerdict]:
+    """The verdicts of several gates of one run, in the same order: all are asked, so each must be more certain to fail.
+
+    Of two gates or more, `failed` stands only where the one-sided p-value, adjusted by Holm's method, is at most (1 - level) / 2.
+    Passing is not adjusted: a run passes only if all its gates do.
+    """
+    adjusted = holm([verdict.p_value for verdict in verdicts])
+    several = sum(p is not None for p in adjusted) > 1
+    decided = []
+    for verdict, p in zip(verdicts, adjusted, strict=True):
+        changed = replace(verdict, p_adjusted=p)
+        if verdict.state == "failed" and several and p is not None and p > (1 - level) / 2:
+            changed = replace(changed, state="inconclusive", reason="several_scores")
+        decided.append(changed)
+    return decided
+
+
+def rows_needed(paired: PairedDifference, effect: float, *, level: float = 0.95) -> int | None:
+    """The rows with which such a comparison decides in 8 of 10 samples, more than there are; None where it cannot be said.
+
+    With the measured spread and likeness of rows, n * ((z + z') * error / effect)^2 rows find a true difference of `effect`
+    (2.80 for 95 %), and n * ((z90 + z'') * error / effect)^2 show that there is none (2.93, z'' for two one-sided tests that
+    both must hold); the larger counts. If there are so many already, the true difference lies between: then what the measured
+    difference needs. With fewer than 6 changed questions, at least the rows with which 6 are expected to change.
+    """
+    if paired.error is None or paired.difference is None or paired.changed == 0:
+        return None
+    z, z_same, of_power = (normal_quantile(share) for share in (level, 2 * level - 1, 2 * _POWER - 1))
+    needed = paired.n * (max(z + of_power, z_same + normal_quantile(_POWER)) * paired.error / effect) ** 2
+    if not paired.can_decide:
+        needed = max(needed, paired.n * _MEAN_CHANGED / paired.changed)
+    elif needed <= paired.n:
+        size = abs(paired.difference)
+        factors = [(z + of_power) / size] if size > 0 else []
+        factors += [(z_same + of_power) / (effect - size)] if size < effect else []
+        needed = paired.n * (min(factors) * paired.error) ** 2
+    return max(paired.n + 1, math.ceil(needed))
+
+
+def _state(
+    paired: PairedDifference, narrow: Interval | None, effect: float, higher_is_better: bool
+) -> tuple[State, str | None]:
+    """The verdict, and why it is inconclusive."""
+    wide = paired.interval
+    if wide is None or narrow is None:
+        return "inconclusive", paired.reason
+    if paired.changed < FEWEST_CHANGED:
+        return "inconclusive", "few_changed"
+    if -effect < narrow.low and narrow.high < effect:
+        return "same", None
+    if wide.low > 0 or wide.high < 0:
+        return ("better" if (wide.low > 0) == higher_is_better else "worse"), None
+    return "inconclusive", "too_wide"
+
+
+def _p_of_drop(paired: PairedDifference, drop: float) -> float | None:
+    """The one-sided p-value for a drop above 0: signs and Student's t are symmetric, so half of the two-sided one."""
+    if paired.p_value is None:
+        return None
+    return paired.p_value / 2 if drop > 0 else 1 - paired.p_value / 2
+
+
+def _rules_out(paired: PairedDifference, max_drop: float, span: float | None, risk: float) -> bool:
+    """Whether as few questions as changed are improbable if a share max_drop / span of them had dropped."""
+    if span is None or max_drop == 0:
+        return False
+    share, groups = min(1.0, max_drop / span), paired.clusters
+    terms = (math.comb(groups, k) * share**k * (1 - share) ** (groups - k) for k in range(paired.changed + 1))
+    return math.fsum(terms) <= risk

@@ -1,0 +1,243 @@
+"""Verdicts on a paired difference: the order of decisions by hand, both directions, several scores, drops, and rows needed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from ragpipe.stats.difference_verdict import (
+    DifferenceVerdict,
+    decide_difference,
+    decide_drop,
+    decide_drops,
+    decide_together,
+    default_smallest_effect,
+    rows_needed,
+)
+from ragpipe.stats.paired_difference import paired_difference
+
+ROWS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10), st.integers(0, 30)), min_size=1, max_size=60)
+"""Base, candidate, question."""
+
+
+def of(*changes: tuple[int, float], low: float | None = 0, high: float | None = 1, **settings) -> DifferenceVerdict:
+    """The verdict on rows of as many questions, given as (how many, difference); the base is .5 where there is a scale of 0 to 1."""
+    differences = np.concatenate([np.full(count, difference) for count, difference in changes])
+    base = np.full(len(differences), 0.0 if low is None else (low + high) / 2)
+    return decide_difference(base, base + differences, low=low, high=high, **{"smallest_effect": 0.05, **settings})
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "reason"),
+    [
+        (((5, 0.5), (95, 0)), "inconclusive", "few_changed"),  # 5 of 100 changed
+        (((100, 0),), "inconclusive", "few_changed"),  # nothing changed: nothing is known of what may change
+        (((6, 0.01), (94, 0)), "same", None),
+        (((50, 0.02), (50, -0.01)), "same", None),  # the 95 % interval excludes 0, but .02 does not matter
+        (((60, 0.4), (40, -0.1)), "better", None),
+        (((60, -0.4), (40, 0.1)), "worse", None),
+        (((10, 0.4), (8, -0.4)), "inconclusive", "too_wide"),
+        (((1, 0.5),), "inconclusive", "one_sample"),
+        (((0, 0.5),), "inconclusive", "no_pairs"),
+    ],
+)
+def test_the_order_of_decisions(changes: tuple[tuple[int, float], ...], state: str, reason: str | None) -> None:
+    verdict = of(*changes)
+    assert (verdict.state, verdict.reason) == (state, reason)
+    turned = of(*((count, -difference) for count, difference in changes), higher_is_better=False)
+    assert (turned.state, turned.reason) == (state, reason)
+    assert (turned.wins, turned.losses, turned.at_least) == (
+        verdict.wins,
+        verdict.losses,
+        pytest.approx(verdict.at_least),
+    )
+
+
+def test_the_bounds_that_decide_are_those_of_the_t_test() -> None:
+    rng = np.random.default_rng(8)
+    base, candidate = rng.random(50), np.clip(rng.random(50) + 0.2, 0, 1)
+    verdict = decide_difference(base, candidate, low=0, high=1, smallest_effect=0.05)
+    test = stats.ttest_rel(candidate, base)
+    wide, narrow = test.confidence_interval(0.95), test.confidence_interval(0.9)
+    assert (verdict.paired.interval.low, verdict.paired.interval.high) == pytest.approx((wide.low, wide.high))
+    assert (verdict.interval_90.level, verdict.interval_90.low, verdict.interval_90.high) == pytest.approx(
+        (0.9, narrow.low, narrow.high)
+    )
+    assert (verdict.state, verdict.at_least) == ("better", pytest.approx(wide.low))
+
+
+def test_same_is_two_one_sided_tests() -> None:
+    """As statsmodels decides equivalence: the larger p of both sides against .05."""
+    weightstats = pytest.importorskip("statsmodels.stats.weightstats")
+    rng = np.random.default_rng(3)
+    states = []
+    for spread in np.linspace(0.05, 0.4, 40):
+        base = rng.uniform(0.4, 0.6, 60)
+        candidate = np.clip(base + spread * rng.standard_normal(60), 0, 1)
+        state = decide_difference(base, candidate, low=0, high=1, smallest_effect=0.05).state
+        assert (state == "same") == (weightstats.ttost_paired(candidate, base, -0.05, 0.05)[0] < 0.05)
+        states.append(state)
+    assert 5 < states.count("same") < 35
+
+
+def test_without_a_scale() -> None:
+    latency = of((30, 100.0), (30, 140.0), low=None, smallest_effect=50, higher_is_better=False)
+    assert (latency.state, latency.wins, latency.losses) == ("worse", 0, 60)
+    alike = of((30, 100.0), low=None, smallest_effect=50)
+    assert (alike.state, alike.reason, alike.n_needed) == ("inconclusive", "no_spread", None)
+
+
+def test_a_smallest_effect() -> None:
+    assert default_smallest_effect(0, 1) == 0.05
+    assert default_smallest_effect(1, 5) == pytest.approx(0.2)
+    for effect in (0, -0.1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="above 0"):
+            of((10, 0.1), smallest_effect=effect)
+
+
+@pytest.mark.parametrize(("spread", "needed"), [(0.45, 695), (0.25, 215), (0.29, 289)])
+def test_rows_needed_are_those_of_the_formula(spread: float, needed: int) -> None:
+    """(2.93 sd_d / .05)^2 = 695, 215, 289, by the rounded factor: half a percent from 2.9264."""
+    half = [(15, spread), (15, -spread)]
+    verdict = of(*half)
+    unbiased = np.std([d for count, d in half for _ in range(count)], ddof=1) / spread
+    assert verdict.state == "inconclusive"
+    assert verdict.n_needed / unbiased**2 == pytest.approx(needed, rel=0.006)
+    power_z = stats.norm.ppf(0.95) + stats.norm.ppf(0.9)
+    assert verdict.n_needed == math.ceil((power_z * unbiased * spread / 0.05) ** 2)
+
+
+def test_rows_needed_grow_with_the_likeness_of_rows() -> None:
+    """Twice the same rows are no news: the same question twice needs twice the rows."""
+    base, candidate = np.full(30, 0.5), np.full(30, 0.5) + np.tile([0.3, -0.3], 15)
+    single = decide_difference(base, candidate, low=0, high=1, smallest_effect=0.05)
+    questions = np.repeat(np.arange(30), 2)
+    twice = decide_difference(base.repeat(2), candidate.repeat(2), questions, low=0, high=1, smallest_effect=0.05)
+    assert twice.n_needed == pytest.approx(2 * single.n_needed, abs=2)
+
+
+def test_rows_needed_with_few_changes() -> None:
+    """4 of 100 changed: 6 or more change in 8 of 10 samples of 100 * 7.906 / 4 rows."""
+    assert stats.poisson.sf(5, 7.906) == pytest.approx(0.8, abs=1e-4)
+    assert of((4, 0.1), (96, 0)).n_needed == math.ceil(100 * 7.906 / 4)
+    assert of((100, 0)).n_needed is None
+
+
+def test_rows_needed_where_the_truth_lies_between() -> None:
+    """400 rows were enough for .05, but the mean is .03: what .03 needs to differ from 0, or from .05."""
+    verdict = of((230, 0.27), (170, -0.27), smallest_effect=0.08)
+    paired = verdict.paired
+    assert paired.difference == pytest.approx(0.0405)
+    size, error = paired.difference, paired.error
+    unlike, alike = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)), (stats.norm.ppf(0.95) + stats.norm.ppf(0.8))
+    expected = min((unlike * error / size) ** 2, (alike * error / (0.08 - size)) ** 2) * 400
+    assert rows_needed(paired, 0.08) == max(401, math.ceil(expected))
+
+
+def test_several_scores_must_be_more_certain() -> None:
+    """Ten of thirteen better: p of about .04, doubled it is above .05."""
+    alone = of((13, 0.4), (4, -0.4), (33, 0))
+    assert 0.025 < alone.paired.p_value < 0.05
+    assert (alone.state, decide_together([alone])[0].state) == ("better", "better")
+    first, second, third = decide_together([alone, of((50, 0.0)), of((50, 0.01))])
+    assert (first.state, first.reason, second.state, third.state) == (
+        "inconclusive", "several_scores", "inconclusive", "same"
+    )  # fmt: skip
+    assert first.n_needed > 50
+    assert first.p_adjusted == pytest.approx(2 * alone.paired.p_value)
+    clear = of((40, 0.3), (10, -0.1))
+    assert [v.state for v in decide_together([clear, alone])] == ["better", "better"]
+    assert decide_together([of((0, 0.0))])[0].p_adjusted is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "max_drop", "state", "reason"),
+    [
+        (((60, 0.4), (40, -0.1)), 0.05, "passed", None),
+        (((60, -0.4), (40, 0.1)), 0.05, "failed", None),
+        (((60, -0.4), (40, 0.1)), 0.5, "passed", None),  # a drop, but one that is allowed
+        (((10, -0.4), (10, 0.4)), 0.05, "inconclusive", "too_wide"),
+        (((80, -0.05), (20, 0.02)), 0.05, "passed", None),  # .036 +- .006
+        (((90, -0.07), (10, 0.3)), 0.05, "inconclusive", "too_wide"),  # a drop, less than .05 on the mean
+        (((100, 0),), 0.05, "passed", None),
+        (((60, 0),), 0.05, "inconclusive", "few_changed"),  # .95^60 = .046: a drop of .05 may well have shown nothing
+        (((80, 0),), 0.05, "passed", None),  # .95^80 = .017
+        (((100, 0),), 0.0, "inconclusive", "few_changed"),
+        (((5, -0.5), (15, 0)), 0.05, "inconclusive", "few_changed"),
+        (((0, 0.0),), 0.05, "inconclusive", "no_pairs"),
+        (((1, 0.0),), 0.05, "inconclusive", "one_sample"),
+    ],
+)
+def test_a_drop(changes: tuple[tuple[int, float], ...], max_drop: float, state: str, reason: str | None) -> None:
+    verdict = decide_drop(of(*changes).paired, max_drop, span=1)
+    assert (verdict.state, verdict.reason) == (state, reason)
+    turned = of(*((count, -difference) for count, difference in changes)).paired
+    mirrored = decide_drop(turned, max_drop, span=1, higher_is_better=False)
+    assert (mirrored.state, mirrored.reason) == (state, reason)
+    assert (mirrored.drop, mirrored.low, mirrored.high, mirrored.p_value) == pytest.approx(
+        (verdict.drop, verdict.low, verdict.high, verdict.p_value)
+    )
+
+
+def test_the_figures_of_a_drop() -> None:
+    base = np.full(40, 3.0)
+    candidate = base + np.tile([-2, 0, 1, -1], 10)
+    paired = paired_difference(base, candidate, low=1, high=5)
+    verdict = decide_drop(paired, 0.2, span=4)
+    test = stats.ttest_1samp(candidate - base, 0, alternative="less")
+    assert verdict.drop == pytest.approx(0.5)
+    assert (verdict.low, verdict.high) == pytest.approx((-paired.interval.high, -paired.interval.low))
+    assert verdict.p_value == pytest.approx(test.pvalue)
+    rise = decide_drop(paired, 0.2, span=4, higher_is_better=False)
+    assert rise.p_value == pytest.approx(1 - test.pvalue)
+    with pytest.raises(ValueError, match="0 or more"):
+        decide_drop(paired, -0.1)
+
+
+def test_without_a_scale_few_changes_pass_nothing() -> None:
+    assert decide_drop(of((3, 0.5), (97, 0), low=None).paired, 0.5).state == "inconclusive"
+    assert decide_drop(of((97, 0.5), (3, -0.1), low=None).paired, 0.5).state == "passed"
+
+
+def test_several_gates_must_be_more_certain_to_fail() -> None:
+    failed = decide_drop(of((4, 0.4), (13, -0.4), (33, 0)).paired, 0.05, span=1)
+    assert failed.state == "failed"
+    assert 0.0125 < failed.p_value < 0.025
+    assert [v.state for v in decide_drops([failed])] == ["failed"]
+    passed = decide_drop(of((100, 0.01)).paired, 0.05, span=1)
+    two = decide_drops([failed, passed])
+    assert [v.state for v in two] == ["inconclusive", "passed"]
+    assert (two[0].reason, two[0].p_adjusted) == ("several_scores", pytest.approx(2 * failed.p_value))
+    clear = decide_drop(of((60, -0.4), (40, 0.1)).paired, 0.05, span=1)
+    assert [v.state for v in decide_drops([failed, clear])] == ["failed", "failed"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(ROWS, st.floats(0.01, 0.5), st.booleans())
+def test_what_always_holds(rows: list[tuple[int, int, int]], effect: float, higher: bool) -> None:
+    base, candidate = (np.array([row[place] / 10 for row in rows]) for place in (0, 1))
+    questions = np.array([row[2] for row in rows], dtype=np.int64)
+    verdict = decide_difference(
+        base, candidate, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher
+    )
+    turned = decide_difference(
+        candidate, base, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher
+    )
+    opposite = {"better": "worse", "worse": "better"}
+    assert turned.state == opposite.get(verdict.state, verdict.state)
+    assert verdict.n_needed is None or (verdict.state == "inconclusive" and verdict.n_needed > len(rows))
+    assert (verdict.at_least is not None) == (verdict.state in opposite)
+    assert verdict.paired.can_decide or verdict.state == "inconclusive"
+    if verdict.state == "same":
+        assert abs(verdict.paired.difference) < effect
+    drop = decide_drop(verdict.paired, effect, span=1, higher_is_better=higher)
+    if drop.state == "failed":
+        assert verdict.state == "worse"
+        assert drop.drop > effect
+    if drop.state == "passed":
+        assert drop.drop <= effect

@@ -1,0 +1,66 @@
+"""Adjusted p-values: the examples of the literature by hand, statsmodels as an oracle, and what always holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.stats.multiple_testing import benjamini_hochberg, holm
+
+P_VALUES = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.01, 0.05, 1.0]), min_size=1, max_size=20)
+
+
+@pytest.mark.parametrize(
+    ("p_values", "by_holm", "by_hochberg"),
+    [
+        ([], [], []),
+        ([0.03], [0.03], [0.03]),
+        ([None], [None], [None]),
+        # 3 * .01, 2 * .03 and then not below it; .01 * 3/1, .03 * 3/2, .04 * 3/3
+        ([0.04, 0.01, 0.03], [0.06, 0.03, 0.06], [0.04, 0.03, 0.04]),
+        # without a test there is nothing to adjust for
+        ([None, 0.02, 0.5, None], [None, 0.04, 0.5, None], [None, 0.04, 0.5, None]),
+        ([0.6, 0.7], [1.0, 1.0], [0.7, 0.7]),
+        ([0.0, 1.0], [0.0, 1.0], [0.0, 1.0]),
+    ],
+)
+def test_by_hand(p_values: list[float | None], by_holm: list[float | None], by_hochberg: list[float | None]) -> None:
+    for adjusted, expected in ((holm(p_values), by_holm), (benjamini_hochberg(p_values), by_hochberg)):
+        assert [p is None for p in adjusted] == [p is None for p in expected]
+        assert [p for p in adjusted if p is not None] == pytest.approx([p for p in expected if p is not None])
+
+
+def test_the_example_of_benjamini_and_hochberg() -> None:
+    """Fifteen p-values of a trial (Benjamini and Hochberg 1995, section 4.1): at .05 their procedure rejects four hypotheses,
+    Bonferroni's and Holm's three."""
+    p_values = [
+        0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0,
+    ]  # fmt: skip
+    assert sum(p is not None and p <= 0.05 for p in benjamini_hochberg(p_values)) == 4
+    assert sum(p is not None and p <= 0.05 for p in holm(p_values)) == 3
+
+
+@settings(max_examples=100, deadline=None)
+@given(P_VALUES)
+def test_the_same_as_statsmodels(p_values: list[float]) -> None:
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    assert holm(p_values) == pytest.approx(list(multitest.multipletests(p_values, method="holm")[1]))
+    assert benjamini_hochberg(p_values) == pytest.approx(list(multitest.multipletests(p_values, method="fdr_bh")[1]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(P_VALUES, st.randoms(use_true_random=False))
+def test_never_below_the_p_value_and_in_any_order(p_values: list[float], random) -> None:
+    places = random.sample(range(len(p_values)), len(p_values))
+    for adjust in (holm, benjamini_hochberg):
+        adjusted = adjust(p_values)
+        assert all(p - 1e-15 <= q <= 1 for p, q in zip(p_values, adjusted, strict=True) if q is not None)
+        assert adjust([p_values[place] for place in places]) == [adjusted[place] for place in places]
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.2, float("nan")])
+def test_only_p_values(p: float) -> None:
+    for adjust in (holm, benjamini_hochberg):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            adjust([0.5, p])
