@@ -110,9 +110,6 @@ def paired_difference(
         span = high - low
     rows = _rows(base, candidate, codes, groups, span)
     interval, error, reason = _interval(rows, span, level)
-    detectable = (
-        None if error is None else (t_quantile(level, groups - 1) + t_quantile(2 * _POWER - 1, groups - 1)) * error
-    )
     deviation = float(np.std(rows.differences, ddof=1)) if len(base) > 1 else 0.0
     return PairedDifference(
         len(base),
@@ -124,7 +121,7 @@ def paired_difference(
         wins=int(np.sum(rows.differences > 0)),
         losses=int(np.sum(rows.differences < 0)),
         ties=int(np.sum(rows.differences == 0)),
-        detectable=detectable,
+        detectable=_detectable(error, groups, level),
         standardized=rows.mean / deviation if deviation > HAIR * abs(rows.mean) else None,
         reason=reason,
         error=error,
@@ -159,6 +156,10 @@ def _interval(rows: _Rows, span: float | None, level: float) -> tuple[Interval |
     if span is not None:
         low, high = max(-span, low), min(span, high)
     return Interval(level, low, high, method, too_few=rows.groups < FEW), error, None
+
+
+def _detectable(error: float | None, groups: int, level: float) -> float | None:
+    return None if error is None else (t_quantile(level, groups - 1) + t_quantile(2 * _POWER - 1, groups - 1)) * error
 
 
 def _with_added_questions(rows: _Rows, span: float) -> tuple[float, float]:
