@@ -1,0 +1,227 @@
+"""Charts of pages, made here as SVG and HTML: no script draws. They print, work without a script, and a mark is a link.
+
+Colour never stands alone: each mark has its number or its word beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+POINTS_MAX = 2000
+"""More points than this are counted in bins."""
+BINS = 20
+_SIDE = 240  # of the square of a scatter chart, in its own units
+
+
+@dataclass(frozen=True)
+class ForestRow:
+    """One row of a forest chart: texts for its columns, and the place of its difference on the axis.
+
+    `share`, `low` and `high` are in units of the axis, positive is better; None draws nothing. `same_within` is the half width of
+    the band in which a difference is as good as none. `state` is better, worse, same or inconclusive.
+    """
+
+    name: str
+    link: str
+    base: str
+    candidate: str
+    difference: str
+    bounds: str
+    share: float | None
+    low: float | None
+    high: float | None
+    same_within: float | None
+    state: str
+    remark: str
+    wins: int
+    ties: int
+    losses: int
+    few: bool = False
+
+
+def forest(rows: Sequence[ForestRow], heads: tuple[str, str], caption: str) -> Markup:
+    """A table with a row per score: means, the difference with its interval on one axis, and wins, ties and losses.
+
+    `heads` are the names of the two sides. The axis is common to all rows and reaches as far as the widest interval.
+    """
+    limit = axis_limit([v for row in rows for v in (row.share, row.low, row.high) if v is not None])
+    head = Markup(
+        '<thead><tr><th scope="col">score</th><th scope="col" class="num means">{}</th><th scope="col" class="num means">{}</th>'
+        '<th scope="col">worse <span aria-hidden="true">&#8592; &#8594;</span> better</th><th scope="col" class="num">difference</th>'
+        '<th scope="col">better / equal / worse</th></tr></thead>'
+    ).format(*heads)
+    body = Markup("\n").join(_forest_row(row, limit) for row in rows)
+    return Markup('<table class="forest"><caption>{}</caption>{}<tbody>\n{}\n</tbody></table>').format(
+        caption, head, body
+    )
+
+
+def axis_limit(values: Sequence[float]) -> float:
+    """The round number up to which an axis reaches so that all values are on it: 1, 2 or 5 times a power of ten."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest == 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(largest))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= largest * (1 - 1e-9))
+
+
+def _forest_row(row: ForestRow, limit: float) -> Markup:
+    return Markup(
+        '<tr class="{}{}"><th scope="row"><a href="{}">{}</a>{}</th><td class="num means">{}</td><td class="num means">{}</td>'
+        '<td class="plot">{}</td><td class="num"><span class="difference">{}</span> <span class="bounds">{}</span></td>'
+        '<td class="counts">{} / {} / {}{}</td></tr>'
+    ).format(
+        row.state,
+        " few" if row.few else "",
+        row.link,
+        row.name,
+        Markup('<small class="soft"> {}</small>').format(row.remark) if row.remark else "",
+        row.base,
+        row.candidate,
+        _interval_svg(row, limit),
+        row.difference,
+        row.bounds,
+        row.wins,
+        row.ties,
+        row.losses,
+        _counts_svg(row.wins, row.ties, row.losses),
+    )
+
+
+def _interval_svg(row: ForestRow, limit: float) -> Markup:
+    def x(value: float) -> str:
+        return f"{100 + 100 * max(-1.0, min(1.0, value / limit)):.1f}"
+
+    marks = [Markup('<line class="axis" x1="100" x2="100" y1="0" y2="18"/>')]
+    if row.same_within:
+        left, right = x(-row.same_within), x(row.same_within)
+        marks.insert(
+            0,
+            Markup('<rect class="band" x="{}" y="2" width="{:.1f}" height="14"/>').format(
+                left, float(right) - float(left)
+            ),
+        )
+    if row.low is not None and row.high is not None:
+        marks.append(Markup('<line class="interval" x1="{}" x2="{}" y1="9" y2="9"/>').format(x(row.low), x(row.high)))
+    if row.share is not None:
+        marks.append(Markup('<line class="mean" x1="{0}" x2="{0}" y1="4" y2="14"/>').format(x(row.share)))
+    grey = "grey" if row.state in ("inconclusive", "same") or row.few else ""
+    return Markup(
+        '<svg viewBox="0 0 200 18" preserveAspectRatio="none" aria-hidden="true"><g class="{}">{}</g></svg>'
+    ).format(grey, Markup("").join(marks))
+
+
+def _counts_svg(wins: int, ties: int, losses: int) -> Markup:
+    total = wins + ties + losses
+    if not total:
+        return Markup("")
+    bars, left = [], 0.0
+    for kind, count in (("wins", wins), ("ties", ties), ("losses", losses)):
+        width = 100 * count / total
+        bars.append(Markup('<rect class="{}" x="{:.1f}" y="0" width="{:.1f}" height="5"/>').format(kind, left, width))
+        left += width
+    return Markup('<svg viewBox="0 0 100 5" preserveAspectRatio="none" aria-hidden="true">{}</svg>').format(
+        Markup("").join(bars)
+    )
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """A cell of a heat map: its text, what a pointer reads over it, its link, and its shade: 2, 1 better, 0 grey, -1, -2 worse."""
+
+    text: str
+    title: str
+    link: str
+    shade: int
+    few: bool = False
+
+
+def heat_map(
+    corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]], caption: str
+) -> Markup:
+    """A table whose cells are shaded links. `rows` are (head, remark, a cell or None per column); `corner` heads the row heads."""
+    head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in columns)
+    body = Markup("\n").join(
+        Markup('<tr><th scope="row">{} <small class="soft">{}</small></th>{}</tr>').format(
+            name, remark, Markup("").join(_heat_cell(cell) for cell in cells)
+        )
+        for name, remark, cells in rows
+    )
+    return Markup(
+        '<table class="heat"><caption>{}</caption><thead><tr><th scope="col">{}</th>{}</tr></thead><tbody>\n{}\n</tbody></table>'
+    ).format(caption, corner, head, body)
+
+
+def _heat_cell(cell: HeatCell | None) -> Markup:
+    if cell is None:
+        return Markup('<td class="grey"><span></span></td>')
+    shade = {2: "better-2", 1: "better-1", 0: "grey", -1: "worse-1", -2: "worse-2"}[cell.shade]
+    return Markup('<td class="{}{}"><a href="{}" title="{}">{}</a></td>').format(
+        shade, " few" if cell.few else "", cell.link, cell.title, cell.text
+    )
+
+
+def scatter(
+    base: NDArray[np.float64],
+    candidate: NDArray[np.float64],
+    bounds: tuple[float, float],
+    heads: tuple[str, str],
+    label: str,
+) -> Markup:
+    """A point per case, base across and candidate up, with the diagonal on which both are equal; many points as bins.
+
+    Args:
+        base: the values of the base; pairs with a NaN are left out.
+        candidate: the values of the candidate, in the same order.
+        bounds: the ends of both axes; values outside are drawn at the edge.
+        heads: the names of the two sides.
+        label: what a screen reader says in place of the chart.
+    """
+    both = np.isfinite(base) & np.isfinite(candidate)
+    low, high = bounds
+    span = (high - low) or 1.0
+    x, y = (np.clip((side[both] - low) / span, 0, 1) for side in (base, candidate))
+    marks = _point_path(x, y) if len(x) <= POINTS_MAX else _bin_rects(x, y)
+    return Markup(
+        '<svg class="scatter" viewBox="-34 -8 {w} {h}" width="{w}" height="{h}" role="img" aria-label="{label}">'
+        '<rect class="frame" x="0" y="0" width="{side}" height="{side}"/><line class="axis" x1="0" y1="{side}" x2="{side}" y2="0"/>{marks}'
+        '<text x="0" y="{below}">{low:g}</text><text x="{side}" y="{below}" text-anchor="end">{high:g}</text>'
+        '<text x="{middle}" y="{below}" text-anchor="middle">{base}</text>'
+        '<text x="-6" y="{side}" text-anchor="end">{low:g}</text><text x="-6" y="10" text-anchor="end">{high:g}</text>'
+        '<text x="4" y="12">{candidate}</text></svg>'
+    ).format(
+        w=_SIDE + 46, h=_SIDE + 30, side=_SIDE, below=_SIDE + 15, middle=_SIDE // 2, marks=marks, label=label, low=low, high=high,
+        base=heads[0], candidate=heads[1],
+    )  # fmt: skip
+
+
+def _point_path(x: NDArray[np.float64], y: NDArray[np.float64]) -> Markup:
+    """All points as one path of lines without length, whose round ends are the dots."""
+    places = zip((x * _SIDE).round().astype(int).tolist(), ((1 - y) * _SIDE).round().astype(int).tolist(), strict=True)
+    return Markup('<path class="points" d="{}"/>').format("".join(f"M{a} {b}h0" for a, b in places))
+
+
+def _bin_rects(x: NDArray[np.float64], y: NDArray[np.float64]) -> Markup:
+    """`BINS` x `BINS` squares, the more cases the more opaque (square root); each says its count."""
+    counts, _, _ = np.histogram2d(x, y, bins=BINS, range=[[0, 1], [0, 1]])
+    step, most = _SIDE / BINS, counts.max()
+    rects = [
+        Markup(
+            '<rect x="{:g}" y="{:g}" width="{:g}" height="{:g}" fill-opacity="{:.2f}"><title>{}</title></rect>'
+        ).format(
+            column * step,
+            (BINS - 1 - row) * step,
+            step,
+            step,
+            math.sqrt(counts[column, row] / most),
+            int(counts[column, row]),
+        )
+        for column, row in np.argwhere(counts > 0).tolist()
+    ]
+    return Markup('<g class="bins">{}</g>').format(Markup("").join(rects))
