@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
+from ragpipe.core.flat_keys import changed_keys, short_value
 from ragpipe.core.version import __version__
 from ragpipe.engine.user_code import metric_sources
 from ragpipe.judging.replies.answer_parsing import PARSER
@@ -15,9 +15,6 @@ from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.settings import Settings
-
-_ABSENT = object()
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def metric_identity(metric: Metric) -> dict[str, Any]:
@@ -105,23 +102,4 @@ def run_id(identity: Mapping[str, Any]) -> str:
 
 def identity_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What differs between two identities, one line per key: `judge.model: a -> b`."""
-    before, after = dict(_flattened(old)), dict(_flattened(new))
-    lines = []
-    for key in sorted(before.keys() | after.keys()):
-        old_value, new_value = before.get(key, _ABSENT), after.get(key, _ABSENT)
-        if old_value != new_value:
-            lines.append(f"{key}: {_short(old_value)} -> {_short(new_value)}")
-    return lines
-
-
-def _short(value: object) -> str:
-    text = "(absent)" if value is _ABSENT else str(value)
-    if _DIGEST.fullmatch(text):
-        return text[:12]
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _flattened(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    if not isinstance(value, Mapping) or not value:
-        return [(prefix, value)]
-    return [pair for key, item in value.items() for pair in _flattened(item, f"{prefix}.{key}" if prefix else str(key))]
+    return [f"{key}: {short_value(before)} -> {short_value(after)}" for key, before, after in changed_keys(old, new)]

@@ -239,14 +239,19 @@ def is_timeout(error: str | None) -> bool:
 
 
 def _by_stage(timings: pa.ChunkedArray, first: int) -> dict[str, list[tuple[int, float]]]:
-    """(case, milliseconds) by stage of the system; `total` is the system's own, else the sum of its stages."""
+    """(case, milliseconds) by stage of the system."""
     by_stage: dict[str, list[tuple[int, float]]] = {}
     for place, recorded in json_objects(timings, first):
-        stages = {name.removesuffix("_ms"): float(ms) for name, ms in recorded.items()}
-        stages.setdefault("total", math.fsum(stages.values()))
-        for stage, ms in stages.items():
+        for stage, ms in stage_times(recorded).items():
             by_stage.setdefault(stage, []).append((place, ms))
     return by_stage
+
+
+def stage_times(recorded: Mapping[str, float]) -> dict[str, float]:
+    """Milliseconds by stage of the system; `total` is the system's own, else the sum of its stages."""
+    stages = {name.removesuffix("_ms"): float(ms) for name, ms in recorded.items()}
+    stages.setdefault("total", math.fsum(stages.values()))
+    return stages
 
 
 def _joined(parts: list[Any], kind: type) -> Any:

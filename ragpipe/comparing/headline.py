@@ -1,0 +1,89 @@
+"""The scores that a comparison is about, and its one line: what got better, what got worse, or why nothing can be said."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from ragpipe.scoring.composites import OVERALL
+
+
+def headline_scores(base: Mapping[str, Any], candidate: Mapping[str, Any], names: Collection[str]) -> list[str]:
+    """The scores of `names` that are gated or weighted in either run, the overall score first.
+
+    `base` and `candidate` are their `final/metrics.json`. Where no score is gated or weighted, those with a threshold; where
+    none has that, all that are on a scale and not merely diagnostic. An overall score of a single part is that part again:
+    it is none, for each headline score costs the others certainty.
+    """
+    chosen = {name for metrics in (base, candidate) for name in _weighted_or_gated(metrics)}
+    declared = candidate["declared"]
+    shows_overall = len(candidate["composite_parts"].get(OVERALL.name, {}).get("measured", ())) > 1
+    for candidates in (
+        chosen,
+        {name for name in declared if declared[name]["threshold"] is not None},
+        {name for name in declared if declared[name]["low"] is not None and not declared[name]["diagnostic"]},
+    ):
+        headline = [name for name in names if (shows_overall if name == OVERALL.name else name in candidates)]
+        if headline:
+            return sorted(headline, key=lambda name: name != OVERALL.name)
+    return []
+
+
+def _weighted_or_gated(metrics: Mapping[str, Any]) -> Iterator[str]:
+    scoring = metrics["scoring"]
+    yield from (name for name, weight in scoring.get("weights_used", {}).items() if weight > 0)
+    yield from (gate["score"] for gate in scoring.get("gates", {}).values() if gate and gate.get("score"))
+
+
+def comparison_verdict(
+    scores: Mapping[str, Mapping[str, Any]], operations: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """`verdict` of a comparison: the state of the first headline score, and a sentence that also says what got worse, or
+    better, beside it. `scores` and `operations` are those of the comparison, the overall score first among the headline."""
+    headline = {name: score for name, score in scores.items() if score["headline"]}
+    name = OVERALL.name if OVERALL.name in headline else next(iter(headline), None)
+    if name is None:
+        return {"state": "inconclusive", "score": None, "sentence": "inconclusive: the sides share no score"}
+    state = headline[name]["state"]
+    parts = [f"{state}: {name} {_figures(headline[name])}"]
+    rest = {**{other: score for other, score in headline.items() if other != name}, **operations}
+    for direction in ("worse", "better"):
+        changed = [f"{other} {change_text(score)}" for other, score in rest.items() if score["state"] == direction]
+        if changed:
+            parts.append(f"{'also ' if direction == state else ''}{direction}: {', '.join(changed)}")
+    return {"state": state, "score": name, "sentence": "; ".join(parts)}
+
+
+def change_text(score: Mapping[str, Any]) -> str:
+    """`+0.043 [+0.012, +0.074]`; `-` where nothing can be compared."""
+    if score["difference"] is None:
+        return "-"
+    text = signed_text(score["difference"])
+    if interval := score["interval"]:
+        text += f" [{signed_text(interval['low'])}, {signed_text(interval['high'])}]"
+    return text
+
+
+def signed_text(value: float) -> str:
+    """`+0.043`, `-12.5`, `+1,204`: three decimals below 10, one below 1,000."""
+    places = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    return f"{value:+,.{places}f}"
+
+
+def _figures(score: Mapping[str, Any]) -> str:
+    if not score["n"]:
+        return "has no case with a value on both sides"
+    text = f"{change_text(score)} over {score['n']:,} cases of {score['questions']:,} questions"
+    if score["state"] == "same":
+        return f"{text}, within {signed_text(score['smallest_effect']).replace('+', '+-')}"
+    if score["state"] != "inconclusive":
+        interval = score["interval"]
+        return f"{text}, by at least {abs_text(min(abs(interval['low']), abs(interval['high'])))}"
+    if score["n_needed"]:
+        return f"{text}; about {score['n_needed']:,} cases would decide"
+    return text
+
+
+def abs_text(value: float) -> str:
+    """A size without its sign."""
+    return signed_text(abs(value)).removeprefix("+")

@@ -1,0 +1,53 @@
+"""What the system under test took for the shared cases: latency and cost, paired as scores are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic_core import from_json
+
+from ragpipe.comparing.pairing import Pairs
+from ragpipe.comparing.score_differences import PairedScore
+from ragpipe.comparing.side import Side
+from ragpipe.scoring.accumulators import stage_times
+from ragpipe.scoring.system_usage import USD, figures
+from ragpipe.store.run.run_tables import batches
+
+Floats = NDArray[np.float64]
+
+LATENCY = "latency_ms"
+_DECLARED: Mapping[str, Any] = {"low": None, "high": None, "higher_is_better": False}
+_BATCH = 8192
+
+
+def paired_operations(base: Side, candidate: Side, pairs: Pairs) -> list[PairedScore]:
+    """`latency_ms` (the system's total, else the sum of its stages) and `cost_usd` of the shared cases, where both sides
+    recorded any: less is better, and there is no scale. Answers are the same in all iterations, so they are read once."""
+    of_base, of_candidate = _operations(base), _operations(candidate)
+    nothing = np.full(len(pairs), np.nan)
+    operations = []
+    for name in (LATENCY, USD):
+        values = of_base[name][pairs.base], of_candidate[name][pairs.candidate]
+        score = PairedScore(name, _DECLARED, pairs.questions, *values, nothing, nothing)
+        if np.any(score.measured):
+            operations.append(score)
+    return operations
+
+
+def _operations(side: Side) -> dict[str, Floats]:
+    """Milliseconds and dollars per case of a side; NaN where they are not recorded."""
+    columns = {name: np.full(side.n_rows, np.nan) for name in (LATENCY, USD)}
+    first = 0
+    for batch in batches(side.records, ["timings", "usage"], size=_BATCH):
+        for place, text in enumerate(batch.column("timings").to_pylist(), first):
+            if text and text != "{}":
+                columns[LATENCY][place] = stage_times(from_json(text))["total"]
+        for place, text in enumerate(batch.column("usage").to_pylist(), first):
+            if text and text != "{}":
+                columns[USD][place] = figures(from_json(text), None).get(USD, math.nan)
+        first += batch.num_rows
+    return {name: values[side.rows] for name, values in columns.items()}

@@ -1,0 +1,66 @@
+"""Pairing the cases of two sides by sample, method and repeat: the shared cases alone are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ragpipe.schema.sample import OUTPUT_KEY
+
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The cases that both sides have, in the order of the base.
+
+    `base` and `candidate` are their row numbers, `cases` their keys as the candidate names them, `questions` the number of
+    each case's question: methods and repeats of one question are not independent. `only_base` and `only_candidate` count
+    the cases without a partner.
+    """
+
+    base: Whole
+    candidate: Whole
+    cases: pa.Table
+    questions: Whole
+    only_base: int
+    only_candidate: int
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+
+def paired_cases(base: pa.Table, candidate: pa.Table) -> Pairs:
+    """Pair the cases of two tables with the columns `sample_id`, `method` and `repeat`.
+
+    Where each side has one method only, cases are paired by sample and repeat although the methods' names differ.
+    """
+    keys = [name for name in OUTPUT_KEY if name != "method" or not _one_method_each(base, candidate)]
+    of_base, of_candidate = _key_codes(base, candidate, keys)
+    _, at_base, at_candidate = np.intersect1d(of_base, of_candidate, return_indices=True)
+    order = np.argsort(at_base, kind="stable")
+    at_base, at_candidate = at_base[order].astype(np.int64), at_candidate[order].astype(np.int64)
+    cases = candidate.select(list(OUTPUT_KEY)).take(pa.array(at_candidate)).combine_chunks()
+    questions = cases["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    both = len(at_base)
+    return Pairs(
+        at_base, at_candidate, cases, questions.astype(np.int64), len(base) - both, len(candidate) - both
+    )  # fmt: skip
+
+
+def _one_method_each(base: pa.Table, candidate: pa.Table) -> bool:
+    return all(pc.count_distinct(table["method"]).as_py() <= 1 for table in (base, candidate))
+
+
+def _key_codes(base: pa.Table, candidate: pa.Table, names: list[str]) -> tuple[Whole, Whole]:
+    """One number per case of each table; equal numbers are equal keys."""
+    codes = np.zeros(len(base) + len(candidate), dtype=np.int64)
+    for name in names:
+        column = pa.chunked_array([*base[name].chunks, *candidate[name].chunks], type=base.schema.field(name).type)
+        encoded = column.combine_chunks().dictionary_encode()
+        codes = codes * max(1, len(encoded.dictionary)) + encoded.indices.to_numpy(zero_copy_only=False)
+    return codes[: len(base)], codes[len(base) :]

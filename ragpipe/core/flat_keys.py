@@ -1,0 +1,35 @@
+"""Two nested mappings compared key by key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MISSING_KEY = object()
+"""The value of a key that a mapping does not have."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_CHARS = 60
+
+
+def changed_keys(old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(dotted key, old value, new value) of every key that differs, in the order of the keys; `MISSING_KEY` where a side has none."""
+    before, after = dict(_flattened(old)), dict(_flattened(new))
+    for key in sorted(before.keys() | after.keys()):
+        values = before.get(key, MISSING_KEY), after.get(key, MISSING_KEY)
+        if values[0] != values[1]:
+            yield key, *values
+
+
+def short_value(value: object) -> str:
+    """A value of `changed_keys` in at most 60 characters; a digest by its first 12."""
+    text = "(absent)" if value is MISSING_KEY else str(value)
+    if _DIGEST.fullmatch(text):
+        return text[:12]
+    return text if len(text) <= _CHARS else text[: _CHARS - 3] + "..."
+
+
+def _flattened(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    if not isinstance(value, Mapping) or not value:
+        return [(prefix, value)]
+    return [pair for key, item in value.items() for pair in _flattened(item, f"{prefix}.{key}" if prefix else str(key))]
