@@ -21,6 +21,7 @@ from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path, metric_class
 from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.label_question import LabelQuestion
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.systems.settings import SYSTEMS
@@ -160,6 +161,11 @@ def _metric_schema(cls: type[Metric], definitions: dict[str, Schema]) -> Schema:
     }
     if not steps:
         first.pop("prompts")
+    definitions["LabelQuestion"] = _model_schema(LabelQuestion, definitions)
+    first["label"] = {
+        "description": "What a person is asked who labels its scores, and the grades.",
+        "anyOf": [{"$ref": "#/definitions/LabelQuestion"}, {"type": "null"}, OPEN_VALUE],
+    }
     return {**schema, "properties": {**first, **parameters}}
 
 

@@ -194,6 +194,8 @@ def config_text(config: RunConfig) -> str:
         section: dict[str, Any] = {"class": class_path(kind)}
         if prompts:
             section["prompts"] = {step: prompt.version for step, prompt in prompts.items()}
+        if label := metric.label_question:
+            section["label"] = label.model_dump(mode="json")
         plain["metrics"][name] = section | metric.model_dump(mode="json", exclude={"name", *metric.step_names()})
     head = "# The configuration of this run, composed and checked. Made by ragpipe; editing it changes nothing.\n"
     text: str = yaml.dump(plain, Dumper=FastDumper, sort_keys=False, allow_unicode=True, width=120)

@@ -60,7 +60,7 @@ def draw_cases(
     Args:
         order: the places of all cases in random order.
         strata: the stratum of each case, by place.
-        size: how many cases are drawn, at most all.
+        size: how many cases are drawn, at most all; a few more where the random part leaves no room for AT_LEAST of a stratum.
         random_size: how many of them are the random part.
         favoured: by stratum, the share of the draw that it should get, in any unit. Strata without one get what is left
             when those are exhausted, in proportion to their cases.

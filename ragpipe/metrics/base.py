@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.label_question import LabelQuestion
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec
@@ -74,6 +75,17 @@ class Metric(BaseModel):
     version: ClassVar[int] = 1
 
     name: str = Field(description="Name of the metric: its key under `metrics`.")
+    _label_question: LabelQuestion | None = PrivateAttr(default=None)
+
+    @property
+    def label_question(self) -> LabelQuestion | None:
+        """What a person is asked who labels its scores: `label` of its section. No parameter, and no part of any identity."""
+        return self._label_question
+
+    def with_label_question(self, label: LabelQuestion | None) -> Self:
+        """The same metric with this `label`."""
+        self._label_question = label
+        return self
 
     @classmethod
     def prompt_folder(cls, step: str) -> str:

@@ -16,23 +16,27 @@ from typing import Any
 from pydantic import ValidationError
 
 from ragpipe.core.errors import ConfigError, Problem, PromptError
-from ragpipe.core.validation import with_description
+from ragpipe.core.validation import NoOrigins, validated, with_description
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.prompting.template_files import line_of, template_error
+from ragpipe.schema.label_question import LabelQuestion
 
 WHERE = "metrics"
+SECTION_KEYS = ("class", "prompts", "label")
+"""The keys of a metric's section that are no parameters of its class."""
 
 
 def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, plugins: Sequence[str] = ()) -> Metric:
-    """The metric that `metrics.<name>` describes: `class`, `prompts.<step>: <version>`, and the parameters of the class.
+    """The metric that `metrics.<name>` describes: `class`, `prompts.<step>: <version>`, `label: {question, grades}`, and the
+    parameters of the class.
 
     The class is a shipped one, or below a package of `plugins`. Raises ConfigError with all faults of the section; their
     keys are `metrics.<name>.<param>`.
     """
     cls = metric_class(name, section.get("class"), plugins)
-    parameters = {key: value for key, value in section.items() if key not in ("class", "prompts")}
+    parameters = {key: value for key, value in section.items() if key not in SECTION_KEYS}
     unused = cls.unused_steps(parameters)
     prompts, problems = _load_prompts(name, cls, section.get("prompts"), library, unused)
     for key in sorted(set(parameters) & {"name", *cls.step_names()}):
@@ -44,9 +48,17 @@ def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, p
         steps = set(cls.step_names())
         faults = (fault for fault in error.errors() if not (fault["loc"] and fault["loc"][0] in steps))
         problems += [_parameter_problem(name, cls, fault) for fault in faults]
+    label = _label_question(name, section.get("label"), problems)
     if problems:
         raise ConfigError(f"the metric {name} is wrong", problems)
-    return metric
+    return metric.with_label_question(label)
+
+
+def _label_question(name: str, label: Any, problems: list[Problem]) -> LabelQuestion | None:
+    """What a person is asked who labels the metric's scores; None where its section does not say."""
+    if label is None:
+        return None
+    return validated(LabelQuestion, label, f"{WHERE}.{name}.label", NoOrigins(), problems)
 
 
 def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metric]:

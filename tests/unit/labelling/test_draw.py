@@ -82,9 +82,10 @@ def test_a_larger_draw_contains_the_smaller_one(
     grown = draw_cases(
         order, strata, size + more, random_size=round(share * (size + more)), favoured={"a": 1.0}, before=first.drawn
     )
-    assert len(first.places) == min(size, len(strata))
+    slack = 2 * len(set(strata))  # two of every stratum are drawn, also where the random part has taken all
+    assert min(size, len(strata)) <= len(first.places) <= min(size + slack, len(strata))
     assert set(first.places) <= set(grown.places)
-    assert len(set(grown.places)) == len(grown.places) == min(size + more, len(strata))
+    assert len(set(grown.places)) == len(grown.places) >= min(size + more, len(strata))
     assert Counter(strata[place] for place in grown.places) == Counter(grown.drawn)
     assert grown.places[: grown.random] == order[: grown.random]
 

@@ -36,7 +36,7 @@ def test_a_shipped_config_shows_every_parameter_with_its_default(name):
     section = yaml.safe_load(text)[name]
     metric = shipped_metric(name)
     assert metric.name == name
-    shown = {key: value for key, value in section.items() if key not in ("class", "prompts")}
+    shown = {key: value for key, value in section.items() if key not in ("class", "prompts", "label")}
     assert shown == metric.model_dump(exclude={"name", *metric.step_names()})
     given = {"class", "prompts", *EXAMPLES.get(name, ())}
     bare = load_metric(name, {k: v for k, v in section.items() if k in given}, LIBRARY)
