@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import did_you_mean
+from ragpipe.labelling.draw import CANNOT_DRAW
 from ragpipe.labelling.label_files import LabelGrade
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.label_question import MOST_GRADES
 from ragpipe.schema.score import ScoreSpec, whole_grades
-
-_TITLE = "these cases cannot be labelled"
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def asked_question(
     outside = [grade.name for grade in listed if not _is_within(spec, grade.value)]
     if outside:
         expected = f"values from {spec.low:g} to {spec.high:g}, the scale of {spec.name}"
-        raise ConfigError(_TITLE, [Problem("label", "label.grades", ", ".join(outside), expected)])
+        raise ConfigError(CANNOT_DRAW, [Problem("label", "label.grades", ", ".join(outside), expected)])
     return AskedQuestion(metric, spec, words, listed)
 
 
@@ -52,7 +51,7 @@ def _labelled_score(metrics: Sequence[Metric], name: str | None) -> tuple[Metric
     if name is None or name not in known:
         fix = did_you_mean(name or "", known) or f"label.metric={next(iter(known), '...')}"
         problem = Problem("label", "label.metric", name or "nothing", f"one of {', '.join(known)}", fix)
-        raise ConfigError(_TITLE, [problem])
+        raise ConfigError(CANNOT_DRAW, [problem])
     return known[name]
 
 
@@ -62,7 +61,7 @@ def _by_scale(spec: ScoreSpec) -> list[LabelGrade]:
     if spec.low is None or spec.high is None:
         expected = f"grades with their values: {spec.name} has no scale"
         problem = Problem("label", "label.grades", "nothing", expected, "'label.grades={good: 1, bad: 0}'")
-        raise ConfigError(_TITLE, [problem])
+        raise ConfigError(CANNOT_DRAW, [problem])
     low, high = spec.low, spec.high
     if spec.binary:
         steps: Sequence[tuple[str, float]] = (("yes", high), ("no", low))

@@ -20,6 +20,7 @@ from ragpipe.core.errors import ConfigError, Problem
 
 ALL = "all"
 """The one stratum of a random draw."""
+CANNOT_DRAW = "no cases can be drawn for labels; nothing was written"
 AT_LEAST = 2
 """Drawn cases of every stratum, where it has so many: one alone shows no variance."""
 Places = NDArray[np.int64]
@@ -111,7 +112,7 @@ def _too_many_strata(strata: int, size: int) -> ConfigError:
     problem = Problem(
         "label", "label.n", str(size), expected, f"label.n={AT_LEAST * strata}, or a field with fewer values"
     )
-    return ConfigError("this draw is too small for its strata", [problem])
+    return ConfigError(CANNOT_DRAW, [problem])
 
 
 def shares_of(strata: Sequence[str], allocation: str) -> dict[str, float]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.labelling.draw import CANNOT_DRAW
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.case_records import verdict_column
 from ragpipe.scoring.dimensions import LISTS, META, field_labels, within
@@ -72,7 +73,7 @@ def read_population(records: Sequence[Path], score: str, case_field: str | None 
                 case.passed += [] if passed is None else [passed]
     if not sums:
         problem = Problem(str(records[0].parent.parent), score, "no case with a value", "a score that was measured")
-        raise DataError("there is nothing to draw from", [problem])
+        raise DataError(CANNOT_DRAW, [problem])
     return Population(
         list(sums),
         [sum(case.values) / len(case.values) for case in sums.values()],

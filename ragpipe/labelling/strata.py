@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.labelling.draw import ALL, shares_of
+from ragpipe.labelling.draw import ALL, CANNOT_DRAW, shares_of
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.population import VERDICT, Population
 from ragpipe.schema.score import ScoreSpec
@@ -62,7 +62,7 @@ def _near_threshold(near: float, population: Population, spec: ScoreSpec, thresh
         problem = Problem(
             "the run", f"scoring.thresholds.{spec.name}", "no threshold", "a threshold to be close to", fix
         )
-        raise ConfigError("this draw needs a threshold", [problem])
+        raise ConfigError(CANNOT_DRAW, [problem])
     reach = near * width + 1e-9
     names = [NEAR if abs(value - threshold) <= reach else FAR for value in population.values]
     if NEAR not in names:
@@ -71,7 +71,7 @@ def _near_threshold(near: float, population: Population, spec: ScoreSpec, thresh
             "label", "label.near", f"no case of {len(names):,} within {near:g} of the scale from {threshold:g}",
             "at least one", f"label.near={closest:.2g} reaches the closest one, or label.draw=random",
         )  # fmt: skip
-        raise DataError("no case is close to the threshold", [problem])
+        raise DataError(CANNOT_DRAW, [problem])
     return Strata(names, {NEAR: 1.0}, "targeted")
 
 
@@ -96,7 +96,7 @@ def _in_disagreement(population: Population, rejudged: Population, spec: ScoreSp
             "label.rejudged", "label.draw", f"no disagreement over {spec.name} in {compared:,} cases of both runs",
             "at least one", "label.draw=random",
         )  # fmt: skip
-        raise DataError("the two runs agree on every case", [problem])
+        raise DataError(CANNOT_DRAW, [problem])
     return Strata(names, {DISAGREE: 1.0}, "targeted")
 
 
@@ -105,5 +105,5 @@ def _width(spec: ScoreSpec, draw: str) -> float:
         problem = Problem(
             "label", "label.draw", f"{draw}, for {spec.name}", "a score with a scale", "label.draw=random"
         )
-        raise ConfigError("this draw needs a score with a scale", [problem])
+        raise ConfigError(CANNOT_DRAW, [problem])
     return spec.high - spec.low
