@@ -21,6 +21,8 @@ from tests.support.asking import ask, nobody, question, settings
 from tests.support.harness import arguments, write_cases
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):

@@ -16,6 +16,8 @@ from ragpipe.schema.judge_answers.grade_answers import Grade15, Groundedness, Tw
 from tests.support.asking import ask, question, settings
 from tests.support.harness import arguments, write_cases
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 CLIENTS = ["direct", "litellm"]
 
 

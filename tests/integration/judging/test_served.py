@@ -15,6 +15,8 @@ from ragpipe.judging.settings import JudgeSettings
 from tests.support.asking import VARIABLE, ask, question, settings
 from tests.support.harness import arguments, write_cases
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 PINNED = "openai/gpt-4o-mini-2024-07-18"
 
 

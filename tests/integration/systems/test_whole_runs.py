@@ -15,6 +15,8 @@ import pytest
 import ragpipe
 from ragpipe.cli import main
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 RAG = """
 import os, signal
 def answer(sample):

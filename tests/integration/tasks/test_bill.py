@@ -22,6 +22,8 @@ from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, start, write_cases
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 PRICES = "judge.prices={input: 1000.0, output: 1000.0}"  # dollars per million tokens
 
 

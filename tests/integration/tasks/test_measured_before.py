@@ -21,6 +21,8 @@ from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, rows, write_cases
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 CASES = 6
 LOWER = "scoring.thresholds.faithfulness=0.4"
 TABLES = ("scores.parquet", "judge_inputs.parquet", "records.parquet")

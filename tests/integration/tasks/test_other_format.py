@@ -21,6 +21,8 @@ from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 OTHERS = (1, FORMAT + 1, None, str(FORMAT), True)
 """Older, newer, none, and what only looks like the number."""
 

@@ -15,6 +15,8 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.core.resources import data_path
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 RECORDING = data_path("package:demo/judge_replies.jsonl")
 EXPERIMENT = "+experiment=quickstart_llm"
 JUDGED = {"faithfulness", "answer_relevance", "context_relevance", "citation", "groundedness", "correctness"}

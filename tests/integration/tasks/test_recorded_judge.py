@@ -18,6 +18,8 @@ from ragpipe.store.calls.recorded_file import write_recorded_file
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 CASES = 4
 NOTE = "recorded on a Tuesday from a server of this test"
 

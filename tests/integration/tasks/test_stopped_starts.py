@@ -15,6 +15,8 @@ from ragpipe.cli import main
 from ragpipe.engine import evaluation
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 WORDS = ("dataset=demo", "dataset.limit=1", "metrics=[retrieval]", "name=x", "report.formats=[markdown]")
 
 

@@ -27,6 +27,8 @@ from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 CASES = 4
 
 

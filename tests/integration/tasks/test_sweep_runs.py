@@ -25,6 +25,8 @@ from tests.support.harness import (
     write_cases,
 )  # fmt: skip
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 WEIGHTS = "scoring.weights.faithfulness=0.2,0.5"
 

@@ -22,6 +22,8 @@ from ragpipe.systems.settings import PythonSystem
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 COMPUTED = """
 from ragpipe.metrics.base import Computed
 from ragpipe.schema.score import Score

@@ -35,6 +35,8 @@ from ragpipe.core.errors import ConfigError
 from tests.support.harness import environment
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 RUN = ["dataset=jsonl", "dataset.path=mine.jsonl", "metrics=[retrieval]"]
 WRONG = [
     [*RUN, "judge.threshold=hot"], [*RUN, "name=${nowhere}"], [*RUN, "hydra.run.dir=x"], ["dataset=none"], [*RUN, "name=${oc.env:A_KEY}"],

@@ -11,6 +11,8 @@ import pytest
 from tests.support.checks import Bench, Ran
 from tests.support.harness import environment
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 Make = Callable[..., Bench]
 KEY = environment()["RAGPIPE_TEST_KEY"]
 
