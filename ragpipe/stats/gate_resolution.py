@@ -58,6 +58,12 @@ def resolve_limit(limit: float, rows: float, *, level: float = 0.95) -> LimitRes
     )
 
 
+def resolve_mean(limit: float, error: float, *, level: float = 0.95) -> LimitResolution:
+    """What a lower limit on a mean without a scale tells, by its standard error: limit -+ (z + .84) error."""
+    margin = (normal_quantile(level) + normal_quantile(2 * _POWER - 1)) * error
+    return LimitResolution(limit - margin, limit + margin)
+
+
 def strictest_limit(rows: float, *, level: float = 0.95) -> float:
     """The highest lower limit that a run without a single fault passes: rows / (rows + z^2), z^2 = 3.84 for 95 %."""
     return rows / (rows + normal_quantile(level) ** 2)

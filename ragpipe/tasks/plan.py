@@ -12,6 +12,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.engine.case_sources import open_index
+from ragpipe.engine.gate_plan import gate_power_lines
 from ragpipe.engine.judge_access import scoring_warnings, store_path
 from ragpipe.engine.plan_summary import missing_embedder_line, plan_line, plan_remaining, reference_lines, report_gaps
 from ragpipe.reports.console import Console
@@ -55,11 +56,14 @@ def plan_run(config: RunConfig, console: Console) -> Plan | None:
         reader = CaseReader(samples_path, outputs_path)
         run_plan = plan_remaining(config, reader)
         reader.close()
+        gate_lines = gate_power_lines(config, samples_path, outputs_path)
         warnings = [unknown_methods(config.system, counts.methods), *pointer_warnings(samples_path, outputs_path)]
     console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
     for line in filter(None, warnings):
         console.warn(line)
     _print_plan(run_plan, config, console)
+    for line in gate_lines:
+        console.say(line)
     return run_plan
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragpipe.reports.model import (
@@ -19,6 +19,7 @@ from ragpipe.reports.model import (
 )
 from ragpipe.reports.number_format import percentage, whole
 from ragpipe.reports.report_data import ReportData
+from ragpipe.scoring.gates.gate_power import power_words, precision_of, undecided_words
 from ragpipe.scoring.gates.gate_rules import limit, number
 
 _OUTCOMES = ("blocked", "warned")
@@ -45,7 +46,20 @@ def gates_section(data: ReportData) -> Section | None:
         (gate for gate in gates if gate["outcome"] in _OUTCOMES), key=lambda gate: _OUTCOMES.index(gate["outcome"])
     )
     warnings = (Note(_warning(gate), "warning", TERMINAL) for gate in failed)
-    return Section("gates", "Gates", (Table(columns, tuple(map(_row, gates))), *warnings))
+    return Section("gates", "Gates", (Table(columns, tuple(map(_row, gates))), *warnings, *_powers(data)))
+
+
+def _powers(data: ReportData) -> Iterator[Note]:
+    """What each gate can tell with these cases; the terminal says it of those that could not decide."""
+    level = data.metrics["scoring"]["level"]
+    for gate in data.gates["gates"]:
+        precision = precision_of(gate, level)
+        if precision is None:
+            continue
+        if undecided := undecided_words(gate, precision, level):
+            yield Note(("gate ", Verbatim(gate["name"]), f": {undecided}."))
+        if words := power_words(gate, precision, level):
+            yield Note(("gate ", Verbatim(gate["name"]), f": {words}."), shown_in=PAGES)
 
 
 def _row(gate: Mapping[str, Any]) -> TableRow:

@@ -174,3 +174,28 @@ def test_ninety_percent_coverage_blocks_as_not_enough_evidence(tmp_path: Path, m
         assert len(server.log) == asked, "a gate asks nothing"
     (found,) = gates_of(tmp_path / "out/torture/latest")["gates"]
     assert found["verdict"] == "passed"
+
+
+def test_what_a_gate_can_tell_is_said_before_and_after_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the first run by the questions alone, then by the spread that the run measured; nothing of a gate by point."""
+    monkeypatch.chdir(tmp_path)
+    gates = [
+        "+scoring.gates.slice={score: mrr, where: {method: baseline}, min: 0.8}",
+        "+scoring.gates.none={failure_mode: retrieval_miss, max_rate: 0}",
+    ]
+    assert main([*QUICK, *gates, "task=plan"]) == 0
+    before = " ".join(capsys.readouterr().out.split())
+    # 20 questions, one case of the method each: .8 - 1.96 sqrt(.16 / 20), then Wilson's lower bound at .84; 20 / 23.84 = .84
+    assert (
+        'gate slice: with 20 cases "at least 0.8" fails 8 of 10 runs of a system at 0.53 or below and passes 8 of 10 at 0.99 '
+        "or above (by no earlier run: with scores between 0 and 1 it tells more)"
+    ) in before
+    assert "gate none" not in before
+    assert main([*QUICK, *gates]) in (0, 3)
+    run = (tmp_path / "outputs/quickstart/latest").resolve()
+    assert "with 19 cases this gate cannot tell 0.70 from 0.8: that takes about" in capsys.readouterr().out
+    assert 'with 19 cases "at least 0.8" fails 8 of 10 runs of a system at' in (run / "report.md").read_text()
+    assert main([*QUICK, *gates, "task=plan"]) == 0
+    assert f"(by the spread in run {run.name})" in " ".join(capsys.readouterr().out.split())

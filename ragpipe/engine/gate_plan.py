@@ -1,0 +1,107 @@
+"""What the gates of a run will be able to tell, said before it is started: by its cases, and by an earlier run where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ragpipe.config.settings import RunConfig
+from ragpipe.core.errors import RagpipeError
+from ragpipe.core.safe_text import on_one_line
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.case_blocks import SCORE_COLUMNS, CaseBlock, aligned
+from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.dimensions import Fields, case_columns
+from ragpipe.scoring.gates.gate_power import Precision, power_words, precision_before, precision_of
+from ragpipe.scoring.gates.gate_rules import define
+from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.store.run.run_folder import LATEST, RunFolder
+from ragpipe.store.run.run_tables import read_json
+
+Whole = NDArray[np.int64]
+
+
+def gate_power_lines(config: RunConfig, samples: Path, outputs: Path) -> list[str]:
+    """A line for each gate by interval: the true values that it finds with the cases of these tables.
+
+    How much values vary is taken from the newest run of this name, where its gate of the same name has an interval; else cases are
+    taken to be as unlike, and those of a question as alike, as they can be. Raises DataError for tables that cannot be read.
+    """
+    gates = config.scoring.active_gates()
+    if not gates:
+        return []
+    questions = _questions(gates, samples, outputs)
+    earlier, run_id = _earlier_gates(config)
+    lines = []
+    for name, gate in gates.items():
+        definition = _definition(config, name, gate)
+        precision, source = _expected(definition, questions[name], earlier.get(name), run_id, config.scoring.level)
+        if precision and (words := power_words(definition, precision, config.scoring.level)):
+            lines.append(on_one_line(f"gate {name}: {words} ({source})", 1000))
+    return lines
+
+
+def _expected(
+    definition: Mapping[str, Any], questions: Whole, earlier: Mapping[str, Any] | None, run_id: str, level: float
+) -> tuple[Precision | None, str]:
+    """The precision that is to be expected, and where it is from."""
+    measured = precision_of(earlier, level) if earlier and earlier["of"] == definition["of"] else None
+    if measured and len(questions):
+        return measured.with_cases(len(questions)), f"by the spread in run {run_id}"
+    if definition["unscaled"]:
+        return None, ""
+    return precision_before(questions), "by no earlier run: with scores between 0 and 1 it tells more"
+
+
+def _definition(config: RunConfig, name: str, gate: Gate) -> dict[str, Any]:
+    """The gate with its defaults filled in; `unscaled` for a mean whose score has no scale."""
+    scoring = config.scoring
+    specs = scoring.all_specs([spec for metric in config.metrics.values() for spec in metric.scores()])
+    declared: dict[str, ScoreSpec] = {spec.name: spec for spec in (*specs, OVERALL)}
+    spec = declared.get(gate.score or "")
+    filled = define(
+        name,
+        gate,
+        spec,
+        judged=spec is not None and scoring.passes(spec),
+        rests_on=(),
+        coverage_floor=scoring.coverage_floor,
+        inconclusive=scoring.inconclusive,
+        untrusted=False,
+    )
+    return {**filled, "unscaled": filled["of"] == "mean" and (spec is None or spec.low is None)}
+
+
+def _questions(gates: Mapping[str, Gate], samples: Path, outputs: Path) -> dict[str, Whole]:
+    """Of each gate the question of every case that it is about, as numbers."""
+    numbers: dict[str, int] = {}
+    chosen: dict[str, list[Whole]] = {name: [] for name in gates}
+    for block in _blocks(samples, outputs):
+        ids = block.outputs["sample_id"].to_pylist()
+        codes = np.array([numbers.setdefault(sample_id, len(numbers)) for sample_id in ids], dtype=np.int64)
+        fields = Fields(case_columns(block, 1, np.full(len(block), np.nan)))
+        for name, gate in gates.items():
+            chosen[name].append(codes[fields.matching(gate.labels())])
+    return {name: np.concatenate([np.empty(0, dtype=np.int64), *parts]) for name, parts in chosen.items()}
+
+
+def _blocks(samples: Path, outputs: Path) -> Iterator[CaseBlock]:
+    """The cases in blocks, without scores."""
+    nothing = pa.table({name: pa.array([], pa.string()) for name in SCORE_COLUMNS})
+    for table, labels in aligned(samples, outputs):
+        yield CaseBlock(table, labels, nothing, np.empty(0, dtype=np.int64))
+
+
+def _earlier_gates(config: RunConfig) -> tuple[dict[str, Any], str]:
+    """The gates of the newest run of this name, by name, and its id; none where there is no such run that can be read."""
+    try:
+        folder = RunFolder.find(Path(config.output_dir) / config.name / LATEST)
+        document = read_json(folder.gates)
+        return {gate["name"]: gate for gate in document["gates"]}, folder.root.name
+    except (RagpipeError, KeyError):
+        return {}, ""

@@ -1,0 +1,92 @@
+"""What a gate can tell, in words: by its own interval, before a run, for limits on either side and for counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ragpipe.scoring.gates.gate_power import Precision, power_words, precision_before, precision_of, undecided_words
+from ragpipe.stats.intervals import estimate_mean, estimate_rate
+
+
+def gate(**changes: Any) -> dict[str, Any]:
+    """A gate on a rate: 27 of 30 passed, at least 0.85 were asked for."""
+    interval = estimate_rate(np.repeat([1.0, 0.0], [27, 3])).interval
+    assert interval is not None
+    bounds = {"low": interval.low, "high": interval.high, "method": interval.method}
+    return {
+        "name": "g", "by": "interval", "min": 0.85, "max": None, "verdict": "inconclusive", "value": 0.9, "values": [0.9],
+        "n_ok": 30, "n_cases": 33, "interval": bounds, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "precision", "words"),
+    [
+        ({}, Precision(30, rows=30), 'with 30 cases "at least 0.85" fails 8 of 10 runs of a system at 0.65 or below and passes 8 of 10 at 0.99 or above'),
+        # three methods that answer alike: 30 cases weigh as much as 10, and 10 / 13.84 = .72
+        ({}, Precision(30, rows=10), 'with 30 cases "at least 0.85" fails 8 of 10 runs of a system at 0.50 or below and passes none reliably (even without a fault the interval starts at 0.72)'),
+        # 1 - .85 mirrored
+        ({"min": None, "max": 0.15}, Precision(30, rows=30), 'with 30 cases "at most 0.15" fails 8 of 10 runs of a system at 0.35 or above and passes 8 of 10 at 0.01 or below'),
+        # 1.96 sqrt(.05 * .95 / 10) = .135 is more than .05 below it: nothing is
+        ({"min": 0.05}, Precision(10, rows=10), 'with 10 cases "at least 0.05" fails no system reliably and passes 8 of 10 at 0.31 or above'),
+        # a count: 3 -+ 2.80 * .4
+        ({"min": None, "max": 3}, Precision(30, error=0.4), 'with 30 cases "at most 3" fails 8 of 10 runs of a system at 4.12 or above and passes 8 of 10 at 1.88 or below'),
+        # no interval stays within the end of a scale, and a value alone has no power
+        ({"min": 1}, Precision(30, rows=30), ""),
+        ({"by": "point"}, Precision(30, rows=30), ""),
+    ],
+)  # fmt: skip
+def test_what_a_limit_finds(changes: dict[str, Any], precision: Precision, words: str) -> None:
+    assert power_words(gate(**changes), precision, 0.95) == words
+
+
+def test_two_limits_are_two_clauses() -> None:
+    words = power_words(gate(min=0.2, max=0.8), Precision(100, rows=100), 0.95)
+    assert words.count("fails 8 of 10") == 2
+    assert '; "at most 0.8"' in words
+
+
+def test_what_an_inconclusive_gate_would_need() -> None:
+    """.90 from .85: ((1.96 * .3571 + .8416 * .3) / .05)^2 = 362."""
+    precision = precision_of(gate(), 0.95)
+    assert precision is not None
+    assert (precision.cases, precision.rows) == (30, pytest.approx(30))
+    assert undecided_words(gate(), precision, 0.95) == (
+        "with 30 cases this gate cannot tell 0.90 from 0.85: that takes about 360"
+    )
+    assert undecided_words(gate(verdict="uncalibrated"), precision, 0.95) != ""
+    assert undecided_words(gate(verdict="passed"), precision, 0.95) == ""
+    assert undecided_words(gate(min=0.9), precision, 0.95) == (
+        "with 30 cases this gate cannot tell which side of 0.9 the value is on"
+    )
+    count = gate(min=None, max=3, value=2.5, interval={"low": 1.5, "high": 3.5, "method": "t"})
+    assert undecided_words(count, Precision(30, error=0.5), 0.95) == (
+        "with 30 cases this gate cannot tell 2.50 from 3: that takes about 240"
+    )  # 30 * (2.80 * .5 / .5)^2
+
+
+def test_precision_of_a_finished_run() -> None:
+    """The mean of shares varies less than 0 and 1; several iterations count their cases once; a failure mode counts all."""
+    values = np.tile([0.8, 0.9, 1.0, 0.9], 10)
+    estimate = estimate_mean(values, low=0, high=1)
+    bounds = {"low": estimate.interval.low, "high": estimate.interval.high, "method": "wilson_n_eff"}
+    precision = precision_of(gate(value=estimate.mean, values=[0.9, 0.9], n_ok=80, interval=bounds), 0.95)
+    assert precision.cases == 40
+    assert 300 < precision.rows < 700  # .9 * .1 / .0051 = 17 times 40 rows, less what 40 questions leave open
+    assert precision_of({**gate(), "failure_mode": "m"}, 0.95).cases == 33
+    assert precision_of(gate(interval=None), 0.95) is None
+    assert precision_of(gate(value=None, values=[None]), 0.95) is None
+    of_count = precision_of(gate(value=4, interval={"low": 3, "high": 5, "method": "clustered_t"}), 0.95)
+    assert of_count.error == pytest.approx(1 / 1.959964)
+
+
+def test_precision_before_a_run() -> None:
+    """Cases of a question are taken as alike: 2, 1 and 1 of them weigh as much as 16 / 6 rows."""
+    precision = precision_before(np.array([4, 4, 7, 9]))
+    assert precision == Precision(4, rows=pytest.approx(16 / 6))
+    assert precision_before(np.array([], dtype=np.int64)) is None
+    assert precision.with_cases(40).rows == pytest.approx(160 / 6)
+    assert Precision(25, error=0.5).with_cases(100).error == 0.25
