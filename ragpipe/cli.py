@@ -38,6 +38,7 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
                                                            evaluate with a language model as judge
   python -m ragpipe task=plan +experiment=my               cases, calls, tokens and money; spends nothing
   python -m ragpipe -m +experiment=my judge=a,b            a sweep: one run for every combination
+  python -m ragpipe task=calibrate run=outputs/my/latest   how far to believe the judge, by people's labels
   python -m ragpipe task=rescore run=outputs/my/latest scoring.thresholds.faithfulness=0.9
                                                            a finished run under another scoring; no call
   python -m ragpipe task=rejudge run=outputs/my/latest judge=llm judge.model=...

@@ -22,6 +22,7 @@ from ragpipe.store.run.run_tables import read_columns
 
 State = Literal["passed", "failed", "not_enough_labels"]
 TargetStatistic = Literal["kappa", "quadratic_kappa"]
+LabelPart = Literal["random", "stratified", "targeted", "recorded"]
 Count = Annotated[int, Field(ge=0)]
 _TITLE = "the calibration cannot be used"
 _FIX = "make it again: python -m ragpipe task=calibrate run=RUN"
@@ -135,7 +136,7 @@ class CalibrationLabel(_Part):
     answer_sha256: str
     label: float
     annotators: int = Field(ge=1)
-    part: Literal["random", "stratified", "targeted", "recorded"]
+    part: LabelPart
     stratum: str | None
     probability: Annotated[float, Field(gt=0, le=1)] | None
 
@@ -146,7 +147,7 @@ class ScoreCalibration(_Part):
     `draw_id` or `recorded` says where the labels are from, `reference` how several labels of a case became one. `state`
     compares the interval of the target's statistic with `limit`, the target's value after `relative_to_ceiling`;
     `labels_needed` and `reason` are those of `decide_kappa`. Statistics are over the labels of the random part of the draw;
-    `labels` lists all.
+    `labels` lists all. `unjudged` counts labelled cases for which the judge gave no value.
     """
 
     metric: str
@@ -159,6 +160,7 @@ class ScoreCalibration(_Part):
     state: State
     labels_needed: int | None
     reason: str | None
+    unjudged: Count
     statistics: Statistics
     confusion: ConfusionTable | None
     prevalence: CalibrationStatistic | None

@@ -13,6 +13,7 @@ from ragpipe.config.json_schemas import json_schemas
 from ragpipe.core.errors import ConfigError, OutputError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.schema.settings import Settings
+from ragpipe.tasks.calibrate import CalibrateSettings
 from ragpipe.tasks.explain import ExplainSettings
 from ragpipe.tasks.export import ExportSettings
 from ragpipe.tasks.init import InitSettings
@@ -44,11 +45,16 @@ class _ExplainKeys(_FinishedRunKeys, ExplainSettings):
     pass
 
 
+class _CalibrateKeys(_FinishedRunKeys):
+    calibrate: CalibrateSettings = Field(description="Which labels, and what agreement has to exceed.")
+
+
 class _RejudgeKeys(_FinishedRunKeys):
     rejudge: RejudgeSettings = Field(description="How the judge is asked again.")
 
 
 TASKS: dict[str, type[Settings] | None] = {
+    "calibrate": _CalibrateKeys,
     "evaluate": None,
     "explain": _ExplainKeys,
     "export": ExportSettings,

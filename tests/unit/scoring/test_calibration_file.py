@@ -55,7 +55,7 @@ def content() -> dict[str, Any]:
         "metric": "faithfulness", "draw_id": "d1", "recorded": None, "reference": "single",
         "bound_to": bound().model_dump(mode="json"),
         "target": {"statistic": "kappa", "above": 0.8, "relative_to_ceiling": False}, "limit": 0.8,
-        "state": "not_enough_labels", "labels_needed": 240, "reason": None, "statistics": {"kappa": kappa},
+        "state": "not_enough_labels", "labels_needed": 240, "reason": None, "unjudged": 0, "statistics": {"kappa": kappa},
         "confusion": {"classes": ["failed", "passed"], "counts": [[20, 2], [2, 36]]}, "prevalence": None,
         "judged_prevalence": None, "ceiling": None, "slices": [], "length_baseline": None,
         "labels": [{

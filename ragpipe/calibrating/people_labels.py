@@ -1,0 +1,160 @@
+"""Labels of one score by people: those of a draw, or scores that people gave in the data set (`recorded`).
+
+Both become ratings in the scale of the score that they are held against, a row per case and a column per annotator.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.labelling.label_files import LABELS, draw_folders, read_draw, read_labels
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.calibration_file import LabelPart
+from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import query_rows
+
+Floats = NDArray[np.float64]
+Key = tuple[str, str, int]
+TITLE = "the judge cannot be held against people"
+
+
+@dataclass(frozen=True)
+class LabelledCase:
+    """A case with labels: how it was drawn, and the digest of the answer that was labelled, None for recorded scores."""
+
+    key: Key
+    part: LabelPart
+    stratum: str | None = None
+    probability: float | None = None
+    answer_sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class PeopleLabels:
+    """The labels of a score: `ratings` has a row per case and a column per annotator, NaN where one gave none.
+
+    `threshold` is the value from which a label is a pass, in the scale of the score; None: that of the score itself.
+    """
+
+    cases: list[LabelledCase]
+    annotators: list[str]
+    ratings: Floats
+    draw_id: str | None = None
+    recorded: str | None = None
+    threshold: float | None = None
+
+
+def drawn_labels(folder: RunFolder, score: str, draw_id: str | None) -> PeopleLabels | None:
+    """The labels of the run's draw for a score; None where no draw for it has labels.
+
+    Of an annotator who was asked twice the first label counts. Cases that nobody could label are left out. Raises DataError
+    where several draws have labels and `draw_id` names none.
+    """
+    draws = {path.name: path for path in draw_folders(folder.root) if _is_labelled(path, score)}
+    if draw_id is not None:
+        draws = {name: path for name, path in draws.items() if name == draw_id}
+    if len(draws) > 1:
+        expected = f"one of {', '.join(draws)}: labels of two draws have no common probabilities"
+        problem = Problem(
+            str(folder.root),
+            "calibrate.draw",
+            f"{len(draws)} draws of {score} with labels",
+            expected,
+            "calibrate.draw=ID",
+        )
+        raise DataError(TITLE, [problem])
+    for name, path in draws.items():
+        rows = [row for row in read_labels(path).to_pylist() if row["pass"] == 1 and row["label"] is not None]
+        return _ratings_of(((_drawn_case(row), row["annotator"], float(row["label"])) for row in rows), draw_id=name)
+    return None
+
+
+def _is_labelled(path: Path, score: str) -> bool:
+    return (path / LABELS).is_file() and read_draw(path).score == score
+
+
+def _drawn_case(row: Mapping[str, Any]) -> LabelledCase:
+    key = (row["sample_id"], row["method"], row["repeat"])
+    return LabelledCase(key, row["part"], row["stratum"], row["probability"], row["answer_sha256"])
+
+
+def recorded_labels(
+    scores: Path, human: ScoreSpec, score: ScoreSpec, *, threshold: float | None, cases: int
+) -> PeopleLabels:
+    """The scores of people that the run has as `human`, brought to the scale and direction of `score`.
+
+    Args:
+        scores: the table of the run's scores.
+        human: the recorded score. An object of verdicts names an annotator each; a list or a single verdict is one label.
+        score: the score that is held against it.
+        threshold: the value of `human` from which a label is a pass; None without one.
+        cases: the number of cases of the run. Labels of all of them have a probability of 1, of some an unknown one.
+    """
+    rows = [row for row in query_rows(scores, score_name=human.name) if row["status"] == "ok"]
+    probability = 1.0 if len(rows) == cases else None
+    labels = (
+        (LabelledCase((row["sample_id"], row["method"], row["repeat"]), "recorded", None, probability), name, value)
+        for row in rows
+        for name, value in _annotators(row)
+    )
+    read = _ratings_of(labels, recorded=human.name)
+    if human.binary and threshold is None:
+        threshold = human.high if human.higher_is_better else human.low
+    on_scale = None if threshold is None else float(_rescaled(np.array([threshold]), human, score)[0])
+    ratings = _rescaled(read.ratings, human, score)
+    return PeopleLabels(read.cases, read.annotators, ratings, recorded=human.name, threshold=on_scale)
+
+
+def _annotators(row: Mapping[str, Any]) -> Iterable[tuple[str, float]]:
+    """The verdicts of a recorded score by annotator; the score itself under one name where it has none."""
+    verdicts = json.loads(row["details"] or "{}").get("verdicts")
+    if not isinstance(verdicts, dict):
+        return [(row["score_name"], float(row["value"]))]
+    return [(name, float(verdict)) for name, verdict in verdicts.items() if isinstance(verdict, int | float)]
+
+
+def _rescaled(values: Floats, human: ScoreSpec, score: ScoreSpec) -> Floats:
+    """Values of one scale brought to another, worst to worst and best to best; counts only keep or change their sign."""
+    if human.low is None or human.high is None or score.low is None or score.high is None:
+        return values if human.higher_is_better == score.higher_is_better else -values
+    if (human.low, human.high, human.higher_is_better) == (score.low, score.high, score.higher_is_better):
+        return values
+    shares = (values - human.low) / (human.high - human.low)
+    if human.higher_is_better != score.higher_is_better:
+        shares = 1.0 - shares
+    return score.low + shares * (score.high - score.low)
+
+
+def _ratings_of(
+    labels: Iterable[tuple[LabelledCase, str, float]], *, draw_id: str | None = None, recorded: str | None = None
+) -> PeopleLabels:
+    """The matrix of ratings; annotators in the order of their names, cases in the order in which they come."""
+    by_case: dict[Key, dict[str, float]] = {}
+    cases: dict[Key, LabelledCase] = {}
+    for case, annotator, label in labels:
+        cases.setdefault(case.key, case)
+        by_case.setdefault(case.key, {})[annotator] = label
+    annotators = sorted({name for ratings in by_case.values() for name in ratings})
+    matrix = [[by_case[key].get(name, np.nan) for name in annotators] for key in cases]
+    ratings = np.array(matrix, dtype=np.float64).reshape(len(cases), len(annotators))
+    return PeopleLabels(list(cases.values()), annotators, ratings, draw_id=draw_id, recorded=recorded)
+
+
+def no_labels_problem(where: str, scores: Sequence[str]) -> Problem:
+    """What to do where no score has labels."""
+    return Problem(
+        where,
+        "labels",
+        "no labels of " + (", ".join(scores) or "any score"),
+        "labels by people of a score of this run, or recorded scores of people",
+        "task=label run=RUN label.metric=NAME draws cases to label; calibrate.recorded={SCORE: RECORDED_SCORE} takes scores of the "
+        "data set",
+    )

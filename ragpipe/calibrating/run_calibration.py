@@ -1,0 +1,154 @@
+"""The scores of a finished run held against people's labels: which have labels, and whether these are of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ragpipe.calibrating.judged_cases import judged_cases, labelled_answers
+from ragpipe.calibrating.people_labels import TITLE, PeopleLabels, drawn_labels, no_labels_problem, recorded_labels
+from ragpipe.calibrating.score_calibration import ScoreEvidence, calibrate_score
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.calibration_file import (
+    CalibratedJudge,
+    Calibration,
+    CalibrationTarget,
+    ScoreCalibration,
+    asked_shapes,
+    binding_of,
+)
+from ragpipe.scoring.dimensions import DIMENSIONS
+from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import count_rows
+
+
+@dataclass(frozen=True)
+class CalibratedRun:
+    """The run: its folder, id and identity, the judge's printed name, the numbers of its scored iterations, its scores with
+    the metric that gives each, their thresholds, the breakdowns that it has beside the usual ones, and the level of intervals."""
+
+    folder: RunFolder
+    run_id: str
+    identity: Mapping[str, Any]
+    judge: str
+    iterations: Sequence[int]
+    scores: Mapping[str, tuple[str, ScoreSpec]]
+    thresholds: Mapping[str, float | None]
+    slices: Sequence[str]
+    level: float
+
+    def threshold(self, score: str) -> float | None:
+        """The value from which a case passes by a score; of a 0/1 score without one its better end."""
+        spec = self.scores[score][1]
+        value = self.thresholds.get(score)
+        if value is None and spec.binary:
+            return spec.high if spec.higher_is_better else spec.low
+        return value
+
+
+def calibrate_run(
+    run: CalibratedRun,
+    target: CalibrationTarget,
+    *,
+    scores: Sequence[str] = (),
+    recorded: Mapping[str, str] | None = None,
+    draw_id: str | None = None,
+) -> Calibration:
+    """The calibration of every score of the run that has labels.
+
+    Args:
+        run: the run.
+        target: what agreement has to exceed.
+        scores: the scores to calibrate; none: those of `recorded` and those with labels of a draw.
+        recorded: by score, the recorded score of people that it is held against.
+        draw_id: the draw whose labels count; None: the only one that has some.
+
+    Raises DataError for a score without labels, and for labels that are not of this run's answers.
+    """
+    recorded = recorded or {}
+    _check_names(run, [*scores, *recorded, *recorded.values()])
+    labels = {
+        name: found
+        for name in scores or run.scores
+        if (found := _labels_of(run, name, recorded, draw_id)) is not None and found.cases
+    }
+    missing = [name for name in scores or recorded if name not in labels]
+    if missing or not labels:
+        raise DataError(TITLE, [no_labels_problem(str(run.folder.root), missing)])
+    shapes = asked_shapes(run.folder.iteration(run.iterations[0]).judge_inputs)
+    return Calibration(
+        format=FORMAT,
+        run_id=run.run_id,
+        judge=CalibratedJudge(label=run.judge, identity=sha256(dict(run.identity["judge_identity"]))),
+        scores={name: _calibrated(run, name, of_people, shapes, target) for name, of_people in labels.items()},
+    )
+
+
+def evidence_of(
+    run: CalibratedRun, name: str, labels: PeopleLabels, shapes: Mapping[str, Mapping[str, str]]
+) -> ScoreEvidence:
+    """Labels and judgements of a score on the same cases. `shapes` are those of `asked_shapes`. Raises DataError for labels
+    of another answer."""
+    metric, spec = run.scores[name]
+    keys = [case.key for case in labels.cases]
+    answers = _checked_answers(run, labels)
+    threshold = run.threshold(name)
+    return ScoreEvidence(
+        metric=metric,
+        spec=spec,
+        labels=labels,
+        judged=judged_cases(run.folder, run.iterations, spec, threshold, keys),
+        answers=answers,
+        bound_to=binding_of(run.identity, metric, shapes.get(metric, {}), threshold),
+    )
+
+
+def _calibrated(
+    run: CalibratedRun,
+    name: str,
+    labels: PeopleLabels,
+    shapes: Mapping[str, Mapping[str, str]],
+    target: CalibrationTarget,
+) -> ScoreCalibration:
+    fields = [field for field in dict.fromkeys((*DIMENSIONS, *run.slices)) if "*" not in field]
+    return calibrate_score(evidence_of(run, name, labels, shapes), target, fields, run.level)
+
+
+def _labels_of(run: CalibratedRun, name: str, recorded: Mapping[str, str], draw_id: str | None) -> PeopleLabels | None:
+    if name not in recorded:
+        return drawn_labels(run.folder, name, draw_id)
+    human = run.scores[recorded[name]][1]
+    return recorded_labels(
+        run.folder.iteration(run.iterations[0]).scores,
+        human,
+        run.scores[name][1],
+        threshold=run.thresholds.get(human.name),
+        cases=count_rows(run.folder.outputs),
+    )
+
+
+def _checked_answers(run: CalibratedRun, labels: PeopleLabels) -> list[str]:
+    """The digests of the labelled answers. Raises DataError where a label is of another answer, or of no case of the run."""
+    digests = labelled_answers(run.folder, [case.key for case in labels.cases])
+    for case in labels.cases:
+        digest = digests.get(case.key)
+        if digest is None or case.answer_sha256 not in (None, digest):
+            content = "no such case in the run" if digest is None else "the label of another answer"
+            key = f"{'/'.join(map(str, case.key[:2]))} repeat {case.key[2]}"
+            fix = "draw and label the cases of this run: task=label run=RUN"
+            place = run.folder.root / "labels" / (labels.draw_id or "")
+            problem = Problem(str(place), key, content, "a label of an answer of this run", fix)
+            raise DataError(TITLE, [problem])
+    return [digests[case.key] for case in labels.cases]
+
+
+def _check_names(run: CalibratedRun, names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in run.scores]
+    if unknown:
+        expected = f"a score of the run's metrics: {', '.join(run.scores)}"
+        problems = [Problem(str(run.folder.root), "calibrate", name, expected) for name in unknown]
+        raise DataError(TITLE, problems)

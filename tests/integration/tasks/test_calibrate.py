@@ -1,0 +1,244 @@
+"""`task=calibrate`: a finished run held against recorded scores of people, and against the labels of a draw."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.labelling.label_files import LABEL_COLUMNS, LABELS, Draw, write_draw, write_rows
+from ragpipe.schema.table_schemas import table_of
+from ragpipe.scoring.calibration_file import (
+    Calibration,
+    asked_shapes,
+    binding_differences,
+    binding_of,
+    read_calibration,
+)
+
+CLOSE = 6e-7
+AT_RANDOM = {"part": "random", "stratum": "all", "probability": 0.6}
+
+
+@pytest.fixture(scope="module")
+def mtrag(tmp_path_factory: pytest.TempPathFactory, real_data: Path) -> Path:
+    folder = tmp_path_factory.mktemp("mtrag")
+    path = real_data / "mtrag_human/mtrag_human_evaluations.json"
+    words = ["+experiment=mtrag_human", f"dataset.path={path}", f"output_dir={folder}", "report.formats=[]"]
+    assert main(words) == 0
+    return (folder / "mtrag_human/latest").resolve()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    metrics = "metrics=[faithfulness,groundedness]"
+    assert main(["+experiment=quickstart", metrics, f"output_dir={folder}", "report.formats=[]"]) == 0
+    return (folder / "quickstart/latest").resolve()
+
+
+@pytest.fixture
+def run(demo: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(demo, tmp_path / demo.name))
+
+
+def calibration_of(run: Path) -> Calibration:
+    return read_calibration(run / "calibration/calibration.json")
+
+
+def cases_of(run: Path) -> list[dict[str, Any]]:
+    """The cases with a value of faithfulness, with the digest of what a label of them is about."""
+    from ragpipe.calibrating.judged_cases import labelled_answers
+    from ragpipe.store.run.run_folder import RunFolder
+
+    rows = pq.read_table(run / "iteration-1/records.parquet").to_pylist()
+    keys = [(row["sample_id"], row["method"], row["repeat"]) for row in rows]
+    digests = labelled_answers(RunFolder(run), keys)
+    return [
+        {"sample_id": key[0], "method": key[1], "repeat": key[2], "answer_sha256": digests[key], "value": row["faithfulness"]}
+        for key, row in zip(keys, rows, strict=True)
+        if row["faithfulness"] is not None
+    ]  # fmt: skip
+
+
+def label(run: Path, name: str, rows: Sequence[dict[str, Any]], *, score: str = "faithfulness") -> None:
+    """A draw of these rows with their labels, as an import leaves it."""
+    folder = run / "labels" / name
+    folder.mkdir(parents=True)
+    write_draw(
+        folder,
+        Draw(
+            draw_id=name, run_id=run.name, metric=score, score=score, question="Is it faithful?", grades=[], low=0.0,
+            high=1.0, seed=0, cases=100, strata=[], settings={},
+        ),
+    )  # fmt: skip
+    blank = {"annotator": "a", "grade": None, "note": None, "pass": 1, "at": None, **AT_RANDOM}
+    full = [{name: {**blank, **row}[name] for name in LABEL_COLUMNS.names} for row in rows]
+    write_rows(folder / LABELS, table_of(full, LABEL_COLUMNS))
+
+
+def test_recorded_judges_have_the_figures_of_trusted_libraries(mtrag: Path, real_data: Path) -> None:
+    expected = json.loads((real_data / "EXPECTED.json").read_text())["mtrag"]
+    judges = {
+        "rl_f": "rl_f",
+        "rb_llm": "rb_llm",
+        "rb_agg": "rb_agg",
+        "rouge_l": "RougeL",
+        "bert_k_precision": "Bert-KPrec",
+    }
+    recorded = "calibrate.recorded={" + ", ".join(f"{judge}: human_faithfulness" for judge in judges) + "}"
+    limits = ["scoring.thresholds.human_faithfulness=3", "scoring.thresholds.rl_f=0.75"]
+    assert main(["task=calibrate", f"run={mtrag}", recorded, *limits]) == 0
+    scores = calibration_of(mtrag).scores
+    assert list(scores) == list(judges)
+    for name, judge in judges.items():
+        figures, statistics = expected[f"all: human faithfulness vs {judge}"], scores[name].statistics
+        for ours, theirs in {"pearson": "pearson", "spearman": "spearman", "kendall": "kendall_tau_b"}.items():
+            assert statistics[ours].value == pytest.approx(figures[theirs], abs=CLOSE), (name, ours)
+            assert (statistics[ours].n, statistics[ours].clusters) == (234, 78)
+    _of_verdicts(scores["rl_f"], expected)
+
+
+def _of_verdicts(score: Any, expected: dict[str, Any]) -> None:
+    figures = expected["faithful (human mean >= 3) vs rl_f >= 0.75"]
+    values = {name: statistic.value for name, statistic in score.statistics.items()}
+    names = {"kappa": "cohen_kappa", "auroc": "auroc", "agreement": "accuracy", "sensitivity": "recall",
+             "balanced_accuracy": "balanced_accuracy"}  # fmt: skip
+    for ours, theirs in names.items():
+        assert values[ours] == pytest.approx(figures[theirs], abs=CLOSE), ours
+    assert score.confusion.counts == [[figures["tn"], figures["fp"]], [figures["fn"], figures["tp"]]]
+    # the judge's own mean, and people's: 1..4 brought to 0..1
+    of_people = (expected["all: human faithfulness vs rl_f"]["human_mean"] - 1) / 3
+    judged = expected["all: human faithfulness vs rl_f"]["judge_mean"]
+    assert values["difference"] == pytest.approx(judged - of_people, abs=CLOSE)
+    assert (score.state, score.reference, score.ceiling.cases) == ("failed", "mean", 234)
+    alpha = expected["faithfulness"]["alpha"]["interval"]
+    assert score.ceiling.statistics["alpha_interval"].value == pytest.approx(alpha, abs=CLOSE)
+    assert score.ceiling.statistics["kappa"].n == expected["faithfulness"]["pairs"]
+    assert {label.annotators for label in score.labels} == {2, 3}
+
+
+def test_a_calibration_is_sealed_and_the_same_every_time(mtrag: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["task=calibrate", f"run={mtrag}", "calibrate.recorded={rl_f: human_faithfulness}"]
+    assert main(words) == 0
+    before = {path.name: path.read_bytes() for path in (mtrag / "calibration").iterdir()}
+    assert main(words) == 0
+    assert {path.name: path.read_bytes() for path in (mtrag / "calibration").iterdir()} == before
+    capsys.readouterr()
+    assert main(["task=verify", f"run={mtrag}"]) == 0
+    assert "sealed   calibration/calibration.json" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_embedded_judge_against_marked_hallucinations(tmp_path: Path, real_data: Path) -> None:
+    from sklearn.metrics import cohen_kappa_score, roc_auc_score
+
+    path = real_data / "ragtruth_qa/ragtruth_qa.jsonl"
+    words = ["+experiment=ragtruth", f"dataset.path={path}", f"output_dir={tmp_path}", "report.formats=[]"]
+    assert main([*words, "metrics=[faithfulness,recorded]"]) == 0
+    run = (tmp_path / "ragtruth/latest").resolve()
+    assert main(["task=calibrate", f"run={run}", "calibrate.recorded={faithfulness: human_hallucinated}"]) == 0
+    score = calibration_of(run).scores["faithfulness"]
+    rows = pq.read_table(run / "iteration-1/records.parquet").to_pylist()
+    supported = [row["human_hallucinated"] == 0 for row in rows]
+    values = [row["faithfulness"] for row in rows]
+    assert score.statistics["auroc"].value == pytest.approx(roc_auc_score(supported, values))
+    verdicts = [value >= 0.85 for value in values]
+    assert score.statistics["kappa"].value == pytest.approx(cohen_kappa_score(supported, verdicts))
+    assert score.prevalence is not None
+    assert score.prevalence.value == pytest.approx(1 - 129 / 412)  # EXPECTED.json: hallucinated_responses
+    assert score.length_baseline is not None
+    assert score.length_baseline.shorter_passes
+    assert score.state == "failed"
+
+
+def test_the_labels_of_a_draw(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = cases_of(run)
+    passed = [{**case, "label": 1.0 if case["value"] >= 0.85 else 0.0} for case in cases[:40]]
+    wrong = [{**passed[0], "annotator": "b", "label": 1 - passed[0]["label"]}]  # a tie: no verdict
+    again = [{**passed[1], "pass": 2, "label": 1 - passed[1]["label"]}]
+    unsure = [{**cases[40], "label": None}]
+    chosen = [{**cases[41], "label": 0.0, "part": "targeted", "probability": 1.0}]
+    label(run, "d1", [*passed, *wrong, *again, *unsure, *chosen])
+    assert main(["task=calibrate", f"run={run}"]) == 0
+    calibration = calibration_of(run)
+    score = calibration.scores["faithfulness"]
+    assert list(calibration.scores) == ["faithfulness"]
+    assert (score.draw_id, score.recorded, score.reference) == ("d1", None, "majority")
+    assert (score.statistics["kappa"].n, score.statistics["kappa"].value) == (39, 1.0)
+    assert score.statistics["pearson"].n == 40
+    assert len(score.labels) == 41
+    assert [entry.part for entry in score.labels].count("targeted") == 1
+    assert {entry.probability for entry in score.labels if entry.part == "random"} == {0.6}
+    assert score.bound_to.threshold == 0.85
+    out = capsys.readouterr().out
+    assert "faithfulness: not enough labels. kappa 1.00 [0." in out
+    assert main(["task=verify", f"run={run}"]) == 0
+
+
+def test_a_calibration_holds_for_its_run_and_for_no_other_prompt(run: Path) -> None:
+    label(run, "d1", [{**case, "label": 1.0} for case in cases_of(run)[:30]])
+    assert main(["task=calibrate", f"run={run}", f"calibrate.out={run.parent}/mine/calibration.json"]) == 0
+    calibration = read_calibration(run.parent / "mine/calibration.json")
+    assert calibration == calibration_of(run)
+    bound = calibration.scores["faithfulness"].bound_to
+    identity = json.loads((run / "manifest.json").read_text())["identity"]
+    shapes = asked_shapes(run / "iteration-1/judge_inputs.parquet")["faithfulness"]
+    assert set(shapes) == {"extract", "verify"}
+    assert binding_differences(bound, binding_of(identity, "faithfulness", shapes, 0.85)) == []
+    identity["judge_identity"]["threshold"] = 0.4
+    other = binding_of(identity, "faithfulness", shapes, 0.85)
+    assert binding_differences(bound, other) == ["judge.threshold: 0.33 -> 0.4"]
+
+
+def no_labels(run: Path) -> None:
+    pass
+
+
+def two_draws(run: Path) -> None:
+    for name in ("d1", "d2"):
+        label(run, name, [{**cases_of(run)[0], "label": 1.0}])
+
+
+def of_another_answer(run: Path) -> None:
+    label(run, "d1", [{**cases_of(run)[0], "label": 1.0, "answer_sha256": "0" * 64}])
+
+
+def of_no_case(run: Path) -> None:
+    label(run, "d1", [{**cases_of(run)[0], "label": 1.0, "sample_id": "nobody"}])
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words", "message"),
+    [
+        (no_labels, [], "no labels of any score"),
+        (two_draws, [], "2 draws of faithfulness with labels"),
+        (two_draws, ["calibrate.draw=d3"], "no labels of any score"),
+        (of_another_answer, [], "the label of another answer"),
+        (of_no_case, [], "no such case in the run"),
+        (no_labels, ["calibrate.scores=[groundedness]"], "no labels of groundedness"),
+        (no_labels, ["calibrate.scores=[grounded]"], "grounded"),
+        (no_labels, ["calibrate.recorded={faithfulness: people}"], "people"),
+        (no_labels, ["calibrate.target.above=1.5"], "calibrate.target.above"),
+        (no_labels, ["judge.threshold=0.5"], "task=calibrate cannot change everything of a run"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_refused(
+    run: Path, prepare: Callable[[Path], None], words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(run)
+    assert main(["task=calibrate", f"run={run}", *words]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (run / "calibration").exists()
+
+
+def test_one_of_several_draws_is_named(run: Path) -> None:
+    two_draws(run)
+    assert main(["task=calibrate", f"run={run}", "calibrate.draw=d2"]) == 0
+    assert calibration_of(run).scores["faithfulness"].draw_id == "d2"
