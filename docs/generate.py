@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from ragpipe.config.json_schemas import GROUPS
 from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.engine.selftest_results import MUTANTS
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.prompting.library import PromptLibrary
@@ -82,6 +83,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `gates.json` | every gate with its verdict over all iterations ([scoring](scoring.md)) |
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `resend.parquet`, `resend.json` | of a run whose questions were resent: old reply against new |
+| `selftest.json`, `selftest.md`, `mutants.parquet` | of a [self-test](selftest.md): mutants, which scores caught them, and which were missed |
 | `report.md`, `report.html` | the same for people; the page links every score to its claims and replies |
 | `.reports.json` | digests of what the reports were written from and of the reports: while both are the same, they are not made again; in no seal |
 | `seal.json` | digests of all files at the end of the run: `task=verify` finds changes ([reproducibility](reproducibility.md)) |
@@ -252,6 +254,7 @@ def formats() -> str:
     pages.append(
         f"\n## comparison.parquet\n\nOf a sweep: one row per job, method and score.\n\n{_columns(job_comparison.COMPARISON_SCHEMA)}"
     )
+    pages.append(f"\n## mutants.parquet\n\nOne row per mutant of a self-test.\n\n{_columns(MUTANTS)}")
     pages.append(f"\n## resend.parquet\n\nOne row per question that was sent again.\n\n{_columns(RESENT)}")
     return "".join([*pages, METRICS])
 

@@ -43,6 +43,7 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
                                                            a finished run under another scoring; no call
   python -m ragpipe task=rejudge run=outputs/my/latest judge=llm judge.model=...
                                                            the same cases by another judge, compared
+  python -m ragpipe task=selftest run=outputs/my/latest    would metrics and judge notice? cases changed in known ways
   python -m ragpipe task=explain run=outputs/my/latest case=ID metric=faithfulness
                                                            everything behind one figure, down to prompt and reply
   python -m ragpipe task=verify run=outputs/my/latest      compute every figure again and compare

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.settings import Settings
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -62,6 +63,22 @@ def open_finished_run(
     settings = task_settings(settings_class, plain, origins, title=title)
     finished = open_run(plain, origins, changeable=changeable, task=task, task_keys=setting_keys(settings_class))
     return FinishedRunTask(finished, settings)
+
+
+def unnamed_judge(finished: FinishedRun, origins: ConfigOrigins, *, without_a_call: str) -> Problem | None:
+    """The problem where a live judge is to be asked that only the run folder names: the folder may come from anybody, so a live
+    call goes where the user says. `without_a_call` is what to write instead for no call at all."""
+    config = finished.config
+    is_live = config.transport.kind == "live" and isinstance(config.judge, JudgeSettings)
+    if not is_live or "judge" in finished.overrides:
+        return None
+    return Problem(
+        origins.location("judge"),
+        "judge",
+        f"only the run's own ({config.judge.label})",
+        "a judge that you name: addresses and names of keys are never taken from a run folder",
+        f"judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or {without_a_call} for no call",
+    )
 
 
 def task_settings(

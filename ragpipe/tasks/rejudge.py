@@ -16,7 +16,7 @@ from ragpipe.engine.finished_run import FinishedRun, open_run
 from ragpipe.engine.run_comparison import compare_runs
 from ragpipe.engine.run_policies import RejudgePolicy, StoredRejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.task_settings import FinishedRunTask, task_settings
+from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.agreement_report import (
@@ -84,25 +84,12 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
         current_prompts=settings.prompts == "current",
     )
     task = FinishedRunTask(finished, settings)
-    problems = [problem for problem in (_unnamed_judge(task, origins), _embedded_judge(task, origins)) if problem]
+    asks = settings.mode != "stored"
+    unnamed = unnamed_judge(finished, origins, without_a_call="rejudge.mode=stored") if asks else None
+    problems = [problem for problem in (unnamed, _embedded_judge(task, origins)) if problem]
     if problems:
         raise ConfigError(_TITLE, problems)
     return task
-
-
-def _unnamed_judge(task: FinishedRunTask[RejudgeSettings], origins: ConfigOrigins) -> Problem | None:
-    """A live call goes where the user says, never where a run folder says: the folder may come from anybody."""
-    config = task.finished.config
-    is_live = config.transport.kind == "live" and isinstance(config.judge, JudgeSettings)
-    if task.settings.mode == "stored" or not is_live or "judge" in task.finished.overrides:
-        return None
-    return Problem(
-        origins.location("judge"),
-        "judge",
-        f"only the run's own ({config.judge.label})",
-        "a judge that you name: addresses and names of keys are never taken from a run folder",
-        "judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or rejudge.mode=stored for no call",
-    )
 
 
 def _embedded_judge(task: FinishedRunTask[RejudgeSettings], origins: ConfigOrigins) -> Problem | None:

@@ -19,6 +19,7 @@ from ragpipe.tasks.export import ExportSettings
 from ragpipe.tasks.init import InitSettings
 from ragpipe.tasks.rejudge import RejudgeSettings
 from ragpipe.tasks.runs import RunsSettings
+from ragpipe.tasks.selftest import SelftestSettings
 from ragpipe.tasks.store import StoreTaskSettings
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class _RejudgeKeys(_FinishedRunKeys):
     rejudge: RejudgeSettings = Field(description="How the judge is asked again.")
 
 
+class _SelftestKeys(_FinishedRunKeys):
+    selftest: SelftestSettings = Field(description="Which mutants are made, and what is expected of each score.")
+
+
 TASKS: dict[str, type[Settings] | None] = {
     "calibrate": _CalibrateKeys,
     "evaluate": None,
@@ -64,6 +69,7 @@ TASKS: dict[str, type[Settings] | None] = {
     "rescore": _FinishedRunKeys,
     "runs": RunsSettings,
     "schema": SchemaSettings,
+    "selftest": _SelftestKeys,
     "store": StoreTaskSettings,
     "verify": _FinishedRunKeys,
 }
