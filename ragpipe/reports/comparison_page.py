@@ -129,7 +129,7 @@ def _section_row(row: Mapping[str, Any], with_method: bool) -> list[str]:
         percentage(row["pass_rate"]),
         percentage(row["coverage"]),
         whole(row["n_ok"]),
-        percentage(row["flip_share"]),
+        percentage(row["flip_rate"]),
     ]
 
 

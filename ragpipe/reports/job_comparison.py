@@ -55,7 +55,7 @@ _SCORE = (
     ("n_error", WHOLE, "judgements that failed, over all iterations"),
     ("coverage", REAL, "n_ok / (n_ok + n_error + n_system_error + n_not_recorded)"),
     ("spread_sd", REAL, "standard deviation of the iterations' means; null with one iteration"),
-    ("flip_share", REAL, "share of cases whose verdict is not the same in all iterations; null with one iteration"),
+    ("flip_rate", REAL, "how often two iterations give a case different verdicts, 0 to 1; null with one iteration"),
     ("higher_is_better", FLAG, "direction of the score"),
 )
 COMPARISON_SCHEMA = pa.schema(
@@ -174,7 +174,7 @@ def _score(method: str | None, name: str, group: Mapping[str, Any], scale: Mappi
         "n_error": score.get("n_error", 0),
         "coverage": score["coverage"],
         "spread_sd": (score.get("spread") or {}).get("sd"),
-        "flip_share": (score.get("flips") or {}).get("share"),
+        "flip_rate": (score.get("flips") or {}).get("rate"),
         "higher_is_better": scale["higher_is_better"],
     }
 

@@ -104,3 +104,14 @@ def best_repeats(floor: NoiseFloor, cost_of_case: float = 0.0, cost_of_judging: 
     if cost_of_case == 0 or judge == 0:
         return 1.0
     return math.inf if items == 0 else max(1.0, math.sqrt(cost_of_case / cost_of_judging * judge / items))
+
+
+def second_judging_from(floor: NoiseFloor) -> float | None:
+    """How many judgings one more case must cost for judging each case twice to pay: 2 s_i^2 / s_j^2, 0 or more.
+
+    From there on a budget gives a more precise mean with fewer cases, each judged twice: (s_i^2 + s_j^2 / 2) (c + 2) is below
+    (s_i^2 + s_j^2) (c + 1) for a cost c in judgings. None where the judge does not vary, or a variance is unknown.
+    """
+    if floor.item_variance is None or not floor.judge_variance:
+        return None
+    return 2 * floor.item_variance / floor.judge_variance

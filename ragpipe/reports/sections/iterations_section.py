@@ -1,16 +1,17 @@
-"""Several iterations together: how far their means lie apart, and how many verdicts flip."""
+"""Several iterations together: what the judge adds to the variance, how often verdicts flip, and what to buy next."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragpipe.reports.metrics_view import heading, iteration_count, method_groups, table_scores
 from ragpipe.reports.model import Cell, Note, Section, Table, TableColumn, TableRow, Verbatim
-from ragpipe.reports.number_format import percentage, whole
+from ragpipe.reports.number_format import money, percentage, whole
 from ragpipe.reports.report_data import ReportData
 
-_FIGURES = ("mean", "least - most", "sd", "noise", "passed", "flips")
+_FIGURES = ("mean", "least - most", "noise floor", "cases sd", "judge sd", "passed", "flips", "judge twice from")
 
 
 def iterations_section(data: ReportData) -> Section | None:
@@ -28,25 +29,43 @@ def iterations_section(data: ReportData) -> Section | None:
             rows.append(TableRow((*keys, *figures)))
     keys_columns = [TableColumn("score", is_text=True), *([TableColumn("method", is_text=True)] if several else [])]
     table = Table((*keys_columns, *map(TableColumn, _FIGURES)), tuple(rows), key_columns=len(keys_columns))
-    return Section("iterations", f"Over {iteration_count(metrics)} iterations", (table, *_notes(metrics)))
+    return Section("iterations", f"Over {iteration_count(metrics)} iterations", (table, *_notes(data)))
 
 
-def _notes(metrics: Mapping[str, Any]) -> Iterator[Note]:
+def _notes(data: ReportData) -> Iterator[Note]:
     yield Note(
-        "mean: of the iterations' means; sd: their standard deviation; noise: standard deviation of a case's value between "
-        "iterations; flips: cases whose verdict is not the same in all iterations."
+        "least - most: of the iterations' means. noise floor: two runs that judge these answers as often differ in their means by "
+        "less in 95 % of pairs. cases sd: how the cases vary without the judge's part; judge sd: how one case varies between "
+        "iterations. flips: how often two judgings of a case give different verdicts."
     )
-    if count := metrics["flips"]["n"]:
+    yield Note(
+        "judge twice from: more cases or more judgings? Judging each case twice pays where one more case costs so many times "
+        f"what judging it once does; below that, more cases. {_costs(data)}"
+    )
+    if count := data.metrics["flips"]["n"]:
         yield Note(f"{whole(count)} flipping verdicts: the cases are listed in final/metrics.json, under flips.")
     yield Note(
         "The figures, diagnoses and cost of this report are those of all iterations; each iteration's own are in its folder."
     )
 
 
+def _costs(data: ReportData) -> str:
+    """What one more case costs here, in judgings of one, as far as it is recorded."""
+    usage = data.metrics["overall"]["operations"]["usage"]
+    answer = (usage.get("cost_usd") or {}).get("mean")
+    of_all = data.cost["used"]["per_case"]["usd"]
+    if not of_all:
+        return "What judging a case costs is not known, or nothing."
+    judging = of_all / iteration_count(data.metrics)
+    if answer is None:
+        return f"Judging a case once costs {money(judging)}; what its answer costs is not recorded."
+    return f"Here it costs {answer / judging:.1f} times as much: {money(answer)} for its answer, {money(judging)} to judge it once."
+
+
 def _figures(score: Mapping[str, Any] | None, declared: Mapping[str, Any], *, percent: bool) -> tuple[str, ...]:
     if score is None:
         return ("-",) * len(_FIGURES)
-    spread, flips = score.get("spread"), score.get("flips")
+    spread, noise, flips = (score.get(key) or {} for key in ("spread", "noise", "flips"))
     factor = 100.0 if percent else 1.0
     wide_scale = declared["low"] is not None and (declared["high"] - declared["low"]) * factor >= 50
     places = 2 if wide_scale else 3  # one more than elsewhere: iterations differ little
@@ -54,11 +73,17 @@ def _figures(score: Mapping[str, Any] | None, declared: Mapping[str, Any], *, pe
     def number(value: float | None) -> str:
         return "-" if value is None else f"{value * factor:.{places}f}"
 
+    def deviation(variance: float | None) -> str:
+        return number(None if variance is None else math.sqrt(variance))
+
+    pays_from = noise.get("second_judging_from")
     return (
         number(score["mean"]),
         f"{number(spread['min'])} - {number(spread['max'])}" if spread else "-",
-        number(spread["sd"] if spread else None),
-        number(score.get("within_sd")),
+        number(noise.get("floor")),
+        deviation(noise.get("item_variance")),
+        deviation(noise.get("judge_variance")),
         percentage(score.get("pass_rate")),
-        f"{flips['share']:.1%} ({whole(flips['n_flipping'])} of {whole(flips['n_cases'])})" if flips else "-",
+        percentage(flips.get("rate")),
+        "-" if pays_from is None else f"{pays_from:,.1f} x",
     )

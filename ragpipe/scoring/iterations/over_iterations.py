@@ -1,7 +1,7 @@
 """`final/metrics.json`: every score over all iterations of a run.
 
 An iteration is a repetition of the judging on the same outputs, so what differs between iterations is the judge's noise:
-the spread of the iterations' means, the scatter within a case, and the cases whose verdict flips.
+the spread of the iterations' means, the judge's part of the variance, and how often a verdict flips.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.shared_scores import asked, shared_score
 from ragpipe.scoring.value_distributions import add_grades, merge_extremes
 from ragpipe.stats.intervals import estimate_rate
+from ragpipe.stats.noise_floor import flip_rate, noise_floor, second_judging_from
 
 _Summary = tuple[dict[str, Any], Whole | None]
 """`overall` or a group, with the numbers of its cases; None where the tables do not say which they are."""
@@ -190,13 +191,13 @@ def _intervals(
 def _differences(scores: Sequence[Mapping[str, Any]], repeated: Repeats, places: Whole | None) -> dict[str, Any]:
     """How far the iterations lie apart; what cannot be said is null, with the reason. No flips where nothing is judged."""
     reason = "not_in_records"
-    unknown = {"within_sd": None, "within_sd_reason": reason}
-    noise = unknown if places is None else _within_sd(repeated, places)
+    unknown = {"noise": None, "noise_reason": reason}
+    noise = unknown if places is None else _noise(repeated, places)
     values = {**_spread("spread", "means", [score.get("mean") for score in scores]), **noise}
     rates = [score.get("pass_rate") for score in scores]
     if all(rate is None for rate in rates):
         return values
-    flips = {"flips": None, "flips_reason": reason} if places is None else _flip_share(repeated, places)
+    flips = {"flips": None, "flips_reason": reason} if places is None else _flip_rate(repeated, places)
     return {**values, **_spread("pass_spread", "pass_rates", rates), **flips}
 
 
@@ -222,22 +223,31 @@ def _spread(name: str, listed: str, values: Sequence[float | None]) -> dict[str,
     return {**spread, name: {"sd": math.sqrt(squares / (len(known) - 1)), "min": min(known), "max": max(known)}}
 
 
-def _flip_share(repeated: Repeats, places: Whole) -> dict[str, Any]:
-    """Of the cases with a verdict in two iterations or more, those whose verdict is not always the same."""
-    twice = places[repeated.judged[places] > 1]
-    if not len(twice):
+def _flip_rate(repeated: Repeats, places: Whole) -> dict[str, Any]:
+    """How often two judgings of a case differ in the verdict, over the cases with two verdicts or more."""
+    passed, judged = repeated.passed[places].astype(np.int64), repeated.judged[places].astype(np.int64)
+    rate = flip_rate(passed, judged)
+    if rate is None:
         return {"flips": None, "flips_reason": "no_case_with_two_verdicts"}
-    flipping = int(np.count_nonzero(repeated.flips[twice]))
-    return {"flips": {"share": flipping / len(twice), "n_flipping": flipping, "n_cases": len(twice)}}
+    return {"flips": {"rate": rate, "n_cases": int(np.count_nonzero(judged > 1))}}
 
 
-def _within_sd(repeated: Repeats, places: Whole) -> dict[str, Any]:
-    """The judge's noise: standard deviation of a case's value between iterations, pooled over the cases."""
-    twice = places[repeated.measured[places] > 1]
-    if not len(twice):
-        return {"within_sd": None, "within_sd_reason": "no_case_with_two_values"}
-    freedom = int(repeated.measured[twice].astype(np.int64).sum()) - len(twice)
-    return {"within_sd": math.sqrt(math.fsum(repeated.squares[twice].tolist()) / freedom)}
+def _noise(repeated: Repeats, places: Whole) -> dict[str, Any]:
+    """The judge's part of the variance and the cases' own, and what follows for the mean."""
+    noise = noise_floor(repeated.means[places], repeated.squares[places], repeated.measured[places].astype(np.int64))
+    if noise.judge_variance is None:
+        return {"noise": None, "noise_reason": noise.reason}
+    return {
+        "noise": {
+            "n_cases": noise.n,
+            "repeats": noise.repeats,
+            "judge_variance": noise.judge_variance,
+            "item_variance": noise.item_variance,
+            "judge_share": noise.judge_share,
+            "floor": noise.floor,
+            "second_judging_from": second_judging_from(noise),
+        }
+    }
 
 
 def _counted(per_iteration: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -87,9 +87,11 @@ def test_the_planted_noise_comes_out(start: Start, capfd: pytest.CaptureFixture[
     assert found["means"] == pytest.approx(means_of(3))
     assert found["mean"] == pytest.approx(statistics.fmean(means_of(3)))
     assert found["spread"]["sd"] == pytest.approx(statistics.stdev(means_of(3)))
-    within = statistics.fmean(statistics.variance(grades[:3]) for grades in GRADES) ** 0.5
-    assert found["within_sd"] == pytest.approx(within)
-    assert found["flips"] == {"share": 3 / 8, "n_flipping": 3, "n_cases": 8}
+    judge = statistics.fmean(statistics.variance(grades[:3]) for grades in GRADES)
+    assert found["noise"]["judge_variance"] == pytest.approx(judge)
+    items = statistics.variance(statistics.fmean(grades[:3]) for grades in GRADES) - judge / 3
+    assert found["noise"]["item_variance"] == pytest.approx(items)
+    assert found["flips"] == {"rate": pytest.approx(3 / 8 * 2 / 3), "n_cases": 8}, "of 3 cases 2 of 3 pairs differ"
     flips = [
         (one["sample_id"], one["passed"], one["of"]) for one in final["flips"]["cases"] if one["score"] == "correctness"
     ]
@@ -98,7 +100,7 @@ def test_the_planted_noise_comes_out(start: Start, capfd: pytest.CaptureFixture[
     text = capfd.readouterr().out
     assert "Over 3 iterations" in text
     assert re.search(r"^time: \d+:\d\d of judging \(\d+:\d\d, \d+:\d\d, \d+:\d\d\)$", text, re.M)
-    assert "37.5% (3 of 8)" in text
+    assert "25.0%" in text
     assert "cost: 24 calls" in text, "the bill is that of all iterations, as the figures are"
     assert "## Over 3 iterations" in (start.run / "report.md").read_text()
 
@@ -144,7 +146,7 @@ def test_a_fresh_start_of_one_iteration_has_no_spread(start: Start) -> None:
     start()
     found = start.json("final/metrics.json")["overall"]["scores"]["correctness"]
     assert found["mean"] == pytest.approx(means_of(1)[0])
-    assert not {"spread", "means", "pass_spread", "flips", "within_sd"} & found.keys()
+    assert not {"spread", "means", "pass_spread", "flips", "noise"} & found.keys()
     assert "## Over" not in (start.run / "report.md").read_text()
 
 

@@ -25,7 +25,7 @@ def score(figures: Figures, **more: Any) -> dict[str, Any]:
     interval = None if low is None else {"level": 0.95, "low": low, "high": high, "method": "t"}
     return {
         "mean": mean, "interval": interval, "pass_rate": 0.5, "pass_interval": None,
-        "n_ok": 8, "n_judged": 8, "coverage": 1.0, "spread": {"sd": 0.01, "min": 0, "max": 1}, "flips": {"share": 0.25}, **more,
+        "n_ok": 8, "n_judged": 8, "coverage": 1.0, "spread": {"sd": 0.01, "min": 0, "max": 1}, "flips": {"rate": 0.25}, **more,
     }  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def test_every_row_fits_the_table_and_a_failed_job_stands_in_it() -> None:
     assert (last["state"], last["reason"], last["exit_code"], last["run_id"], last["score"]) == (
         "refused", "the configuration is wrong", 2, None, None,
     )  # fmt: skip
-    assert (rows[0]["flip_share"], rows[0]["spread_sd"], rows[0]["iterations"], rows[0]["calls_spent"]) == (
+    assert (rows[0]["flip_rate"], rows[0]["spread_sd"], rows[0]["iterations"], rows[0]["calls_spent"]) == (
         0.25,
         0.01,
         2,

@@ -75,10 +75,17 @@ def test_a_small_table_worked_by_hand(tmp_path: Path) -> None:
     assert "n_missing" not in one, "a count of 0 is left out"
     assert one["coverage"] == pytest.approx(8 / 9)
     assert (one["errors"], one["skipped"]) == ({"refused": 1}, {"no_answer": 3})
-    # q1 passes twice of three times, q2 never, q3 always (twice): one of three flips
-    assert one["flips"] == {"share": pytest.approx(1 / 3), "n_flipping": 1, "n_cases": 3}
+    # q1 passes twice of three times, so 2 of its 3 pairs of judgings differ; q2 never, q3 always (twice): none
+    assert one["flips"] == {"rate": pytest.approx(2 / 9), "n_cases": 3}
     # q1: 0.2² + 0.4² + 0.2² = 0.24 around 0.8; q2: 0; q3: 2 · 0.1² = 0.02 around 0.7; 2 + 2 + 1 degrees of freedom
-    assert one["within_sd"] == pytest.approx((0.26 / 5) ** 0.5)
+    # cases of 3, 3 and 2 judgings: mean of 1/r is 7/18; the means .8, .2, .7 have a variance of .31 / 3
+    noise = one["noise"]
+    assert (noise["n_cases"], noise["repeats"]) == (3, pytest.approx(18 / 7))
+    assert noise["judge_variance"] == pytest.approx(0.26 / 5)
+    assert noise["item_variance"] == pytest.approx(0.31 / 3 - 0.26 / 5 * 7 / 18)
+    assert noise["judge_share"] == pytest.approx(0.052 / (0.052 + 0.31 / 3 - 0.052 * 7 / 18))
+    assert noise["floor"] == pytest.approx(1.959964 * (2 * 0.052 * 7 / 18 / 3) ** 0.5, rel=1e-6)
+    assert noise["second_judging_from"] == pytest.approx(2 * (0.31 / 3 - 0.052 * 7 / 18) / 0.052)
     assert found["flips"]["n"] == 1  # faithfulness of q1; of a single part there is no overall score
     assert found["flips"]["cases"][0] == {
         "sample_id": "q1", "method": "a", "repeat": 1, "score": "faithfulness", "passed": 2, "of": 3,
@@ -93,9 +100,10 @@ def test_a_group_counts_its_own_cases(tmp_path: Path) -> None:
     assert a["means"] == pytest.approx([0.6, 0.3, 0.6])
     assert b["means"] == [pytest.approx(0.6), None, pytest.approx(0.8)]
     assert b["mean"] == pytest.approx(0.7)
-    assert a["flips"] == {"share": 0.5, "n_flipping": 1, "n_cases": 2}
-    assert b["flips"] == {"share": 0.0, "n_flipping": 0, "n_cases": 1}
-    assert a["within_sd"] == pytest.approx((0.24 / 4) ** 0.5)
+    assert a["flips"] == {"rate": pytest.approx(1 / 3), "n_cases": 2}
+    assert b["flips"] == {"rate": 0.0, "n_cases": 1}
+    assert a["noise"]["judge_variance"] == pytest.approx(0.24 / 4)
+    assert b["noise"]["item_variance"] is None, "of one case"
     assert b["coverage"] == pytest.approx(2 / 3)
 
 
@@ -106,7 +114,7 @@ def test_a_group_counts_its_own_cases(tmp_path: Path) -> None:
             [("q1", "a", (1.0, ("error", "network: x"))), ("q2", "a", (("skipped", "x"), ("error", "network: x")))],
             {
                 "spread": "values_in_fewer_than_two_iterations", "pass_spread": "values_in_fewer_than_two_iterations",
-                "flips": "no_case_with_two_verdicts", "within_sd": "no_case_with_two_values", "interval": "one_value",
+                "flips": "no_case_with_two_verdicts", "noise": "no_case_with_two_values", "interval": "one_value",
             },
         ),
         ([("q1", "a", (0.1, 0.9)), ("q1", "b", (0.3, 0.4))], {"interval": "one_sample", "pass_interval": "one_sample"}),
@@ -123,7 +131,7 @@ def test_without_a_threshold_nothing_passes_and_nothing_flips(tmp_path: Path) ->
     settings = ScoringSettings(thresholds={"faithfulness": None, "overall_score": None})
     one = final(tmp_path, SMALL, settings=settings)["overall"]["scores"]["faithfulness"]
     assert not {"pass_rate", "pass_interval", "pass_rates", "pass_spread", "flips", "n_judged"} & one.keys()
-    assert one["within_sd"] is not None
+    assert one["noise"] is not None
 
 
 def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
@@ -189,8 +197,8 @@ def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
     expected = on_0_to_1([statistics.fmean(values) for _, _, values in table])
     assert (one["interval"]["low"], one["interval"]["high"]) == expected
     assert (one["interval"]["method"], "too_few" in one["interval"]) == ("wilson_n_eff", False)
-    pooled = statistics.fmean(statistics.variance(values) for _, _, values in table) ** 0.5
-    assert one["within_sd"] == pytest.approx(pooled)
+    pooled = statistics.fmean(statistics.variance(values) for _, _, values in table)
+    assert one["noise"]["judge_variance"] == pytest.approx(pooled)
 
 
 def test_cases_that_all_have_the_same_value_are_no_certainty(tmp_path: Path) -> None:
@@ -218,22 +226,22 @@ def test_a_rate_keeps_the_width_of_its_cases(tmp_path: Path) -> None:
     bounds = stats.binomtest(7, 10).proportion_ci(0.95, method="wilson")
     for key in ("interval", "pass_interval"):
         assert (one[key]["low"], one[key]["high"]) == (pytest.approx(bounds.low), pytest.approx(bounds.high))
-    assert one["flips"] == {"share": 0.0, "n_flipping": 0, "n_cases": 10}
-    assert (one["spread"]["sd"], one["within_sd"]) == (0.0, 0.0)
+    assert one["flips"] == {"rate": 0.0, "n_cases": 10}
+    assert (one["spread"]["sd"], one["noise"]["judge_variance"], one["noise"]["floor"]) == (0.0, 0.0, 0.0)
 
 
 def test_a_count_has_a_mean_and_no_score(tmp_path: Path) -> None:
     found = final(tmp_path, [("q1", "a", (3.0, 5.0)), ("q2", "a", (4.0, 4.0))], [CLAIMS])
     one, scale = found["overall"]["scores"]["n_claims"], found["declared"]["n_claims"]
     assert (scale["low"], scale["high"]) == (None, None)
-    assert (one["mean"], one["within_sd"]) == (4.0, 1.0)  # 2 · 1² over 2 degrees of freedom
+    assert (one["mean"], one["noise"]["judge_variance"]) == (4.0, 1.0)  # 2 · 1² over 2 degrees of freedom
 
 
 def test_crossed_fields_and_fields_with_several_labels(tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"slices": ["method*tag", "meta.kind"]})
     found = final(tmp_path, SMALL, settings=settings, tags=["x", "y"], meta={"kind": "k"})
     assert set(found["by"]["method*tag"]) == {"a * x", "a * y", "b * x", "b * y"}
-    assert found["by"]["method*tag"]["a * y"]["scores"]["faithfulness"]["flips"]["n_flipping"] == 1
+    assert found["by"]["method*tag"]["a * y"]["scores"]["faithfulness"]["flips"]["rate"] == pytest.approx(1 / 3)
     assert found["by"]["meta.kind"]["k"]["scores"]["faithfulness"]["flips"]["n_cases"] == 3
 
 

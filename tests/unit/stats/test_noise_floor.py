@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.stats.noise_floor import NoiseFloor, best_repeats, flip_rate, noise_floor
+from ragpipe.stats.noise_floor import NoiseFloor, best_repeats, flip_rate, noise_floor, second_judging_from
 
 
 def floor_of(judgings: np.ndarray) -> NoiseFloor:
@@ -103,3 +103,20 @@ def test_the_most_precise_mean_for_a_budget() -> None:
     assert best_repeats(NoiseFloor(10, 2, 0.0, 0.1, 0.0), 1) == 1
     with pytest.raises(ValueError, match="judging above 0"):
         best_repeats(NoiseFloor(10, 2, 0.1, 0.1, 0.1), 1, 0)
+
+
+@pytest.mark.parametrize(("judge", "items"), [(0.3, 0.3), (0.1, 0.3), (0.3, 0.1)])
+def test_from_which_cost_a_second_judging_pays(judge: float, items: float) -> None:
+    """There a budget of 300 gives the same variance either way; a cheaper case is better bought, a dearer one judged twice."""
+    floor = NoiseFloor(10, 2, judge**2, items**2, 0.1)
+    cost = second_judging_from(floor)
+
+    def variance(repeats: int, case: float) -> float:
+        return (items**2 + judge**2 / repeats) * (case + repeats) / 300
+
+    assert variance(1, cost) == pytest.approx(variance(2, cost))
+    assert variance(1, cost * 0.9) < variance(2, cost * 0.9)
+    assert variance(1, cost * 1.1) > variance(2, cost * 1.1)
+    assert best_repeats(floor, cost) == pytest.approx(max(1, 2**0.5))
+    assert second_judging_from(NoiseFloor(10, 2, 0.0, 0.1, 0.0)) is None
+    assert second_judging_from(NoiseFloor(10, reason="no_case_with_two_values")) is None
