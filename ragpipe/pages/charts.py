@@ -54,7 +54,7 @@ def forest(rows: Sequence[ForestRow], heads: tuple[str, str], caption: str) -> M
     head = Markup(
         '<thead><tr><th scope="col">score</th><th scope="col" class="num means">{}</th><th scope="col" class="num means">{}</th>'
         '<th scope="col">worse <span aria-hidden="true">&#8592; &#8594;</span> better</th><th scope="col" class="num">difference</th>'
-        '<th scope="col">better / equal / worse</th></tr></thead>'
+        '<th scope="col" class="counts-head">better / equal / worse</th></tr></thead>'
     ).format(*heads)
     body = Markup("\n").join(_forest_row(row, limit) for row in rows)
     return Markup('<table class="forest"><caption>{}</caption>{}<tbody>\n{}\n</tbody></table>').format(
@@ -73,7 +73,7 @@ def axis_limit(values: Sequence[float]) -> float:
 
 def _forest_row(row: ForestRow, limit: float) -> Markup:
     return Markup(
-        '<tr class="{}{}"><th scope="row"><a href="{}">{}</a>{}</th><td class="num means">{}</td><td class="num means">{}</td>'
+        '<tr class="{}{}"><th scope="row"><a href="{}">{}</a><small class="soft few-columns">{} → {}</small>{}</th><td class="num means">{}</td><td class="num means">{}</td>'
         '<td class="plot">{}</td><td class="num"><span class="difference">{}</span> <span class="bounds">{}</span></td>'
         '<td class="counts">{} / {} / {}{}</td></tr>'
     ).format(
@@ -81,7 +81,9 @@ def _forest_row(row: ForestRow, limit: float) -> Markup:
         " few" if row.few else "",
         row.link,
         row.name,
-        Markup('<small class="soft"> {}</small>').format(row.remark) if row.remark else "",
+        row.base,
+        row.candidate,
+        Markup('<small class="soft">{}</small>').format(row.remark) if row.remark else "",
         row.base,
         row.candidate,
         _interval_svg(row, limit),
@@ -142,9 +144,7 @@ class HeatCell:
     few: bool = False
 
 
-def heat_map(
-    corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]], caption: str
-) -> Markup:
+def heat_map(corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]]) -> Markup:
     """A table whose cells are shaded links. `rows` are (head, remark, a cell or None per column); `corner` heads the row heads."""
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in columns)
     body = Markup("\n").join(
@@ -154,8 +154,8 @@ def heat_map(
         for name, remark, cells in rows
     )
     return Markup(
-        '<table class="heat"><caption>{}</caption><thead><tr><th scope="col">{}</th>{}</tr></thead><tbody>\n{}\n</tbody></table>'
-    ).format(caption, corner, head, body)
+        '<table class="heat"><thead><tr><th scope="col">{}</th>{}</tr></thead><tbody>\n{}\n</tbody></table>'
+    ).format(corner, head, body)
 
 
 def _heat_cell(cell: HeatCell | None) -> Markup:

@@ -63,20 +63,21 @@ class Page:
 
 
 def page_html(page: Page) -> str:
-    """The file. Raises ValueError for a style or a script that would end its own element."""
+    """The file; control characters in its body are shown as escapes. Raises ValueError for a style or a script that would end its own element."""
     for kind, text in (("style", page.style), ("script", page.script)):
         if f"</{kind}" in text.lower():
             raise ValueError(f"the {kind} of the page {page.title!r} contains its own end tag")
     policy = _POLICY.format(style=content_hash(page.style), script=content_hash(page.script))
     blocks = Markup("\n").join(Markup(_BLOCK.format(name=block.name, text=block.text)) for block in page.blocks)
-    return _PAGE.format(
+    html = _PAGE.format(
         policy=Markup(policy),  # its quotes are its own
         title=printable(page.title),
         style=Markup(page.style),
-        body=page.body,
+        body=Markup(printable(page.body)),
         blocks=blocks,
         script=Markup(page.script),
     )
+    return str(html)
 
 
 def content_hash(text: str) -> str:

@@ -44,7 +44,7 @@ def test_a_row_without_an_interval_draws_none_and_a_band_is_symmetric() -> None:
 def test_texts_in_charts_are_escaped() -> None:
     bad = '<script>"'
     html = forest([replace(ROW, name=bad, remark=bad)], (bad, bad), bad)
-    html += heat_map(bad, [bad], [(bad, bad, [HeatCell(bad, bad, bad, 0)])], bad)
+    html += heat_map(bad, [bad], [(bad, bad, [HeatCell(bad, bad, bad, 0)])])
     html += scatter(np.array([0.1]), np.array([0.2]), (0, 1), (bad, bad), bad)
     assert "<script" not in html
     ElementTree.fromstring(f"<div>{html}</div>".replace("&#8592;", "").replace("&#8594;", ""))
@@ -56,7 +56,7 @@ def test_a_heat_map_is_a_table_of_links() -> None:
         None,
         HeatCell("-0.01", "n = 3: too few", "#v=1", 0, few=True),
     ]
-    html = heat_map("category", ["x", "y", "z"], [("policy", "n = 9", cells)], "c")
+    html = heat_map("category", ["x", "y", "z"], [("policy", "n = 9", cells)])
     assert '<td class="better-2"><a href="#v=1&amp;slice=a:b" title="n = 9">+0.20</a></td>' in html
     assert '<td class="grey"><span></span></td>' in html
     assert '<td class="grey few"><a href="#v=1" title="n = 3: too few">-0.01</a></td>' in html
