@@ -13,6 +13,7 @@ from ragpipe.config.json_schemas import json_schemas
 from ragpipe.core.errors import ConfigError, OutputError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.schema.settings import Settings
+from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
 from ragpipe.tasks.calibrate import CalibrateSettings
 from ragpipe.tasks.explain import ExplainSettings
 from ragpipe.tasks.export import ExportSettings
@@ -58,6 +59,10 @@ class _SelftestKeys(_FinishedRunKeys):
     selftest: SelftestSettings = Field(description="Which mutants are made, and what is expected of each score.")
 
 
+class _WeightsKeys(_FinishedRunKeys):
+    weights: WeighingSettings = Field(description="Weight sets, draws and ratings.")
+
+
 TASKS: dict[str, type[Settings] | None] = {
     "calibrate": _CalibrateKeys,
     "evaluate": None,
@@ -72,6 +77,7 @@ TASKS: dict[str, type[Settings] | None] = {
     "selftest": _SelftestKeys,
     "store": StoreTaskSettings,
     "verify": _FinishedRunKeys,
+    "weights": _WeightsKeys,
 }
 """The keys of each task beside those of a run; None: none."""
 

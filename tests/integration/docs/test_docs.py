@@ -36,6 +36,7 @@ PAGES = (
     "scoring.md",
     "sweeps.md",
     "systems.md",
+    "weights.md",
 )
 NOT_RUN = ("python -m pip install", "export ", "python -m pytest", "python benchmarks/")
 FAST = ("adding-a-metric.md", "datasets.md", "systems.md")

@@ -13,6 +13,7 @@ from ragpipe.config.json_schemas import GROUPS, shipped_metrics
 from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
 from ragpipe.tasks.explain import ExplainSettings
 from ragpipe.tasks.rejudge import RejudgeSettings
 from ragpipe.tasks.schema import SchemaSettings
@@ -53,6 +54,7 @@ def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
     primary = content("ragpipe")
     rows += [("ragpipe", primary, TopSettings), ("ragpipe", primary["store"], StoreSettings)]
     rows += [(f"task/{task}", content(f"task/{task}"), model) for task, model in TASKS.items()]
+    rows.append(("task/weights", content("task/weights")["weights"], WeighingSettings))
     return [*rows, ("task/rejudge", content("task/rejudge")["rejudge"], RejudgeSettings)]
 
 

@@ -1,0 +1,158 @@
+"""`task=weights`: what the weights of the overall score decide in a finished run, and weights fitted to people's ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean
+from ragpipe.engine.finished_run import open_run
+from ragpipe.engine.task_settings import FinishedRunTask, task_settings
+from ragpipe.reports.console import Console
+from ragpipe.reports.weighing_report import (
+    STABILITY_HEADS,
+    TUNING_HEADS,
+    WEIGHT_NOTE,
+    ranking_line,
+    sensitivity_heads,
+    sensitivity_rows,
+    stability_line,
+    stability_rows,
+    tuning_lines,
+    tuning_rows,
+    weighing_markdown,
+)
+from ragpipe.schema.format_version import FORMAT
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.weighing.case_scores import CaseScores, read_case_scores
+from ragpipe.scoring.weighing.ratings import read_ratings, weights_from_ratings
+from ragpipe.scoring.weighing.weighing_settings import IN_USE, WeighingSettings
+from ragpipe.scoring.weighing.weight_sensitivity import methods_by_weight_set, ranks_over_weights
+from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.stages.seal_run import seal_added
+from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.run_folder import RunFolder
+
+SECTION = "weights"
+_TITLE = "task=weights cannot weigh this run; nothing was written"
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[WeighingSettings]:
+    """The run, and the weight sets over scores that it has. Raises ConfigError and DataError."""
+    origins = origins or NoOrigins()
+    settings = task_settings(WeighingSettings, plain, origins, title=_TITLE, section=SECTION)
+    finished = open_run(plain, origins, changeable=(), task="weights", task_keys=(SECTION,))
+    task = FinishedRunTask(finished, settings)
+    known = _weighable(task)
+    problems = [
+        Problem(
+            origins.location(f"weights.sets.{name}.{score}"),
+            f"weights.sets.{name}.{score}",
+            repr(score),
+            f"a score of the run that may have a weight: {', '.join(known)}",
+            did_you_mean(score, known),
+        )
+        for name, weights in settings.sets.items()
+        for score in weights
+        if score not in known
+    ]
+    if problems:
+        raise ConfigError(_TITLE, problems)
+    return task
+
+
+def run(task: FinishedRunTask[WeighingSettings], console: Console) -> int:
+    """Weigh the run's cases, print the tables, and write and seal `weights.json` and `weights.md`. Returns 0.
+
+    Asks no judge. Raises DataError for a run without scored cases, without a weighted score, or with ratings that do not fit.
+    """
+    folder = task.finished.folder
+    with FolderLock(folder.root) as lock:
+        for notice in lock.notices:
+            console.warn(notice)
+        document = weighing(task)
+        written = [folder.root / "weights.json", folder.root / "weights.md"]
+        json_unless_same(written[0], document)
+        write_unless_same(written[1], weighing_markdown(document))
+        seal_added(folder, written)
+    _print(document, console)
+    console.say(f"weights: {written[1]}")
+    return 0
+
+
+def weighing(task: FinishedRunTask[WeighingSettings]) -> dict[str, Any]:
+    """What `weights.json` says: the methods under each weight set, their ranks over all weights, the fitted weights."""
+    finished, settings = task.finished, task.settings
+    config, known = finished.config, _weighable(task)
+    in_use = {name: weight for name, weight in config.scoring.weight_shares().items() if name in known and weight > 0}
+    numbers = scored_iterations(finished.folder)
+    if not numbers or not in_use:
+        raise _nothing_to_weigh(finished.folder, is_scored=bool(numbers))
+    sets = {IN_USE: in_use, **settings.sets}
+    rated = [settings.ratings] if settings.ratings in _specs(task) else []
+    read = list(dict.fromkeys([*(name for weights in sets.values() for name in weights), *rated]))
+    cases = read_case_scores([finished.folder.iteration(number).records for number in numbers], read)
+    level = config.scoring.level
+    ratings = _ratings(task, cases, in_use)
+    fitted = None if ratings is None else weights_from_ratings(cases, ratings, in_use, seed=settings.seed, level=level)
+    return {
+        "format": FORMAT,
+        "run_id": finished.run_id,
+        "iterations": numbers,
+        "level": level,
+        "sets": methods_by_weight_set(cases, sets, level),
+        "stability": ranks_over_weights(cases, list(in_use), draws=settings.draws, seed=settings.seed),
+        "ratings": settings.ratings,
+        "tuning": fitted,
+    }
+
+
+def _ratings(
+    task: FinishedRunTask[WeighingSettings], cases: CaseScores, in_use: Mapping[str, float]
+) -> NDArray[np.float64] | None:
+    """The ratings of the cases; None where none are named."""
+    name = task.settings.ratings
+    if name is None:
+        return None
+    if name in in_use:
+        problem = Problem(SECTION, "weights.ratings", repr(name), "a score that has no weight in the overall score",
+                          f"task=rescore run=... scoring.weights.{name}=0 first")  # fmt: skip
+        raise ConfigError(_TITLE, [problem])
+    return cases.values[name] if name in _specs(task) else read_ratings(Path(name), name, cases)
+
+
+def _specs(task: FinishedRunTask[WeighingSettings]) -> dict[str, ScoreSpec]:
+    """The scores of the run's metrics that have a scale, by name."""
+    specs = [spec for metric in task.finished.config.metrics.values() for spec in metric.scores()]
+    return {spec.name: spec for spec in specs if spec.low is not None}
+
+
+def _weighable(task: FinishedRunTask[WeighingSettings]) -> list[str]:
+    """The scores that may have a weight: a diagnostic score has none."""
+    return [name for name, spec in _specs(task).items() if not spec.diagnostic]
+
+
+def _nothing_to_weigh(folder: RunFolder, *, is_scored: bool) -> DataError:
+    actual = "no score with a weight" if is_scored else "no iteration that is scored"
+    expected = "scores that scoring.weights weighs" if is_scored else "a finished run"
+    fix = "task=rescore run=... scoring.weights.NAME=1" if is_scored else "finish the run: start its command again"
+    return DataError(_TITLE, [Problem(str(folder.root), "run", actual, expected, fix)])
+
+
+def _print(document: Mapping[str, Any], console: Console) -> None:
+    console.folded(sensitivity_heads(document), sensitivity_rows(document), title="methods under each weight set")
+    console.say(WEIGHT_NOTE)
+    console.say(ranking_line(document))
+    if rows := stability_rows(document):
+        console.folded(STABILITY_HEADS, rows, title="ranks over all weights")
+    console.say(stability_line(document))
+    if rows := tuning_rows(document):
+        console.folded(TUNING_HEADS, rows, title="weights from ratings")
+    for line in tuning_lines(document):
+        console.say(line)
