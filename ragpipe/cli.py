@@ -47,6 +47,8 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
   python -m ragpipe task=explain run=outputs/my/latest case=ID metric=faithfulness
                                                            everything behind one figure, down to prompt and reply
   python -m ragpipe task=weights run=outputs/my/latest     what the weights of the overall score decide
+  python -m ragpipe task=label run=outputs/my/latest label.metric=faithfulness
+                                                           cases for people to label, and their labels back
   python -m ragpipe task=verify run=outputs/my/latest      compute every figure again and compare
   python -m ragpipe task=runs                              all runs; also: task=export, task=store, task=schema
   python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML

@@ -96,7 +96,7 @@ def _fill(drawn: Counter[str], sizes: Mapping[str, int], size: int, favoured: Ma
 
 
 def _first_of_each(order: Sequence[int], strata: Sequence[str], drawn: Mapping[str, int], head: int) -> list[int]:
-    """The first cases of each stratum in the order, as many as are drawn of it. The head of the order is among them."""
+    """The first cases of each stratum in the order, as many as are drawn of it: the head of the order and some of the rest."""
     left = Counter(drawn)
     places = []
     for place in order:

@@ -12,6 +12,7 @@ from pydantic import Field
 from ragpipe.config.json_schemas import json_schemas
 from ragpipe.core.errors import ConfigError, OutputError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
 from ragpipe.tasks.calibrate import CalibrateSettings
@@ -51,6 +52,10 @@ class _CalibrateKeys(_FinishedRunKeys):
     calibrate: CalibrateSettings = Field(description="Which labels, and what agreement has to exceed.")
 
 
+class _LabelKeys(_FinishedRunKeys):
+    label: LabelSettings = Field(description="Which cases people label, or which labelled files are read.")
+
+
 class _RejudgeKeys(_FinishedRunKeys):
     rejudge: RejudgeSettings = Field(description="How the judge is asked again.")
 
@@ -69,6 +74,7 @@ TASKS: dict[str, type[Settings] | None] = {
     "explain": _ExplainKeys,
     "export": ExportSettings,
     "init": InitSettings,
+    "label": _LabelKeys,
     "plan": None,
     "rejudge": _RejudgeKeys,
     "rescore": _FinishedRunKeys,

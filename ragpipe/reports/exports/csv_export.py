@@ -7,9 +7,8 @@ list of texts is its JSON.
 Control characters, and marks that reorder the text around them, are shown by their number (`\u001b`), so that a file
 that is printed to a terminal cannot drive it; line breaks and tabs stay. In a cell that is JSON this is the same JSON.
 
-A text that a spreadsheet would take for a formula, one whose first character that shows is `=`, `+`, `-` or `@` or that
-begins with a tab or a line break, gets an apostrophe before it (https://owasp.org/www-community/attacks/CSV_Injection). A text
-that already has apostrophes before such a beginning gets one more: so `restore` gives back every text without those characters.
+What a spreadsheet would take for a formula is escaped (`core/spreadsheet_text.py`): `restore` there gives back every text without
+those characters.
 """
 
 from __future__ import annotations
@@ -24,23 +23,12 @@ from typing import Any
 import pyarrow as pa
 
 from ragpipe.core.safe_text import UNSAFE
+from ragpipe.core.spreadsheet_text import escape
 from ragpipe.store.files.write_if_changed import open_unless_same
 from ragpipe.store.run.run_tables import batches, schema_of
 
 BOM = b"\xef\xbb\xbf"
-# blanks of every kind, marks without a width and control characters may stand before; the wide forms compute too
-_FORMULA = re.compile("'*(?:[\t\r\n]|[\\s\x00-\x1f\x7f\u00ad\u200b-\u200f\u2060\ufeff]*[=+\\-@＝＋－＠])")
 _UNSAFE = re.compile(f"\r(?!\n)|(?!\r){UNSAFE}")  # a line break of two characters stays
-
-
-def escape(text: str) -> str:
-    """The text as it is written to a cell: with an apostrophe before what a spreadsheet would compute."""
-    return "'" + text if _FORMULA.match(text) else text
-
-
-def restore(text: str) -> str:
-    """The text that `escape` made this one of."""
-    return text[1:] if text.startswith("'") and _FORMULA.match(text, 1) else text
 
 
 def write_csv(table: Path, target: Path) -> None:

@@ -1,0 +1,103 @@
+"""The table of a draw: its rows, how it grows, and the opaque names of its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.labelling.draw import CANNOT_DRAW, DrawnCases, asked_of, draw_cases, random_order
+from ragpipe.labelling.label_files import DRAWN_COLUMNS, Draw, StratumSize
+from ragpipe.labelling.label_settings import LabelSettings
+from ragpipe.labelling.population import Key, Population
+from ragpipe.labelling.shown_cases import ShownCase
+from ragpipe.labelling.strata import Strata
+from ragpipe.schema.table_schemas import table_of
+
+
+def draw_id_of(run_id: str, score: str, asked: Mapping[str, Any], settings: LabelSettings) -> str:
+    """The name of a draw: the score, and a digest of the run, of what is asked and of how is drawn, but not of how many."""
+    kinds: dict[str, tuple[str, ...]] = {
+        "random": (),
+        "stratified": ("field", "allocation", "random_share"),
+        "threshold": ("near", "random_share"),
+        "disagreement": ("rejudged", "random_share"),
+    }
+    design = {name: getattr(settings, name) for name in ("draw", "seed", *kinds[settings.draw])}
+    plain = "".join(sign if sign.isalnum() or sign in "_-" else "_" for sign in score)
+    return f"{plain}-{sha256([run_id, score, dict(asked), design])[:8]}"
+
+
+def drawn_of(
+    settings: LabelSettings, population: Population, strata: Strata, size: int, before: Draw | None
+) -> DrawnCases:
+    """Draw `size` cases, those of the draw before among them. Raises ConfigError and DataError."""
+    if before:
+        _check_unchanged(before, strata)
+    is_random = strata.part == "random"
+    return draw_cases(
+        random_order(population.names(), settings.seed),
+        strata.names,
+        size,
+        random_size=size if is_random else round(size * settings.random_share),
+        favoured=strata.favoured,
+        before={stratum.name: stratum.drawn for stratum in before.strata} if before else None,
+    )
+
+
+def _check_unchanged(before: Draw, strata: Strata) -> None:
+    """Raises DataError where the strata have other cases than when the draw was made: its probabilities would be wrong."""
+    sizes = {name: strata.names.count(name) for name in set(strata.names)}
+    if sizes != {stratum.name: stratum.cases for stratum in before.strata}:
+        then = ", ".join(f"{stratum.name} {stratum.cases:,}" for stratum in before.strata)
+        now = ", ".join(f"{name} {cases:,}" for name, cases in sorted(sizes.items()))
+        problem = Problem(
+            before.draw_id,
+            "label.more",
+            f"strata of {now} cases",
+            f"those of the draw: {then}",
+            "label.seed=1 draws anew",
+        )
+        raise DataError(CANNOT_DRAW, [problem])
+
+
+def stratum_sizes(drawn: DrawnCases) -> list[StratumSize]:
+    """The strata by name."""
+    return [StratumSize(name=name, cases=drawn.cases[name], drawn=drawn.drawn[name]) for name in sorted(drawn.cases)]
+
+
+def drawn_rows(
+    drawn: DrawnCases, population: Population, strata: Strata, shown: Mapping[Key, ShownCase], settings: LabelSettings, *,
+    draw_id: str, earlier: Sequence[str],
+) -> pa.Table:  # fmt: skip
+    """The table of the draw. Cases of an earlier, smaller draw stand first, as they did there.
+
+    Args:
+        drawn: which cases, and how.
+        population: all cases.
+        strata: the stratum of each.
+        shown: what people see of the drawn cases.
+        settings: who is asked.
+        draw_id: the draw's name, of which the names of its items are made.
+        earlier: the items of the earlier draw, in its order.
+    """
+    rows = {}
+    for rank, place in enumerate(drawn.places):
+        key, stratum = population.keys[place], strata.names[place]
+        item = item_of(draw_id, key)
+        rows[item] = {
+            "item": item, "sample_id": key[0], "method": key[1], "repeat": key[2], "answer_sha256": shown[key].answer_sha256,
+            "part": "random" if rank < drawn.random else strata.part, "stratum": stratum, "probability": drawn.probability(stratum),
+        }  # fmt: skip
+    ordered = [rows[item] for item in dict.fromkeys([*earlier, *rows])]
+    for row, annotators in zip(ordered, asked_of(len(ordered), settings.annotators, settings.shared), strict=True):
+        row["annotators"] = annotators
+    return table_of(ordered, DRAWN_COLUMNS)
+
+
+def item_of(draw_id: str, key: Key) -> str:
+    """The name of a case on the page and in the sheets. It says nothing about the case, and differs from draw to draw."""
+    return sha256([draw_id, list(key)])[:12]

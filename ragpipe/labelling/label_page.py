@@ -1,0 +1,98 @@
+"""`label.html`: one static page to label the cases of a draw on. It is blind: what the judge said is nowhere in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from ragpipe.core.digest import sha256
+from ragpipe.labelling.label_files import Draw
+from ragpipe.labelling.labelled_files import EVENT_VERSION
+from ragpipe.labelling.shown_cases import ShownCase
+from ragpipe.pages.data_blocks import ROWS_PER_BLOCK, DataBlock, json_block
+from ragpipe.pages.page_file import Page, core_script, core_style, page_environment, page_html
+
+_ASSETS = Path(__file__).resolve().parent / "assets"
+_PIECES = ("dom", "blocks", "keys", "share")
+_TITLE = "Label"
+
+
+def page_digest(draw: Draw, items: Mapping[str, ShownCase], *, with_reference: bool) -> str:
+    """sha256 of all that the page asks and shows. The page carries it, and its labels do."""
+    return sha256([draw.draw_id, draw.question, _grades(draw), _shown(items, with_reference)])
+
+
+def label_page(
+    draw: Draw,
+    items: Mapping[str, ShownCase],
+    asked: Mapping[str, Sequence[str] | None],
+    *,
+    annotators: Sequence[str],
+    again: float,
+    with_reference: bool,
+) -> str:
+    """The page as HTML.
+
+    Args:
+        draw: what is asked. Of it the page has the name of the draw and of the score, the question and the names of the grades.
+        items: what is shown, by item.
+        asked: who is asked for each item; None is everyone.
+        annotators: the names to choose from; empty: anyone types a name.
+        again: the share of cases that an annotator is asked again.
+        with_reference: whether the reference answer is shown.
+    """
+    shown = _shown(items, with_reference)
+    about = {
+        "v": EVENT_VERSION,
+        "draw": draw.draw_id,
+        "page": page_digest(draw, items, with_reference=with_reference),
+        "score": draw.score,
+        "question": draw.question,
+        "grades": _grades(draw),
+        "annotators": list(annotators),
+        "again": again,
+        "items": [{"item": case["item"], "asked": asked[case["item"]]} for case in shown],
+    }
+    body = page_environment(_ASSETS).get_template("label.html.jinja").render(draw=draw, count=len(shown))
+    return page_html(
+        Page(
+            title=f"{_TITLE}: {draw.question}",
+            body=Markup(body),
+            style=core_style() + _asset("label.css"),
+            script="\n".join([core_script(_PIECES), _asset("label_events.js"), _asset("label.js")]),
+            blocks=[json_block("about", about), *_blocks(shown)],
+        )
+    )
+
+
+def _grades(draw: Draw) -> list[str]:
+    return [grade.name for grade in draw.grades]
+
+
+def _shown(items: Mapping[str, ShownCase], with_reference: bool) -> list[dict[str, Any]]:
+    """The cases by the names of their items: that order says nothing about how they were drawn."""
+    return [
+        {
+            "item": item,
+            "question": case.question,
+            "history": [[turn.role, turn.text] for turn in case.history],
+            "answer": case.answer,
+            "contexts": case.contexts,
+            "references": case.references if with_reference else [],
+        }
+        for item, case in sorted(items.items())
+    ]
+
+
+def _blocks(shown: Sequence[dict[str, Any]]) -> list[DataBlock]:
+    starts = range(0, len(shown), ROWS_PER_BLOCK)
+    return [json_block(f"d{number}", shown[start : start + ROWS_PER_BLOCK]) for number, start in enumerate(starts)]
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")

@@ -1,0 +1,57 @@
+"""The cases of a draw as sheets, for those who prefer one to the page: as blind as the page. `label_import` reads them back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from ragpipe.core.safe_text import printable
+from ragpipe.core.spreadsheet_text import escape
+from ragpipe.labelling.label_files import Draw
+from ragpipe.labelling.shown_cases import ShownCase
+from ragpipe.store.files.write_if_changed import write_unless_same
+
+SHEET_COLUMNS = ("item", "annotator", "question", "label", "note")
+"""What comes back; the columns after these are to read."""
+CANNOT_TELL = "cannot tell"
+
+
+def sheet_rows(draw: Draw, items: Mapping[str, ShownCase], *, with_reference: bool) -> list[dict[str, str]]:
+    """A row per item, in the order of their names, which says nothing about how they were drawn. To fill in: `annotator`,
+    `label` and, if there is something to say, `note`."""
+    grades = ", ".join(grade.name for grade in draw.grades)
+    rows = []
+    for item, case in sorted(items.items()):
+        row = {
+            "item": item, "annotator": "", "question": draw.score, "label": "", "note": "",
+            "asked": f"{draw.question} Write one of: {grades}, {CANNOT_TELL}",
+            "user_question": case.question, "earlier_turns": "\n\n".join(f"{turn.role}: {turn.text}" for turn in case.history),
+            "answer": "(not recorded)" if case.answer is None else case.answer,
+            "contexts": "(not recorded)" if case.contexts is None else numbered_texts(case.contexts),
+        }  # fmt: skip
+        if with_reference:
+            row["reference"] = numbered_texts(case.references) if len(case.references) > 1 else "".join(case.references)
+        rows.append({name: printable(text) for name, text in row.items()})
+    return rows
+
+
+def numbered_texts(texts: list[str]) -> str:
+    """The texts one after another, each with its number before it."""
+    return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(texts, 1))
+
+
+def write_sheets(folder: Path, rows: list[dict[str, str]]) -> list[Path]:
+    """Write `sheet.csv` (for spreadsheets: with a byte order mark, no text computes) and `sheet.jsonl`. Raises OutputError."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\r\n")
+    names = list(rows[0]) if rows else list(SHEET_COLUMNS)
+    writer.writerow(names)
+    writer.writerows([escape(row[name]) for name in names] for row in rows)
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    written = [folder / "sheet.csv", folder / "sheet.jsonl"]
+    for path, text in zip(written, ("\ufeff" + table.getvalue(), lines), strict=True):
+        write_unless_same(path, text)
+    return written

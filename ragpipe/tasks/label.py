@@ -1,0 +1,193 @@
+"""`task=label`: cases of a finished run for people to label, blind to what the judge said, and their labels back. No call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins
+from ragpipe.engine.finished_run import open_run
+from ragpipe.engine.task_settings import FinishedRunTask, task_settings
+from ragpipe.labelling.asked_question import AskedQuestion, asked_question
+from ragpipe.labelling.draw import CANNOT_DRAW
+from ragpipe.labelling.draw_files import write_draw_files
+from ragpipe.labelling.drawn_cases import draw_id_of, drawn_of, drawn_rows, stratum_sizes
+from ragpipe.labelling.label_files import (
+    DRAW,
+    LABELS,
+    LABELS_FOLDER,
+    Draw,
+    draw_folders,
+    read_draw,
+    read_drawn,
+    read_labels,
+    write_rows,
+)
+from ragpipe.labelling.label_import import GivenLabel, LabelKey, draw_of_files, labels_of, merged_labels
+from ragpipe.labelling.label_settings import LabelSettings
+from ragpipe.labelling.labelled_files import CANNOT_READ, LabelEvent, checked, read_labelled_file
+from ragpipe.labelling.population import VERDICT, Population, read_population
+from ragpipe.labelling.shown_cases import read_shown_cases
+from ragpipe.labelling.strata import strata_of
+from ragpipe.reports.console import Console
+from ragpipe.schema.sample import CaseKey
+from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.stages.seal_run import seal_added
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.run_folder import RunFolder
+
+SECTION = "label"
+_TITLE = "task=label is wrong; nothing was written"
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[LabelSettings]:
+    """The run, and what to draw or to import. Raises ConfigError and DataError."""
+    origins = origins or NoOrigins()
+    settings = task_settings(LabelSettings, plain, origins, title=_TITLE, section=SECTION)
+    needs_run = settings.draw == "disagreement" and not settings.rejudged and not settings.files
+    if needs_run:
+        fix = "label.rejudged=outputs/x/RUN, the run that task=rejudge made of this one"
+        problem = Problem(origins.location("label.rejudged"), "label.rejudged", "null", "the other run of the two", fix)
+        raise ConfigError(_TITLE, [problem])
+    return FinishedRunTask(open_run(plain, origins, changeable=(), task="label", task_keys=(SECTION,)), settings)
+
+
+def run(task: FinishedRunTask[LabelSettings], console: Console) -> int:
+    """Draw, or import labelled files. Returns 0. Raises ConfigError, DataError, OutputError."""
+    folder = task.finished.folder
+    with FolderLock(folder.root) as lock:
+        for notice in lock.notices:
+            console.warn(notice)
+        written = _import(task, console) if task.settings.files else _draw(task, console)
+        seal_added(folder, written)
+    return 0
+
+
+def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
+    """Draw cases and write the draw's folder; a draw that is there already is kept, or grows."""
+    settings, finished = task.settings, task.finished
+    asked = asked_question(list(finished.config.metrics.values()), settings.metric, settings.question, settings.grades)
+    score, run_folder = asked.spec.name, finished.folder
+    what = {"question": asked.question, "grades": [grade.model_dump() for grade in asked.grades]}
+    folder = run_folder.root / LABELS_FOLDER / draw_id_of(finished.run_id, score, what, settings)
+    before = read_draw(folder) if (folder / DRAW).is_file() else None
+    if settings.more and before is None:
+        problem = Problem(
+            str(folder.parent), "label.more", "no draw by these settings", "a draw to add to", f"label.n={settings.n}"
+        )
+        raise DataError(CANNOT_DRAW, [problem])
+    population = _population(run_folder, score, settings)
+    rejudged = _population(RunFolder.find(Path(settings.rejudged)), score, settings) if settings.rejudged else None
+    strata = strata_of(settings, population, asked.spec, finished.config.scoring.thresholds.get(score), rejudged)
+    have = sum(stratum.drawn for stratum in before.strata) if before else 0
+    size = have + settings.more if settings.more else max(have, settings.n)
+    drawn = drawn_of(settings, population, strata, size, before)
+    keys = [population.keys[place] for place in drawn.places]
+    shown = read_shown_cases(run_folder.samples, run_folder.outputs, keys)
+    earlier = read_drawn(folder)["item"].to_pylist() if before else []
+    table = drawn_rows(drawn, population, strata, shown, settings, draw_id=folder.name, earlier=earlier)
+    draw = Draw(
+        draw_id=folder.name, run_id=finished.run_id, metric=asked.metric.name, score=score, question=asked.question,
+        grades=asked.grades, low=asked.spec.low, high=asked.spec.high, seed=settings.seed, cases=len(population.keys),
+        strata=stratum_sizes(drawn), settings=settings.model_dump(exclude={"files", "more"}) | {"n": len(drawn.places)},
+        pages=before.pages if before else [],
+    )  # fmt: skip
+    by_item = {row["item"]: shown[row["sample_id"], row["method"], row["repeat"]] for row in table.to_pylist()}
+    written = write_draw_files(
+        folder, draw, table, by_item, settings, with_reference="reference" in asked.metric.required
+    )
+    _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - have if before else None)
+    return written
+
+
+def _population(folder: RunFolder, score: str, settings: LabelSettings) -> Population:
+    records = [folder.iteration(number).records for number in scored_iterations(folder)]
+    if not records:
+        problem = Problem(
+            str(folder.root), "run", "no iteration that is scored", "a finished run", "start its command again"
+        )
+        raise DataError(CANNOT_DRAW, [problem])
+    by_field = settings.draw == "stratified" and settings.field != VERDICT
+    return read_population(records, score, settings.field if by_field else None)
+
+
+def _say_draw(
+    console: Console, task: FinishedRunTask[LabelSettings], draw: Draw, asked: AskedQuestion, random: int, *, added: int | None
+) -> None:  # fmt: skip
+    total = sum(stratum.drawn for stratum in draw.strata)
+    grown = "" if not added else f", {added} of them new"
+    console.say(
+        f"draw {draw.draw_id}: {total} of {draw.cases:,} cases with a value of {draw.score}{grown} (seed {draw.seed})"
+    )
+    if task.settings.draw != "random":
+        parts = ", ".join(f"{stratum.name} {stratum.drawn} of {stratum.cases:,}" for stratum in draw.strata)
+        console.say(f"  {random} at random, then by strata: {parts}")
+    if added == 0 and task.settings.n < total:
+        console.say(f"  the draw had {total} cases already, and keeps them: label.seed=... draws others")
+    console.say(f"asked: {asked.question} ({', '.join(grade.name for grade in asked.grades)}, cannot tell)")
+    folder = task.finished.folder.root / LABELS_FOLDER / draw.draw_id
+    console.say(f"label on {folder / 'label.html'} (any browser, no server), or in sheet.csv or sheet.jsonl beside it")
+    console.say(f"then: python -m ragpipe task=label run={task.finished.folder.root} 'label.import=[FILE]'")
+
+
+def _import(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
+    """Read labelled files into the draws that they belong to. Nothing is written where one of them has a fault."""
+    run_folder = task.finished.folder.root
+    draws = {
+        folder: (read_draw(folder), set(read_drawn(folder)["item"].to_pylist())) for folder in draw_folders(run_folder)
+    }
+    files: dict[Path, list[dict[LabelKey, GivenLabel | None]]] = {}
+    for name in task.settings.files:
+        events = _events_of(Path(name))
+        folder = draw_of_files(draws, events) if events else None
+        if folder is None:
+            raise _without_draw(Path(name), events, [draw for draw, _ in draws.values()])
+        labels = labels_of(*draws[folder], events)
+        files.setdefault(folder, []).append(labels)
+        console.say(f"{name}: {_counts(labels)}")
+    written = []
+    for folder, labels_by_file in files.items():
+        earlier = read_labels(folder) if (folder / LABELS).is_file() else None
+        table = merged_labels(earlier, labels_by_file, read_drawn(folder))
+        write_rows(folder / LABELS, table)
+        written.append(folder / LABELS)
+        labelled = len({CaseKey.of(row) for row in table.to_pylist()})
+        people = len(set(table["annotator"].to_pylist()))
+        total = sum(stratum.drawn for stratum in draws[folder][0].strata)
+        console.say(
+            f"draw {folder.name}: {labelled} of {total} cases labelled by {people} {'person' if people == 1 else 'people'}"
+        )
+        console.say(str(folder / LABELS))
+    return written
+
+
+def _events_of(path: Path) -> list[LabelEvent]:
+    problems: list[Problem] = []
+    events = read_labelled_file(path, problems)
+    checked(problems)
+    return events
+
+
+def _without_draw(path: Path, events: Sequence[LabelEvent], draws: Sequence[Draw]) -> DataError:
+    if not events:
+        return DataError(
+            CANNOT_READ, [Problem(str(path), "label.import", "no label", "labelled cases", "fill in the column label")]
+        )
+    first = events[0]
+    named = f"the draw {first.draw}" if first.draw else f"the item {first.item}"
+    known = ", ".join(draw.draw_id for draw in draws) or "none: draw first (task=label label.metric=...)"
+    fix = "import it into the run that it was drawn from"
+    return DataError(CANNOT_READ, [Problem(first.where, "draw", named, f"a draw of this run: {known}", fix)])
+
+
+def _counts(labels: Mapping[LabelKey, GivenLabel | None]) -> str:
+    given = {key: label for key, label in labels.items() if label is not None}
+    people = sorted({key.annotator for key in given})
+    again = sum(key.number == 2 for key in given)
+    unsure = sum(label.value is None for label in given.values())
+    details = [f"{again} asked again"] * bool(again) + [f"{unsure} cannot tell"] * bool(unsure)
+    return f"{len(given)} {'label' if len(given) == 1 else 'labels'} by {', '.join(people) or 'nobody'}" + (
+        f" ({', '.join(details)})" if details else ""
+    )
