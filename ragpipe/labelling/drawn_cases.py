@@ -34,7 +34,17 @@ def draw_id_of(run_id: str, score: str, asked: Mapping[str, Any], settings: Labe
 def drawn_of(
     settings: LabelSettings, population: Population, strata: Strata, size: int, before: Draw | None
 ) -> DrawnCases:
-    """Draw `size` cases, those of the draw before among them. Raises ConfigError and DataError."""
+    """Draw cases, in the random order that the seed makes of all of them.
+
+    Args:
+        settings: the kind of the draw, its seed and the share of its random part.
+        population: all cases.
+        strata: the stratum of each.
+        size: how many are drawn.
+        before: the draw by the same settings that there is; its cases stay.
+
+    Raises ConfigError, and DataError where the strata have changed since.
+    """
     if before:
         _check_unchanged(before, strata)
     is_random = strata.part == "random"
@@ -70,9 +80,15 @@ def stratum_sizes(drawn: DrawnCases) -> list[StratumSize]:
 
 
 def drawn_rows(
-    drawn: DrawnCases, population: Population, strata: Strata, shown: Mapping[Key, ShownCase], settings: LabelSettings, *,
-    draw_id: str, earlier: Sequence[str],
-) -> pa.Table:  # fmt: skip
+    drawn: DrawnCases,
+    population: Population,
+    strata: Strata,
+    shown: Mapping[Key, ShownCase],
+    settings: LabelSettings,
+    *,
+    draw_id: str,
+    earlier: Sequence[str],
+) -> pa.Table:
     """The table of the draw. Cases of an earlier, smaller draw stand first, as they did there.
 
     Args:
@@ -89,9 +105,15 @@ def drawn_rows(
         key, stratum = population.keys[place], strata.names[place]
         item = item_of(draw_id, key)
         rows[item] = {
-            "item": item, "sample_id": key[0], "method": key[1], "repeat": key[2], "answer_sha256": shown[key].answer_sha256,
-            "part": "random" if rank < drawn.random else strata.part, "stratum": stratum, "probability": drawn.probability(stratum),
-        }  # fmt: skip
+            "item": item,
+            "sample_id": key[0],
+            "method": key[1],
+            "repeat": key[2],
+            "answer_sha256": shown[key].answer_sha256,
+            "part": "random" if rank < drawn.random else strata.part,
+            "stratum": stratum,
+            "probability": drawn.probability(stratum),
+        }
     ordered = [rows[item] for item in dict.fromkeys([*earlier, *rows])]
     for row, annotators in zip(ordered, asked_of(len(ordered), settings.annotators, settings.shared), strict=True):
         row["annotators"] = annotators

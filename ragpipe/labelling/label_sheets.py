@@ -26,12 +26,17 @@ def sheet_rows(draw: Draw, items: Mapping[str, ShownCase], *, with_reference: bo
     rows = []
     for item, case in sorted(items.items()):
         row = {
-            "item": item, "annotator": "", "question": draw.score, "label": "", "note": "",
+            "item": item,
+            "annotator": "",
+            "question": draw.score,
+            "label": "",
+            "note": "",
             "asked": f"{draw.question} Write one of: {grades}, {CANNOT_TELL}",
-            "user_question": case.question, "earlier_turns": "\n\n".join(f"{turn.role}: {turn.text}" for turn in case.history),
+            "user_question": case.question,
+            "earlier_turns": "\n\n".join(f"{turn.role}: {turn.text}" for turn in case.history),
             "answer": "(not recorded)" if case.answer is None else case.answer,
             "contexts": "(not recorded)" if case.contexts is None else numbered_texts(case.contexts),
-        }  # fmt: skip
+        }
         if with_reference:
             row["reference"] = numbered_texts(case.references) if len(case.references) > 1 else "".join(case.references)
         rows.append({name: printable(text) for name, text in row.items()})

@@ -131,9 +131,17 @@ def _event(where: str, row: Mapping[str, Any], problems: list[Problem]) -> Label
     if label in (CANNOT_TELL, "?"):
         label = None
     return LabelEvent(
-        where, texts["item"], texts["annotator"], texts["question"], label, texts["note"] or None, number, undo,
-        texts["draw"] or None, texts["at"] or None,
-    )  # fmt: skip
+        where,
+        texts["item"],
+        texts["annotator"],
+        texts["question"],
+        label,
+        texts["note"] or None,
+        number,
+        undo,
+        texts["draw"] or None,
+        texts["at"] or None,
+    )
 
 
 _NEEDED = {"item": "the item's name", "annotator": "who gave the label", "draw": "the draw's name"}

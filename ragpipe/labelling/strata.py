@@ -68,9 +68,12 @@ def _near_threshold(near: float, population: Population, spec: ScoreSpec, thresh
     if NEAR not in names:
         closest = min(abs(value - threshold) for value in population.values) / width
         problem = Problem(
-            "label", "label.near", f"no case of {len(names):,} within {near:g} of the scale from {threshold:g}",
-            "at least one", f"label.near={closest:.2g} reaches the closest one, or label.draw=random",
-        )  # fmt: skip
+            "label",
+            "label.near",
+            f"no case of {len(names):,} within {near:g} of the scale from {threshold:g}",
+            "at least one",
+            f"label.near={closest:.2g} reaches the closest one, or label.draw=random",
+        )
         raise DataError(CANNOT_DRAW, [problem])
     return Strata(names, {NEAR: 1.0}, "targeted")
 
@@ -93,9 +96,12 @@ def _in_disagreement(population: Population, rejudged: Population, spec: ScoreSp
     if DISAGREE not in names:
         compared = len(names) - names.count(NOT_COMPARED)
         problem = Problem(
-            "label.rejudged", "label.draw", f"no disagreement over {spec.name} in {compared:,} cases of both runs",
-            "at least one", "label.draw=random",
-        )  # fmt: skip
+            "label.rejudged",
+            "label.draw",
+            f"no disagreement over {spec.name} in {compared:,} cases of both runs",
+            "at least one",
+            "label.draw=random",
+        )
         raise DataError(CANNOT_DRAW, [problem])
     return Strata(names, {DISAGREE: 1.0}, "targeted")
 

@@ -89,11 +89,20 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     earlier = read_drawn(folder)["item"].to_pylist() if before else []
     table = drawn_rows(drawn, population, strata, shown, settings, draw_id=folder.name, earlier=earlier)
     draw = Draw(
-        draw_id=folder.name, run_id=finished.run_id, metric=asked.metric.name, score=score, question=asked.question,
-        grades=asked.grades, low=asked.spec.low, high=asked.spec.high, seed=settings.seed, cases=len(population.keys),
-        strata=stratum_sizes(drawn), settings=settings.model_dump(exclude={"files", "more"}) | {"n": len(drawn.places)},
+        draw_id=folder.name,
+        run_id=finished.run_id,
+        metric=asked.metric.name,
+        score=score,
+        question=asked.question,
+        grades=asked.grades,
+        low=asked.spec.low,
+        high=asked.spec.high,
+        seed=settings.seed,
+        cases=len(population.keys),
+        strata=stratum_sizes(drawn),
+        settings=settings.model_dump(exclude={"files", "more"}) | {"n": len(drawn.places)},
         pages=before.pages if before else [],
-    )  # fmt: skip
+    )
     by_item = {row["item"]: shown[row["sample_id"], row["method"], row["repeat"]] for row in table.to_pylist()}
     written = write_draw_files(
         folder, draw, table, by_item, settings, with_reference="reference" in asked.metric.required
@@ -114,8 +123,14 @@ def _population(folder: RunFolder, score: str, settings: LabelSettings) -> Popul
 
 
 def _say_draw(
-    console: Console, task: FinishedRunTask[LabelSettings], draw: Draw, asked: AskedQuestion, random: int, *, added: int | None
-) -> None:  # fmt: skip
+    console: Console,
+    task: FinishedRunTask[LabelSettings],
+    draw: Draw,
+    asked: AskedQuestion,
+    random: int,
+    *,
+    added: int | None,
+) -> None:
     total = sum(stratum.drawn for stratum in draw.strata)
     grown = "" if not added else f", {added} of them new"
     console.say(

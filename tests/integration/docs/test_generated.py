@@ -15,6 +15,8 @@ from ragpipe.cli import main
 from tests.support.pages import DOCS
 
 REJUDGED = {"agreement.json", "agreement.md", "resend.parquet", "resend.json"}
+LABELLED = {"draw.json", "draw.parquet", "label.html", "sheet.jsonl", "labels.parquet"}
+"""Files of the draws of `task=label`."""
 MUTATED = {"selftest.json", "selftest.md", "mutants.parquet"}
 """Files that only a run made from a run has."""
 WEIGHED = {"weights.json", "weights.md"}
@@ -53,7 +55,7 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     files = {name for name in listed if re.fullmatch(r"[\w./\-]+\.(json|jsonl|yaml|parquet|md|html)|prompts/", name)}
     there = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "prompts" not in path.parts}
     live = {"outputs.journal.jsonl", "index.json"}  # of a live system, of one with an index manifest
-    assert there | {"prompts/"} | live | REJUDGED | MUTATED | WEIGHED == files
+    assert there | {"prompts/"} | live | REJUDGED | MUTATED | WEIGHED | LABELLED == files
     described = dict(section.split("\n", 1) for section in re.split(r"\n## ", page)[1:])
     for name in (name for name in described if name.endswith(".parquet") and name not in REJUDGED | MUTATED):
         columns = re.findall(r"^\| `([^`]+)` \|", described[name], re.M)
