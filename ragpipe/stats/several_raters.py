@@ -1,4 +1,4 @@
-"""Agreement of two raters or more, some of whom may have skipped a unit: Gwet's AC1 and AC2, Krippendorff's alpha.
+"""Agreement of two raters or more: Gwet's AC1 and AC2 and Krippendorff's alpha, where some may have skipped a unit; Fleiss' kappa.
 
 Ratings are a matrix with one row per unit (an answer that was rated) and one column per rater, NaN where a rater skipped
 it. Classes are unordered, or grades whose disagreement is the squared difference (`squared`).
@@ -34,6 +34,25 @@ def gwet_ac(ratings: Floats, classes: Floats, *, squared: bool = False) -> Coeff
     if not len(between):
         return Coefficient(0, reason="no_pairs")
     return Coefficient(len(between), 1 - float(np.mean(between)) / disagreement)
+
+
+def fleiss_kappa(ratings: Floats) -> Coefficient:
+    """Agreement beyond chance of two raters or more that all rated every unit, -1 to 1 (Fleiss 1971).
+
+    kappa = (P - P_e) / (1 - P_e): P the mean over units of the share of pairs of raters that agree, P_e the sum of the squared
+    shares of the classes among all ratings. Alpha for nominal classes less what it adds for few units; with two
+    raters it is Scott's pi. A skipped rating, or a single rater, is a ValueError. Not defined without a unit (`no_pairs`)
+    and where every rating is the same (`one_class`).
+    """
+    if not len(ratings):
+        return Coefficient(0, reason="no_pairs")
+    if ratings.shape[1] < 2 or np.isnan(ratings).any():
+        raise ValueError("Fleiss' kappa needs every unit rated by the same raters, at least two: use alpha")
+    _, counts = np.unique(ratings, return_counts=True)
+    by_chance = float(np.sum((counts / ratings.size) ** 2))
+    if len(counts) == 1:
+        return Coefficient(len(ratings), reason="one_class")
+    return Coefficient(len(ratings), 1 - float(np.mean(mean_distances(ratings))) / (1 - by_chance))
 
 
 def krippendorff_alpha(ratings: Floats, *, squared: bool = False) -> Coefficient:

@@ -14,7 +14,14 @@ from scipy import stats
 
 from ragpipe.stats.intervals import estimate_mean
 from ragpipe.stats.jackknife import EstimatedStatistic
-from ragpipe.stats.several_raters import estimate_ac, estimate_alpha, gwet_ac, krippendorff_alpha, mean_distances
+from ragpipe.stats.several_raters import (
+    estimate_ac,
+    estimate_alpha,
+    fleiss_kappa,
+    gwet_ac,
+    krippendorff_alpha,
+    mean_distances,
+)
 
 NONE = math.nan
 GRADES = np.arange(1.0, 6.0)
@@ -78,6 +85,41 @@ def test_alpha_of_four_observers() -> None:
 def test_alpha_of_two_raters_by_hand() -> None:
     """15 of 50 units differ, D_o = .3; 55 ratings of 1 and 45 of 0: D_e = 2 * 55 * 45 / (100 * 99) = 1/2."""
     assert krippendorff_alpha(FIFTY).value == pytest.approx(1 - 0.3 / 0.5)
+
+
+TEN_SUBJECTS = [
+    [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1],
+    [7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
+]  # fmt: skip
+"""How many of 14 raters put each of ten subjects into each of five classes: the worked example of the article on Wikipedia."""
+
+
+def test_fleiss_kappa_of_fourteen_raters() -> None:
+    """P = .378 and P_e = .213: kappa .210."""
+    ratings = np.array([np.repeat(np.arange(5.0), counts) for counts in TEN_SUBJECTS])
+    kappa = fleiss_kappa(ratings)
+    assert (kappa.n, round(kappa.value or 0, 3)) == (10, 0.210)
+
+
+def test_fleiss_kappa_without_grounds() -> None:
+    assert fleiss_kappa(np.empty((0, 3))).reason == "no_pairs"
+    assert fleiss_kappa(np.ones((4, 3))).reason == "one_class"
+    with pytest.raises(ValueError, match="use alpha"):
+        fleiss_kappa(matrix([1, NONE]))
+    with pytest.raises(ValueError, match="at least two"):
+        fleiss_kappa(np.ones((4, 1)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 4), min_size=1, max_size=30))
+def test_fleiss_kappa_equals_statsmodels(rows: list[tuple[int, ...]]) -> None:
+    from statsmodels.stats.inter_rater import aggregate_raters
+    from statsmodels.stats.inter_rater import fleiss_kappa as theirs
+
+    ratings = np.array(rows, dtype=float)
+    ours = fleiss_kappa(ratings)
+    if ours.value is not None:
+        assert ours.value == pytest.approx(theirs(aggregate_raters(ratings)[0]), abs=1e-12)
 
 
 def test_mean_distances_of_pairs() -> None:
