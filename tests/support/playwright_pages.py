@@ -1,0 +1,92 @@
+"""A page of ours in the Chromium of the machine, driven by Playwright, with everything noted that it should not do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.support.browser import CHROMIUM
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+AXE = os.environ.get("RAGPIPE_AXE")
+"""Path of axe.min.js of the npm package axe-core; tests that need it are skipped where it is not set."""
+
+
+@dataclass
+class OpenPage:
+    """A page and its faults: messages of the console, exceptions, dialogs, and requests for anything but the file itself."""
+
+    page: Page
+    faults: list[str] = field(default_factory=list)
+
+    def open(self, file: Path, fragment: str = "") -> None:
+        """Open a file and wait until its list stands there and its texts are read."""
+        self.page.goto(file.as_uri() + fragment)
+        self.page.wait_for_selector("html[data-ready=all]", state="attached")
+
+    def count(self) -> str:
+        """The sentence over the list."""
+        return str(self.page.text_content("#count"))
+
+    def shown(self) -> list[str]:
+        """The names of the rows in the list."""
+        return self.page.locator("#list [role=option] b").all_text_contents()
+
+    def address(self) -> str:
+        """The fragment of the address, after what follows typing by 150 ms."""
+        self.page.wait_for_timeout(200)
+        return str(self.page.evaluate("location.hash"))
+
+    def pane(self) -> str:
+        """The text of the case that is open."""
+        return str(self.page.text_content("#pane"))
+
+    def sideways(self) -> int:
+        """How many pixels the page is wider than its window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The machine's Chromium; its sandbox needs another user than root."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def open_page(browser: Browser, *, width: int = 1440, height: int = 900, **context: Any) -> Iterator[OpenPage]:
+    """A page in a profile of its own. `context` are options of Playwright's `new_context`."""
+    profile = browser.new_context(viewport={"width": width, "height": height}, **context)
+    opened = OpenPage(profile.new_page())
+    page, faults = opened.page, opened.faults
+    page.on("console", lambda message: faults.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: faults.append(f"exception: {error}"))
+    page.on("dialog", lambda dialog: faults.append(f"dialog: {dialog.message}"))
+    page.on(
+        "request", lambda request: None if request.is_navigation_request() else faults.append(f"request: {request.url}")
+    )
+    try:
+        yield opened
+    finally:
+        profile.close()
+
+
+def axe_violations(page: Page) -> list[tuple[str, int, str]]:
+    """What axe-core finds wrong: (rule, elements, the first one)."""
+    assert AXE
+    page.evaluate(Path(AXE).read_text(encoding="utf-8"))
+    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [(v["id"], len(v["nodes"]), v["nodes"][0]["html"][:200]) for v in result["violations"]]
