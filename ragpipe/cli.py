@@ -50,6 +50,7 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
   python -m ragpipe task=label run=outputs/my/latest label.metric=faithfulness
                                                            cases for people to label, and their labels back
   python -m ragpipe task=verify run=outputs/my/latest      compute every figure again and compare
+  python -m ragpipe task=history name=my                   the scores over all runs, each against the run before
   python -m ragpipe task=runs                              all runs; also: task=export, task=store, task=schema
   python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ragpipe.core.errors import DataError, FormatMismatch, RagpipeError
+from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
 from ragpipe.engine.manifest import read_manifest
 from ragpipe.engine.run_identity import identity_differences
@@ -28,7 +28,7 @@ _RUN_ID = re.compile(r"[0-9a-f]{12}")
 def refuse_other_formats(folders: Sequence[Path]) -> None:
     """Raises FormatMismatch when no run in these folders can be read for that reason."""
     errors = []
-    for path in (path for folder in folders for path in sorted(_runs(folder))):
+    for path in (path for folder in folders for path in sorted(run_folders(folder))):
         try:
             read_manifest(RunFolder(path))
             return
@@ -58,7 +58,7 @@ def readable_runs(root: Path, warn: Callable[[str], None]) -> list[RunFolder]:
 def all_runs(root: Path) -> Iterator[RunFolder]:
     """All run folders below an output folder."""
     for folder in run_list_folders(root):
-        yield from (RunFolder(path) for path in sorted(_runs(folder)))
+        yield from (RunFolder(path) for path in sorted(run_folders(folder)))
 
 
 def write_run_list(folder: Path) -> bool:
@@ -81,7 +81,7 @@ class _ListedRun(NamedTuple):
 
 def list_runs(folder: Path) -> tuple[list[RunLine], int]:
     """The newest runs of a name, the newest last, and the number of older runs that are left out."""
-    runs = sorted((_listed_run(path) for path in sorted(_runs(folder))), key=lambda run: run.created_at)
+    runs = sorted((_listed_run(path) for path in sorted(run_folders(folder))), key=lambda run: run.created_at)
     manifests = {str(run.manifest["run_id"]): run.manifest for run in runs if "run_id" in run.manifest}
     older = max(0, len(runs) - LISTED)
     lines, previous = [], dict[str, Any]()
@@ -192,7 +192,7 @@ def _cause(error: Exception) -> str:
     return str(error) if isinstance(error, RagpipeError) else f"{type(error).__name__}: {error}"
 
 
-def _runs(folder: Path) -> Iterator[Path]:
+def run_folders(folder: Path) -> Iterator[Path]:
     """The run folders of a name; links are skipped."""
     for path in folder.iterdir() if folder.is_dir() else ():
         is_run = _RUN_ID.fullmatch(path.name) or (path / "manifest.json").exists()
@@ -201,7 +201,7 @@ def _runs(folder: Path) -> Iterator[Path]:
 
 
 def _has_runs(folder: Path) -> bool:
-    return next(_runs(folder), None) is not None
+    return next(run_folders(folder), None) is not None
 
 
 def run_list_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
@@ -212,3 +212,16 @@ def run_list_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
                 yield path
             if not (path / "manifest.json").exists():
                 yield from run_list_folders(path, depth - 1)
+
+
+def named_folders(output_dir: str, name: str | None) -> list[Path]:
+    """The folders below `output_dir` that hold the runs of a name; None for every name. Raises DataError where there is none."""
+    root = Path(output_dir)
+    named = root if name is None else root / name
+    folders = [folder for folder in run_list_folders(root) if name is None or folder == named]
+    if folders:
+        return folders
+    fix = "name=... and output_dir=... as the runs were started with"
+    raise DataError(
+        "there are no runs", [Problem(str(named), "run", "no run folder in it", "runs of an evaluation", fix)]
+    )

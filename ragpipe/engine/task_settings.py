@@ -13,6 +13,7 @@ from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.settings import Settings
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
+_DEFAULT_NAME = "run"  # of `name` in conf/ragpipe.yaml
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,12 @@ def task_settings(
     if settings is None or problems:
         raise ConfigError(title, problems)
     return settings
+
+
+def chosen_name(plain: Mapping[str, Any], origins: ConfigOrigins) -> Any:
+    """The `name` of the configuration; None where it is the default, which the user did not set."""
+    name = plain.get("name")
+    return None if name == _DEFAULT_NAME and "name" not in getattr(origins, "chosen", ()) else name
 
 
 def own_values(settings_class: type[Settings], plain: Mapping[str, Any]) -> dict[str, Any]:

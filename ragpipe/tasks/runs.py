@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.run_list import list_runs, refuse_other_formats, run_list_folders
-from ragpipe.engine.task_settings import task_settings
+from ragpipe.engine.run_list import list_runs, named_folders, refuse_other_formats
+from ragpipe.engine.task_settings import chosen_name, task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.runs_page import (
     RunLine,
@@ -25,8 +24,6 @@ from ragpipe.schema.settings import Settings
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import RUNS
 
-_DEFAULT_NAME = "run"  # the value of `name` that the user did not set
-
 
 class RunsSettings(Settings):
     """`name` is the name of the runs; None for all names under `output_dir`."""
@@ -39,12 +36,9 @@ class RunsSettings(Settings):
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> RunsSettings:
     """Check the two keys of this task. Raises ConfigError."""
-    name = plain.get("name")
-    if name == _DEFAULT_NAME and "name" not in getattr(origins, "chosen", ()):
-        name = None
-    return task_settings(
-        RunsSettings, {**plain, "name": name}, origins or NoOrigins(), title="task=runs cannot look for runs"
-    )
+    origins = origins or NoOrigins()
+    named = {**plain, "name": chosen_name(plain, origins)}
+    return task_settings(RunsSettings, named, origins, title="task=runs cannot look for runs")
 
 
 def run(settings: RunsSettings, console: Console) -> int:
@@ -52,7 +46,7 @@ def run(settings: RunsSettings, console: Console) -> int:
 
     Returns 0. Raises DataError where there is no run at all, FormatMismatch where all of them have another format.
     """
-    folders = _folders(settings)
+    folders = named_folders(settings.output_dir, settings.name)
     refuse_other_formats(folders)
     for folder in folders:
         lines, older = list_runs(folder)
@@ -62,18 +56,6 @@ def run(settings: RunsSettings, console: Console) -> int:
             if line.refused:
                 console.say(f"{folder / line.run_id} is refused: {line.refused}")
     return 0
-
-
-def _folders(settings: RunsSettings) -> list[Path]:
-    """The folders that hold the runs of the name, or of every name. Raises DataError where there is none."""
-    root = Path(settings.output_dir)
-    named = root if settings.name is None else root / settings.name
-    folders = [folder for folder in run_list_folders(root) if settings.name is None or folder == named]
-    if not folders:
-        fix = "name=... and output_dir=... as the runs were started with"
-        problem = Problem(str(named), "run", "no run folder in it", "runs of an evaluation", fix)
-        raise DataError("there are no runs", [problem])
-    return folders
 
 
 def _print_table(folder: Path, lines: Sequence[RunLine], older: int, console: Console) -> None:

@@ -18,6 +18,7 @@ from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
 from ragpipe.tasks.calibrate import CalibrateSettings
 from ragpipe.tasks.explain import ExplainSettings
 from ragpipe.tasks.export import ExportSettings
+from ragpipe.tasks.history import HistorySettings
 from ragpipe.tasks.init import InitSettings
 from ragpipe.tasks.rejudge import RejudgeSettings
 from ragpipe.tasks.runs import RunsSettings
@@ -73,6 +74,7 @@ TASKS: dict[str, type[Settings] | None] = {
     "evaluate": None,
     "explain": _ExplainKeys,
     "export": ExportSettings,
+    "history": HistorySettings,
     "init": InitSettings,
     "label": _LabelKeys,
     "plan": None,

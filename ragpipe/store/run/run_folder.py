@@ -7,6 +7,7 @@ outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluati
                 metrics.json  low_scores.json  cost.json
   final/        metrics.json  cost.json      over all iterations
 outputs/<name>/sweeps/<sweep id>/   comparison.parquet  comparison.md  sweep.json
+outputs/<name>/history/             history.parquet  history.csv  history.md  history.prom  grafana.json
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ LATEST = "latest"
 RUNS = "runs.md"
 SWEEPS = "sweeps"
 """Folder of the comparisons of sweeps, beside the runs that they compare."""
-_RESERVED = frozenset({LATEST, RUNS, SWEEPS})
+HISTORY = "history"
+"""Folder of the history of a name, beside its runs."""
+_RESERVED = frozenset({LATEST, RUNS, SWEEPS, HISTORY})
 _ITERATION = re.compile(r"iteration-([1-9]\d*)")
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff/\\:*?\"<>|]+")
 

@@ -18,6 +18,7 @@ REJUDGED = {"agreement.json", "agreement.md", "resend.parquet", "resend.json"}
 LABELLED = {"draw.json", "draw.parquet", "label.html", "sheet.jsonl", "labels.parquet"}
 """Files of the draws of `task=label`."""
 MUTATED = {"selftest.json", "selftest.md", "mutants.parquet"}
+OF_A_NAME = {"history.parquet"}
 """Files that only a run made from a run has."""
 WEIGHED = {"weights.json", "weights.md"}
 """Files of `task=weights`."""
@@ -57,11 +58,13 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     live = {"outputs.journal.jsonl", "index.json"}  # of a live system, of one with an index manifest
     assert there | {"prompts/"} | live | REJUDGED | MUTATED | WEIGHED | LABELLED == files
     described = dict(section.split("\n", 1) for section in re.split(r"\n## ", page)[1:])
-    for name in (name for name in described if name.endswith(".parquet") and name not in REJUDGED | MUTATED):
+    for name in (
+        name for name in described if name.endswith(".parquet") and name not in REJUDGED | MUTATED | OF_A_NAME
+    ):
         columns = re.findall(r"^\| `([^`]+)` \|", described[name], re.M)
         folders = (run, run / "iteration-1", *(run.parent / "sweeps").iterdir())
         (path,) = (folder / name for folder in folders if (folder / name).exists())
-        assert pq.read_schema(path).names == columns, name  # others: test_rejudge.py, test_selftest.py
+        assert pq.read_schema(path).names == columns, name  # others: test_rejudge.py, test_selftest.py, test_history.py
     metrics = json.loads((run / "iteration-1" / "metrics.json").read_text())
     score = metrics["overall"]["scores"]["faithfulness"]
     missing = {

@@ -70,6 +70,7 @@ def test_the_embedded_judge_notices_a_changed_number(quickstart: Path, capsys) -
     assert main(["task=verify", f"run={made}"]) == 0
 
 
+@pytest.mark.slow
 def test_replies_of_the_run_are_used_and_nothing_is_asked_twice(run: Path, capsys) -> None:
     judge = ["judge=llm", "judge.model=openai/test-model-2026-01-01", "judge.endpoint=test", f"judge.api_key_env={KEY}"]
     with serving() as server:
