@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ragpipe.core.version import __version__
 
 if TYPE_CHECKING:
-    from ragpipe.api import Verification, load, plan, rejudge, rescore, run, stop, verify
+    from ragpipe.api import Verification, compare, load, plan, rejudge, rescore, run, stop, verify
     from ragpipe.core import errors
     from ragpipe.judging.judge_protocol import Judge
     from ragpipe.metrics.base import Computed, Metric, PlannedCall
@@ -38,6 +38,7 @@ __all__ = [
     "ScoreSpec",
     "Verification",
     "__version__",
+    "compare",
     "errors",
     "load",
     "plan",
@@ -49,7 +50,9 @@ __all__ = [
 ]
 
 _HOME = {
-    **dict.fromkeys(["Verification", "load", "plan", "rejudge", "rescore", "run", "stop", "verify"], "ragpipe.api"),
+    **dict.fromkeys(
+        ["Verification", "compare", "load", "plan", "rejudge", "rescore", "run", "stop", "verify"], "ragpipe.api"
+    ),
     **dict.fromkeys(["Computed", "Metric", "PlannedCall"], "ragpipe.metrics.base"),
     **dict.fromkeys(["Score", "ScoreSpec"], "ragpipe.schema.score"),
     "Answer": "ragpipe.schema.judge_answers.answer_type",

@@ -1,4 +1,4 @@
-"""The functions for Python programs: evaluate, plan, score again, judge again, verify, and read results.
+"""The functions for Python programs: evaluate, plan, score again, judge again, compare, verify, and read results.
 
 Each does what the command line does with the same words, and raises the errors of `ragpipe.errors` instead of ending the
 process. All of them work in a notebook, where an event loop is running already, and in any thread. An interrupt (Ctrl-C,
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +95,34 @@ def rejudge(path: str | Path | Run, config: Config = (), *, config_dir: str | No
     return _results("rejudge", config, config_dir, quiet, path)
 
 
+def compare(
+    base: str | Path | Run,
+    candidate: str | Path | Run | Sequence[str | Path | Run],
+    config: Config = (),
+    *,
+    config_dir: str | None = None,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Whether the candidate is better than the base, case by case. Makes no call.
+
+    Args:
+        base: the run to compare with: a folder, a name, a run id, or the results of `run` or `load`.
+        candidate: the run that may be better, or a list of them.
+        config: what may differ and which effects matter (`{"compare": {"accept": ["judge"]}}`); forms as for `run`.
+        config_dir, quiet: as for `run`.
+
+    Returns the content of `comparison.json`; the files are in `outputs/<name>/comparisons`. Raises ConfigError for runs that
+    differ in what is not accepted, DataError.
+    """
+    from ragpipe.composition.python_words import override_words
+
+    candidates = [candidate] if isinstance(candidate, str | Path) or not isinstance(candidate, Sequence) else candidate
+    runs = {"base": _path_word(base), "candidate": [_path_word(item) for item in candidates]}
+    with _started("compare", [*override_words(config), *override_words(runs)], config_dir, quiet) as start:
+        document: dict[str, Any] = start.module.compare_task(start.config, start.console)
+    return document
+
+
 def verify(path: str | Path | Run, *, quiet: bool = False) -> Verification:
     """Whether a run folder is what it was when the run ended, and its figures follow from its cases and replies.
 
@@ -150,6 +178,10 @@ def _results(
     return load(folder.resolve())
 
 
+def _path_word(path: str | Path | Run) -> str:
+    return str(getattr(path, "path", path))
+
+
 @contextmanager
 def _started(
     task: str, config: Config, config_dir: str | None, quiet: bool, path: str | Path | Run | None = None
@@ -164,7 +196,7 @@ def _started(
 
     words = [f"task={task}", *override_words(config)]
     if path is not None:
-        words += override_words({"run": str(getattr(path, "path", path))})
+        words += override_words({"run": _path_word(path)})
     with stoppable():
         module, checked = compose_task(words, config_dir=config_dir)
         if module.__name__ != f"ragpipe.tasks.{task}":

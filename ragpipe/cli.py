@@ -44,6 +44,7 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
   python -m ragpipe task=rejudge run=outputs/my/latest judge=llm judge.model=...
                                                            the same cases by another judge, compared
   python -m ragpipe task=selftest run=outputs/my/latest    would metrics and judge notice? cases changed in known ways
+  python -m ragpipe task=compare base=RUN candidate=RUN    did the change make it better? case by case, with a verdict
   python -m ragpipe task=explain run=outputs/my/latest case=ID metric=faithfulness
                                                            everything behind one figure, down to prompt and reply
   python -m ragpipe task=weights run=outputs/my/latest     what the weights of the overall score decide

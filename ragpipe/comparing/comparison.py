@@ -25,6 +25,7 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.stats.difference_verdict import decide_together
+from ragpipe.stats.looks import look_at
 
 _SCALE = ("low", "high", "higher_is_better")
 
@@ -137,10 +138,16 @@ def _comparison(
     number: int, base: Side, candidate: Side, differences: Sequence[ChangedKey], settings: CompareSettings
 ) -> Comparison:
     pairs = paired_cases(base.cases, candidate.cases)
+    look = _look(len(pairs), settings)
+    if look:
+        settings = settings.model_copy(update={"level": look["level"]})
     scores = list(paired_scores(base, candidate, pairs))
     headline = headline_scores(base.metrics, candidate.metrics, [score.name for score in scores])
     documents = _score_documents(scores, headline, settings)
     operations = _operation_documents(paired_operations(base, candidate, pairs), settings)
+    if look and not look["share"]:
+        for score in (*documents.values(), *operations.values()):
+            score |= {"state": "inconclusive", "reason": "before_first_look"}
     chosen = [score for score in scores if score.name in headline]
     document = {
         "candidate": number,
@@ -151,6 +158,7 @@ def _comparison(
             "only_candidate": pairs.only_candidate,
             "questions": len(np.unique(pairs.questions)),
         },
+        "look": look,
         "only_base_scores": [name for name in base.declared if name not in candidate.declared],
         "only_candidate_scores": [name for name in candidate.declared if name not in base.declared],
         "other_scale": [
@@ -163,6 +171,19 @@ def _comparison(
         "flips": _flips(scores, pairs),
     }
     return Comparison(document, pairs, scores)
+
+
+def _look(n: int, settings: CompareSettings) -> dict[str, Any] | None:
+    """The look at a plan that these cases are: its share of the plan (0: too early to decide anything) and the level at which
+    it decides; None without a plan."""
+    if settings.planned is None:
+        return None
+    look = look_at(n, settings.planned)
+    return {
+        "planned": settings.planned,
+        "share": look.share if look else 0.0,
+        "level": look.level if look else settings.level,
+    }
 
 
 def _score_documents(

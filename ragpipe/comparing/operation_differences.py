@@ -20,6 +20,7 @@ from ragpipe.store.run.run_tables import batches
 Floats = NDArray[np.float64]
 
 LATENCY = "latency_ms"
+OPERATIONS = (LATENCY, USD)
 _DECLARED: Mapping[str, Any] = {"low": None, "high": None, "higher_is_better": False}
 _BATCH = 8192
 
@@ -30,7 +31,7 @@ def paired_operations(base: Side, candidate: Side, pairs: Pairs) -> list[PairedS
     of_base, of_candidate = _operations(base), _operations(candidate)
     nothing = np.full(len(pairs), np.nan)
     operations = []
-    for name in (LATENCY, USD):
+    for name in OPERATIONS:
         values = of_base[name][pairs.base], of_candidate[name][pairs.candidate]
         score = PairedScore(name, _DECLARED, pairs.questions, *values, nothing, nothing)
         if np.any(score.measured):
@@ -40,7 +41,7 @@ def paired_operations(base: Side, candidate: Side, pairs: Pairs) -> list[PairedS
 
 def _operations(side: Side) -> dict[str, Floats]:
     """Milliseconds and dollars per case of a side; NaN where they are not recorded."""
-    columns = {name: np.full(side.n_rows, np.nan) for name in (LATENCY, USD)}
+    columns = {name: np.full(side.n_rows, np.nan) for name in OPERATIONS}
     first = 0
     for batch in batches(side.records, ["timings", "usage"], size=_BATCH):
         for place, text in enumerate(batch.column("timings").to_pylist(), first):

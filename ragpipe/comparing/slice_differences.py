@@ -66,7 +66,12 @@ def _row(field: str, value: str, score: PairedScore, places: Whole, settings: Co
 def _slices(base: Side, candidate: Side, pairs: Pairs) -> Iterator[tuple[str, str, Whole]]:
     """(field, value, places among the pairs) of every slice of the candidate."""
     known: Mapping[str, Any] = base.metrics["by"]
-    fields = {name: groups for name, groups in candidate.metrics["by"].items() if name in known}
+    one_method = len(candidate.methods) == 1
+    fields = {
+        name: groups
+        for name, groups in candidate.metrics["by"].items()
+        if name in known and not (one_method and "method" in name.split("*"))
+    }
     pair_of_case = np.full(len(candidate.rows), -1, dtype=np.int64)
     pair_of_case[pairs.candidate] = np.arange(len(pairs))
     for field, groups in candidate.groups(fields).items():

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from ragpipe.comparing.settings import CompareSettings
 from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
 from ragpipe.core.resources import conf_dir
@@ -42,6 +43,8 @@ GROUPS: dict[str, type[Settings] | Mapping[str, type[Settings]]] = {
     "report": ReportSettings,
 }
 """The settings of each option group, by `kind` where that decides them."""
+TASK_GROUPS: dict[str, type[Settings]] = {"compare": CompareSettings}
+"""The option groups of a task alone: no run has them."""
 
 
 class _Generator(GenerateJsonSchema):
@@ -61,7 +64,7 @@ SCORING_PARTS = ("weights", "thresholds", "diagnosis", "low_scores")
 def json_schemas(task_settings: Mapping[str, type[Settings] | None]) -> dict[str, Schema]:
     """Every schema by its file name: one per group, one per shipped metric, `run.json` for experiments, modes and the
     primary configuration, `task.json` for the tasks with these settings (None: none of their own)."""
-    schemas = {f"{group}.json": _group_schema(settings) for group, settings in GROUPS.items()}
+    schemas = {f"{group}.json": _group_schema(settings) for group, settings in {**GROUPS, **TASK_GROUPS}.items()}
     schemas |= {
         f"scoring/{part}.json": {"$ref": f"../scoring.json#/definitions/section/properties/{part}"}
         for part in SCORING_PARTS

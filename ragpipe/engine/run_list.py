@@ -17,7 +17,7 @@ from ragpipe.schema.usage import Usage
 from ragpipe.scoring.coverage import LOST, coverage
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.write_if_changed import write_unless_same
-from ragpipe.store.run.run_folder import RUNS, SWEEPS, RunFolder
+from ragpipe.store.run.run_folder import COMPARISONS, RUNS, SWEEPS, RunFolder
 from ragpipe.store.run.run_tables import read_json
 
 LISTED = 200  # runs of a name; each of them is read at the end of every evaluation
@@ -205,9 +205,10 @@ def _has_runs(folder: Path) -> bool:
 
 
 def run_list_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
-    """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons of sweeps are not runs."""
+    """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons are not runs."""
     for path in sorted(root.iterdir()) if root.is_dir() and depth else ():
-        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".") and path.name != SWEEPS:
+        is_folder = path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
+        if is_folder and path.name not in (SWEEPS, COMPARISONS):
             if _has_runs(path):
                 yield path
             if not (path / "manifest.json").exists():

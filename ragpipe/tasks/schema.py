@@ -16,6 +16,7 @@ from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
 from ragpipe.tasks.calibrate import CalibrateSettings
+from ragpipe.tasks.compare import CompareTaskSettings
 from ragpipe.tasks.explain import ExplainSettings
 from ragpipe.tasks.export import ExportSettings
 from ragpipe.tasks.history import HistorySettings
@@ -71,6 +72,7 @@ class _WeightsKeys(_FinishedRunKeys):
 
 TASKS: dict[str, type[Settings] | None] = {
     "calibrate": _CalibrateKeys,
+    "compare": CompareTaskSettings,
     "evaluate": None,
     "explain": _ExplainKeys,
     "export": ExportSettings,

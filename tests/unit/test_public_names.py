@@ -14,7 +14,7 @@ import ragpipe.testing
 from ragpipe.composition.python_words import override_words
 from ragpipe.core.errors import ConfigError
 
-FUNCTIONS = ("load", "plan", "rejudge", "rescore", "run", "stop", "verify")
+FUNCTIONS = ("compare", "load", "plan", "rejudge", "rescore", "run", "stop", "verify")
 CLASSES = (
     "Answer", "Case", "Computed", "Judge", "Metric", "PlannedCall", "Prompt", "Run", "Score", "ScoreSpec", "Verification",
 )  # fmt: skip

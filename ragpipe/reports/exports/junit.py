@@ -27,24 +27,32 @@ def junit_xml(metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | N
     """
     declared = gates["gates"] if gates else ()
     cases = [_gate(gate) for gate in declared] or [_iteration(iteration) for iteration in metrics]
-    counts = {"tests": len(cases), "failures": _count(cases, "failure"), "skipped": _count(cases, "skipped")}
-    attributes = {key: str(value) for key, value in {**counts, "errors": 0, "time": 0}.items()}
-    totals = {key: value for key, value in attributes.items() if key != "skipped"}
-    root = Xml.Element("testsuites", {"name": "ragpipe", **totals})
-    suite = Xml.SubElement(root, "testsuite", {"name": _text(name), **attributes})
-    properties = Xml.SubElement(suite, "properties")
-    for key, value in _facts(metrics):
-        Xml.SubElement(properties, "property", {"name": key, "value": _text(value)})
-    suite.extend(cases)
+    return junit_document([(name, _facts(metrics), cases)])
+
+
+def junit_document(suites: Sequence[tuple[str, Sequence[tuple[str, str]], Sequence[Xml.Element]]]) -> str:
+    """A file of test suites, each with its name, its properties and its test cases."""
+    root = Xml.Element("testsuites", {"name": "ragpipe"})
+    totals = dict.fromkeys(("tests", "failures", "errors", "time"), 0)
+    for name, facts, cases in suites:
+        counts = {"tests": len(cases), "failures": _count(cases, "failure"), "skipped": _count(cases, "skipped")}
+        attributes = {**counts, "errors": 0, "time": 0}
+        totals = {key: total + attributes[key] for key, total in totals.items()}
+        suite = Xml.SubElement(root, "testsuite", {"name": xml_text(name), **_texts(attributes)})
+        properties = Xml.SubElement(suite, "properties")
+        for key, value in facts:
+            Xml.SubElement(properties, "property", {"name": key, "value": xml_text(value)})
+        suite.extend(cases)
+    root.attrib.update(_texts(totals))
     Xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
 
 
 def _gate(gate: Mapping[str, Any]) -> Xml.Element:
-    outcome, sentence = gate["outcome"], _text(str(gate["sentence"]))
-    case = _case(f"gates.{gate['tier']}", str(gate["name"]))
+    outcome, sentence = gate["outcome"], xml_text(str(gate["sentence"]))
+    case = junit_case(f"gates.{gate['tier']}", str(gate["name"]))
     if outcome == "blocked":
-        Xml.SubElement(case, "failure", {"type": _text(gate["verdict"]), "message": sentence}).text = sentence
+        Xml.SubElement(case, "failure", {"type": xml_text(gate["verdict"]), "message": sentence}).text = sentence
     elif gate["tier"] == "diagnostic" or gate["verdict"] == "not_applicable":
         Xml.SubElement(case, "skipped", {"message": sentence})
     else:
@@ -53,18 +61,25 @@ def _gate(gate: Mapping[str, Any]) -> Xml.Element:
 
 
 def _iteration(metrics: Mapping[str, Any]) -> Xml.Element:
-    case = _case("run", f"iteration {metrics['iteration']} complete")
+    case = junit_case("run", f"iteration {metrics['iteration']} complete")
     missing = {n: s["n_missing"] for n, s in metrics["overall"]["scores"].items() if "n_missing" in s}
     if missing:
-        text = _text("; ".join(f"{name}: {whole(n)} cases are not measured" for name, n in missing.items()))
+        text = xml_text("; ".join(f"{name}: {whole(n)} cases are not measured" for name, n in missing.items()))
         Xml.SubElement(case, "failure", {"type": "incomplete", "message": text}).text = text
     if metrics["warnings"]:
-        Xml.SubElement(case, "system-out").text = _text("\n".join(f"warning: {text}" for text in metrics["warnings"]))
+        Xml.SubElement(case, "system-out").text = xml_text(
+            "\n".join(f"warning: {text}" for text in metrics["warnings"])
+        )
     return case
 
 
-def _case(group: str, name: str) -> Xml.Element:
-    return Xml.Element("testcase", {"classname": _text(group), "name": _text(name), "time": "0"})
+def junit_case(group: str, name: str) -> Xml.Element:
+    """An empty test case, which has passed."""
+    return Xml.Element("testcase", {"classname": xml_text(group), "name": xml_text(name), "time": "0"})
+
+
+def _texts(attributes: Mapping[str, int]) -> dict[str, str]:
+    return {key: str(value) for key, value in attributes.items()}
 
 
 def _count(cases: Sequence[Xml.Element], element: str) -> int:
@@ -80,6 +95,6 @@ def _facts(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [("signature", on_one_line(last["signature"], 4000)), *counts]
 
 
-def _text(text: str) -> str:
+def xml_text(text: str) -> str:
     """The text without what XML cannot hold, and with control characters shown."""
     return _NO_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))

@@ -8,6 +8,7 @@ outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluati
   final/        metrics.json  cost.json      over all iterations
 outputs/<name>/sweeps/<sweep id>/   comparison.parquet  comparison.md  sweep.json
 outputs/<name>/history/             history.parquet  history.csv  history.md  history.prom  grafana.json
+outputs/<name>/comparisons/<id>/    comparison.json  comparison.parquet  comparison.md  comparison.junit.xml  compare.html
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ SWEEPS = "sweeps"
 HISTORY = "history"
 """Folder of the history of a name, beside its runs."""
 _RESERVED = frozenset({LATEST, RUNS, SWEEPS, HISTORY})
+COMPARISONS = "comparisons"
+"""Folder of what `task=compare` wrote, beside the candidate."""
+_RESERVED = frozenset({LATEST, RUNS, SWEEPS, COMPARISONS})
 _ITERATION = re.compile(r"iteration-([1-9]\d*)")
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff/\\:*?\"<>|]+")
 

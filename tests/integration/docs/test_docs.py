@@ -25,6 +25,7 @@ PAGES = (
     "README.md",
     "adding-a-metric.md",
     "citations.md",
+    "comparing.md",
     "configuration.md",
     "datasets.md",
     "diagnosis.md",

@@ -1,0 +1,178 @@
+"""A comparison in words and tables: what the terminal prints, from the document `comparison.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ragpipe.comparing.operation_differences import OPERATIONS
+from ragpipe.core.safe_text import on_one_line
+from ragpipe.reports.number_format import whole
+
+HEADS = ("score", "base", "new", "difference", "w/t/l", "verdict", "could show")
+NAMED = 5
+"""Flipped cases and slices that are named."""
+_ID = 60
+_UNDECIDED = {
+    "few_changed": "fewer than 6 questions changed",
+    "too_wide": "too few cases",
+    "several_scores": "not certain among several scores",
+    "one_sample": "one question only",
+    "no_spread": "all changed alike",
+    "no_pairs": "no shared case",
+    "before_first_look": "less than a quarter of the planned cases is there",
+}
+
+
+def side_label(side: Mapping[str, Any]) -> str:
+    """`quickstart/b8d9448cf7bb baseline`."""
+    label = f"{side['name']}/{side['run_id']}" + (f" {side['method']}" if side["method"] else "")
+    return on_one_line(label, 2 * _ID)
+
+
+def title_line(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> str:
+    """`base X -> new Y: 38 shared cases of 38 questions, 2 only in the base`."""
+    cases, candidate = comparison["cases"], document["candidates"][comparison["candidate"]]
+    text = f"base {side_label(document['base'])} -> new {side_label(candidate)}: "
+    text += f"{whole(cases['both'])} shared cases of {whole(cases['questions'])} questions"
+    alone = [(cases["only_base"], "only in the base"), (cases["only_candidate"], "only in the new one")]
+    return ", ".join([text, *(f"{whole(count)} {where}" for count, where in alone if count)])
+
+
+def difference_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """A row of `HEADS` per score."""
+    return [
+        [
+            name,
+            figure_text(score["base_mean"]),
+            figure_text(score["candidate_mean"]),
+            difference_text(score),
+            f"{whole(score['wins'])}/{whole(score['ties'])}/{whole(score['losses'])}",
+            score["state"],
+            figure_text(score["detectable"]),
+        ]
+        for name, score in scores.items()
+    ]
+
+
+def headline_rows(comparison: Mapping[str, Any]) -> list[list[str]]:
+    """The rows of the headline scores, then latency and cost."""
+    headline = {name: score for name, score in comparison["scores"].items() if score["headline"]}
+    return difference_rows({**headline, **comparison["operations"]})
+
+
+def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
+    """What stands below the table: flips, slices, what undecided scores need, what differs, what was not compared."""
+    yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
+    yield from slice_lines(comparison["slices"])
+    yield from needed_lines({**comparison["scores"], **comparison["operations"]})
+    yield from differs_lines(comparison["differs"])
+    yield from absent_score_lines(comparison)
+
+
+def flip_lines(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[str]:
+    """`flips of overall_score: 9 now pass (dao-01, ...), 2 now fail (...)` for each headline score with flips. `side` is the
+    candidate."""
+    for name, flips in comparison["flips"].items():
+        if comparison["scores"][name]["headline"]:
+            passed, failed = (_cases_text(flips[direction], side) for direction in ("to_passed", "to_failed"))
+            yield f"flips of {name}: {passed} now pass, {failed} now fail"
+
+
+def case_text(key: Sequence[Any], side: Mapping[str, Any]) -> str:
+    """`dao-01`, with the method where the side has several, and with the repeat where it is not the first."""
+    sample, method, repeat = key
+    name = sample if side["method"] else f"{sample}/{method}"
+    return on_one_line(name + (f" repeat {repeat}" if repeat != 1 else ""), _ID)
+
+
+def slice_lines(slices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The slices in which a score is better or worse, the largest drops first, and how many more there are."""
+    decided = [row for row in slices if row["state"] in ("worse", "better")]
+    decided.sort(key=lambda row: (row["state"] != "worse", -abs(row["difference"])))
+    for row in decided[:NAMED]:
+        yield f"{row['state']} in {slice_text(row)}: {row['score']} {difference_text(row)}, n = {whole(row['n'])}"
+    if len(decided) > NAMED:
+        yield f"and {whole(len(decided) - NAMED)} more slices that differ"
+
+
+def slice_text(row: Mapping[str, Any]) -> str:
+    """`category = policy`."""
+    return f"{on_one_line(row['field'], _ID)} = {on_one_line(row['value'], _ID)}"
+
+
+def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """For each undecided headline score, latency and cost: why, what could have been shown, and how many cases would decide."""
+    undecided = {
+        name: score
+        for name, score in scores.items()
+        if (score["headline"] or name in OPERATIONS) and score["state"] == "inconclusive" and score["n"]
+    }
+    if unchanged := [name for name, score in undecided.items() if not score["changed"]]:
+        yield f"no case changed: {', '.join(unchanged)}"
+    for name, score in undecided.items():
+        if score["changed"]:
+            yield f"{name} is undecided: {undecided_text(score)}"
+
+
+def undecided_text(score: Mapping[str, Any]) -> str:
+    """`too few cases; these could show a difference of 0.110, about 264 decide on one of 0.050`."""
+    reason = _UNDECIDED.get(score["reason"], score["reason"] or "too few cases")
+    shown = f"these could show a difference of {figure_text(score['detectable'])}" if score["detectable"] else ""
+    needed = ""
+    if score["n_needed"]:
+        needed = f"about {whole(score['n_needed'])} cases decide whether it is {figure_text(score['smallest_effect'])}"
+    return "; ".join([reason, *([", ".join(filter(None, [shown, needed]))] if shown or needed else [])])
+
+
+def differs_lines(differs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the runs differ in although it was accepted, and other scorings; the systems' own settings in one line."""
+    for row in differs:
+        if row["part"] not in ("answers", "scoring"):
+            yield f"differs (accepted): {row['part']}: {row['key']}: {row['base']} -> {row['candidate']}"
+    for part, text in (("answers", "the systems differ"), ("scoring", "the scoring differs")):
+        keys = [f"{row['key']}: {row['base']} -> {row['candidate']}" for row in differs if row["part"] == part]
+        if keys:
+            more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+            note = "; composites and verdicts are each run's own" if part == "scoring" else ""
+            yield f"{text}: {', '.join(keys[:NAMED])}{more}{note}"
+
+
+def absent_score_lines(comparison: Mapping[str, Any]) -> Iterator[str]:
+    """Scores that were not compared, and why."""
+    for key, text in (
+        ("only_base_scores", "scores of the base only"),
+        ("only_candidate_scores", "scores of the new one only"),
+        ("other_scale", "scores on another scale or in another direction"),
+    ):
+        if comparison[key]:
+            yield f"{text}: {', '.join(on_one_line(name, _ID) for name in comparison[key])}"
+
+
+def difference_text(score: Mapping[str, Any]) -> str:
+    """`+0.043 [+0.012, +0.074]`; `n = 3: too few` in place of an interval of fewer than 5 questions."""
+    if score["difference"] is None:
+        return "-"
+    text = figure_text(score["difference"], sign=True)
+    if interval := score["interval"]:
+        if interval["too_few"]:
+            return f"{text} (n = {whole(score['n'])}: too few)"
+        text += f" [{figure_text(interval['low'], sign=True)}, {figure_text(interval['high'], sign=True)}]"
+    return text
+
+
+def figure_text(value: float | None, *, sign: bool = False) -> str:
+    """Three decimals below 10, one below 1,000, none above; two digits where three decimals show none; `-` for none."""
+    if value is None:
+        return "-"
+    if 0 < abs(value) < 0.001:
+        return f"{value:+.1e}" if sign else f"{value:.1e}"
+    places = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    return f"{value:+,.{places}f}" if sign else f"{value:,.{places}f}"
+
+
+def _cases_text(keys: Sequence[Sequence[Any]], side: Mapping[str, Any]) -> str:
+    if not keys:
+        return "none"
+    more = ", ..." if len(keys) > NAMED else ""
+    return f"{whole(len(keys))} ({', '.join(case_text(key, side) for key in keys[:NAMED])}{more})"
