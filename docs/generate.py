@@ -82,7 +82,8 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `iteration-N/cost.json` | `used` (the usage behind the results), `spent` (what this run paid), `saved`, `wasted`, and the prices ([call store](call-store.md)) |
 | `iteration-N/low_scores.json` | what is low: bands, examples, what the low cases have in common ([diagnosis](diagnosis.md)) |
 | `final/metrics.json`, `final/cost.json` | the same over all iterations, with spread, noise and [flips](iterations.md) |
-| `gates.json` | every gate with its verdict over all iterations ([scoring](scoring.md)) |
+| `gates.json` | every gate with its verdict over all iterations ([gates](gates.md)) |
+| `baseline.parquet` | of a run with a gate against another: what that gate needs of the other run ([gates](gates.md#against-a-baseline)) |
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](weights.md)) |
 | `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, and after an import `labels.parquet` ([labels](labelling.md)) |
@@ -191,7 +192,7 @@ A usage has these keys:
 |---|---|
 | `format`, `signature`, `iterations` | [format number](#the-format-number), signature, and the number of iterations |
 | `passed` | whether no gate blocks |
-| `gates` | each gate: its definition, `value`, `values` by iteration, `interval`, counts, `coverage`, and the next three |
+| `gates` | each gate: its definition, `value`, `values` by iteration, `interval`, counts, `coverage`, `p_value` and `p_adjusted` ([several gates](gates.md#several-gates)), `paired` (both sides of a gate against a baseline), and the next three |
 | `verdict` | passed, failed, inconclusive, not_enough_evidence, no_evidence, not_applicable or uncalibrated |
 | `outcome` | passed, blocked (exit code 3), warned, or reported (diagnostic gates, and gates that do not apply) |
 | `sentence` | the verdict in words |
@@ -213,7 +214,7 @@ A usage has these keys:
 | `warnings` | what to know before relying on the figures |
 | `failure_items` | what is counted of a failure mode beside its cases: the name of its `n_items` |
 | `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |
-| `gates` | each gate, decided on this iteration ([scoring](scoring.md)) |
+| `gates` | each gate, decided on this iteration ([gates](gates.md)) |
 
 `overall` and every group have `n_cases`, `n_samples`, `scores`, `operations` ([latency](latency.md)), the counts of failure
 modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be decided; `n_items`: things counted in all cases). To get shares, divide `n` by

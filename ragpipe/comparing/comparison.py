@@ -111,7 +111,7 @@ def _other_scale(name: str, base: Side, candidate: Side) -> bool:
 def _differences(base: Side, candidate: Side) -> list[ChangedKey]:
     if base.folder == candidate.folder:
         return []
-    return [*data_differences(base, candidate), *setting_differences(base, candidate)]
+    return [*data_differences(base, candidate), *setting_differences(base.manifest, candidate.manifest)]
 
 
 def _refusals(

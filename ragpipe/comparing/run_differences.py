@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ragpipe.comparing.side import Side
 from ragpipe.core.flat_keys import changed_keys, short_value
 
 MUST_MATCH = ("data", "judge", "embedder", "prompts", "parser", "metrics")
@@ -29,12 +28,12 @@ class ChangedKey(NamedTuple):
         return f"{self.key}: {self.base} -> {self.candidate}"
 
 
-def setting_differences(base: Side, candidate: Side) -> list[ChangedKey]:
-    """All that differs in how two runs were judged and scored, for the metrics that both have.
+def setting_differences(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> list[ChangedKey]:
+    """All that differs in how two runs were judged and scored, for the metrics that both have, by their manifests.
 
     Parts: judge, embedder, prompts, parser, metrics; and, never refused, answers (the system) and scoring.
     """
-    before, after = base.manifest["identity"], candidate.manifest["identity"]
+    before, after = base["identity"], candidate["identity"]
     differences = [
         *_changed("judge", "judge", before.get("judge_identity"), after.get("judge_identity")),
         *_changed("embedder", "embedder", before.get("embedder"), after.get("embedder")),
@@ -44,7 +43,7 @@ def setting_differences(base: Side, candidate: Side) -> list[ChangedKey]:
     ]
     for name, metric in before["metrics"].items():
         if name in after["metrics"]:
-            differences += _metric(name, metric, after["metrics"][name], base.manifest, candidate.manifest)
+            differences += _metric(name, metric, after["metrics"][name], base, candidate)
     return differences
 
 

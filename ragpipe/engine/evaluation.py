@@ -34,6 +34,7 @@ from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.usage import Usage
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
+from ragpipe.stages.gate_measurements import ScoringSources
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.stages.seal_run import damaged_seal_warning, seal_run, sealed_tables, unseal
 from ragpipe.stages.write_reports import write_reports
@@ -132,7 +133,7 @@ class Evaluation:
             manifest["ended_at"] = datetime.now(UTC).isoformat(timespec="seconds")
         combined = bool(self._scored) or not is_combined(self._folder, scored)
         if combined:
-            combine_iterations(self._folder, scored, self._config.scoring)
+            combine_iterations(self._folder, scored, self._config.scoring, self._sources(manifest))
         reports = self._write_reports(scored[-1])
         if self._policy.seals_run:
             self._seal(inputs, reports, combined=combined)
@@ -156,7 +157,7 @@ class Evaluation:
         # What scoring reads and how it scores are part of the identity: only new prices score a complete iteration again.
         if states[number] != COMPLETE or not is_scored or not self._has_current_prices(iteration):
             self._scored.append(iteration)
-            self._score(iteration)
+            self._score(iteration, manifest)
 
     def _judge(self, inputs: RunInputs, iteration: int) -> None:
         manifest = inputs.manifest
@@ -177,7 +178,10 @@ class Evaluation:
         states[number] = INCOMPLETE if judged.progress.transient else JUDGED
         write_manifest(self._folder, manifest)
 
-    def _score(self, iteration: int) -> None:
+    def _sources(self, manifest: Mapping[str, Any]) -> ScoringSources:
+        return ScoringSources(manifest, self._folder.samples, self._folder.baseline)
+
+    def _score(self, iteration: int, manifest: Mapping[str, Any]) -> None:
         prices = self._config.system.prices
         score_iteration(
             ScoreInputs(
@@ -192,6 +196,7 @@ class Evaluation:
                 run_id=self._spec.run_id,
                 rates=self._rates(iteration),
                 system_price=prices.usd if prices else None,
+                sources=self._sources(manifest),
             )
         )
 

@@ -23,6 +23,7 @@ from ragpipe.core.yaml_check import check_yaml
 from ragpipe.core.yaml_lines import FastLoader, key_path, lines_of
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.run_identity import run_identity, with_source
+from ragpipe.engine.scoring_files import NO_FILES, ScoringFiles, resolved_for_finished
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.store.calls.recorded_replies import RecordedReplies
 from ragpipe.store.run.run_folder import RunFolder
@@ -48,12 +49,14 @@ START_SECTIONS = frozenset(
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that was made before. `overrides` are the keys that the user set over its configuration."""
+    """A run that was made before. `overrides` are the keys that the user set over its configuration; `scoring_files` is what
+    its scoring names beside it."""
 
     folder: RunFolder
     manifest: dict[str, Any]
     config: RunConfig
     overrides: tuple[str, ...]
+    scoring_files: ScoringFiles = NO_FILES
 
     @property
     def run_id(self) -> str:
@@ -127,7 +130,9 @@ def open_run(
     dirs = list(plain.get("prompt_dirs") or [])
     prompts = prompt_library(dirs) if current_prompts else _prompts(folder, dirs)
     config = validate_finished_config(composed, overlaid_origins, prompts=prompts)
-    return FinishedRun(folder, manifest, config, overrides)
+    own_ids = [run_id for run_id in (manifest["run_id"], manifest.get("source_run")) if run_id]
+    config, scoring_files = resolved_for_finished(config, folder, own_ids)
+    return FinishedRun(folder, manifest, config, overrides, scoring_files)
 
 
 def _check_changeable(changes: Sequence[str], changeable: Sequence[str], task: str, origins: ConfigOrigins) -> None:

@@ -33,7 +33,8 @@ def check_unmodified(source: RunFolder, states: Mapping[str, str], *, scores: bo
         problem = Problem(str(source.seal), "seal.json", f"changed: {error}", expected, fix)
         raise DataError("a run's seal cannot be trusted", [problem]) from error
     judged = [source.iteration(int(number)) for number, state in states.items() if state != JUDGED]
-    paths = [source.samples, source.outputs, source.index, *(iteration.judge_inputs for iteration in judged)]
+    paths = [source.samples, source.outputs, source.index, source.baseline, source.calibration]
+    paths += [iteration.judge_inputs for iteration in judged]
     if scores:
         paths += [iteration.scores for iteration in judged]
     problems = [*_changed_files(source, seal, paths)] if seal else []

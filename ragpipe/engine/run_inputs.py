@@ -61,6 +61,8 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
     else:
         manifest = checked_manifest(spec.folder, spec.run_id)
         _check_frozen(spec, manifest, console)
+    if digests := spec.scoring_files.write(spec.folder, spec.config):
+        manifest["scoring_files"] = digests
     earlier_runs = EarlierRuns(spec, manifest, recorded=policy.recorded_replies())
     if is_new_run and policy.asks_judge:
         manifest["iterations"] |= earlier_runs.take_over(console.say)

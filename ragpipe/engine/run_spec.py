@@ -11,6 +11,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.engine.case_sources import CaseSource
 from ragpipe.engine.finished_run import FinishedRun
 from ragpipe.engine.run_identity import run_id
+from ragpipe.engine.scoring_files import NO_FILES, ScoringFiles
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.store.run.run_folder import RunFolder
@@ -19,26 +20,30 @@ from ragpipe.store.run.run_folder import RunFolder
 @dataclass(frozen=True)
 class RunSpec:
     """One run. The digest of `identity` is its id; `made_from` is the manifest of the run whose frozen cases these are, None
-    for a run of a data set: only such a run becomes `latest`."""
+    for a run of a data set: only such a run becomes `latest`. `scoring_files` is what its scoring names beside it."""
 
     config: RunConfig
     source: CaseSource
     identity: dict[str, Any]
     folder: RunFolder
     made_from: Mapping[str, Any] | None = None
+    scoring_files: ScoringFiles = NO_FILES
 
     @classmethod
-    def of_dataset(cls, config: RunConfig, source: CaseSource, identity: dict[str, Any]) -> RunSpec:
+    def of_dataset(
+        cls, config: RunConfig, source: CaseSource, identity: dict[str, Any], scoring_files: ScoringFiles = NO_FILES
+    ) -> RunSpec:
         """A run of a data set, in its folder under `output_dir`."""
         folder = RunFolder.at(Path(config.output_dir), config.name, run_id(identity))
-        return cls(config, source, identity, folder)
+        return cls(config, source, identity, folder, scoring_files=scoring_files)
 
     @classmethod
     def of_finished_run(cls, finished: FinishedRun, source: CaseSource) -> RunSpec:
         """A run over the frozen cases of a finished run, in a folder beside it; the finished run itself where the overrides
         change nothing."""
         identity = finished.identity()
-        return cls(finished.config, source, identity, finished.folder_of(run_id(identity)), finished.manifest)
+        folder = finished.folder_of(run_id(identity))
+        return cls(finished.config, source, identity, folder, finished.manifest, finished.scoring_files)
 
     @property
     def run_id(self) -> str:

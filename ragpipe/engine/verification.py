@@ -21,7 +21,7 @@ from ragpipe.engine.run_prices import config_rate_changes, sealed_rates
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.reports.console import Console
 from ragpipe.schema.usage import Usage
-from ragpipe.stages.seal_run import derived_and_frozen
+from ragpipe.stages.seal_run import SCORING_FILES, derived_and_frozen
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.file_difference import first_difference
 from ragpipe.store.run.run_folder import RunFolder
@@ -32,7 +32,7 @@ _FIX = (
     "the run's own replies do not answer its own questions: judge_inputs.parquet, a prompt or a case is not the run's"
 )
 _CHANGED_BYTES = "its bytes are not what they were"
-_INPUTS = ("config.yaml", "prompts/", "samples.parquet", "outputs.parquet", "index.json")
+_INPUTS = ("config.yaml", "prompts/", "samples.parquet", "outputs.parquet", "index.json", *SCORING_FILES)
 _DERIVED = ("scores.parquet", "judge_inputs.parquet", "records.parquet", "metrics.json", "low_scores.json", "cost.json")
 """The order in which files follow from each other: the first that differs is the cause of the others."""
 
@@ -152,7 +152,7 @@ def _manifest_differences(finished: FinishedRun, seal: Mapping[str, Any]) -> Ite
 def _configuration_differences(finished: FinishedRun, seal: Mapping[str, Any]) -> Iterator[RunDifference]:
     for name, digest in seal["files"].items():
         path = finished.folder.root / name
-        if name not in ("config.yaml", "index.json") and not name.startswith("prompts/"):
+        if name not in ("config.yaml", "index.json", *SCORING_FILES) and not name.startswith("prompts/"):
             continue
         if not path.is_file():
             yield RunDifference(name, "missing")
@@ -175,6 +175,7 @@ def _make_again(finished: FinishedRun, seal: Mapping[str, Any], folder: RunFolde
         identity=dict(finished.manifest["identity"]),
         folder=folder,
         made_from=finished.manifest,
+        scoring_files=finished.scoring_files,
     )
     policy = VerifyPolicy(finished, fix=_FIX, spend=spend, rates=sealed_rates(finished.folder, seal))
     Evaluation(spec, policy, Console(out=io.StringIO(), err=io.StringIO())).run()

@@ -171,11 +171,12 @@ class ScoringSettings(Settings):
         return {name: gate for name, gate in self.gates.items() if gate is not None}
 
     def case_gates(self) -> dict[str, list[Gate]]:
-        """The critical gates on each score: a case that they are about passes only when that score does."""
+        """The critical gates on each score: a case that they are about passes only when that score does. A gate against a
+        baseline is about no single case."""
         by_score: dict[str, list[Gate]] = {}
         for gate in self.active_gates().values():
-            if gate.score is not None and gate.tier == "critical" and gate.score != OVERALL.name:
-                by_score.setdefault(gate.score, []).append(gate)
+            if gate.score not in (None, OVERALL.name) and gate.tier == "critical" and gate.against is None:
+                by_score.setdefault(str(gate.score), []).append(gate)
         return by_score
 
     def passes(self, spec: ScoreSpec) -> bool:

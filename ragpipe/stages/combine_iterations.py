@@ -12,6 +12,7 @@ from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.scoring.iterations.cost_over_iterations import final_cost
 from ragpipe.scoring.iterations.over_iterations import final_metrics
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.gate_measurements import ScoringSources, gate_measurements
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
@@ -39,8 +40,11 @@ def is_combined(folder: RunFolder, iterations: Sequence[int]) -> bool:
     return all(path.is_file() and read_json(path).get("iteration_digests") == _digests(files) for path, files in made)
 
 
-def combine_iterations(folder: RunFolder, iterations: Sequence[int], settings: ScoringSettings) -> dict[str, Any]:
-    """Combine these iterations of a run and return the content of `final/metrics.json`.
+def combine_iterations(
+    folder: RunFolder, iterations: Sequence[int], settings: ScoringSettings, sources: ScoringSources | None = None
+) -> dict[str, Any]:
+    """Combine these iterations of a run and return the content of `final/metrics.json`. `sources` is what scoring reads beside
+    them.
 
     Reads `metrics.json`, `cost.json` and `records.parquet` of each, which the score stage has written. Files that would
     not change are left alone. Raises DataError when one is missing or they are not of the same cases.
@@ -62,7 +66,9 @@ def combine_iterations(folder: RunFolder, iterations: Sequence[int], settings: S
         final.cost,
         {**head, "iteration_digests": _digests([iteration.cost for iteration in folders]), **final_cost(costs)},
     )
-    json_unless_same(folder.gates, gates_document(per_iteration))
+    roots = [iteration.root for iteration in folders]
+    together = gate_measurements(roots, per_iteration[0]["declared"], settings, sources)
+    json_unless_same(folder.gates, gates_document(per_iteration, together))
     return metrics
 
 

@@ -33,9 +33,10 @@ from ragpipe.scoring.scored_columns import score_block
 from ragpipe.scoring.served_models import served_line, signed
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import Price
+from ragpipe.stages.gate_measurements import ScoringSources, gate_measurements
+from ragpipe.stages.score_origins import score_origins
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same
-from ragpipe.store.run.run_tables import open_table
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class ScoreInputs:
         spent: what its processes have paid for this iteration.
         rates: the prices of replies by the name of the judge.
         system_price: the price of the tokens of the system under test.
+        sources: what scoring reads beside these tables; None where it reads nothing else.
         block: cases that are scored at once.
     """
 
@@ -68,6 +70,7 @@ class ScoreInputs:
     spent: Usage
     rates: Mapping[str, Rates]
     system_price: Price | None = None
+    sources: ScoringSources | None = None
     block: int = BLOCK
 
     @property
@@ -132,7 +135,8 @@ def _score_cases(inputs: ScoreInputs) -> _ScoredCases:
     _write_records(inputs, times, accumulators, low_scores, pointers)
     accumulators.close()
     aggregated = aggregate(accumulators, specs, settings)
-    gates = gate_results(accumulators, aggregated, specs, settings, _untrusted_scores(inputs))
+    together = gate_measurements([inputs.folder], aggregated["declared"], settings, inputs.sources)
+    gates = gate_results(accumulators, aggregated, specs, settings, _untrusted_scores(inputs), together)
     aggregated["warnings"] += pointers.warnings()
     metrics = {
         "scoring": {**settings.identity(), "weights_used": _weights_used(settings, specs)},
@@ -182,24 +186,7 @@ def _untrusted_scores(inputs: ScoreInputs) -> set[str]:
     if not settings.active_gates() or settings.accept_uncalibrated or inputs.judge["calibrated"]:
         return set()
     names = [spec.name for spec in inputs.all_specs]
-    return judged_scores(settings, names, _scores_with_questions(inputs.folder))
-
-
-def _scores_with_questions(folder: Path) -> set[str]:
-    """The scores of the metrics that asked the judge in this iteration, by its tables. A text for an embedder is no question:
-    it has no template."""
-    with open_table(folder / "judge_inputs.parquet", ["metric", "template"], read_dictionary=["metric"]) as file:
-        asked = {
-            name
-            for batch in file.iter_batches(columns=["metric", "template"])
-            for name in batch["metric"].filter(batch["template"].is_valid()).unique().to_pylist()
-        }
-    with open_table(folder / "scores.parquet") as file:
-        if not file.num_row_groups:
-            return set()
-        rows = file.read_row_group(0, columns=["metric", "score_name"])  # a case has a row for every score
-    pairs = zip(rows["metric"].to_pylist(), rows["score_name"].to_pylist(), strict=True)
-    return {score for metric, score in pairs if metric in asked}
+    return judged_scores(settings, names, score_origins(inputs.folder).asked)
 
 
 def _weights_used(settings: ScoringSettings, specs: Sequence[ScoreSpec]) -> dict[str, float]:

@@ -16,6 +16,8 @@ from ragpipe.store.run.seals import closed_seal, open_seal, seal_file, seal_tabl
 
 VOLATILE = frozenset({"manifest.json", "seal.json", "outputs.journal.jsonl", "journal.jsonl", ".progress.json"})
 """Files that say how a run went, not what its results are."""
+SCORING_FILES = ("baseline.parquet", "calibration.json")
+"""Copies of what scoring reads of other runs and of people's labels."""
 _TABLES = frozenset({"samples.parquet", "outputs.parquet", "judge_inputs.parquet"})
 """Tables that scores are made of: sealed row by row."""
 
@@ -142,6 +144,6 @@ def _is_of_this_start(name: str, iterations: Collection[int], inputs_are_new: bo
         return top in {f"iteration-{number}" for number in iterations}
     if top in ("final", "gates.json"):
         return combined
-    if top in ("samples.parquet", "outputs.parquet", "index.json", "config.yaml", "prompts"):
+    if top in ("samples.parquet", "outputs.parquet", "index.json", "config.yaml", "prompts", *SCORING_FILES):
         return inputs_are_new
     return False  # a report or an export of an earlier start, or a comparison with another run

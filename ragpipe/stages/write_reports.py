@@ -96,7 +96,7 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         cost,
         settings,
         name=_name(run),
-        gates=read_json(run.gates) if run.gates.is_file() else gates_document(_metrics_per_iteration(run)),
+        gates=_gates(run),
         index=read_index(run.root),
         lowest=lowest,
         contradictions=read_contradictions(iteration, lowest),
@@ -124,9 +124,13 @@ def _write_exports(run: RunFolder, settings: ReportSettings) -> list[Path]:
     numbers, written = scored_iterations(run), list[Path]()
     if "junit" in formats:
         per_iteration = _metrics_per_iteration(run)
-        write_unless_same(run.junit, junit_xml(per_iteration, gates_document(per_iteration), name=_name(run)))
+        write_unless_same(run.junit, junit_xml(per_iteration, _gates(run), name=_name(run)))
         written.append(run.junit)
     return written + export_tables(run, formats, numbers)
+
+
+def _gates(run: RunFolder) -> dict[str, Any]:
+    return read_json(run.gates) if run.gates.is_file() else gates_document(_metrics_per_iteration(run))
 
 
 def _metrics_per_iteration(run: RunFolder) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.case_sources import DatasetSource
 from ragpipe.engine.evaluation import Evaluation
@@ -9,6 +11,7 @@ from ragpipe.engine.judge_access import refuse_other_addresses
 from ragpipe.engine.run_identity import run_identity, with_source
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.scoring_files import resolved_for_dataset
 from ragpipe.engine.user_code import system_sources
 from ragpipe.reports.console import Console
 
@@ -20,10 +23,15 @@ def run(config: RunConfig, console: Console) -> int:
     system = system_sources(config.system, config.plugins)
     for note in system.notes:
         console.warn(note)
-    identity = run_identity(
-        with_source(config.identity(), system.sources),
-        list(config.metrics.values()),
-        data=source.digest,
-        judge=config.judge.identity_of_judge(),
-    )
-    return Evaluation(RunSpec.of_dataset(config, source, identity), EvaluatePolicy(), console).run()
+
+    def identity_of(config: RunConfig) -> dict[str, Any]:
+        return run_identity(
+            with_source(config.identity(), system.sources),
+            list(config.metrics.values()),
+            data=source.digest,
+            judge=config.judge.identity_of_judge(),
+        )
+
+    config, scoring_files = resolved_for_dataset(config, identity_of)
+    spec = RunSpec.of_dataset(config, source, identity_of(config), scoring_files)
+    return Evaluation(spec, EvaluatePolicy(), console).run()

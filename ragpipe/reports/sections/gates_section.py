@@ -20,7 +20,7 @@ from ragpipe.reports.model import (
 from ragpipe.reports.number_format import percentage, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.scoring.gates.gate_power import power_words, precision_of, undecided_words
-from ragpipe.scoring.gates.gate_rules import limit, number
+from ragpipe.scoring.gates.gate_sentences import limit, number
 
 _OUTCOMES = ("blocked", "warned")
 _COLUMNS: tuple[tuple[str, bool, Media], ...] = (

@@ -13,10 +13,16 @@ Bound = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Label = str | bool | int | float
 Tier = Literal["critical", "quality", "diagnostic"]
+Part = Literal["data", "judge", "embedder", "prompts", "parser", "metrics", "scoring"]
+"""What a run and its baseline must share, unless the gate accepts that it differs."""
+
+MAX_DROP = 0.05
+"""The drop that a gate against a baseline allows where it names none."""
 
 
 class Gate(Settings):
-    """A limit on one score, or on how often a failure mode occurs, over all cases or those of `where`.
+    """A limit on one score, or on how often a failure mode occurs, over all cases or those of `where`; or the largest drop of
+    a score `against` another run, over the cases that both have.
 
     `of` is what `min` and `max` limit: the share of cases that passed (`pass_rate`, by default for 0/1 scores)
     or the mean of `score`, 0 (worst) to 1 (best) whatever the native scale (`mean`, otherwise; a count's mean is that of
@@ -24,6 +30,7 @@ class Gate(Settings):
     several: a case is meant when every field has one of its values. `tier`: `critical` blocks (exit code 3), `quality`
     warns, `diagnostic` is only shown. `by: interval` (the default) passes or fails only when the whole interval does, `by:
     point` goes by the value alone; a limit at the end of the scale is by point, for no interval stays within it.
+    `margin`: how far the interval may reach beyond the limit while the gate passes.
     `coverage_floor`: under this share of judgements that came out the gate fails; null = `scoring.coverage_floor`.
     `without_cases`: what the gate is where its metric is not in the run, or applies to no case.
     """
@@ -45,6 +52,28 @@ class Gate(Settings):
     max: Bound | None = Field(default=None, description="Largest value that passes. null: no upper limit.")
     max_rate: Share | None = Field(
         default=None, description="Largest share of cases, 0 to 1, that may have `failure_mode`. null: with a `score`."
+    )
+    margin: Share | None = Field(
+        default=None,
+        description="How far the interval may reach beyond the limit of a gate that passes, 0 to 1. null: 0.",
+    )
+    against: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description=(
+            "Run that the score may not drop against: `latest`, a run id, a name or a folder. It becomes a run id when it "
+            "is read. null: the limits are `min` and `max`."
+        ),
+    )
+    max_drop: Share | None = Field(
+        default=None,
+        description="Largest drop against that run that passes, 0 to 1 of the scale. null: 0.05. Only with `against`.",
+    )
+    accept: list[Part] = Field(
+        default_factory=list,
+        description=(
+            "What may differ from that run: data, judge, embedder, prompts, parser, metrics, scoring. Default: nothing. "
+            "Only with `against`."
+        ),
     )
     where: dict[str, Label | Annotated[list[Label], Field(min_length=1)]] = Field(
         default_factory=dict,
@@ -80,6 +109,12 @@ class Gate(Settings):
     def _one_limit(self) -> Gate:
         if (self.score is None) == (self.failure_mode is None):
             raise ValueError("either `score` or `failure_mode`, and not both")
+        if self.against is not None:
+            return self._drop()
+        if self.max_drop is not None or self.accept:
+            raise ValueError("`against` beside `max_drop` and `accept`: the run that the score may not drop against")
+        if self.by == "point" and self.margin is not None:
+            raise ValueError("`by: interval` beside `margin`: it is how far the interval may reach beyond the limit")
         if self.failure_mode is not None:
             if self.max_rate is None:
                 raise ValueError("`max_rate`: the largest share of cases that may have the failure mode, 0 to 1")
@@ -94,9 +129,27 @@ class Gate(Settings):
             raise ValueError(f"`min` up to `max`, found {self.min:g} and {self.max:g}")
         return self
 
+    def _drop(self) -> Gate:
+        """Itself, a gate against a baseline. Raises ValueError for what only other gates have."""
+        if self.score is None:
+            raise ValueError("`score` beside `against`: a failure mode has `max_rate` alone")
+        limits = {"min": self.min, "max": self.max, "max_rate": self.max_rate, "margin": self.margin}
+        if beside := [name for name, limit in limits.items() if limit is not None]:
+            raise ValueError(
+                f"`max_drop` alone beside `against`, found `{beside[0]}`: give the fixed limit a gate of its own"
+            )
+        if self.by == "point":
+            raise ValueError("`by: interval` beside `against`: of two equal runs one is always the lower")
+        return self
+
+    @property
+    def allowed_drop(self) -> float:
+        """The largest drop of a gate against a baseline that passes."""
+        return MAX_DROP if self.max_drop is None else self.max_drop
+
     def identity(self) -> dict[str, Any]:
         """What was given: a key that is added to gates later changes no run that does not use it."""
-        return {name: value for name, value in super().identity().items() if value not in (None, {})}
+        return {name: value for name, value in super().identity().items() if value not in (None, {}, [])}
 
     def at_the_end(self, *, scaled: bool) -> bool:
         """Whether a limit is one that no interval stays within: at least 1 or at most 0 of what is `scaled` to 0..1."""

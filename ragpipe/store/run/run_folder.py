@@ -2,6 +2,7 @@
 
 outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluation;  outputs/<name>/runs.md lists all
   manifest.json  config.yaml  prompts/  samples.parquet  outputs.parquet  gates.json
+  baseline.parquet  calibration.json     where scoring names a baseline or a calibration
   report.md  report.html  report.junit.xml  export/  .reports.json
   iteration-1/  .progress.json  journal.jsonl  records.parquet  scores.parquet  judge_inputs.parquet
                 metrics.json  low_scores.json  cost.json
@@ -177,6 +178,16 @@ class RunFolder:
     def gates(self) -> Path:
         """The verdicts of the gates over all iterations; absent where no gate is declared."""
         return self.root / "gates.json"
+
+    @property
+    def baseline(self) -> Path:
+        """What the gates need of the runs that they hold this one against; absent where no gate has a baseline."""
+        return self.root / "baseline.parquet"
+
+    @property
+    def calibration(self) -> Path:
+        """How far the judge agrees with people, as `scoring.calibration` named it; absent where it names none."""
+        return self.root / "calibration.json"
 
     @property
     def report(self) -> Path:

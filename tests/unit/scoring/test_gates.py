@@ -14,7 +14,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.gates.calibration import uncalibrated_gates
-from ragpipe.scoring.gates.gate_rules import decide_gate, define, exit_code, gates_document, measure_gate
+from ragpipe.scoring.gates.gate_rules import decide_gate, decide_gates, define, exit_code, gates_document, measure_gate
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.scoring.score_declarations import score_declarations
 from ragpipe.scoring.settings import ScoringSettings
@@ -638,8 +638,8 @@ def shares(text: str) -> list[float]:
 
 
 def test_the_page_says_how_often_a_gate_is_right() -> None:
-    """docs/scoring.md, a gate `min: 0.85`: every outcome of n single draws, weighed by the binomial distribution."""
-    page = (Path(__file__).parents[3] / "docs/scoring.md").read_text(encoding="utf-8")
+    """docs/gates.md, a gate `min: 0.85`: every outcome of n single draws, weighed by the binomial distribution."""
+    page = (Path(__file__).parents[3] / "docs/gates.md").read_text(encoding="utf-8")
     gate = definition(REJECT, score="rejection_calibration", min=0.85, by="interval")
 
     def chances(n: int, rate: float, verdict: str, by: str) -> float:
@@ -661,3 +661,114 @@ def test_the_page_says_how_often_a_gate_is_right() -> None:
     assert shares(below) == [round(chances(n, 0.75, "failed", "interval"), 2) for n in (30, 100, 300)]
     assert shares(above) == [round(chances(n, 0.95, "passed", "interval"), 2) for n in (30, 100, 300)]
     assert shares(page.partition("n / (n + 3.84)")[2].partition("100")[0]) == [0.89, 0.96]
+
+
+@pytest.mark.parametrize(
+    ("gate", "low", "high", "verdict"),
+    [
+        ({"min": 0.8, "margin": 0.05}, 0.75, 0.9, "passed"),
+        ({"min": 0.8, "margin": 0.05}, 0.74, 0.9, "inconclusive"),
+        ({"min": 0.8, "margin": 0.05}, 0.76, 0.79, "passed"),  # what is tolerated passes, though all of it is below
+        ({"min": 0.8, "margin": 0.05}, 0.7, 0.79, "failed"),
+        ({"max": 0.1, "margin": 0.05}, 0.05, 0.15, "passed"),
+        ({"max": 0.1, "margin": 0.05}, 0.05, 0.16, "inconclusive"),
+    ],
+)
+def test_a_margin_is_how_far_the_interval_may_reach_beyond_the_limit(
+    gate: dict[str, Any], low: float, high: float, verdict: str
+) -> None:
+    assert decide_gate(definition(**gate, by="interval"), [measured((low + high) / 2, low, high)])["verdict"] == verdict
+
+
+def failing(name: str, p: float | None, **gate: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A gate whose interval lies below its limit, with this p-value."""
+    return {**definition(**{"min": 0.8, "by": "interval", **gate}), "name": name}, [
+        {**measured(0.7, 0.6, 0.79), "p_value": p}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("p_values", "verdicts"),
+    [
+        ([0.02], ["failed"]),
+        ([0.02, 0.4], ["inconclusive", "inconclusive"]),  # .02 * 2 is above .025
+        ([0.012, 0.4], ["failed", "inconclusive"]),
+        ([0.006, 0.01, 0.024], ["failed", "failed", "failed"]),  # .018, .020, .024
+        ([0.02, None], ["failed", "failed"]),  # what has no test is none
+        ([], []),
+    ],
+)
+def test_among_several_gates_each_must_be_more_certain_to_fail(p_values: list[Any], verdicts: list[str]) -> None:
+    found = decide_gates([failing(str(number), p) for number, p in enumerate(p_values)])
+    assert [gate["verdict"] for gate in found] == verdicts
+
+
+def test_gates_that_cannot_fail_by_an_interval_make_no_other_less_certain() -> None:
+    fails = failing("g", 0.02)
+    others = [
+        failing("point", 0.5, by="point"),
+        failing("shown", 0.5, tier="diagnostic"),
+        ({**definition(min=0.8, by="interval"), "name": "short"}, [{**measured(0.7, 0.6, 0.79, n_ok=1, n_error=9), "p_value": 0.5}]),
+    ]  # fmt: skip
+    assert decide_gates([fails, *others])[0]["verdict"] == "failed"
+
+
+def test_a_gate_that_fails_only_alone_says_why_it_is_inconclusive() -> None:
+    first, _ = decide_gates([failing("a", 0.02), failing("b", 0.9)])
+    assert first["sentence"].endswith(
+        "inconclusive, its interval 0.6 to 0.79 is not certain enough to fail among several gates (p 0.04)"
+    )
+
+
+def test_p_values_of_a_run_are_those_of_its_intervals(tmp_path: Path) -> None:
+    """12 of 20 pass: P(Z <= (.6 - .85) / sqrt(.85 * .15 / 20)), and 1 - P(Z <= (.6 - .4) / sqrt(.4 * .6 / 20)) for the other end."""
+    write_run(tmp_path, [Row(f"q{i}", "a", {"rejection_calibration": int(i < 12)}) for i in range(20)])
+    gates = {
+        "low": {"score": "rejection_calibration", "min": 0.85},
+        "high": {"score": "rejection_calibration", "max": 0.4},
+        "count": {"score": "rejection_calibration", "min": 0.5, "by": "point"},
+    }
+    low, high, _ = score(tmp_path, [REJECT], ScoringSettings(gates=gates))["gates"]
+    assert low["p_value"] == pytest.approx(stats.norm.cdf((0.6 - 0.85) / np.sqrt(0.85 * 0.15 / 20)))
+    assert high["p_value"] == pytest.approx(stats.norm.sf((0.6 - 0.4) / np.sqrt(0.4 * 0.6 / 20)))
+
+
+def paired_gate(state: str, value: float = -0.03, **more: Any) -> dict[str, Any]:
+    paired = {"base": 0.84, "candidate": 0.84 + value, "n": 98, "state": state, "reason": None, **more}
+    return {**measured(value, -0.06, 0.0, n_ok=98), "p_value": 0.02, "paired": paired}
+
+
+@pytest.mark.parametrize(
+    ("state", "value", "verdict", "sentence"),
+    [
+        ("passed", -0.03, "passed", "mean of faithfulness fell by 0.03 against 1a2b3c4d5e6f (0.84 to 0.81, 98 cases on both; drop at most 0.05): passed"),
+        ("failed", -0.2, "failed", "mean of faithfulness fell by 0.2 against 1a2b3c4d5e6f (0.84 to 0.64, 98 cases on both; drop at most 0.05): failed"),
+        ("passed", 0.1, "passed", "mean of faithfulness rose by 0.1 against 1a2b3c4d5e6f (0.84 to 0.94, 98 cases on both; drop at most 0.05): passed"),
+        ("inconclusive", 0.0, "inconclusive", "mean of faithfulness did not change against 1a2b3c4d5e6f (0.84 to 0.84, 98 cases on both; drop at most 0.05): inconclusive, its interval -0.06 to 0 of the difference says neither"),
+    ],
+)  # fmt: skip
+def test_a_gate_against_a_baseline_says_what_fell(state: str, value: float, verdict: str, sentence: str) -> None:
+    gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
+    found = decide_gate(gate, [paired_gate(state, value)])
+    assert (found["verdict"], found["sentence"]) == (verdict, sentence)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"score": "faithfulness", "against": "latest", "min": 0.8}, "a gate of its own"),
+        ({"failure_mode": "m", "against": "latest"}, "`score` beside `against`"),
+        ({"score": "faithfulness", "against": "latest", "by": "point"}, "`by: interval`"),
+        ({"score": "faithfulness", "max_drop": 0.1}, "`against` beside `max_drop`"),
+        ({"score": "faithfulness", "min": 0.8, "accept": ["judge"]}, "`against` beside `max_drop` and `accept`"),
+        ({"score": "faithfulness", "min": 0.8, "margin": 0.1, "by": "point"}, "`by: interval` beside `margin`"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        Gate(**settings)
+
+
+def test_a_gate_against_a_baseline_decides_no_single_case() -> None:
+    settings = ScoringSettings(gates={"d": {"score": "faithfulness", "against": "latest"}})
+    assert settings.case_gates() == {}

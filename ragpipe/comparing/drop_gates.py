@@ -1,0 +1,210 @@
+"""Gates against a baseline: the drop of a score over the cases that a run shares with the run that it is held against.
+
+A case's value is its mean over the iterations. Where the two runs were not judged alike, the gate has no evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ragpipe.comparing.baseline_table import Baseline, sample_digests
+from ragpipe.comparing.pairing import Pairs, paired_cases
+from ragpipe.comparing.run_differences import ChangedKey, setting_differences
+from ragpipe.core.flat_keys import changed_keys, short_value
+from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.estimates import interval_of
+from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.scoring.iterations.per_case_repeats import cases_of, members, open_records, repeats
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stats.difference_verdict import DropVerdict, decide_drop
+from ragpipe.stats.intervals import Estimate
+from ragpipe.stats.paired_difference import PairedDifference, paired_difference
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class GatedRun:
+    """The run that gates decide on.
+
+    Attributes:
+        manifest: its identity and its prompts.
+        samples: its table of samples.
+        records: `records.parquet` of the iterations to measure, in order.
+        declared: what is declared of its scores.
+        settings: its scoring.
+        metrics: by score the metrics that it comes from.
+        judged: the scores that depend on a judge.
+        embedding: the metrics that ask an embedder.
+    """
+
+    manifest: Mapping[str, Any]
+    samples: Path
+    records: Sequence[Path]
+    declared: Mapping[str, Mapping[str, Any]]
+    settings: ScoringSettings
+    metrics: Mapping[str, Collection[str]]
+    judged: Collection[str]
+    embedding: Collection[str]
+
+    @cached_property
+    def cases(self) -> pa.Table:
+        """The keys of its cases."""
+        return cases_of(self.records).names
+
+    @cached_property
+    def sample_digests(self) -> dict[str, str]:
+        """By sample id the digest of what metrics read of it."""
+        return sample_digests(self.samples)
+
+    def by_rate(self, gate: Gate) -> bool:
+        """Whether a gate is on the share of passed cases, and not on the mean."""
+        name = str(gate.score)
+        if gate.of is not None:
+            return gate.of == "pass_rate"
+        is_judged = self.settings.thresholds.get(name) is not None or name in self.settings.passes_with
+        return bool(self.declared[name]["binary"]) and is_judged
+
+    def values(self, name: str, *, by_rate: bool) -> Floats:
+        """Of each case the mean of a score over the iterations, 0 (worst) to 1 (best), or its share of passed verdicts."""
+        with open_records(self.records, [name]) as tables:
+            score = repeats(tables, name, len(self.cases))
+        return score.rates if by_rate else on_unit_scale(score.means, self.declared[name])
+
+    def chosen(self, where: Mapping[str, Sequence[str]]) -> Flags:
+        """The cases that a gate is about."""
+        chosen = np.ones(len(self.cases), dtype=np.bool_)
+        groups = members(self.records[0], {field: {} for field in where})
+        for field, labels in where.items():
+            here = np.zeros(len(self.cases), dtype=np.bool_)
+            for label in labels:
+                here[groups.get(field, {}).get(label, np.empty(0, dtype=np.int64))] = True
+            chosen &= here
+        return chosen
+
+
+def on_unit_scale(values: Floats, scale: Mapping[str, Any]) -> Floats:
+    """Values of a score's own scale as 0 (worst) to 1 (best); `scale` is what is declared of the score."""
+    unit: Floats = np.clip((values - scale["low"]) / (scale["high"] - scale["low"]), 0.0, 1.0)
+    return unit if scale["higher_is_better"] else 1.0 - unit
+
+
+def measure_drops(run: GatedRun, baselines: Mapping[str, Baseline]) -> dict[str, dict[str, Any]]:
+    """What each gate against a baseline measures, by its name: the part of `measure_gate` that a baseline decides.
+
+    `value` is candidate - baseline on 0 (worst) to 1 (best), so a drop is below 0, with its interval; `n_ok` the shared cases that
+    have it on both sides; `paired` the figures of both sides, the verdict of this gate alone, and what differs. A gate without a
+    comparison has a value of None and says why in `absent`. Gates on scores that the run does not give are left out.
+    """
+    gates = {name: gate for name, gate in run.settings.active_gates().items() if gate.against is not None}
+    return {
+        name: _measured(run, gate, baselines.get(str(gate.against)))
+        for name, gate in gates.items()
+        if gate.score in run.declared
+    }
+
+
+def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str, Any]:
+    if baseline is None:
+        return _absent(f"baseline.parquet does not hold run {gate.against}")
+    rows = baseline.score(str(gate.score))
+    pairs, chosen = paired_cases(rows, run.cases), run.chosen(gate.labels())
+    keep = chosen[pairs.candidate]
+    differences = [*_differences(run, gate, baseline), *_data_difference(run, rows, pairs, keep)]
+    document = [difference._asdict() for difference in differences]
+    if refused := [difference for difference in differences if difference.part not in gate.accept]:
+        listed = "; ".join(difference.line() for difference in refused[:_SHOWN])
+        more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+        accept = ", ".join(dict.fromkeys(difference.part for difference in refused))
+        text = f"it differs from run {gate.against} in more than its answers ({listed}{more}); accept: [{accept}] allows it"
+        return _absent(text, {"differs": document})
+    by_rate = run.by_rate(gate)
+    base = rows["pass_rate" if by_rate else "value"].to_numpy().astype(np.float64)[pairs.base]
+    base = base if by_rate else on_unit_scale(base, run.declared[str(gate.score)])
+    candidate = run.values(str(gate.score), by_rate=by_rate)[pairs.candidate]
+    lost = rows["is_lost"].to_numpy()[pairs.base] & keep & ~np.isnan(candidate)
+    both = keep & ~np.isnan(base) & ~np.isnan(candidate)
+    if not np.any(both):
+        return _absent(f"no chosen case has a value here and in run {gate.against}", {"differs": document})
+    floor = run.settings.coverage_floor if gate.coverage_floor is None else gate.coverage_floor
+    if np.sum(lost) > (1 - floor) * (np.sum(lost) + np.sum(both)):
+        return _absent(f"in run {gate.against} {int(np.sum(lost))} of the shared cases failed", {"differs": document})
+    paired = paired_difference(
+        base[both], candidate[both], pairs.questions[both], low=0.0, high=1.0, level=run.settings.level
+    )
+    drop = decide_drop(paired, gate.allowed_drop, span=1.0)
+    sides = {"base": float(np.mean(base[both])), "candidate": float(np.mean(candidate[both])), "differs": document}
+    alone = {"only_candidate": pairs.only_candidate}
+    return _figures(paired, drop) | {"paired": {**sides, **alone, **_paired(paired, drop)}}
+
+
+def _figures(paired: PairedDifference, drop: DropVerdict) -> dict[str, Any]:
+    """The difference as `measure_gate` has a value."""
+    estimate = Estimate(paired.n, paired.clusters, paired.difference, paired.interval, paired.reason)
+    figures = {"value": paired.difference, "interval": interval_of("interval", estimate)["interval"]}
+    return {**figures, "n_ok": paired.n, "p_value": drop.p_value, "absent": None}
+
+
+def _paired(paired: PairedDifference, drop: DropVerdict) -> dict[str, Any]:
+    counts = {"wins": paired.wins, "losses": paired.losses, "ties": paired.ties, "changed": paired.changed}
+    verdict = {"state": drop.state, "reason": drop.reason}
+    return {"n": paired.n, "questions": paired.clusters, **counts, "detectable": paired.detectable, **verdict}
+
+
+def _absent(why: str, paired: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return {"value": None, "interval": None, "p_value": None, "absent": why, "paired": dict(paired or {})}
+
+
+def _differences(run: GatedRun, gate: Gate, baseline: Baseline) -> Iterator[ChangedKey]:
+    """What differs in how the gate's score was made: of other scores nothing matters."""
+    name = str(gate.score)
+    metrics = set(run.metrics.get(name, ()))
+    for difference in setting_differences(baseline.manifest, run.manifest):
+        by_metric = difference.key.partition(".")[0] in metrics
+        of_judge = difference.part in ("judge", "parser") and name in run.judged
+        of_embedder = difference.part == "embedder" and metrics & set(run.embedding)
+        if of_judge or of_embedder or (difference.part in ("prompts", "metrics") and by_metric):
+            yield difference
+    before, after = baseline.manifest["identity"]["scoring"], run.settings.identity()
+    for key, old, new in changed_keys(
+        _scoring_of(before, name, by_rate=run.by_rate(gate)), _scoring_of(after, name, by_rate=run.by_rate(gate))
+    ):
+        yield ChangedKey("scoring", f"scoring.{key}", short_value(old), short_value(new))
+
+
+def _scoring_of(scoring: Mapping[str, Any], name: str, *, by_rate: bool) -> dict[str, Any]:
+    """The parts of a scoring that decide the values of a score, or with `by_rate` which cases pass by it."""
+    parts: dict[str, Any] = {}
+    if name == OVERALL.name:
+        parts["weights"] = scoring["weights"]
+    elif scoring["composites"].get(name) is not None:
+        parts["composites"] = {name: scoring["composites"][name]}
+    if by_rate:
+        decisive = {"thresholds": scoring["thresholds"], "passes_with": scoring["passes_with"]}
+        parts |= {key: {name: names.get(name)} for key, names in decisive.items()}
+    return parts
+
+
+def _data_difference(run: GatedRun, rows: pa.Table, pairs: Pairs, keep: Flags) -> Iterator[ChangedKey]:
+    """One difference where shared samples do not have the same question, references and labels in both."""
+    before = rows["sample_sha256"].take(pa.array(pairs.base)).to_pylist()
+    samples = pairs.cases["sample_id"].to_pylist()
+    changed = [
+        sample
+        for sample, digest, is_chosen in zip(samples, before, keep.tolist(), strict=True)
+        if is_chosen and run.sample_digests.get(sample) != digest
+    ]
+    if changed:
+        text = f"{len(changed)} of {int(np.sum(keep))} shared cases, first {changed[0]}"
+        yield ChangedKey("data", "question, references or labels", text, "another value")

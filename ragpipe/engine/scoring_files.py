@@ -1,0 +1,196 @@
+"""What a scoring names beside its run: the runs that gates hold it against, and the calibration of its judge.
+
+Names become what they mean when they are read: `latest` the id of a run, a path the digest of a file. The run keeps a copy of
+what it needs of both, so that its folder alone is enough to score and to verify it again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragpipe.comparing.baseline_table import Baseline, read_baselines, write_baselines
+from ragpipe.config.settings import RunConfig
+from ragpipe.core.digest import sha256_file
+from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
+from ragpipe.engine.manifest import checked_manifest
+from ragpipe.engine.run_list import all_runs
+from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.store.files.atomic import link_or_copy
+from ragpipe.store.files.filesystem import is_regular_file
+from ragpipe.store.run.run_folder import LATEST, RunFolder
+
+_TITLE = "a gate's baseline cannot be used"
+_RUN_ID = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class ScoringFiles:
+    """Where the copies of a run come from.
+
+    `roots` are folders that baselines are looked for in, `baselines` those that were named otherwise than by their id, by run
+    id. `copies` is the finished run whose own copies come first.
+    """
+
+    roots: tuple[Path, ...] = ()
+    baselines: Mapping[str, RunFolder] = field(default_factory=dict)
+    copies: RunFolder | None = None
+
+    def write(self, folder: RunFolder, config: RunConfig) -> dict[str, str]:
+        """Put the copies into a run whose cases are frozen, and return their digests by file name. Copies that are there stay.
+
+        Raises DataError for a baseline that is nowhere, or cannot be used.
+        """
+        if needs := _needs(config):
+            self._write_baselines(folder, needs)
+        return {path.name: sha256_file(path) for path in (folder.baseline,) if needs and is_regular_file(path)}
+
+    def _write_baselines(self, folder: RunFolder, needs: Mapping[str, set[str]]) -> None:
+        if _holds(_kept(folder), needs):
+            return
+        kept = _kept(self.copies) if self.copies is not None else {}
+        if self.copies is not None and _holds(kept, needs) and kept.keys() == needs.keys():
+            link_or_copy(self.copies.baseline, folder.baseline)
+            return
+        missing = [run_id for run_id in needs if not _holds(kept, {run_id: needs[run_id]})]
+        write_baselines(folder, needs, {run_id: self._folder_of(run_id) for run_id in missing}, kept)
+
+    def _folder_of(self, run_id: str) -> RunFolder:
+        if run_id in self.baselines:
+            return self.baselines[run_id]
+        for root in self.roots:
+            beside = RunFolder(root / run_id)
+            for folder in (beside, *all_runs(root)):
+                if folder.root.name == run_id and folder.manifest.is_file():
+                    return folder
+        searched = ", ".join(map(str, self.roots)) or "nowhere"
+        fix = "name its folder: scoring.gates.<name>.against=outputs/<name>/<run_id>"
+        problem = Problem(searched, "scoring.gates", f"no run {run_id}", "a run below one of these folders", fix)
+        raise DataError("a gate's baseline cannot be used", [problem])
+
+
+NO_FILES = ScoringFiles()
+
+
+def resolved_for_dataset(
+    config: RunConfig, identity_of: Callable[[RunConfig], dict[str, Any]]
+) -> tuple[RunConfig, ScoringFiles]:
+    """The configuration of a run of a data set with run ids for what its gates name, and where to copy from.
+
+    `latest` is the newest evaluation of the same name; where that is this very run, started before and perhaps stopped, it
+    is the run that it named then. `identity_of` is the identity of the run of a configuration. Raises ConfigError.
+    """
+    root = Path(config.output_dir)
+    resolved = _Resolution(latest=root / config.name / LATEST, root=root)
+    scored = _with_gates(config, resolved.run_ids(config))
+    if (started := resolved.newest) is not None:
+        manifest = checked_manifest(started)
+        recorded = manifest["identity"].get("scoring", {}).get("gates", {})
+        again = {
+            name: str((recorded.get(name) or {}).get("against"))
+            for name, gate in config.scoring.active_gates().items()
+            if gate.against == LATEST
+        }
+        as_before = _with_gates(scored, again)
+        if identity_of(as_before) == manifest["identity"]:
+            return as_before, ScoringFiles((root,), resolved.folders, started)
+    return scored, ScoringFiles((root,), resolved.folders)
+
+
+def resolved_for_finished(
+    config: RunConfig, folder: RunFolder, own_ids: Collection[str]
+) -> tuple[RunConfig, ScoringFiles]:
+    """The same for a task over the finished run in `folder`: runs are looked for beside it, then below `output_dir`.
+
+    `own_ids` are the run itself and the run that its answers are from: a gate against one of these would compare answers with
+    themselves. Raises ConfigError.
+    """
+    beside, root = folder.root.parent, Path(config.output_dir)
+    resolved = _Resolution(latest=beside / LATEST, root=root)
+    scored = _with_gates(config, resolved.run_ids(config, own_ids))
+    return scored, ScoringFiles((beside, root), resolved.folders, folder)
+
+
+class _Resolution:
+    """Names of baselines as they become run ids. `folders` are those that were found by another name than their id; `newest` is
+    the one that `latest` named."""
+
+    def __init__(self, *, latest: Path, root: Path):
+        self._latest, self._root = latest, root
+        self.folders: dict[str, RunFolder] = {}
+        self.newest: RunFolder | None = None
+
+    def run_ids(self, config: RunConfig, own_ids: Collection[str] = ()) -> dict[str, str]:
+        """By gate the run id of its baseline. Raises ConfigError that lists every gate whose baseline is none."""
+        run_ids, problems = dict[str, str](), list[Problem]()
+        for name, gate in config.scoring.active_gates().items():
+            if gate.against is None:
+                continue
+            key = f"scoring.gates.{name}.against"
+            try:
+                run_ids[name] = self._run_id(gate.against)
+            except RagpipeError as error:
+                problems.append(_no_baseline(key, gate.against, error))
+                continue
+            if run_ids[name] in own_ids:
+                problems.append(_itself(key, gate))
+        if problems:
+            raise ConfigError(_TITLE, problems)
+        return run_ids
+
+    def _run_id(self, text: str) -> str:
+        if _RUN_ID.fullmatch(text):
+            return text
+        named = self._root / text
+        folder = RunFolder.find(self._latest if text == LATEST else named if named.exists() else Path(text))
+        run_id = str(checked_manifest(folder)["run_id"])
+        self.folders[run_id] = folder
+        if text == LATEST:
+            self.newest = folder
+        return run_id
+
+
+def _needs(config: RunConfig) -> dict[str, set[str]]:
+    """By the run id of each baseline the scores that gates hold against it."""
+    needs: dict[str, set[str]] = {}
+    given = {spec.name for spec in config.scoring.all_specs([s for m in config.metrics.values() for s in m.scores()])}
+    for gate in config.scoring.active_gates().values():
+        if gate.against is not None and gate.score is not None:
+            needs.setdefault(gate.against, set())
+            if gate.score in given or gate.score == "overall_score":
+                needs[gate.against].add(gate.score)
+    return needs
+
+
+def _kept(folder: RunFolder) -> dict[str, Baseline]:
+    return read_baselines(folder.baseline) if is_regular_file(folder.baseline) else {}
+
+
+def _holds(kept: Mapping[str, Baseline], needs: Mapping[str, set[str]]) -> bool:
+    """Whether these baselines have every score that is needed of each."""
+    return all(run_id in kept and names <= {*kept[run_id].rows["score"].to_pylist()} for run_id, names in needs.items())
+
+
+def _with_gates(config: RunConfig, run_ids: Mapping[str, str]) -> RunConfig:
+    """The configuration with these run ids as the baselines of its gates."""
+    if not run_ids:
+        return config
+    gates = {
+        name: gate.model_copy(update={"against": run_ids[name]}) if gate is not None and name in run_ids else gate
+        for name, gate in config.scoring.gates.items()
+    }
+    return config.model_copy(update={"scoring": config.scoring.model_copy(update={"gates": gates})})
+
+
+def _no_baseline(key: str, text: str, error: RagpipeError) -> Problem:
+    causes = getattr(error, "problems", ())
+    content = f"{text!r}: " + (f"{causes[0].found} ({causes[0].where})" if causes else str(error))
+    expected = "a finished run: `latest`, a run id, a name below output_dir, or a folder"
+    return Problem("scoring", key, content, expected, f"{key}=outputs/<name>/<run_id>")
+
+
+def _itself(key: str, gate: Gate) -> Problem:
+    return Problem("scoring", key, f"{gate.against!r}, the run itself", "another run", "name an earlier run by its id")

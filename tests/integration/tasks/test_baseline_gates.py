@@ -1,0 +1,139 @@
+"""Gates against a baseline from the command line: the exit code, the copy in the run folder, scoring again without a call."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.testing.openai_server import serving
+from tests.support.harness import arguments, write_cases
+
+DROP = "{score: mrr, against: %s, max_drop: 0.05}"
+OUT = "outputs/ranks"
+
+
+def write_ranks(path: Path, *, late: int, cases: int = 40) -> None:
+    """Questions with three passages; in the first `late` of them the relevant one comes last, else first."""
+    lines = []
+    for number in range(cases):
+        ids = ["right", "x", "y"] if number >= late else ["x", "y", "right"]
+        chunks = [{"id": f"{name}{number}", "text": f"Passage {name} of {number}."} for name in ids]
+        lines.append(
+            {"id": f"q{number}", "question": f"What is {number}?", "answer": f"It is {number}.", "chunks": chunks,
+             "relevant_chunks": [f"right{number}"]}
+        )  # fmt: skip
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def evaluate(late: int, *words: str) -> tuple[int, Path]:
+    """The exit code and the folder of a run of a version that ranks so many late."""
+    write_ranks(Path("data.jsonl"), late=late)
+    given = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=ranks", "metrics=[retrieval]"]
+    code = main([*given, "report.formats=[markdown,junit,terminal]", *words])
+    return code, Path(f"{OUT}/latest").resolve()
+
+
+def gate_of(run: Path, name: str = "drop") -> dict[str, Any]:
+    gates = json.loads((run / "gates.json").read_text())["gates"]
+    return next(gate for gate in gates if gate["name"] == name)
+
+
+def rescored(run: Path, *words: str) -> tuple[int, Path]:
+    """The exit code and the folder that scoring a run again made."""
+    before = set(run.parent.iterdir())
+    code = main(["task=rescore", f"run={run}", *words])
+    (made,) = set(run.parent.iterdir()) - before
+    return code, made
+
+
+@pytest.fixture
+def baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    code, run = evaluate(late=4)
+    assert code == 0
+    return run
+
+
+def test_a_drop_blocks_and_the_folder_alone_says_so(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """mrr falls from 1 - 4 * 2/3 / 40 to 1 - 24 * 2/3 / 40: by 1/3, in 20 of 40 questions."""
+    code, run = evaluate(24, f"+scoring.gates.drop={DROP % 'latest'}")
+    gate = gate_of(run)
+    assert (code, gate["verdict"], gate["against"]) == (3, "failed", baseline.name)
+    assert gate["value"] == pytest.approx(-1 / 3)
+    assert gate["paired"]["base"] == pytest.approx(1 - 4 * (2 / 3) / 40)
+    assert gate["sentence"] in capsys.readouterr().err.replace("\n", " ")
+    assert gate["sentence"] in (run / "report.md").read_text()
+    assert "fell by 0.3333" in (run / "report.junit.xml").read_text()
+
+    assert main([*start(), f"+scoring.gates.drop={DROP % 'latest'}"]) == 3, "the same start again"
+    assert Path(f"{OUT}/latest").resolve() == run, "`latest` is not the run itself"
+
+    shutil.rmtree(baseline)
+    assert main(["task=verify", f"run={run}"]) == 0
+    code, again = rescored(run, "scoring.gates.drop.max_drop=0.4")
+    assert (code, gate_of(again)["verdict"]) == (0, "inconclusive")
+    assert main(["task=verify", f"run={again}"]) == 0
+    manifest, seal = (json.loads((again / name).read_text()) for name in ("manifest.json", "seal.json"))
+    assert manifest["scoring_files"]["baseline.parquet"] == seal["files"]["baseline.parquet"]
+
+
+def start() -> list[str]:
+    return ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=ranks", "metrics=[retrieval]"]
+
+
+@pytest.mark.slow
+def test_a_changed_copy_is_found(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, run = evaluate(24, f"+scoring.gates.drop={DROP % 'latest'}")
+    copy = run / "baseline.parquet"
+    table = pq.read_table(copy)
+    values = [0.0] * len(table)
+    changed = table.set_column(table.schema.get_field_index("value"), "value", [values])
+    copy.unlink()
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), copy)
+    assert main(["task=verify", f"run={run}"]) != 0
+    assert "baseline.parquet" in capsys.readouterr().out
+    assert main(["task=rescore", f"run={run}", "scoring.gates.drop.max_drop=0.4"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", ["id", "name", "folder"])
+def test_a_gate_is_added_later_and_names_its_baseline_as_one_likes(baseline: Path, named: str) -> None:
+    _, run = evaluate(late=24)
+    word = {"id": baseline.name, "name": f"ranks/{baseline.name}", "folder": str(baseline)}[named]
+    code, made = rescored(run, f"+scoring.gates.drop={DROP % word}")
+    assert (code, gate_of(made)["verdict"], gate_of(made)["against"]) == (3, "failed", baseline.name)
+
+
+def test_what_is_no_baseline_is_refused_before_anything_is_made(
+    baseline: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(baseline.parent.iterdir())
+    refused = {"latest": "the run itself", "0123456789ab": "no run 0123456789ab", "nowhere": "no such folder"}
+    for word, message in refused.items():
+        assert main(["task=rescore", f"run={baseline}", f"+scoring.gates.drop={DROP % word}"]) == 2
+        assert message in capsys.readouterr().err
+    assert set(baseline.parent.iterdir()) == before
+
+
+@pytest.mark.slow
+def test_scoring_again_with_a_baseline_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+    with serving() as server:
+        words = arguments(write_cases(tmp_path / "a.jsonl", 8), tmp_path / "out", server.url)
+        assert main(words) == 0
+        first = (tmp_path / "out/torture/latest").resolve()
+        assert main([*words, "dataset.limit=7"]) == 0
+        second, asked = (tmp_path / "out/torture/latest").resolve(), server.arrivals
+        gate = f"{{score: faithfulness, against: {first.name}, tier: quality}}"
+        code, made = rescored(second, f"+scoring.gates.drop={gate}")
+        assert server.arrivals == asked
+    assert code == 0
+    assert gate_of(made)["value"] == 0
+    assert json.loads((made / "iteration-1" / "cost.json").read_text())["spent"]["calls"] == 0

@@ -1,0 +1,223 @@
+"""A gate against a baseline on two small runs whose figures are calculated by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.comparing.baseline_table import read_baselines, write_baselines
+from ragpipe.comparing.drop_gates import GatedRun, measure_drops
+from ragpipe.core.errors import DataError
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.score_declarations import score_declarations
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.store.run.run_folder import RunFolder
+from tests.support.run_tables import Result, Row, score, write_run
+
+FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
+MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True)
+SPECS = (FAITHFUL, CORRECT, MISS)
+BASE = "aaaaaaaaaaaa"
+METRICS = {spec.name: {"class": "c", "version": 1, "parameters": {}, "prompts": {}} for spec in SPECS}
+
+
+def identity(**changes: Any) -> dict[str, Any]:
+    return {
+        "judge_identity": {"model": "a"}, "embedder": {"kind": "none"}, "parser": 1, "metrics": METRICS,
+        "scoring": ScoringSettings().identity(), **changes,
+    }  # fmt: skip
+
+
+def finished(root: Path, rows: Sequence[Row], **changes: Any) -> RunFolder:
+    """A run folder with what a baseline is read from."""
+    write_run(root, rows)
+    metrics = score(root, SPECS)
+    folder = RunFolder(root)
+    folder.final.create()
+    folder.final.metrics.write_text(json.dumps({**metrics, "iterations": [1]}))
+    manifest = {"format": 4, "run_id": BASE, "name": "n", "identity": identity(**changes), "prompts": {}}
+    folder.manifest.write_text(json.dumps(manifest))
+    return folder
+
+
+def rows_of(values: Sequence[Result], name: str = "faithfulness", method: str = "m", **labels: Any) -> list[Row]:
+    return [Row(f"q{i:02}", method, {name: value}, labels) for i, value in enumerate(values)]
+
+
+def drop(
+    tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """What one gate against `base` measures on `candidate`."""
+    baseline = finished(tmp_path / "base", base, **more.pop("base_identity", {}))
+    run = finished(tmp_path / "candidate", candidate)
+    gate = {"score": "faithfulness", "against": BASE, **gate}
+    write_baselines(run, {BASE: [gate["score"]]}, {BASE: baseline}, {})
+    settings = ScoringSettings(gates={"g": gate}, **more.pop("settings", {}))
+    gated = GatedRun(
+        manifest={"identity": identity(), "prompts": {}},
+        samples=run.samples,
+        records=[run.iteration(1).records],
+        declared=score_declarations(SPECS, settings),
+        settings=settings,
+        metrics={spec.name: {spec.name} for spec in SPECS},
+        judged=more.pop("judged", {"faithfulness", "correctness"}),
+        embedding=set(),
+    )
+    return measure_drops(gated, read_baselines(run.baseline))["g"]
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "state"),
+    [
+        (
+            [0.9] * 40,
+            [0.9] * 39 + [0.8],
+            "inconclusive",
+        ),  # one of 40 changed: that 5 % dropped to 0 has probability .40
+        ([0.9] * 80, [0.9] * 80, "passed"),  # none of 80: .95^80 = .017 is below .025
+        ([1.0] * 30, [0.0] * 10 + [1.0] * 20, "failed"),  # fell by .33, no interval of it holds 0
+        ([0.5] * 30, [0.5, 0.6] * 15, "passed"),  # rose
+        ([0.6] * 30, [0.58] * 30, "inconclusive"),  # all fell by .02 alike: the added questions decide
+        ([0.6, 0.5] * 15, [0.58, 0.47] * 15, "passed"),  # fell by .02 or .03 each, within .05
+        ([0.6, 0.5] * 15, [0.5, 0.45] * 15, "failed"),  # fell by .10 or .05
+    ],
+)
+def test_the_rule(tmp_path: Path, base: list[Result], candidate: list[Result], state: str) -> None:
+    assert drop(tmp_path, rows_of(base), rows_of(candidate), {})["paired"]["state"] == state
+
+
+def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
+    base = [*rows_of([0.4, 0.6, 0.8]), Row("gone", "m", {"faithfulness": 0.0})]
+    candidate = [*rows_of([0.5, 0.6, 0.4]), Row("new", "m", {"faithfulness": 1.0})]
+    measured = drop(tmp_path, base, candidate, {})
+    assert measured["value"] == pytest.approx((0.1 + 0 - 0.4) / 3)
+    paired = measured["paired"]
+    assert (paired["base"], paired["candidate"]) == (pytest.approx(0.6), pytest.approx(0.5))
+    assert [paired[key] for key in ("n", "questions", "only_candidate")] == [3, 3, 1]
+    assert [paired[key] for key in ("wins", "losses", "ties", "changed")] == [1, 1, 1, 2]
+    assert measured["n_ok"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "value"),
+    [
+        ("correctness", 5.0, 4.0, -0.25),  # a grade of 1-5 is a quarter of the scale
+        ("scope_miss", 0.0, 1.0, -1.0),  # lower is better: a rise is a drop
+        ("scope_miss", 1.0, 0.0, 1.0),
+    ],
+)
+def test_a_drop_is_a_worsening_on_zero_to_one(
+    tmp_path: Path, name: str, before: float, after: float, value: float
+) -> None:
+    measured = drop(
+        tmp_path, rows_of([before] * 8, name), rows_of([after] * 8, name), {"score": name, "of": "mean"}, judged=set()
+    )
+    assert measured["value"] == pytest.approx(value)
+
+
+def test_of_pass_rate_is_the_drop_of_the_share_that_passed(tmp_path: Path) -> None:
+    """faithfulness passes from 0.8 on: 4 of 4 before, 3 of 4 after."""
+    threshold = ScoringSettings().thresholds["faithfulness"]
+    assert threshold is not None
+    low, high = threshold - 0.1, threshold
+    base, candidate = rows_of([high] * 4), rows_of([high] * 3 + [low])
+    assert drop(tmp_path, base, candidate, {"of": "pass_rate"})["value"] == -0.25
+
+
+def test_one_method_each_is_paired_whatever_their_names_are(tmp_path: Path) -> None:
+    base, candidate = rows_of([0.5] * 8, method="old"), rows_of([0.6] * 8, method="new")
+    assert drop(tmp_path, base, candidate, {})["paired"]["n"] == 8
+
+
+def test_where_chooses_the_cases(tmp_path: Path) -> None:
+    base = [*rows_of([0.5] * 4, category="a"), *[Row(f"x{i}", "m", {"faithfulness": 0.9}) for i in range(4)]]
+    candidate = [*rows_of([0.4] * 4, category="a"), *[Row(f"x{i}", "m", {"faithfulness": 0.1}) for i in range(4)]]
+    measured = drop(tmp_path, base, candidate, {"where": {"category": "a"}})
+    assert (measured["paired"]["n"], measured["value"]) == (4, pytest.approx(-0.1))
+
+
+OTHER_PROMPT = {"faithfulness": {**METRICS["faithfulness"], "prompts": {"verify": "f" * 64}}}
+
+
+@pytest.mark.parametrize(
+    ("base_identity", "part", "line"),
+    [
+        ({"judge_identity": {"model": "b"}}, "judge", "judge.model: b -> a"),
+        ({"parser": 2}, "parser", "parser: 2 -> 1"),
+        ({"metrics": {**METRICS, "faithfulness": {**METRICS["faithfulness"], "version": 2}}}, "metrics",
+         "faithfulness.version: 2 -> 1"),
+        ({"metrics": METRICS | OTHER_PROMPT}, "prompts", "faithfulness.verify: ffffffffffff -> (absent)"),
+    ],
+)  # fmt: skip
+def test_runs_that_were_not_judged_alike_are_no_evidence_unless_it_is_accepted(
+    tmp_path: Path, base_identity: dict[str, Any], part: str, line: str
+) -> None:
+    base, candidate = rows_of([0.5] * 8), rows_of([0.6] * 8)
+    measured = drop(tmp_path / "a", base, candidate, {}, base_identity=base_identity)
+    assert measured["value"] is None
+    assert line in measured["absent"]
+    assert f"accept: [{part}]" in measured["absent"]
+    accepted = drop(tmp_path / "b", base, candidate, {"accept": [part]}, base_identity=base_identity)
+    assert accepted["value"] == pytest.approx(0.1)
+    assert [difference["part"] for difference in accepted["paired"]["differs"]] == [part]
+
+
+@pytest.mark.parametrize(
+    "base_identity",
+    [
+        {"judge_identity": {"model": "b"}},  # no judge decides this score
+        {"metrics": {**METRICS, "correctness": {**METRICS["correctness"], "version": 2}}},  # another score's metric
+    ],
+)
+def test_what_does_not_touch_the_score_is_no_difference(tmp_path: Path, base_identity: dict[str, Any]) -> None:
+    rows = rows_of([0.5] * 8)
+    assert drop(tmp_path, rows, rows, {}, judged=set(), base_identity=base_identity)["value"] == 0
+
+
+def test_other_references_are_other_data(tmp_path: Path) -> None:
+    base, candidate = rows_of([0.5] * 8), rows_of([0.6] * 8)
+    candidate[3].labels = {"references": ["Another answer."]}
+    measured = drop(tmp_path, base, candidate, {})
+    assert "1 of 8 shared cases, first q03" in measured["absent"]
+    assert "accept: [data]" in measured["absent"]
+
+
+def test_another_threshold_is_another_pass_rate_and_the_same_mean(tmp_path: Path) -> None:
+    rows, settings = rows_of([0.5] * 8), {"thresholds": {"faithfulness": 0.123}}
+    assert drop(tmp_path / "a", rows, rows, {"of": "mean"}, settings=settings)["value"] == 0
+    measured = drop(tmp_path / "b", rows, rows, {"of": "pass_rate"}, settings=settings)
+    assert "scoring.thresholds.faithfulness" in measured["absent"]
+
+
+def test_a_baseline_that_lost_many_of_the_shared_cases_is_no_evidence(tmp_path: Path) -> None:
+    failed: list[Result] = [("error", "refused: no")] * 2
+    measured = drop(tmp_path, rows_of([*failed, *[0.5] * 8]), rows_of([0.6] * 10), {})
+    assert measured["absent"] == f"in run {BASE} 2 of the shared cases failed"
+
+
+def test_nothing_shared_is_no_evidence(tmp_path: Path) -> None:
+    measured = drop(tmp_path, [Row("a", "m", {"faithfulness": 1.0})], [Row("b", "m", {"faithfulness": 1.0})], {})
+    assert measured["absent"] == f"no chosen case has a value here and in run {BASE}"
+
+
+def test_a_score_that_the_baseline_does_not_give_is_refused(tmp_path: Path) -> None:
+    run = finished(tmp_path / "run", rows_of([0.5]))
+    with pytest.raises(DataError) as error:
+        write_baselines(run, {BASE: ["mrr"]}, {BASE: run}, {})
+    assert error.value.problems[0].found == "no score mrr"
+
+
+def test_a_copy_has_the_shared_cases_and_the_scores_that_are_needed_alone(tmp_path: Path) -> None:
+    base = finished(tmp_path / "base", [Row(f"q{i}", "m", {"faithfulness": 0.5, "correctness": 3.0}) for i in range(5)])
+    run = finished(tmp_path / "run", [Row(f"q{i}", "m", {"faithfulness": 0.5}) for i in (1, 3, 9)])
+    write_baselines(run, {BASE: ["faithfulness"]}, {BASE: base}, {})
+    kept = read_baselines(run.baseline)[BASE]
+    assert kept.rows.select(["sample_id", "score", "value"]).to_pylist() == [
+        {"sample_id": "q1", "score": "faithfulness", "value": 0.5},
+        {"sample_id": "q3", "score": "faithfulness", "value": 0.5},
+    ]
+    assert kept.manifest["identity"]["judge_identity"] == {"model": "a"}
