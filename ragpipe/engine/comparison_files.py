@@ -66,7 +66,7 @@ def write_comparison(compared: ComparedRuns) -> Path:
     document = compared.document
     sides = [[side["run_id"], side["method"]] for side in (document["base"], *document["candidates"])]
     name = sha256({"sides": sides, "settings": document["settings"], "kind": document["kind"]})[:12]
-    folder = compared.candidates[-1].folder.root.resolve().parent / COMPARISONS / name
+    folder = compared.candidates[-1].folder.root.parent / COMPARISONS / name
     make_folder(folder)
     sweep_temporaries(folder)
     json_unless_same(folder / "comparison.json", document)

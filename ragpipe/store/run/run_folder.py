@@ -38,10 +38,9 @@ SWEEPS = "sweeps"
 """Folder of the comparisons of sweeps, beside the runs that they compare."""
 HISTORY = "history"
 """Folder of the history of a name, beside its runs."""
-_RESERVED = frozenset({LATEST, RUNS, SWEEPS, HISTORY})
 COMPARISONS = "comparisons"
 """Folder of what `task=compare` wrote, beside the candidate."""
-_RESERVED = frozenset({LATEST, RUNS, SWEEPS, COMPARISONS})
+_RESERVED = frozenset({LATEST, RUNS, SWEEPS, HISTORY, COMPARISONS})
 _ITERATION = re.compile(r"iteration-([1-9]\d*)")
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff/\\:*?\"<>|]+")
 
