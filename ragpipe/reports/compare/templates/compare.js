@@ -265,7 +265,7 @@ async function start() {
     const index = await blocks.parse("index");
     const columns = columnsOf(await blocks.bytes("cols"), index.columns, index.rows.length);
     for (const id of ["live", "tools", "candidates"]) if (byId(id)) byId(id).hidden = false;
-    byId("worst").hidden = true;
+    byId("worst").remove(); // the list has these cases too
     byId("filters").open = matchMedia("(min-width: 900px)").matches;
     const page = new ComparePage(blocks, index, columns);
     page.update();
