@@ -29,7 +29,8 @@ _VERB = re.compile(
     rf"\b(?P<verb>is|are|was|were|will|must|does|do|did|(?:has|have|had)(?=\s+{_PARTICIPLE}\b))\b(?P<not>\s+not\b)?",
 )
 _CONDITION = re.compile(
-    r"\b(?:here|there|if|unless|until|when|whenever|whether|while|once|where|before|after)\b", re.IGNORECASE
+    r"\b(?:here|there|some|assuming|suppose|how|why|if|unless|until|when|whenever|whether|while|once|where|before|after)\b",
+    re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"[^\n.!?]+(?:[.!?](?!\s|$)[^\n.!?]*)*[.!?]*")
 
@@ -58,9 +59,18 @@ def negate_claim(case: Case, text: CaseText, donors: Donors, rng: random.Random)
 
 
 def _first_verb(answer: str, span: tuple[int, int]) -> re.Match[str] | None:
-    """The first verb of a sentence that `not` may follow; None where it stands in a condition or after `here`: nothing is claimed then."""
+    """The first verb of a sentence that `not` may follow; None where it stands in a condition, a purpose, an aside
+    (`it is worth noting`) or after `here`: nothing is claimed then."""
     verb = next((match for match in free_matches(_VERB, answer) if span[0] <= match.start() < span[1]), None)
-    return None if verb is None or _CONDITION.search(answer[span[0] : verb.start()]) else verb
+    if verb is None:
+        return None
+    lead, rest = answer[span[0] : verb.start()], answer[verb.end() :]
+    is_purpose = re.match(r"\s*To\s[^,]*\Z", lead)
+    is_aside = re.search(r"\b[Ii]t\s\Z", lead) and re.match(
+        r"\s(?:also\s)?(?:worth|important|recommended|advisable)\b", rest
+    )
+    is_second = re.search(r"\b(?:could|may|might|would|should|must|will|can)\s\Z", lead)  # `could have led`
+    return None if _CONDITION.search(lead) or is_purpose or is_aside or is_second else verb
 
 
 def _is_in_reference(sentence: str, text: CaseText) -> bool:
@@ -85,8 +95,10 @@ def add_claim(case: Case, text: CaseText, donors: Donors, rng: random.Random) ->
 def _is_claim(sentence: str) -> bool:
     """Whether a sentence is a whole English statement that makes sense by itself: no title, no list, no pronoun first."""
     has_verb = re.search(r"\b(?:is|are|was|were|has|have|had|will|can|may|must|does|did|[a-z]+ed)\b", sentence)
-    is_whole = sentence[-1:] == "." and sentence[:1].isupper() and not set(sentence) & set(":;[]") and has_verb
-    refers_back = re.match(r"(?:It|He|She|They|This|That|These|Those|His|Her|Its|Their)\b", sentence)
+    is_whole = sentence[-1:] == "." and sentence[:1].isupper() and not set(sentence) & set(':;?[]“”"') and has_verb
+    refers_back = re.match(
+        r"(?:How|What|Why|When|Where|Who|Which|If|It|He|She|They|This|That|These|Those|His|Her|Its|Their)\b", sentence
+    )
     return bool(is_whole) and refers_back is None and 6 <= len(sentence.split()) <= 40
 
 

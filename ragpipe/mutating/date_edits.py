@@ -17,7 +17,7 @@ _DATE = re.compile(
     r"(?P<iso>\d{4}-\d{2}-\d{2})"
     rf"|(?P<dated>(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{_MONTH})(?:\s+\d{{1,2}}(?:st|nd|rd|th)?)?,?\s+\d{{4}})"
     rf"|(?P<day>(?:{_MONTH})\s+\d{{1,2}}|\d{{1,2}}\s+(?:{_MONTH}))"
-    r"|(?<=\bin )(?P<year>\d{4})|(?<=\bsince )(?P<year2>\d{4})|(?<=\bof )(?P<year3>\d{4})|(?<=\()(?P<year4>\d{4})"
+    r"|(?<=\bin )(?P<year>\d{4})|(?<=\bsince )(?P<year2>\d{4})|(?<=\bof )(?P<year3>\d{4})|(?<=\()(?P<year4>\d{4}(?=[),;–-]))"
     r")(?![\w/-])(?!\.\d)"
 )
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d{2}(?!\d)")

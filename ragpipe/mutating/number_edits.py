@@ -20,7 +20,7 @@ _NUMBER = re.compile(
 )
 _LABEL = re.compile(
     r"(?:(?<=\w\s)[A-Z]\w*|\b(?i:id|no|number|step|chapter|section|page|version|line|table|figure|passages?|contexts?|documents?"
-    r"|sources?|chunks?|part|room|form|level|option|item|point|question|rule))\.?\s*\Z"
+    r"|sources?|chunks?|part|room|form|level|option|item|point|question|rule|type|grade|phase|class|stage|tier|group)|[§#№])\.?\s*\Z"
 )
 """What stands before a number that names something: `Room 102`, `passage 2`."""
 _YEARS = range(1500, 2100)
@@ -63,7 +63,8 @@ def _is_quantity(match: re.Match[str], answer: str) -> bool:
     if (before and is_month(before[1])) or (after and is_month(after[1])):
         return False
     is_labelled = _LABEL.search(lead)
-    return is_labelled is None and not re.match(r"\s\d", answer[match.end() :])
+    names_more = re.match(r"\s\d|\s?(?:B\.?C|A\.?D|C\.?E)\b", answer[match.end() :])  # `720 9th Street`, `316 BC`
+    return is_labelled is None and names_more is None
 
 
 def _changed(digits: str, text: CaseText, is_share: bool) -> Iterator[str]:

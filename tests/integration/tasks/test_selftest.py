@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.engine.selftest_results import MUTANTS
 from ragpipe.testing.openai_server import serving
+from tests.support.pages import DOCS
 from tests.support.rejudged import CASES, KEY, content
 
 WORDS = ["selftest.n=3", "selftest.mutations=[change_number,shuffle_chunks,add_claim]"]
@@ -42,6 +44,26 @@ def quickstart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Path:
     return (tmp_path / "outputs" / "quickstart" / "latest").resolve()
 
 
+def test_mutants_are_a_run_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["+experiment=quickstart", "dataset.limit=4", "metrics=[faithfulness]", "report.formats=[]"]
+    assert main(words) == 0
+    run = (tmp_path / "outputs" / "quickstart" / "latest").resolve()
+    assert (
+        main(["task=selftest", f"run={run}", "selftest.n=2", "selftest.mutations=[change_number,shuffle_chunks]"]) == 0
+    )
+    document = json.loads((sibling(run) / "selftest.json").read_text())
+    assert document["source_run"] == run.name
+    assert {row["name"]: row["mutants"] for row in document["mutations"] if row["mutants"]} == {
+        "change_number": 2, "shuffle_chunks": 2,
+    }  # fmt: skip
+    rows = {row["mutation"]: row for row in document["scores"]}
+    assert rows["change_number"]["as_expected"] >= 1
+    assert rows["shuffle_chunks"]["state"] == "stays"
+    assert "mutants that a score must notice" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_the_embedded_judge_notices_a_changed_number(quickstart: Path, capsys) -> None:
     before = content(quickstart)
     words = ["task=selftest", f"run={quickstart}", "selftest.n=5"]
@@ -92,6 +114,28 @@ def test_replies_of_the_run_are_used_and_nothing_is_asked_twice(run: Path, capsy
     assert 0 < asked <= QUESTIONS_PER_ANSWER * mutants, "the originals' replies are those of the run"
     assert outputs <= mutants + CASES
     assert "plan: " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_table_of_the_docs_is_what_the_demonstration_set_gives(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["+experiment=quickstart", "report.formats=[]"]) == 0
+    run = (tmp_path / "outputs" / "quickstart" / "latest").resolve()
+    assert main(["task=selftest", f"run={run}"]) == 0
+    page = (sibling(run) / "selftest.md").read_text()
+    rows = re.findall(r"^\| \w+ \| (?:faithfulness|groundedness) \| .* \|$", (DOCS / "selftest.md").read_text(), re.M)
+    assert len(rows) == 12
+    assert [row for row in rows if row not in page] == []
+
+
+def test_a_plan_over_the_budget_is_refused_before_a_call(run: Path, capsys) -> None:
+    judge = ["judge=llm", "judge.model=openai/test-model-2026-01-01", "judge.endpoint=test", f"judge.api_key_env={KEY}"]
+    with serving() as server:
+        words = ["task=selftest", f"run={run}", *judge, f"judge.api_base={server.url}", "judge.max_calls=1", *WORDS]
+        assert main(words) == 2
+        assert server.tries == 0
+    assert "judge.max_calls" in capsys.readouterr().err
+    assert [path for path in run.parent.iterdir() if path.is_dir()] == [run], "nothing is left behind"
 
 
 @pytest.mark.parametrize(("word", "message"), [

@@ -95,6 +95,9 @@ def test_a_number_becomes_another(answer: str, contexts: str, mutated: str) -> N
     ("ID 47832 was used.", "47832"),
     ("Go to 720 9th Street.", "720 9th Street"),
     ("Call 007 now.", "007"),
+    ("It was built in 316 BC.", "316 BC"),
+    ("Type 2 and type 3 differ.", "type 2, type 3"),
+    ("See § 120 of it.", "§ 120"),
 ])  # fmt: skip
 def test_what_is_no_quantity_of_the_chunks_stays(answer: str, contexts: str) -> None:
     assert answer_of(change_number, case(answer, contexts)) is None
@@ -109,6 +112,7 @@ def test_what_is_no_quantity_of_the_chunks_stays(answer: str, contexts: str) -> 
     ("It ends on March 15.", "ends on March 15", "It ends on March 25."),
     ("It ends in May 2024.", "nothing", None),
     ("It used 2000 tokens.", "2000 tokens", None),
+    ("A screen (1920 x 1080).", "1920 x 1080", None),
     ("It may end.", "It may end", None),
 ])  # fmt: skip
 def test_a_date_becomes_another(answer: str, contexts: str, mutated: str | None) -> None:
@@ -151,6 +155,9 @@ def test_a_name_that_the_question_uses_comes_last() -> None:
     ("No mill was built by the river.", None),
     ("If the mill is closed, ask in the town.", None),
     ("Here are the steps to the mill of the town:", None),
+    ("To keep the mill is a wish of the town.", None),
+    ("It is worth noting that the mill closes in the winter.", None),
+    ("The mill could have closed in the winter.", None),
     ("The mill may close in the winter.", None),  # what may be may also not be
     ("\"The mill was built by the river\" in the town.", None),
     ("Die Mühle war alt, und das Dorf will sie behalten.", None),
