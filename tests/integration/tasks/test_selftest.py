@@ -46,7 +46,7 @@ def quickstart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Path:
 
 def test_mutants_are_a_run_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["+experiment=quickstart", "dataset.limit=4", "metrics=[faithfulness]", "report.formats=[]"]
+    words = ["+experiment=quickstart", "dataset.limit=8", "metrics=[faithfulness]", "report.formats=[]"]
     assert main(words) == 0
     run = (tmp_path / "outputs" / "quickstart" / "latest").resolve()
     assert (
