@@ -86,7 +86,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `baseline.parquet` | of a run with a gate against another: what that gate needs of the other run ([gates](gates.md#against-a-baseline)) |
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](weights.md)) |
-| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, and after an import `labels.parquet` ([labels](labelling.md)) |
+| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, with several strata `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
 | `resend.parquet`, `resend.json` | of a run whose questions were resent: old reply against new |
 | `selftest.json`, `selftest.md`, `mutants.parquet` | of a [self-test](selftest.md): mutants, which scores caught them, and which were missed |
 | `report.md`, `report.html` | the same for people; the page links every score to its claims and replies |

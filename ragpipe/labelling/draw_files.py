@@ -11,6 +11,7 @@ from ragpipe.labelling.label_files import (
     DRAW,
     DRAWN,
     LABELS,
+    STRATA,
     Draw,
     read_labels,
     write_draw,
@@ -31,6 +32,7 @@ def write_draw_files(
     folder: Path,
     draw: Draw,
     drawn: pa.Table,
+    strata: pa.Table | None,
     items: Mapping[str, ShownCase],
     settings: LabelSettings,
     *,
@@ -42,6 +44,7 @@ def write_draw_files(
         folder: the draw's folder; it is made.
         draw: the draw; the digest of its page is added to `pages`.
         drawn: its table.
+        strata: the stratum of every case that was drawn from; None for a random draw.
         items: what people see, by item.
         settings: who is asked.
         with_reference: whether the reference answer is shown.
@@ -66,6 +69,9 @@ def write_draw_files(
     write_unless_same(folder / PAGE, html)
     sheets = write_sheets(folder, sheet_rows(draw, items, with_reference=with_reference))
     written = [folder / PAGE, *sheets, folder / DRAWN, folder / DRAW]
+    if strata is not None:
+        write_rows(folder / STRATA, strata)
+        written.append(folder / STRATA)
     if (folder / LABELS).is_file():
         write_rows(folder / LABELS, merged_labels(read_labels(folder), [], drawn))
         written.append(folder / LABELS)

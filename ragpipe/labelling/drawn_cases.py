@@ -10,25 +10,27 @@ import pyarrow as pa
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.labelling.draw import CANNOT_DRAW, DrawnCases, asked_of, draw_cases, random_order
-from ragpipe.labelling.label_files import DRAWN_COLUMNS, Draw, StratumSize
+from ragpipe.labelling.label_files import DRAWN_COLUMNS, STRATA_COLUMNS, Draw, StratumSize
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.population import Key, Population
 from ragpipe.labelling.shown_cases import ShownCase
 from ragpipe.labelling.strata import Strata
-from ragpipe.schema.table_schemas import table_of
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.schema.table_schemas import table_from, table_of
 
 
-def draw_id_of(run_id: str, score: str, asked: Mapping[str, Any], settings: LabelSettings) -> str:
-    """The name of a draw: the score, and a digest of the run, of what is asked and of how is drawn, but not of how many."""
+def draw_id_of(runs: Sequence[str], score: str, asked: Mapping[str, Any], settings: LabelSettings) -> str:
+    """The name of a draw: the score, and a digest of the runs (its own, and one that it is held against), of what is asked and
+    of how is drawn, but not of how many."""
     kinds: dict[str, tuple[str, ...]] = {
         "random": (),
         "stratified": ("field", "allocation", "random_share"),
         "threshold": ("near", "random_share"),
-        "disagreement": ("rejudged", "random_share"),
+        "disagreement": ("random_share",),
     }
     design = {name: getattr(settings, name) for name in ("draw", "seed", *kinds[settings.draw])}
     plain = "".join(sign if sign.isalnum() or sign in "_-" else "_" for sign in score)
-    return f"{plain}-{sha256([run_id, score, dict(asked), design])[:8]}"
+    return f"{plain}-{sha256([list(runs), score, dict(asked), design])[:8]}"
 
 
 def drawn_of(
@@ -72,6 +74,15 @@ def _check_unchanged(before: Draw, strata: Strata) -> None:
             "label.seed=1 draws anew",
         )
         raise DataError(CANNOT_DRAW, [problem])
+
+
+def strata_table(population: Population, strata: Strata) -> pa.Table | None:
+    """The stratum of every case that is drawn from; None where there is one stratum for all."""
+    if strata.part == "random":
+        return None
+    names = zip(*population.keys, strict=True)
+    columns = dict(zip(OUTPUT_KEY, names, strict=True))
+    return table_from({**columns, "stratum": strata.names}, STRATA_COLUMNS)
 
 
 def stratum_sizes(drawn: DrawnCases) -> list[StratumSize]:

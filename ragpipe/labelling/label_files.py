@@ -1,4 +1,5 @@
-"""The files of a draw: `<run>/labels/<draw_id>/` with draw.json, draw.parquet and, after an import, labels.parquet."""
+"""The files of a draw: `<run>/labels/<draw_id>/` with draw.json, draw.parquet, with several strata strata.parquet and, after
+an import, labels.parquet."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_s
 from ragpipe.store.run.run_tables import open_table, read_json, run_file_error
 
 LABELS_FOLDER = "labels"
-DRAW, DRAWN, LABELS = "draw.json", "draw.parquet", "labels.parquet"
+DRAW, DRAWN, STRATA, LABELS = "draw.json", "draw.parquet", "strata.parquet", "labels.parquet"
 
 
 def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
@@ -33,6 +34,10 @@ _DESIGN = (
     ("part", TEXT, "random, stratified or targeted: the part of the draw that the case came in by"),
     ("stratum", TEXT, "the stratum of the case; all for a random draw"),
     ("probability", REAL, "drawn cases of the stratum / cases of the stratum"),
+)
+STRATA_COLUMNS = _schema(
+    *_CASE[:3],
+    ("stratum", TEXT, "the stratum of the case"),
 )
 DRAWN_COLUMNS = _schema(
     ("item", TEXT, "the opaque name of the case on the page and in the sheets"),
@@ -128,6 +133,13 @@ def write_draw(folder: Path, draw: Draw) -> None:
 def read_drawn(folder: Path) -> pa.Table:
     """The cases of a draw (DRAWN_COLUMNS), in the order in which they were drawn. Raises DataError."""
     return _read(folder / DRAWN, DRAWN_COLUMNS)
+
+
+def read_strata(folder: Path) -> pa.Table | None:
+    """The stratum of every case that was drawn from (STRATA_COLUMNS), drawn or not; None for a random draw, which has one.
+    Raises DataError."""
+    path = folder / STRATA
+    return _read(path, STRATA_COLUMNS) if path.exists() else None
 
 
 def read_labels(folder: Path) -> pa.Table:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.labelling.draw import CANNOT_DRAW
 from ragpipe.schema.sample import OUTPUT_KEY
@@ -80,6 +81,25 @@ def read_population(records: Sequence[Path], score: str, case_field: str | None 
         [sum(case.passed) / len(case.passed) if case.passed else None for case in sums.values()],
         [case.label for case in sums.values()],
     )
+
+
+def with_same_answers(population: Population, outputs: Path, others: Path) -> Population:
+    """The cases whose answer and chunks are the same in two tables of outputs. Raises DataError."""
+    texts, other_texts = _answers(outputs), _answers(others)
+    same = [place for place, key in enumerate(population.keys) if texts.get(key) == other_texts.get(key)]
+    return Population(
+        [population.keys[place] for place in same],
+        [population.values[place] for place in same],
+        [population.passed[place] for place in same],
+        [population.labels[place] for place in same],
+    )
+
+
+def _answers(outputs: Path) -> dict[Key, str]:
+    """A digest of answer and chunks of each case."""
+    table = read_columns(outputs, [*OUTPUT_KEY, "answer", "chunks"])
+    cells = zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
+    return {(sample, method, repeat): sha256([answer, chunks]) for sample, method, repeat, answer, chunks in cells}
 
 
 def _column_of(case_field: str) -> str:

@@ -9,11 +9,12 @@ from typing import Any
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.finished_run import open_run
+from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings
 from ragpipe.labelling.asked_question import AskedQuestion, asked_question
 from ragpipe.labelling.draw import CANNOT_DRAW
 from ragpipe.labelling.draw_files import write_draw_files
-from ragpipe.labelling.drawn_cases import draw_id_of, drawn_of, drawn_rows, stratum_sizes
+from ragpipe.labelling.drawn_cases import draw_id_of, drawn_of, drawn_rows, strata_table, stratum_sizes
 from ragpipe.labelling.label_files import (
     DRAW,
     LABELS,
@@ -28,7 +29,7 @@ from ragpipe.labelling.label_files import (
 from ragpipe.labelling.label_import import GivenLabel, LabelKey, draw_of_files, labels_of, merged_labels
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.labelled_files import CANNOT_READ, LabelEvent, checked, read_labelled_file
-from ragpipe.labelling.population import VERDICT, Population, read_population
+from ragpipe.labelling.population import VERDICT, Population, read_population, with_same_answers
 from ragpipe.labelling.shown_cases import read_shown_cases
 from ragpipe.labelling.strata import strata_of
 from ragpipe.reports.console import Console
@@ -70,8 +71,10 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     settings, finished = task.settings, task.finished
     asked = asked_question(list(finished.config.metrics.values()), settings.metric, settings.question, settings.grades)
     score, run_folder = asked.spec.name, finished.folder
+    rejudged_run, rejudged_id = _rejudged_run(task) or (None, None)
+    runs = [name for name in (finished.run_id, rejudged_id) if name]
     what = {"question": asked.question, "grades": [grade.model_dump() for grade in asked.grades]}
-    folder = run_folder.root / LABELS_FOLDER / draw_id_of(finished.run_id, score, what, settings)
+    folder = run_folder.root / LABELS_FOLDER / draw_id_of(runs, score, what, settings)
     before = read_draw(folder) if (folder / DRAW).is_file() else None
     if settings.more and before is None:
         problem = Problem(
@@ -79,7 +82,11 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
         )
         raise DataError(CANNOT_DRAW, [problem])
     population = _population(run_folder, score, settings)
-    rejudged = _population(RunFolder.find(Path(settings.rejudged)), score, settings) if settings.rejudged else None
+    rejudged = None
+    if rejudged_run:
+        rejudged = with_same_answers(
+            _population(rejudged_run, score, settings), rejudged_run.outputs, run_folder.outputs
+        )
     strata = strata_of(settings, population, asked.spec, finished.config.scoring.thresholds.get(score), rejudged)
     have = sum(stratum.drawn for stratum in before.strata) if before else 0
     size = have + settings.more if settings.more else max(have, settings.n)
@@ -100,15 +107,30 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
         seed=settings.seed,
         cases=len(population.keys),
         strata=stratum_sizes(drawn),
-        settings=settings.model_dump(exclude={"files", "more"}) | {"n": len(drawn.places)},
+        settings=settings.model_dump(exclude={"files", "more"}) | {"n": len(drawn.places), "rejudged": rejudged_id},
         pages=before.pages if before else [],
     )
     by_item = {row["item"]: shown[row["sample_id"], row["method"], row["repeat"]] for row in table.to_pylist()}
     written = write_draw_files(
-        folder, draw, table, by_item, settings, with_reference="reference" in asked.metric.required
+        folder,
+        draw,
+        table,
+        strata_table(population, strata),
+        by_item,
+        settings,
+        with_reference="reference" in asked.metric.required,
     )
     _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - have if before else None)
     return written
+
+
+def _rejudged_run(task: FinishedRunTask[LabelSettings]) -> tuple[RunFolder, str] | None:
+    """The run that `label.rejudged` names, and its id, for a draw by disagreement. Raises DataError."""
+    settings = task.settings
+    if settings.draw != "disagreement" or not settings.rejudged:
+        return None
+    folder = RunFolder.find(Path(settings.rejudged))
+    return folder, str(checked_manifest(folder)["run_id"])
 
 
 def _population(folder: RunFolder, score: str, settings: LabelSettings) -> Population:

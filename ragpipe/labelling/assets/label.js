@@ -175,7 +175,7 @@ class LabelPage {
 
   finish() {
     byId("case").hidden = true;
-    byId("grades").hidden = true;
+    this.hideChoices(true);
     byId("done").hidden = false;
     byId("done-text").textContent = `${this.queue.length} labels by ${this.annotator}. Save the file and give it to whoever gave you this page.`;
     this.showProgress();
@@ -183,6 +183,10 @@ class LabelPage {
   }
 
   /* drawing */
+
+  hideChoices(hidden) {
+    for (const id of ["asked", "grades", "note", "note-label"]) byId(id).hidden = hidden;
+  }
 
   makeGrades() {
     const choices = [...this.about.grades.map((name, place) => [String(place + 1), name, name]), ["0", CANNOT_TELL, null]];
@@ -230,7 +234,7 @@ class LabelPage {
     byId("right").replaceChildren(...this.contextsOf(shown));
     byId("done").hidden = true;
     byId("case").hidden = false;
-    byId("grades").hidden = false;
+    this.hideChoices(false);
     byId("case").dataset.slot = slotOf(slot);
     this.opened = performance.now();
   }

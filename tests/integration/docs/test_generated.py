@@ -15,7 +15,7 @@ from ragpipe.cli import main
 from tests.support.pages import DOCS
 
 REJUDGED = {"agreement.json", "agreement.md", "resend.parquet", "resend.json"}
-LABELLED = {"draw.json", "draw.parquet", "label.html", "sheet.jsonl", "labels.parquet"}
+LABELLED = {"draw.json", "draw.parquet", "label.html", "sheet.jsonl", "strata.parquet", "labels.parquet"}
 """Files of the draws of `task=label`."""
 MUTATED = {"selftest.json", "selftest.md", "mutants.parquet"}
 OF_A_NAME = {"history.parquet"}

@@ -11,11 +11,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.labelling.label_files import draw_folders, read_draw, read_drawn, read_labels
+from ragpipe.labelling.label_files import draw_folders, read_draw, read_drawn, read_labels, read_strata
 from ragpipe.schema.answer_digest import answer_digest
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.store.run.run_folder import RunFolder
@@ -67,6 +68,7 @@ def test_a_draw_names_its_cases_and_its_probabilities(run: Path, capsys: pytest.
     folder = draw(run, "label.n=4")
     said = capsys.readouterr().out
     assert "4 of 10 cases with a value of faithfulness" in said
+    assert read_strata(folder) is None
     made, rows = read_draw(folder), read_drawn(folder).to_pylist()
     assert (made.metric, made.score, made.cases, made.low, made.high) == ("faithfulness", "faithfulness", 10, 0, 1)
     assert made.question == "Do the contexts support every claim of the answer?"
@@ -164,6 +166,11 @@ def test_strata_of_a_field(run: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert (stratum.cases, stratum.drawn) == (5, len(drawn))
         assert {row["probability"] for row in drawn} == {len(drawn) / 5}
     assert "3 at random, then by strata: even" in capsys.readouterr().out
+    strata = read_strata(folder)
+    assert strata is not None
+    assert sorted((row["sample_id"], row["stratum"]) for row in strata.to_pylist()) == [
+        (f"q{number}", "odd" if number % 2 else "even") for number in range(10)
+    ]
 
 
 def test_labels_of_several_people_come_back(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,6 +220,29 @@ def test_a_draw_by_disagreement_names_the_other_run(run: Path, capsys: pytest.Ca
     assert "label.rejudged" in capsys.readouterr().err
     assert label(run, "label.metric=faithfulness", "label.draw=disagreement", f"label.rejudged={run}") == 2
     assert "no disagreement over faithfulness in 10 cases of both runs" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_disagreeing_cases_come_first(run: Path) -> None:
+    """The other run has the opposite verdict on three cases, and lacks one."""
+    other = Path(shutil.copytree(run, run.parent / "other"))
+    path = other / "iteration-1" / "records.parquet"
+    table = pq.read_table(path)
+    flipped = [
+        row | {"faithfulness": 1 - row["faithfulness"], "faithfulness.passed": not row["faithfulness.passed"]}
+        if row["sample_id"] in ("q1", "q4", "q6")
+        else row
+        for row in table.to_pylist()
+        if row["sample_id"] != "q9"
+    ]
+    pq.write_table(pa.Table.from_pylist(flipped, table.schema), path)
+    folder = draw(run, "label.draw=disagreement", f"label.rejudged={other}", "label.n=7", "label.random_share=0")
+    rows = {row["sample_id"]: row for row in read_drawn(folder).to_pylist()}
+    assert {sample for sample, row in rows.items() if row["stratum"] == "disagree"} == {"q1", "q4", "q6"}
+    assert rows["q1"]["probability"] == rows["q9"]["probability"] == 1
+    assert [row["stratum"] for row in rows.values()].count("agree") == 3
+    assert {row["probability"] for row in rows.values() if row["stratum"] == "agree"} == {0.5}
+    assert {row["part"] for row in rows.values()} == {"targeted"}
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from ragpipe.core.errors import ConfigError, DataError
 from ragpipe.labelling.label_settings import LabelSettings
-from ragpipe.labelling.population import NO_LABEL, Population, read_population
+from ragpipe.labelling.population import NO_LABEL, Population, read_population, with_same_answers
 from ragpipe.labelling.strata import Strata, strata_of
 from ragpipe.schema.score import ScoreSpec
 
@@ -58,6 +58,19 @@ def test_a_score_without_a_value_has_no_population(tmp_path: Path) -> None:
     path = records(tmp_path / "1" / "r.parquet", [None, None], [None, None])
     with pytest.raises(DataError, match="no case with a value"):
         read_population([path], "f")
+
+
+def test_only_cases_with_the_same_answer_are_compared(tmp_path: Path) -> None:
+    """q0 is the same in both, q1 has another answer, q2 another chunk, q3 is not in the other run."""
+    rows = [("q0", "A.", "[]"), ("q1", "B.", "[]"), ("q2", "C.", "[]"), ("q3", "D.", None)]
+    others = [("q0", "A.", "[]"), ("q1", "b.", "[]"), ("q2", "C.", '[{"id":"c"}]')]
+    paths = []
+    for name, cells in (("own", rows), ("other", others)):
+        columns = dict(zip(("sample_id", "answer", "chunks"), zip(*cells, strict=True), strict=True))
+        paths.append(tmp_path / name)
+        pq.write_table(pa.table({**columns, "method": ["a"] * len(cells), "repeat": [1] * len(cells)}), paths[-1])
+    same = with_same_answers(of([0.1, 0.2, 0.3, 0.4]), *paths)
+    assert (same.keys, same.values, same.labels) == ([("q0", "a", 1)], [0.1], ["x"])
 
 
 def of(values: list[float], passed: list[float | None] | None = None, first: int = 0) -> Population:
