@@ -75,18 +75,9 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     runs = [name for name in (finished.run_id, rejudged_id) if name]
     what = {"question": asked.question, "grades": [grade.model_dump() for grade in asked.grades]}
     folder = run_folder.root / LABELS_FOLDER / draw_id_of(runs, score, what, settings)
-    before = read_draw(folder) if (folder / DRAW).is_file() else None
-    if settings.more and before is None:
-        problem = Problem(
-            str(folder.parent), "label.more", "no draw by these settings", "a draw to add to", f"label.n={settings.n}"
-        )
-        raise DataError(CANNOT_DRAW, [problem])
+    before = _earlier_draw(folder, settings)
     population = _population(run_folder, score, settings)
-    rejudged = None
-    if rejudged_run:
-        rejudged = with_same_answers(
-            _population(rejudged_run, score, settings), rejudged_run.outputs, run_folder.outputs
-        )
+    rejudged = _same_cases_of(rejudged_run, run_folder, score, settings) if rejudged_run else None
     strata = strata_of(settings, population, asked.spec, finished.config.scoring.thresholds.get(score), rejudged)
     have = sum(stratum.drawn for stratum in before.strata) if before else 0
     size = have + settings.more if settings.more else max(have, settings.n)
@@ -122,6 +113,22 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     )
     _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - have if before else None)
     return written
+
+
+def _earlier_draw(folder: Path, settings: LabelSettings) -> Draw | None:
+    """The draw by the same settings that there is. Raises DataError where cases are to be added to none."""
+    if (folder / DRAW).is_file():
+        return read_draw(folder)
+    if settings.more:
+        fix = f"label.n={settings.n}"
+        problem = Problem(str(folder.parent), "label.more", "no draw by these settings", "a draw to add to", fix)
+        raise DataError(CANNOT_DRAW, [problem])
+    return None
+
+
+def _same_cases_of(other: RunFolder, own: RunFolder, score: str, settings: LabelSettings) -> Population:
+    """What another run says of the score, for the cases whose answers are those of this run."""
+    return with_same_answers(_population(other, score, settings), other.outputs, own.outputs)
 
 
 def _rejudged_run(task: FinishedRunTask[LabelSettings]) -> tuple[RunFolder, str] | None:
