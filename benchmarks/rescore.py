@@ -67,10 +67,10 @@ for name in ("samples.parquet", "outputs.parquet", "iteration-1/scores.parquet",
 """
 
 
-def write(root: Path, cases: int, chunks: int) -> None:
+def write(root: Path, cases: int, chunks: int, seed: int = 0) -> None:
     """Two methods on each question; two calls for every judged score; one score in fifty skipped, one in a hundred failed."""
     (root / "iteration-1").mkdir(parents=True)
-    drawn = random.Random(0)
+    drawn = random.Random(seed)
     paths = {
         "samples.parquet": SAMPLES, "outputs.parquet": OUTPUTS, "iteration-1/scores.parquet": SCORES,
         "iteration-1/judge_inputs.parquet": JUDGE_INPUTS,

@@ -12,9 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ragpipe.comparing.headline import comparison_verdict, headline_scores
+from ragpipe.comparing.judge_bridge import judge_bridge
 from ragpipe.comparing.operation_differences import paired_operations
 from ragpipe.comparing.pairing import Pairs, paired_cases
 from ragpipe.comparing.run_differences import MUST_MATCH, ChangedKey, refused_parts, setting_differences
+from ragpipe.comparing.same_answers import same_answers
 from ragpipe.comparing.score_differences import PairedScore
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.shared_samples import data_differences
@@ -145,9 +147,13 @@ def _comparison(
     headline = headline_scores(base.metrics, candidate.metrics, [score.name for score in scores])
     documents = _score_documents(scores, headline, settings)
     operations = _operation_documents(paired_operations(base, candidate, pairs), settings)
+    if any(difference.part == "judge" for difference in differences):
+        same = same_answers(base, candidate, pairs)
+        for score in scores:
+            documents[score.name]["bridge"] = judge_bridge(score, same, settings.level)
     if look and not look["share"]:
-        for score in (*documents.values(), *operations.values()):
-            score |= {"state": "inconclusive", "reason": "before_first_look"}
+        for figures in (*documents.values(), *operations.values()):
+            figures |= {"state": "inconclusive", "reason": "before_first_look"}
     chosen = [score for score in scores if score.name in headline]
     document = {
         "candidate": number,

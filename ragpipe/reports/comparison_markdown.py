@@ -8,6 +8,7 @@ from typing import Any
 from ragpipe.reports.comparison_summary import (
     HEADS,
     absent_score_lines,
+    bridge_lines,
     case_text,
     difference_rows,
     difference_text,
@@ -50,6 +51,7 @@ def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> It
     yield ""
     yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in headline_rows(comparison)])
     notes = [
+        *bridge_lines(comparison["scores"]),
         *needed_lines({**comparison["scores"], **comparison["operations"]}),
         *differs_lines(comparison["differs"]),
         *absent_score_lines(comparison),

@@ -64,6 +64,7 @@ def headline_rows(comparison: Mapping[str, Any]) -> list[list[str]]:
 def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
     """What stands below the table: flips, slices, what undecided scores need, what differs, what was not compared."""
     yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
+    yield from bridge_lines(comparison["scores"])
     yield from slice_lines(comparison["slices"])
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
     yield from differs_lines(comparison["differs"])
@@ -99,6 +100,22 @@ def slice_lines(slices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def slice_text(row: Mapping[str, Any]) -> str:
     """`category = policy`."""
     return f"{on_one_line(row['field'], _ID)} = {on_one_line(row['value'], _ID)}"
+
+
+def bridge_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """With another judge, for each headline score how far the judges lie apart on the same answers, and what is left without it."""
+    for name, score in scores.items():
+        if not score["headline"] or "bridge" not in score:
+            continue
+        bridge = score["bridge"]
+        if bridge is None:
+            yield f"{name}: no case has the same answer in both runs, so the judges' own difference is unknown"
+            continue
+        shift = difference_text({"difference": bridge["shift"], **bridge})
+        yield (
+            f"{name}: on the same answers the judges differ by {shift} (n = {whole(bridge['n'])}); "
+            f"without that the difference is {difference_text({**bridge['without_shift'], 'n': score['n']})}"
+        )
 
 
 def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
