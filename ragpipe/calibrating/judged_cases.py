@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ragpipe.calibrating.people_labels import Key
 from ragpipe.schema.answer_digest import answer_digest
-from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_from, sample_from, sample_json
 from ragpipe.scoring.case_blocks import aligned
@@ -78,20 +78,20 @@ def judged_cases(
     )
 
 
-def labelled_answers(folder: RunFolder, keys: Sequence[Key]) -> dict[Key, str]:
-    """By case the digest of what a label of it is about; without the cases that the run does not have. Raises DataError."""
+def labelled_cases(folder: RunFolder, keys: Sequence[Key]) -> Iterator[Case]:
+    """These cases with their texts, in the run's order; without those that the run does not have. Raises DataError."""
     wanted = set(keys)
-    digests = {}
     blocks = aligned(folder.samples, folder.outputs, of_samples=SAMPLES.names, of_outputs=OUTPUTS.names)
     for outputs, samples in blocks:
         places = pa.array([place for place, key in enumerate(_keys_of(outputs)) if key in wanted], pa.int64())
-        for output_row, sample_row in zip(
-            outputs.take(places).to_pylist(), samples.take(places).to_pylist(), strict=True
-        ):
-            output = output_from(output_row)
-            digest = answer_digest(sample_from(sample_json(sample_row)), output)
-            digests[output.sample_id, output.method, output.repeat] = digest
-    return digests
+        rows = zip(outputs.take(places).to_pylist(), samples.take(places).to_pylist(), strict=True)
+        for output_cells, sample_cells in rows:
+            yield Case(sample_from(sample_json(sample_cells)), output_from(output_cells))
+
+
+def labelled_answers(folder: RunFolder, keys: Sequence[Key]) -> dict[Key, str]:
+    """By case the digest of what a label of it is about. Raises DataError."""
+    return {case.key[:3]: answer_digest(case.sample, case.output) for case in labelled_cases(folder, keys)}
 
 
 def _columns(spec: ScoreSpec, first: bool) -> list[str]:

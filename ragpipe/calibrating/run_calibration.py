@@ -17,7 +17,6 @@ from ragpipe.scoring.calibration_file import (
     CalibratedJudge,
     Calibration,
     CalibrationTarget,
-    ScoreCalibration,
     asked_shapes,
     binding_of,
 )
@@ -50,20 +49,29 @@ class CalibratedRun:
         return value
 
 
-def calibrate_run(
+def calibrate_run(run: CalibratedRun, evidence: Mapping[str, ScoreEvidence], target: CalibrationTarget) -> Calibration:
+    """The calibration of the scores of `evidence`; `target` is what agreement has to exceed."""
+    fields = [field for field in dict.fromkeys((*DIMENSIONS, *run.slices)) if "*" not in field]
+    return Calibration(
+        format=FORMAT,
+        run_id=run.run_id,
+        judge=CalibratedJudge(label=run.judge, identity=sha256(dict(run.identity["judge_identity"]))),
+        scores={name: calibrate_score(of_score, target, fields, run.level) for name, of_score in evidence.items()},
+    )
+
+
+def score_evidence(
     run: CalibratedRun,
-    target: CalibrationTarget,
     *,
     scores: Sequence[str] = (),
     recorded: Mapping[str, str] | None = None,
     draw_id: str | None = None,
-) -> Calibration:
-    """The calibration of every score of the run that has labels.
+) -> dict[str, ScoreEvidence]:
+    """By score, labels by people and judgements on the same cases, for every score of the run that has labels.
 
     Args:
         run: the run.
-        target: what agreement has to exceed.
-        scores: the scores to calibrate; none: those of `recorded` and those with labels of a draw.
+        scores: the scores to look for; none: those of `recorded` and those with labels of a draw.
         recorded: by score, the recorded score of people that it is held against.
         draw_id: the draw whose labels count; None: the only one that has some.
 
@@ -72,27 +80,20 @@ def calibrate_run(
     recorded = recorded or {}
     _check_names(run, [*scores, *recorded, *recorded.values()])
     labels = {
-        name: found
+        name: of_people
         for name in scores or run.scores
-        if (found := _labels_of(run, name, recorded, draw_id)) is not None and found.cases
+        if (of_people := _labels_of(run, name, recorded, draw_id)) is not None and of_people.cases
     }
     missing = [name for name in scores or recorded if name not in labels]
     if missing or not labels:
         raise DataError(TITLE, [no_labels_problem(str(run.folder.root), missing)])
     shapes = asked_shapes(run.folder.iteration(run.iterations[0]).judge_inputs)
-    return Calibration(
-        format=FORMAT,
-        run_id=run.run_id,
-        judge=CalibratedJudge(label=run.judge, identity=sha256(dict(run.identity["judge_identity"]))),
-        scores={name: _calibrated(run, name, of_people, shapes, target) for name, of_people in labels.items()},
-    )
+    return {name: _evidence_of(run, name, of_people, shapes) for name, of_people in labels.items()}
 
 
-def evidence_of(
+def _evidence_of(
     run: CalibratedRun, name: str, labels: PeopleLabels, shapes: Mapping[str, Mapping[str, str]]
 ) -> ScoreEvidence:
-    """Labels and judgements of a score on the same cases. `shapes` are those of `asked_shapes`. Raises DataError for labels
-    of another answer."""
     metric, spec = run.scores[name]
     keys = [case.key for case in labels.cases]
     answers = _checked_answers(run, labels)
@@ -105,17 +106,6 @@ def evidence_of(
         answers=answers,
         bound_to=binding_of(run.identity, metric, shapes.get(metric, {}), threshold),
     )
-
-
-def _calibrated(
-    run: CalibratedRun,
-    name: str,
-    labels: PeopleLabels,
-    shapes: Mapping[str, Mapping[str, str]],
-    target: CalibrationTarget,
-) -> ScoreCalibration:
-    fields = [field for field in dict.fromkeys((*DIMENSIONS, *run.slices)) if "*" not in field]
-    return calibrate_score(evidence_of(run, name, labels, shapes), target, fields, run.level)
 
 
 def _labels_of(run: CalibratedRun, name: str, recorded: Mapping[str, str], draw_id: str | None) -> PeopleLabels | None:

@@ -104,7 +104,7 @@ def advice_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
     if length := score.length_baseline:
         lead = "shorter" if length.shorter_passes else "longer"
         low = length.difference.interval.low if length.difference.interval else None
-        better = "better" if low is not None and low > 0 else "no better"
+        better = "better" if low is not None and low > 0 else "not surely better"
         yield (
             f"{name}: {better} than the length of the answer: AUROC {estimate_text(score.statistics.get('auroc'))}, {lead} answers "
             f"alone {estimate_text(length.auroc)}, difference {estimate_text(length.difference, signed=True)}"

@@ -8,12 +8,16 @@ from typing import Any
 
 from pydantic import Field
 
+from ragpipe.calibrating.embedded_fit import fit_embedded_judge, judge_section
+from ragpipe.calibrating.fit_report import fit_lines
 from ragpipe.calibrating.people_labels import TITLE
-from ragpipe.calibrating.run_calibration import CalibratedRun, calibrate_run
-from ragpipe.core.errors import DataError, Problem
+from ragpipe.calibrating.run_calibration import CalibratedRun, calibrate_run, score_evidence
+from ragpipe.calibrating.score_calibration import ScoreEvidence
+from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.finished_run import FinishedRun, open_run
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings
+from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.reports.calibration_report import (
     CALIBRATION_HEADS,
     advice_lines,
@@ -31,6 +35,7 @@ from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder, make_folder
 
 SECTION = "calibrate"
+FITTED_JUDGE = "evidence_fitted.yaml"
 CHANGEABLE = ("scoring.thresholds", "scoring.slices", "scoring.level")
 _TITLE = "task=calibrate is wrong; nothing was written"
 
@@ -66,6 +71,10 @@ class CalibrateSettings(Settings):
         description="Recorded scores of people that serve as labels, by judged score. Default: none.",
     )
     target: TargetSettings = Field(default_factory=TargetSettings, description="What agreement has to exceed.")
+    fit: bool = Field(
+        default=False,
+        description="Whether threshold and overlap weights of the embedded judge are fitted to the labels of one score.",
+    )
     out: str | None = Field(
         default=None, min_length=1, description="File for a second copy of calibration.json. null: none."
     )
@@ -76,6 +85,10 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     origins = origins or NoOrigins()
     settings = task_settings(CalibrateSettings, plain, origins, title=_TITLE, section=SECTION)
     finished = open_run(plain, origins, changeable=CHANGEABLE, task="calibrate", task_keys=(SECTION,))
+    judge = finished.config.judge
+    if settings.fit and not isinstance(judge, HeuristicSettings):
+        expected = "a run by the embedded judge (judge=evidence): only that has settings to fit"
+        raise ConfigError(_TITLE, [Problem(origins.location("calibrate.fit"), "calibrate.fit", judge.label, expected)])
     return FinishedRunTask(finished, settings)
 
 
@@ -83,17 +96,41 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     """Print the table and a verdict per score, and write `calibration/calibration.json` and `calibration.md` into the run.
     Returns 0. Raises DataError for a run or a score without labels, OutputError."""
     settings, folder = task.settings, task.finished.folder
-    target = CalibrationTarget(**settings.target.model_dump())
-    calibration = calibrate_run(
-        calibrated_run(task.finished), target, scores=settings.scores, recorded=settings.recorded, draw_id=settings.draw
-    )
+    held = calibrated_run(task.finished)
+    evidence = score_evidence(held, scores=settings.scores, recorded=settings.recorded, draw_id=settings.draw)
+    calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()))
     console.folded(CALIBRATION_HEADS, calibration_rows(calibration), title="judge against people")
     for name, score in calibration.scores.items():
         for line in (*advice_lines(name, score), verdict_line(name, score)):
             console.say(line)
-    for path in _write(folder, calibration, settings.out):
+    judge = _fitted_judge(task, held, evidence, console) if settings.fit else None
+    for path in _write(folder, calibration, judge, settings.out):
         console.say(f"written: {path}")
     return 0
+
+
+def _fitted_judge(
+    task: FinishedRunTask[CalibrateSettings],
+    run: CalibratedRun,
+    evidence: Mapping[str, ScoreEvidence],
+    console: Console,
+) -> str | None:
+    """The fitted judge as YAML; None where the labels do not show that it is better. Raises DataError for several scores."""
+    if len(evidence) > 1:
+        problem = Problem(
+            str(run.folder.root),
+            "calibrate.scores",
+            f"labels of {', '.join(evidence)}",
+            "one score to fit the judge to",
+            "calibrate.scores=[NAME]",
+        )
+        raise DataError(TITLE, [problem])
+    (name, of_score), config = next(iter(evidence.items())), task.finished.config
+    assert isinstance(config.judge, HeuristicSettings)
+    fitted = fit_embedded_judge(run.folder, config.metrics[of_score.metric], of_score, config.judge)
+    for line in fit_lines(name, fitted):
+        console.say(line)
+    return judge_section(fitted.settings, run.run_id, name) if fitted.fit.is_advised else None
 
 
 def calibrated_run(finished: FinishedRun) -> CalibratedRun:
@@ -119,17 +156,20 @@ def calibrated_run(finished: FinishedRun) -> CalibratedRun:
     )
 
 
-def _write(folder: RunFolder, calibration: Calibration, out: str | None) -> list[Path]:
-    """Write and seal both files; with `out` the document once more there."""
+def _write(folder: RunFolder, calibration: Calibration, judge: str | None, out: str | None) -> list[Path]:
+    """Write and seal the files, the fitted judge where there is one; with `out` the document once more there."""
     parent = folder.root / "calibration"
-    document, page = parent / "calibration.json", parent / "calibration.md"
+    document, page, section = (parent / name for name in ("calibration.json", "calibration.md", FITTED_JUDGE))
     with FolderLock(folder.root):
         make_folder(parent)
         json_unless_same(document, calibration.as_json())
         write_unless_same(page, calibration_markdown(calibration))
-        seal_added(folder, [document, page])
+        if judge is not None:
+            write_unless_same(section, judge)
+        written = [document, page, *([section] if judge is not None else [])]
+        seal_added(folder, written)
     if out is None:
-        return [document, page]
+        return written
     make_folder(Path(out).parent)
     json_unless_same(Path(out), calibration.as_json())
-    return [document, page, Path(out)]
+    return [*written, Path(out)]

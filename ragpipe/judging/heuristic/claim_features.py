@@ -63,6 +63,8 @@ class SourceIndex:
         for source in self.sources:
             for number in source.numbers:
                 self.units[number.value].add(number.unit)
+        self.features: dict[tuple[str, int], ClaimFeatures] = {}
+        """By claim and window, what was worked out already: several metrics ask about the same claims."""
         self.prefixes = {stem[:5] for stem in self.stems if len(stem) >= 5}
 
     def _index_sentences(self) -> None:
@@ -118,7 +120,14 @@ _large_index = lru_cache(maxsize=8)(SourceIndex)
 
 
 def extract_features(claim: str, index: SourceIndex, window: int) -> ClaimFeatures:
-    """All features of one claim. Pure; never fails."""
+    """All features of one claim, kept with the index. Pure; never fails."""
+    known = index.features.get((claim, window))
+    if known is None:
+        known = index.features[claim, window] = _features_of(claim, index, window)
+    return known
+
+
+def _features_of(claim: str, index: SourceIndex, window: int) -> ClaimFeatures:
     tokenized = tokenize(without_citations(claim))
     stems = frozenset(tokenized.content)
     first, last = index.best_window(stems, window)

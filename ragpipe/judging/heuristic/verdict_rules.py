@@ -1,8 +1,8 @@
 """From a claim's features to a verdict, by fixed rules that the reason shows.
 
-A claim is supported when the plain mean of four overlaps with the sources (recall, window, bigrams, lcs) reaches the
-threshold and nothing contradicts it: no number, name or quotation that no source has, no opposite negation. The mean has no
-fitted weights; a logistic regression over the same features ranked no better on the development half of the RAGTruth
+A claim is supported when the mean of four overlaps with the sources (recall, window, bigrams, lcs) reaches the
+threshold and nothing contradicts it: no number, name or quotation that no source has, no opposite negation. By default all
+four count alike; a logistic regression over the same features ranked no better on the development half of the RAGTruth
 answers (`docs/offline-judge.md`).
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragpipe.judging.heuristic.claim_features import ClaimFeatures, SourceIndex, extract_features
-from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.heuristic.settings import HeuristicSettings, OverlapWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,25 @@ def decide(claims: Sequence[str], sources: SourceIndex, settings: HeuristicSetti
 
 def _decide_claim(claim: str, sources: SourceIndex, settings: HeuristicSettings) -> ClaimFinding:
     features = extract_features(claim, sources, settings.window)
-    overlap = (features.recall + features.window + features.bigrams + features.lcs) / 4
+    overlap = _overlap(features, settings.overlap_weights)
     objections = tuple(_objections(features, settings))
     # Support needs a passage to show: a superscript 2 may match a number, and is no word.
     supported = overlap >= settings.threshold and not objections and bool(features.evidence)
     return ClaimFinding(claim, supported, overlap, objections, features, settings.threshold, settings.contradicts_from)
+
+
+def _overlap(features: ClaimFeatures, weights: OverlapWeights | None) -> float:
+    """The mean of the four overlaps, 0 to 1."""
+    if weights is None:
+        return (features.recall + features.window + features.bigrams + features.lcs) / 4
+    total = weights.recall + weights.window + weights.bigrams + weights.lcs
+    weighted = (
+        weights.recall * features.recall
+        + weights.window * features.window
+        + weights.bigrams * features.bigrams
+        + weights.lcs * features.lcs
+    )
+    return weighted / total
 
 
 def _objections(features: ClaimFeatures, settings: HeuristicSettings) -> list[str]:

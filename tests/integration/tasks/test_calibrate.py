@@ -23,6 +23,8 @@ from ragpipe.scoring.calibration_file import (
 )
 
 CLOSE = 6e-7
+JUDGES = {"rl_f": "rl_f", "rb_llm": "rb_llm", "rb_agg": "rb_agg", "rouge_l": "RougeL", "bert_k_precision": "Bert-KPrec"}
+"""Our names of the recorded judges, and those of the reference figures."""
 AT_RANDOM = {"part": "random", "stratum": "all", "probability": 0.6}
 
 
@@ -83,15 +85,10 @@ def label(run: Path, name: str, rows: Sequence[dict[str, Any]], *, score: str = 
     write_rows(folder / LABELS, table_of(full, LABEL_COLUMNS))
 
 
-def test_recorded_judges_have_the_figures_of_trusted_libraries(mtrag: Path, real_data: Path) -> None:
+@pytest.mark.parametrize("names", [["rl_f"], pytest.param(list(JUDGES), marks=pytest.mark.slow)])
+def test_recorded_judges_have_the_figures_of_trusted_libraries(names: list[str], mtrag: Path, real_data: Path) -> None:
     expected = json.loads((real_data / "EXPECTED.json").read_text())["mtrag"]
-    judges = {
-        "rl_f": "rl_f",
-        "rb_llm": "rb_llm",
-        "rb_agg": "rb_agg",
-        "rouge_l": "RougeL",
-        "bert_k_precision": "Bert-KPrec",
-    }
+    judges = {name: JUDGES[name] for name in names}
     recorded = "calibrate.recorded={" + ", ".join(f"{judge}: human_faithfulness" for judge in judges) + "}"
     limits = ["scoring.thresholds.human_faithfulness=3", "scoring.thresholds.rl_f=0.75"]
     assert main(["task=calibrate", f"run={mtrag}", recorded, *limits]) == 0
@@ -124,14 +121,14 @@ def _of_verdicts(score: Any, expected: dict[str, Any]) -> None:
     assert {label.annotators for label in score.labels} == {2, 3}
 
 
-def test_a_calibration_is_sealed_and_the_same_every_time(mtrag: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["task=calibrate", f"run={mtrag}", "calibrate.recorded={rl_f: human_faithfulness}"]
-    assert main(words) == 0
-    before = {path.name: path.read_bytes() for path in (mtrag / "calibration").iterdir()}
-    assert main(words) == 0
-    assert {path.name: path.read_bytes() for path in (mtrag / "calibration").iterdir()} == before
+def test_a_calibration_is_sealed_and_the_same_every_time(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    label(run, "d1", [{**case, "label": 1.0} for case in cases_of(run)[:12]])
+    assert main(["task=calibrate", f"run={run}"]) == 0
+    before = {path.name: path.read_bytes() for path in (run / "calibration").iterdir()}
+    assert main(["task=calibrate", f"run={run}"]) == 0
+    assert {path.name: path.read_bytes() for path in (run / "calibration").iterdir()} == before
     capsys.readouterr()
-    assert main(["task=verify", f"run={mtrag}"]) == 0
+    assert main(["task=verify", f"run={run}"]) == 0
     assert "sealed   calibration/calibration.json" in capsys.readouterr().out
 
 
@@ -242,3 +239,34 @@ def test_one_of_several_draws_is_named(run: Path) -> None:
     two_draws(run)
     assert main(["task=calibrate", f"run={run}", "calibrate.draw=d2"]) == 0
     assert calibration_of(run).scores["faithfulness"].draw_id == "d2"
+
+
+@pytest.mark.slow
+def test_the_embedded_judge_is_fitted_to_labels_and_used(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """People who agree with the shipped threshold, and a run by a much stricter one: the fit finds the way back."""
+    from ragpipe.calibrating import embedded_candidates
+
+    monkeypatch.setattr(embedded_candidates, "THRESHOLDS", (0.35, 0.6))
+    monkeypatch.chdir(tmp_path)
+    words = ["+experiment=quickstart", "metrics=[faithfulness]", "report.formats=[]", "output_dir=out"]
+    assert main([*words, "judge.threshold=0.9"]) == 0
+    run = (tmp_path / "out/quickstart/latest").resolve()
+    people = {(case["sample_id"], case["method"]): float(case["value"] >= 0.85) for case in cases_of(demo)}
+    label(run, "d1", [{**case, "label": people[case["sample_id"], case["method"]]} for case in cases_of(run)])
+    capsys.readouterr()
+    assert main(["task=calibrate", f"run={run}", "calibrate.fit=true"]) == 0
+    assert "take threshold 0.35, overlap weights all alike" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "conf/judge").mkdir(parents=True)
+    shutil.copy(run / "calibration/evidence_fitted.yaml", tmp_path / "conf/judge/mine.yaml")
+    assert main([*words, "judge=mine"]) == 0
+    fitted = json.loads((tmp_path / "out/quickstart/latest/manifest.json").read_text())["identity"]["judge_identity"]
+    before = json.loads((run / "manifest.json").read_text())["identity"]["judge_identity"]
+    assert fitted == {**before, "threshold": 0.35}
+    assert main(["task=verify", f"run={run}"]) == 0
+
+
+def test_only_the_embedded_judge_is_fitted(travelled_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["task=calibrate", f"run={travelled_run}", "calibrate.fit=true"]) == 2
+    assert "a run by the embedded judge" in " ".join(capsys.readouterr().err.split())
