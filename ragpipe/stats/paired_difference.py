@@ -166,12 +166,14 @@ def _with_added_questions(rows: _Rows, span: float) -> tuple[float, float]:
     """Mean difference and standard error with two questions added that changed by the whole scale, one up and one down.
 
     Where almost nothing changed, the rows know almost nothing of what may happen (after Agresti and Min 2005). Each of the two
-    has w = (sum of squared question sizes / n) / 2 rows. On a scale of 1: d' = n d / (n + 2w) and
+    has w = sum of squared question sizes / n rows, as many as a question weighs. On a scale of 1: d' = n d / (n + 2w) and
     V' = (G+2)/(G+1) * (sum over questions of (sum of d - d')^2 + w^2 ((1 - d')^2 + (1 + d')^2)) / (n + 2w)^2.
+    With half of that weight an interval of 30 rows in which nothing changed would exclude a drop of .05, which 21 % of such
+    samples do not show.
     """
     differences = rows.differences / span
     n, sizes = len(differences), np.bincount(rows.codes, minlength=rows.groups)
-    added = float(np.sum(sizes * sizes)) / n / 2
+    added = float(np.sum(sizes * sizes)) / n
     total = n + 2 * added
     mean = math.fsum(differences.tolist()) / total
     sums = np.bincount(rows.codes, weights=differences - mean, minlength=rows.groups)

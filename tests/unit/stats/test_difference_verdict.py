@@ -144,7 +144,7 @@ def test_several_scores_must_be_more_certain() -> None:
     alone = of((13, 0.4), (4, -0.4), (33, 0))
     assert 0.025 < alone.paired.p_value < 0.05
     assert (alone.state, decide_together([alone])[0].state) == ("better", "better")
-    first, second, third = decide_together([alone, of((50, 0.0)), of((50, 0.01))])
+    first, second, third = decide_together([alone, of((50, 0.0)), of((30, 0.01), (20, 0.0))])
     assert (first.state, first.reason, second.state, third.state) == (
         "inconclusive", "several_scores", "inconclusive", "same"
     )  # fmt: skip

@@ -67,12 +67,12 @@ def test_repeated_questions_by_hand() -> None:
 
 
 def test_one_changed_question_of_ten_by_hand() -> None:
-    """Half a row of +1 and of -1 is added: mean 1/11 of 11 rows; squares 9/121 + 100/121 + (100 + 144)/484 = 170/121,
-    times 12/11, over 121. t(9) = 2.2621571627409915. One sign is no evidence: p = 1."""
+    """A row of +1 and one of -1 are added: mean 1/12 of 12 rows; squares (121 + 9 + 121 + 169)/144 = 35/12, times 12/11, over
+    144. t(9) = 2.2621571627409915. One sign is no evidence: p = 1."""
     result = paired_difference(np.zeros(10), array(1, *[0] * 9), low=0, high=1)
-    error = math.sqrt(170 / 121 * 12 / 11) / 11
+    error = math.sqrt(35 / 12 * 12 / 11) / 12
     half = 2.2621571627409915 * error
-    assert bounds(result) == pytest.approx((1 / 11 - half, 1 / 11 + half))
+    assert bounds(result) == pytest.approx((1 / 12 - half, 1 / 12 + half))
     assert (result.difference, result.p_value, result.changed, result.can_decide) == (0.1, 1.0, 1, False)
     assert result.detectable == pytest.approx(half + stats.t.ppf(0.8, 9) * error)
     assert result.interval is not None
@@ -89,23 +89,37 @@ def test_five_changed_questions_cannot_decide(changed: int, method: str, can_dec
 
 
 def test_added_questions_are_as_large_as_the_others_weigh() -> None:
-    """Questions of 3 and 1 rows: (9 + 1) / 4 / 2 = 1.25 rows each. All rows equal: mean 0 of 6.5, squares 2 * 1.25^2, times
-    4/3; t(1) = 12.7 leaves the scale."""
+    """Questions of 3 and 1 rows: (9 + 1) / 4 = 2.5 rows each. All rows equal: mean 0 of 9, squares 2 * 2.5^2, times 4/3;
+    t(1) = 12.7 leaves the scale."""
     result = paired_difference(np.full(4, 2.0), np.full(4, 2.0), np.array([1, 1, 1, 2]), low=1, high=5)
     assert (result.difference, result.p_value, result.standardized) == (0.0, 1.0, None)
     assert bounds(result) == (-4, 4)
-    error = 4 * math.sqrt(4 / 3 * 2 * 1.25**2) / 6.5
+    error = 4 * math.sqrt(4 / 3 * 2 * 2.5**2) / 9
     assert result.detectable == pytest.approx((stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)) * error)
 
 
 def test_nothing_but_equal_gains_is_no_certainty() -> None:
-    """Ten questions that all went from 0 to 1: mean 10/11; squares 10/121 + (1/121 + 441/121)/4, times 12/11, over 121."""
+    """Ten questions that all went from 0 to 1: mean 10/12; squares (40 + 4 + 484)/144, times 12/11, over 144: 1/36."""
     result = paired_difference(np.zeros(10), np.ones(10), low=0, high=1)
-    half = 2.2621571627409915 * math.sqrt((10 + 442 / 4) / 121 * 12 / 11) / 11
-    assert bounds(result) == pytest.approx((10 / 11 - half, 1.0))
+    half = 2.2621571627409915 / 6
+    assert bounds(result) == pytest.approx((10 / 12 - half, 1.0))
     assert result.p_value == 2 / 2**10
     assert result.can_decide
     assert paired_difference(np.zeros(40), np.ones(40), low=0, high=1).p_value == 2.0**-39
+
+
+@pytest.mark.parametrize(
+    ("n", "drop"), [(15, 0.1), (30, 0.05), (40, 0.05), (80, 0.02), (100, 0.02), (30, 0.2), (100, 0.05)]
+)
+def test_a_drop_that_may_not_show_is_in_the_interval(n: int, drop: float) -> None:
+    """Of 0/1 rows a share of `drop` falls and none rises: the exact coverage, summed over the binomial distribution, is never
+    below .92. The least is that of t where just 6 or 7 change."""
+    covered = 0.0
+    for falls in range(n + 1):
+        interval = paired_difference(np.ones(n), array(*[0] * falls, *[1] * (n - falls)), low=0, high=1).interval
+        assert interval is not None
+        covered += float(stats.binom.pmf(falls, n, drop)) * (interval.low - 1e-9 <= -drop <= interval.high + 1e-9)
+    assert covered >= 0.92
 
 
 @pytest.mark.parametrize(
