@@ -17,13 +17,21 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.case_blocks import SCORE_COLUMNS, CaseBlock, aligned
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.dimensions import Fields, case_columns
-from ragpipe.scoring.gates.gate_power import Precision, power_words, precision_before, precision_of
+from ragpipe.scoring.gates.gate_power import (
+    Precision,
+    power_words,
+    precision_before,
+    precision_before_comparison,
+    precision_of,
+)
 from ragpipe.scoring.gates.gate_rules import define
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 from ragpipe.store.run.run_tables import read_json
 
 Whole = NDArray[np.int64]
+
+_KINDS = {"binary": "0/1", "share": "shares", "grade": "grades"}
 
 
 def gate_power_lines(config: RunConfig, samples: Path, outputs: Path) -> list[str]:
@@ -50,16 +58,26 @@ def _expected(
     definition: Mapping[str, Any], questions: Whole, earlier: Mapping[str, Any] | None, run_id: str, level: float
 ) -> tuple[Precision | None, str]:
     """The precision that is to be expected, and where it is from."""
-    measured = precision_of(earlier, level) if earlier and earlier["of"] == definition["of"] else None
+    is_same = earlier is not None and _limited(earlier) == _limited(definition)
+    measured = precision_of(earlier, level) if earlier and is_same else None
     if measured and len(questions):
         return measured.with_cases(len(questions)), f"by the spread in run {run_id}"
+    if "against" in definition:
+        kind = definition["kind"]
+        source = f"by no earlier comparison: by the usual spread of {_KINDS[kind]}"
+        return precision_before_comparison(questions, kind), source
     if definition["unscaled"]:
         return None, ""
     return precision_before(questions), "by no earlier run: with scores between 0 and 1 it tells more"
 
 
+def _limited(gate: Mapping[str, Any]) -> tuple[object, ...]:
+    """What a gate limits, without its limits: gates that agree in it have values that vary alike."""
+    return gate["of"], gate.get("score"), gate.get("failure_mode"), gate["where"], "against" in gate
+
+
 def _definition(config: RunConfig, name: str, gate: Gate) -> dict[str, Any]:
-    """The gate with its defaults filled in; `unscaled` for a mean whose score has no scale."""
+    """The gate with its defaults filled in; `unscaled` for a mean whose score has no scale, `kind` of its values."""
     scoring = config.scoring
     specs = scoring.all_specs([spec for metric in config.metrics.values() for spec in metric.scores()])
     declared: dict[str, ScoreSpec] = {spec.name: spec for spec in (*specs, OVERALL)}
@@ -74,7 +92,10 @@ def _definition(config: RunConfig, name: str, gate: Gate) -> dict[str, Any]:
         inconclusive=scoring.inconclusive,
         untrusted=False,
     )
-    return {**filled, "unscaled": filled["of"] == "mean" and (spec is None or spec.low is None)}
+    unscaled = filled["of"] == "mean" and (spec is None or spec.low is None)
+    is_share = spec is not None and (spec.low, spec.high) == (0, 1)
+    kind = "binary" if filled["of"] != "mean" or (spec and spec.binary) else "share" if is_share else "grade"
+    return {**filled, "unscaled": unscaled, "kind": kind}
 
 
 def _questions(gates: Mapping[str, Gate], samples: Path, outputs: Path) -> dict[str, Whole]:

@@ -58,7 +58,8 @@ def _powers(data: ReportData) -> Iterator[Note]:
             continue
         if undecided := undecided_words(gate, precision, level):
             yield Note(("gate ", Verbatim(gate["name"]), f": {undecided}."))
-        if words := power_words(gate, precision, level):
+        words = power_words(gate, precision, level)
+        if words and words != undecided:
             yield Note(("gate ", Verbatim(gate["name"]), f": {words}."), shown_in=PAGES)
 
 

@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.stats.gate_resolution import (
+    TYPICAL_SPREADS,
     effective_rows,
+    resolve_drop,
     resolve_limit,
     resolve_mean,
+    rows_for_drop,
     rows_to_tell,
     strictest_limit,
 )
@@ -52,11 +55,13 @@ def precision_of(gate: Mapping[str, Any], level: float) -> Precision | None:
     """
     interval, value = gate["interval"], gate["value"]
     measured = sum(figure is not None for figure in gate["values"])
+    if "against" in gate:  # pairs of cases, each with its mean over the iterations
+        measured = 1
     cases = round(gate["n_cases" if "failure_mode" in gate else "n_ok"] / measured) if measured else 0
     if interval is None or value is None or not cases:
         return None
     z = normal_quantile(level)
-    if not interval["method"].startswith("wilson"):
+    if "wilson" not in interval["method"]:
         error = (interval["high"] - interval["low"]) / 2 / z
         return Precision(cases, error=error) if error > 0 else None
     rows = effective_rows(value, interval["low"], interval["high"], quantile=z)
@@ -79,13 +84,45 @@ def power_words(gate: Mapping[str, Any], precision: Precision, level: float) -> 
 
     A clause for each limit that an interval can keep; empty where there is none.
     """
-    clauses = [_clause(limit, precision, level, is_upper) for is_upper, limit in _limits(gate, precision)]
+    if "against" in gate:
+        return _drop_words(gate, precision, level) if gate["by"] == "interval" else ""
+    margin = gate.get("margin") or 0.0
+    clauses = [_clause(limit, margin, precision, level, is_upper) for is_upper, limit in _limits(gate, precision)]
     return f"with {precision.cases:,} cases {'; '.join(clauses)}" if clauses else ""
+
+
+def precision_before_comparison(samples: Whole, kind: str) -> Precision | None:
+    """The precision of a difference between two runs on 0 to 1 before they are compared; None for no case.
+
+    Its spread per case is the typical one of the `kind` of values (`TYPICAL_SPREADS`), the rows of a question are taken as alike.
+    """
+    before = precision_before(samples)
+    if before is None or before.rows is None:
+        return None
+    return Precision(before.cases, error=TYPICAL_SPREADS[kind] / before.rows**0.5)
+
+
+def _drop_words(gate: Mapping[str, Any], precision: Precision, level: float) -> str:
+    """What a gate against a baseline finds, and how many cases it takes to pass an unchanged system."""
+    error, max_drop = precision.error, gate["max_drop"]
+    if error is None:
+        return ""
+    drop = resolve_drop(error, 1.0, max_drop, level=level)
+    words = f"with {precision.cases:,} cases it fails 8 of 10 runs of a system that dropped by {drop.finds:.2f} or more"
+    if drop.smallest_max_drop <= max_drop:
+        return f"{words}, and passes 8 of 10 of an unchanged one"
+    words += f"; an unchanged one passes 8 of 10 only from max_drop {drop.smallest_max_drop:.2g} on"
+    if max_drop == 0:
+        return words
+    needed = rows_for_drop(error * precision.cases**0.5, max_drop, level=level)
+    return f"{words}, and max_drop {max_drop:.10g} takes about {_rounded(needed):,} cases"
 
 
 def undecided_words(gate: Mapping[str, Any], precision: Precision, level: float) -> str:
     """`with 30 cases this gate cannot tell 0.88 from 0.85: that takes about 1,100`, where the interval holds a limit; else empty."""
     value, interval = gate["value"], gate["interval"]
+    if "against" in gate and gate["verdict"] in _UNDECIDED:
+        return power_words(gate, precision, level)
     if gate["verdict"] not in _UNDECIDED or interval is None:
         return ""
     held = [limit for _, limit in _limits(gate, precision) if interval["low"] <= limit <= interval["high"]]
@@ -109,8 +146,13 @@ def _limits(gate: Mapping[str, Any], precision: Precision) -> list[tuple[bool, f
     return [(is_upper, end) for is_upper, end in ends if precision.rows is None or 0 < end < 1]
 
 
-def _clause(limit: float, precision: Precision, level: float, is_upper: bool) -> str:
-    fails, passes = _resolution(limit, precision, level, is_upper)
+def _clause(limit: float, margin: float, precision: Precision, level: float, is_upper: bool) -> str:
+    """What one limit finds; it is passed `margin` short of it."""
+    passed_from = limit + margin if is_upper else limit - margin
+    fails = _resolution(limit, precision, level, is_upper)[0]
+    passes = (
+        _resolution(passed_from, precision, level, is_upper)[1] if 0 < passed_from < 1 or not precision.rows else None
+    )
     sign, beyond, within = ("at most", "above", "below") if is_upper else ("at least", "below", "above")
     failing = "fails no system reliably"
     if fails is not None:

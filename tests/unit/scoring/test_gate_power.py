@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ragpipe.scoring.gates.gate_power import Precision, power_words, precision_before, precision_of, undecided_words
+from ragpipe.scoring.gates.gate_power import (
+    Precision,
+    power_words,
+    precision_before,
+    precision_before_comparison,
+    precision_of,
+    undecided_words,
+)
 from ragpipe.stats.intervals import estimate_mean, estimate_rate
 
 
@@ -90,3 +97,38 @@ def test_precision_before_a_run() -> None:
     assert precision_before(np.array([], dtype=np.int64)) is None
     assert precision.with_cases(40).rows == pytest.approx(160 / 6)
     assert Precision(25, error=0.5).with_cases(100).error == 0.25
+
+
+@pytest.mark.parametrize(
+    ("max_drop", "error", "words"),
+    [
+        # .84 * .045 + 1.96 * .045 = .126 finds, and 2.80 * .045 = .126 passes; (2.80 * .45 / .05)^2 = 636
+        (0.05, 0.045, "with 100 cases it fails 8 of 10 runs of a system that dropped by 0.13 or more; an unchanged one passes 8 of 10 only from max_drop 0.13 on, and max_drop 0.05 takes about 640 cases"),
+        # .84 * .01 + .05
+        (0.05, 0.01, "with 100 cases it fails 8 of 10 runs of a system that dropped by 0.06 or more, and passes 8 of 10 of an unchanged one"),
+        (0.0, 0.01, "with 100 cases it fails 8 of 10 runs of a system that dropped by 0.03 or more; an unchanged one passes 8 of 10 only from max_drop 0.028 on"),
+    ],
+)  # fmt: skip
+def test_a_gate_against_a_baseline(max_drop: float, error: float, words: str) -> None:
+    against = gate(min=None, max=None, against="1a2b", max_drop=max_drop, value=-0.02)
+    assert power_words(against, Precision(100, error=error), 0.95) == words
+    assert undecided_words(against, Precision(100, error=error), 0.95) == words
+    assert undecided_words({**against, "verdict": "failed"}, Precision(100, error=error), 0.95) == ""
+
+
+def test_precision_against_a_baseline() -> None:
+    """Pairs of cases count once whatever the iterations; before a comparison 0/1 differ by .45 per case, 100 of them by .045."""
+    bounds = {"low": -0.1, "high": 0.06, "method": "t"}
+    measured = gate(against="1a2b", max_drop=0.05, value=-0.02, values=[None, None], n_ok=98, interval=bounds)
+    assert precision_of(measured, 0.95) == Precision(98, error=pytest.approx(0.08 / 1.959964))
+    assert precision_before_comparison(np.arange(100), "binary").error == pytest.approx(0.045)
+    assert precision_before_comparison(np.array([], dtype=np.int64), "share") is None
+
+
+def test_a_margin_makes_passing_easier_alone() -> None:
+    """min .85 with a margin of .05 fails as .85 does and passes as .80 does."""
+    precision = Precision(100, rows=100)
+    words = power_words(gate(margin=0.05), precision, 0.95)
+    assert "at 0.74 or below" in words
+    easier = power_words(gate(min=0.8), precision, 0.95)
+    assert words.split("passes")[1] == easier.split("passes")[1]
