@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from ragpipe.reports.console import Console
+from ragpipe.reports.model import Table
+from ragpipe.reports.report_data import ReportData, read_results
+from ragpipe.reports.sections.iterations_section import iterations_section
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
@@ -98,3 +101,40 @@ def test_an_earlier_iteration_is_shown_by_itself(run: Path, monkeypatch: pytest.
     write_reports(copied / "iteration-1", target=copied, settings=settings, console=Console(out=out, err=io.StringIO()))
     assert "Over" not in out.getvalue()
     assert re.search(r"faithfulness x100 +60\.0 \[", out.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("answer", "usd", "cell", "words"),
+    [
+        # a case costs twice what judging it once does, and r* = sqrt(2 * .03 / .09) is below 1: more cases
+        (
+            0.02,
+            0.03,
+            "6.0 x (best 1.0)",
+            "Here it costs 2.0 times as much ($0.0200 for its answer, $0.0100 to judge it once)",
+        ),
+        (0.48, 0.03, "6.0 x (best 4.0)", "Here it costs 48.0 times as much"),  # sqrt(48 / 3)
+        (None, 0.03, "6.0 x", "what its answer costs is not recorded"),
+        (0.02, None, "6.0 x", "What judging a case costs is not known"),
+    ],
+)
+def test_more_cases_or_more_judgings(run: Path, answer: float | None, usd: float | None, cell: str, words: str) -> None:
+    metrics, cost = read_results(run, run / "iteration-3")
+    noise = {
+        "n_cases": 2,
+        "repeats": 3,
+        "judge_variance": 0.03,
+        "item_variance": 0.09,
+        "floor": 0.1,
+        "second_judging_from": 6.0,
+    }
+    for group in metrics["by"]["method"].values():
+        group["scores"]["faithfulness"]["noise"] = noise
+    metrics["overall"]["operations"]["usage"] = {} if answer is None else {"cost_usd": {"mean": answer}}
+    cost["used"]["per_case"]["usd"] = usd
+    section = iterations_section(ReportData(metrics, cost))
+    assert section is not None
+    table, *notes = section.parts
+    assert isinstance(table, Table)
+    assert table.rows[0].cells[-1] == cell
+    assert words in str(notes)
