@@ -47,11 +47,15 @@ class VirtualList {
     if (this.selected >= 0) this.onOpen(this.rows[this.selected]);
   }
 
+  /** Scroll as little as needed to the selected row; one that is far away comes to the middle. */
   reveal() {
-    const top = this.selected * this.rowHeight;
-    const bottom = top + this.rowHeight - this.box.clientHeight;
-    if (this.box.scrollTop > top) this.box.scrollTop = top;
-    else if (this.box.scrollTop < bottom) this.box.scrollTop = bottom;
+    const { box, rowHeight } = this;
+    const top = this.selected * rowHeight;
+    const bottom = top + rowHeight - box.clientHeight;
+    const beyond = Math.max(box.scrollTop - top, bottom - box.scrollTop);
+    if (beyond > 2 * rowHeight) box.scrollTop = (top + bottom) / 2;
+    else if (box.scrollTop > top) box.scrollTop = top;
+    else if (box.scrollTop < bottom) box.scrollTop = bottom;
   }
 
   key(event) {

@@ -17,6 +17,7 @@ FLIPS = {
     "to_passed": "fail → pass", "to_failed": "pass → fail", "both_passed": "both pass", "both_failed": "both fail",
 }  # fmt: skip
 _SLICES_MAX = 60  # rows of one heat map
+_FEW = 5  # questions, below which no interval is shown
 
 
 class FlipButton(NamedTuple):
@@ -100,9 +101,11 @@ def _remark(score: Figures) -> str:
 def interval_text(score: Figures) -> str:
     """`[+0.07, +0.31]`; where there are too few questions for one, `n = 3: too few`."""
     interval = score["interval"]
-    if _too_few(score):
-        return f"n = {score['n']}: too few" if score["n"] else "no pairs"
-    return f"[{signed_text(interval['low'])}, {signed_text(interval['high'])}]"
+    if not score["n"]:
+        return "no pairs"
+    if score["questions"] < _FEW or (interval and interval["too_few"]):
+        return f"n = {score['n']}: too few"
+    return f"[{signed_text(interval['low'])}, {signed_text(interval['high'])}]" if interval else "no interval"
 
 
 def plain_number(value: float | None) -> str:
@@ -134,13 +137,13 @@ def slice_maps(comparison: Figures, headline: Sequence[str], candidate: str) -> 
 
 
 def _too_few(row: Figures) -> bool:
-    return row["interval"] is None or bool(row["interval"]["too_few"])
+    return row["questions"] < _FEW or (row["interval"] is not None and bool(row["interval"]["too_few"]))
 
 
 def _heat_cell(row: Figures, score: Figures, candidate: str) -> HeatCell:
     interval, few = row["interval"], _too_few(row)
     shade = 0
-    if not few and (interval["low"] > 0 or interval["high"] < 0):
+    if interval and not few and (interval["low"] > 0 or interval["high"] < 0):
         is_better = (row["difference"] > 0) == score["higher_is_better"]
         strength = 2 if row["state"] in ("better", "worse") else 1
         shade = strength if is_better else -strength

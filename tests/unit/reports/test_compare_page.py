@@ -134,7 +134,7 @@ def test_a_score_of_which_less_is_better_is_drawn_the_other_way_round() -> None:
     """A rise of .2 on a scale of 2 is a step of .1 to the left: the axis ends at .2 (for -.15), so the mark is at 100 - 50."""
     interval = {"level": 0.9, "low": 0.1, "high": 0.3, "too_few": False}
     figures = {
-        "low": 0.0, "high": 2.0, "higher_is_better": False, "base_mean": 1.0, "candidate_mean": 1.2, "difference": 0.2, "n": 9,
+        "low": 0.0, "high": 2.0, "higher_is_better": False, "base_mean": 1.0, "candidate_mean": 1.2, "difference": 0.2, "n": 9, "questions": 8,
         "interval": interval, "smallest_effect": 0.1, "state": "worse", "n_needed": None, "wins": 0, "ties": 4, "losses": 5,
     }  # fmt: skip
     html = score_forest({"errors": figures}, ("A", "B"), "B")
@@ -145,6 +145,18 @@ def test_a_score_of_which_less_is_better_is_drawn_the_other_way_round() -> None:
     few = figures | {"interval": interval | {"too_few": True}}
     assert interval_text(few) == "n = 9: too few"
     assert 'class="interval"' not in score_forest({"errors": few}, ("A", "B"), "B")
+
+
+@pytest.mark.parametrize(("figures", "text"), [
+    ({"n": 0, "questions": 0, "interval": None}, "no pairs"),
+    ({"n": 9, "questions": 1, "interval": None}, "n = 9: too few"),
+    ({"n": 4, "questions": 4, "interval": {"low": -1.0, "high": 1.0, "too_few": True}}, "n = 4: too few"),
+    ({"n": 9, "questions": 9, "interval": {"low": -1.0, "high": 1.0, "too_few": True}}, "n = 9: too few"),
+    ({"n": 101, "questions": 40, "interval": None}, "no interval"),  # without a scale, and no case changed
+    ({"n": 9, "questions": 5, "interval": {"low": -0.1, "high": 0.25, "too_few": False}}, "[-0.100, +0.250]"),
+])  # fmt: skip
+def test_an_interval_in_words(figures: Mapping[str, Any], text: str) -> None:
+    assert interval_text(figures) == text
 
 
 @pytest.mark.parametrize(("low", "high", "better", "state", "shade"), [

@@ -97,9 +97,10 @@ class ComparePage {
       make("div", {},
         make("span", { class: `delta ${direction(this.gain(row))}`, text: signed(this.figures.change(row, this.score, this.candidate)) }),
         make("b", { text: this.index.rows[row] }),
-        ` ${figure(this.figures.value(row, this.score, -1))} → ${values.join(" | ")} `,
-        flipped && make("span", { class: `badge ${after === "pass" ? "good" : "bad"}`, text: `${before} → ${after}` })),
-      make("div", { class: "soft", text: this.index.questions[row] }));
+        ` ${figure(this.figures.value(row, this.score, -1))} → ${values.join(" | ")}`),
+      make("div", { class: "soft" },
+        flipped && make("span", { class: `badge ${after === "pass" ? "good" : "bad"}`, text: `${before} → ${after}` }),
+        ` ${this.index.questions[row]}`));
   }
 
   // --- the case that is open
