@@ -16,12 +16,11 @@ _WORD = 40  # characters of one word of a job on the terminal
 _STANDINGS = {"best": "best", "not_separable": "not separable", "behind": "behind", "equal": "equal"}
 _MARKS = {"best": " *", "not_separable": " ~"}
 _BEST = (
-    "best: on the questions that the jobs share, its interval overlaps no other job's, and no job without an interval or with "
-    "a coverage under the floor may be as good."
+    "best: question by question, every other job is worse than it by a paired difference whose interval excludes 0 and whose p-value "
+    "stands for all pairs of jobs; and no job with a coverage under the floor may be as good."
 )
 _NOT_SEPARABLE = (
-    "not separable: its interval overlaps that of the highest mean, so the difference may be chance. A comparison case by "
-    "case can separate more than intervals can."
+    "not separable: its paired difference from the highest mean is too small or too uncertain to be told from none."
 )
 
 
@@ -115,7 +114,16 @@ def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return markdown_table(heads, [_section_row(row, several) for row in score_rows])
 
 
-_SECTION_HEADS = ("mean", "on shared questions", "standing", "passed", "coverage", "judgements", "flips")
+_SECTION_HEADS = (
+    "mean",
+    "on shared questions",
+    "to the highest",
+    "standing",
+    "passed",
+    "coverage",
+    "judgements",
+    "flips",
+)
 
 
 def _section_row(row: Mapping[str, Any], with_method: bool) -> list[str]:
@@ -125,6 +133,7 @@ def _section_row(row: Mapping[str, Any], with_method: bool) -> list[str]:
         *([code_span(row["method"] or "all")] if with_method else []),
         f"{_number(row['mean'])} {bracketed(_bounds(row), places=3)}".rstrip(),
         ", ".join(_on_shared(row)) or "the same",
+        _to_best(row),
         _STANDINGS.get(row["standing"], "-"),
         percentage(row["pass_rate"]),
         percentage(row["coverage"]),
@@ -155,6 +164,15 @@ def _on_shared(row: Mapping[str, Any]) -> list[str]:
     low, high = row["shared_low"], row["shared_high"]
     bounds = None if low is None else {"low": low, "high": high}
     return [f"on {whole(row['n_shared'])} shared: {row['shared_mean']:.2f} {bracketed(bounds)}".rstrip()]
+
+
+def _to_best(row: Mapping[str, Any]) -> str:
+    """`-0.120 [-0.180, -0.060]`: this job less the highest one."""
+    if row["to_best"] is None:
+        return "-"
+    low, high = row["to_best_low"], row["to_best_high"]
+    bounds = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
+    return f"{row['to_best']:+.3f}{bounds}"
 
 
 def _same(first: float | None, second: float | None) -> bool:

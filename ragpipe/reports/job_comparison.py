@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ragpipe.reports.job_standings import set_standings
 from ragpipe.reports.shared_questions import SharedKey, SharedQuestions
 from ragpipe.scoring.score_declarations import unit_value
 
@@ -39,6 +40,9 @@ _SCORE = (
     ("shared_mean", REAL, "mean over these questions alone, of the cases' means over the iterations"),
     ("shared_low", REAL, "lower end of its interval"),
     ("shared_high", REAL, "upper end of its interval"),
+    ("to_best", REAL, "this job's mean less that of the highest one, question by question on the shared ones"),
+    ("to_best_low", REAL, "lower end of that difference's interval"),
+    ("to_best_high", REAL, "upper end of that difference's interval"),
     (
         "standing",
         TEXT,
@@ -96,14 +100,15 @@ def comparison_rows(
     """The rows of the table, job by job: over all cases, then by method where there are several.
 
     A job without results has one row, with its reason and no score. `shared` are the figures of
-    `shared_questions`; a score that is not in it is compared by its figures over all cases.
+    `shared_questions`; a score that is not in it has no standing.
     """
     rows: list[dict[str, Any]] = []
     for job, label in zip(jobs, job_labels(jobs), strict=True):
         head = _head(job, " ".join(label))
         scores = [_row(head, group, shared) for group in _scores(job)]
         rows += scores or [dict.fromkeys(COMPARISON_SCHEMA.names) | head]
-    _place(rows, {job.number: _floor(job) for job in jobs})
+    floors = {job.number: _floor(job) for job in jobs}
+    set_standings(rows, shared, floors, [name for name, _, _ in _SCORE])
     return rows
 
 
@@ -162,7 +167,7 @@ def _score(method: str | None, name: str, group: Mapping[str, Any], scale: Mappi
         "mean": score["mean"],
         "interval_low": interval.get("low"),
         "interval_high": interval.get("high"),
-        "standing": None,
+        **dict.fromkeys(("to_best", "to_best_low", "to_best_high", "standing")),
         "mean_score": unit_value(score["mean"], scale),
         "pass_rate": score.get("pass_rate"),
         "pass_low": passing.get("low"),
@@ -177,73 +182,3 @@ def _score(method: str | None, name: str, group: Mapping[str, Any], scale: Mappi
         "flip_rate": (score.get("flips") or {}).get("rate"),
         "higher_is_better": scale["higher_is_better"],
     }
-
-
-def _place(rows: Sequence[dict[str, Any]], floors: Mapping[int, float]) -> None:
-    """Set the standing of every job in each score. `floors` are the jobs' coverage floors.
-
-    `equal`: all jobs have the same figures, so what was varied has no effect on this score. `best`: its interval overlaps
-    no other job's; else it and all jobs that overlap with it are `not_separable`, the others `behind`. Scores without a
-    scale (counts), jobs without an interval and those with a coverage under the floor have no standing, because nothing
-    says how certain they are; where one of them may be as good as the highest job with a standing, no job is the best.
-    Compared are the figures on the questions that the jobs share, where they are known; without a shared question there is
-    no standing.
-    """
-    groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["mean"] is not None:
-            groups.setdefault((row["method"], row["score"]), []).append(row)
-    for group in groups.values():
-        if _all_equal(group):
-            for row in group:
-                row["standing"] = "equal"
-        else:
-            _place_group(group, floors)
-
-
-def _all_equal(group: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether several jobs have the same figures."""
-    return len(group) > 1 and all(row[name] == group[0][name] for row in group for name, _, _ in _SCORE)
-
-
-def _place_group(group: Sequence[dict[str, Any]], floors: Mapping[int, float]) -> None:
-    compared = [_on_shared(row) for row in group if row["mean_score"] is not None and row["n_shared"] != 0]
-    placed = [row for row in compared if row["interval_low"] is not None and _covered(row, floors)]
-    if len(placed) > 1:
-        _place_among(placed, [row for row in compared if row not in placed])
-    for row in placed:
-        row["row"]["standing"] = row["standing"]
-
-
-def _on_shared(row: dict[str, Any]) -> dict[str, Any]:
-    """The figures of a row that are compared: those on the shared questions, where they are known. `row` is the row itself."""
-    keys = ("job", "mean", "mean_score", "interval_low", "interval_high", "coverage", "standing")
-    compared = {"row": row, **{key: row[key] for key in keys}}
-    if row["shared_mean"] is None:
-        return compared
-    sign = 1 if row["higher_is_better"] else -1  # orders jobs as the mean brought to 0..1 does
-    bounds = {"interval_low": row["shared_low"], "interval_high": row["shared_high"]}
-    return {**compared, "mean": row["shared_mean"], "mean_score": sign * row["shared_mean"], **bounds}
-
-
-def _covered(row: Mapping[str, Any], floors: Mapping[int, float]) -> bool:
-    return row["coverage"] is None or row["coverage"] >= floors[row["job"]]
-
-
-def _place_among(rows: Sequence[dict[str, Any]], unplaced: Sequence[Mapping[str, Any]]) -> None:
-    top = max(rows, key=lambda row: row["mean_score"])
-    near = [row for row in rows if row is not top and _overlap(row, top)]
-    rivals = [row for row in unplaced if row["mean_score"] >= top["mean_score"] or _overlap(row, top)]
-    for row in rows:
-        row["standing"] = "behind"
-    for row in near:
-        row["standing"] = "not_separable"
-    top["standing"] = "not_separable" if near else None if rivals else "best"
-
-
-def _overlap(row: Mapping[str, Any], placed: Mapping[str, Any]) -> bool:
-    """Whether two intervals have a point in common; ends that touch count. A mean without an interval is a point."""
-    low, high = row["interval_low"], row["interval_high"]
-    if low is None:
-        low = high = row["mean"]
-    return bool(low <= placed["interval_high"] and placed["interval_low"] <= high)

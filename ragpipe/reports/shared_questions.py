@@ -18,10 +18,16 @@ SharedKey = tuple[int, str | None, str]  # job, method (None: all cases), score
 
 
 class SharedQuestions(NamedTuple):
-    """One score of one job on the `n` questions for which every job of the comparison has a value."""
+    """One score of one job on the `n` questions for which every job of the comparison has a value.
+
+    `values` are its means per question, in an order that all jobs share; `scale` is what is declared of the score.
+    """
 
     n: int
     estimate: Estimate
+    values: NDArray[np.float64]
+    scale: Mapping[str, Any]
+    level: float
 
 
 class _Table(NamedTuple):
@@ -91,5 +97,9 @@ def _compared(
         estimate = estimate_of(
             values[number][chosen[here]], codes, metrics["declared"][name], metrics["scoring"]["level"]
         )
-        compared[number, method, name] = SharedQuestions(len(common), estimate)
+        values_here, level = values[number][chosen[here]], metrics["scoring"]["level"]
+        by_question = np.bincount(codes, weights=values_here) / np.maximum(np.bincount(codes), 1)
+        compared[number, method, name] = SharedQuestions(
+            len(common), estimate, by_question, metrics["declared"][name], level
+        )
     return compared

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -16,6 +18,8 @@ from ragpipe.reports.comparison_page import (
     comparison_notes,
 )  # fmt: skip
 from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows, job_labels
+from ragpipe.reports.shared_questions import SharedKey, SharedQuestions
+from ragpipe.stats.intervals import estimate_mean
 
 Figures = tuple[float, float, float] | tuple[float, None, None]
 
@@ -53,47 +57,93 @@ def job(number: int, *words: str, methods: dict[str, Any] | None = None, **score
     return Job(number, words, 0, "complete", folder=Path(f"out/x/{number:012x}"), metrics=metrics, cost=cost)
 
 
-@pytest.mark.parametrize(
-    ("figures", "standings"),
-    [
-        ([(0.9, 0.85, 0.95), (0.5, 0.4, 0.6)], ["best", "behind"]),
-        ([(0.7, 0.6, 0.8), (0.75, 0.65, 0.85)], ["not_separable", "not_separable"]),
-        ([(0.7, 0.6, 0.8), (0.9, 0.8, 1.0)], ["not_separable", "not_separable"]),  # ends that touch tell nothing apart
-        ([(0.9, 0.85, 0.95), (0.88, 0.8, 0.93), (0.5, 0.4, 0.6)], ["not_separable", "not_separable", "behind"]),
-        ([(0.2, 0.1, 0.3), (0.9, 0.8, 1.0), (0.5, 0.4, 0.6)], ["behind", "best", "behind"]),
-        ([(0.7, 0.6, 0.8), (0.7, 0.6, 0.8)], ["equal", "equal"]),
-        ([(1.0, None, None), (1.0, None, None)], ["equal", "equal"]),
-        ([(0.9, None, None), (0.5, 0.4, 0.6)], [None, None]),  # one interval alone compares with nothing
-        ([(0.9, 0.85, 0.95), (0.95, None, None), (0.5, 0.4, 0.6)], [None, None, "behind"]),  # it may be better
-        ([(0.9, 0.85, 0.95), (0.87, None, None), (0.5, 0.4, 0.6)], [None, None, "behind"]),  # or as good
-        ([(0.9, 0.85, 0.95), (0.7, None, None), (0.5, 0.4, 0.6)], ["best", None, "behind"]),
-        ([(1.0, None, None), (0.8, 0.7, 0.9), (0.4, 0.3, 0.5)], [None, None, "behind"]),  # every case the same value
-        ([(0.9, 0.85, 0.95)], [None]),
-    ],
-)
-def test_best_only_where_intervals_keep_jobs_apart(figures: list[Figures], standings: list[str | None]) -> None:
-    rows = comparison_rows([job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate(figures)])
-    assert [row["standing"] for row in rows] == standings
+HIGHER = {"low": 0.0, "high": 1.0, "higher_is_better": True}
+STEPS = np.array([0.0, 0.125] * 10)
+"""What varies from question to question: 20 questions, mean 1/16."""
+
+
+def on_shared(
+    *values: np.ndarray | None, method: str | None = None, scale: dict[str, Any] = HIGHER
+) -> dict[SharedKey, SharedQuestions]:
+    """The figures of jobs 0, 1, ... in faithfulness, from their values by question; None for a job without any."""
+    return {
+        (number, method, "faithfulness"): SharedQuestions(
+            len(found), estimate_mean(found, low=scale["low"], high=scale["high"]), found, scale, 0.95
+        )
+        for number, found in enumerate(values)
+        if found is not None
+    }
+
+
+def standings(*values: np.ndarray | None, coverage: Sequence[float] = ()) -> list[str | None]:
+    """The standings of jobs with these values by question."""
+    jobs = [
+        job(n, f"k={n}", faithfulness=score((n / 10, 0.0, 1.0), coverage=coverage[n] if coverage else 1.0))
+        for n in range(len(values))
+    ]
+    return [row["standing"] for row in comparison_rows(jobs, on_shared(*values))]
+
+
+def test_a_job_is_behind_by_its_paired_difference() -> None:
+    """All 20 questions .125 lower: all signs alike, p far below .05, though the means' intervals overlap widely."""
+    spread = np.linspace(0.2, 0.8, 20)
+    assert standings(spread, spread - 0.125 - STEPS / 8) == ["best", "behind"]
+    assert standings(spread - 0.125 - STEPS / 8, spread) == ["behind", "best"]
+    low, high = (estimate_mean(values, low=0, high=1).interval for values in (spread - 0.2, spread))
+    assert low is not None
+    assert high is not None
+    assert low.high > high.low
+
+
+def test_a_difference_that_is_uncertain_or_too_small_separates_nothing() -> None:
+    spread = np.linspace(0.2, 0.8, 20)
+    turned = spread[::-1].copy()
+    turned[0] += 0.1
+    assert standings(spread, turned) == ["not_separable"] * 2
+    assert standings(spread, spread - 0.01 - STEPS / 100) == ["not_separable"] * 2  # within .05 of the scale
+    few = spread.copy()
+    few[:5] -= 0.2  # fewer than 6 changed questions decide nothing
+    assert standings(spread, few) == ["not_separable"] * 2
+
+
+def test_the_p_value_must_stand_for_all_pairs_of_jobs() -> None:
+    """7 of 20 questions .25 lower and none higher: p = 2/2^7 = .0156; of two jobs that is one pair, of four it is six."""
+    top = np.full(20, 0.5) + STEPS
+    lower = top.copy()
+    lower[:7] -= 0.25
+    assert standings(top, lower) == ["best", "behind"]
+    assert standings(top, lower, top - 0.4 - STEPS / 8, top - 0.45 - STEPS / 8) == [
+        "not_separable", "not_separable", "behind", "behind",
+    ]  # fmt: skip
+
+
+def test_the_difference_from_the_highest_stands_in_the_row() -> None:
+    spread = np.linspace(0.2, 0.8, 20)
+    jobs = [job(n, f"k={n}", faithfulness=score((n / 10, 0.0, 1.0))) for n in range(2)]
+    rows = comparison_rows(jobs, on_shared(spread, spread - 0.125 - STEPS / 8))
+    assert (rows[0]["to_best"], rows[0]["to_best_low"]) == (0.0, None)
+    assert rows[1]["to_best"] == pytest.approx(-0.125 - 1 / 128)
+    assert rows[1]["to_best_low"] < rows[1]["to_best"] < rows[1]["to_best_high"] < 0
+
+
+def test_jobs_without_shared_figures_have_no_standing() -> None:
+    spread = np.linspace(0.2, 0.8, 20)
+    assert standings(None, None) == [None, None]
+    assert standings(spread, None) == [None, None]
+    equal = [job(i, f"k={i}", faithfulness=score((0.7, 0.6, 0.8))) for i in range(2)]
+    assert [row["standing"] for row in comparison_rows(equal)] == ["equal", "equal"]
 
 
 def test_a_job_under_the_coverage_floor_is_not_the_best_and_nobody_is_while_it_may_be() -> None:
+    spread = np.linspace(0.2, 0.8, 20)
+    worse = spread - 0.125 - STEPS / 8
+    assert standings(spread + 0.1, spread, worse, coverage=(0.1, 1.0, 1.0)) == [None, None, "behind"]
+    assert standings(worse, spread, worse - 0.02, coverage=(0.1, 1.0, 1.0)) == [None, "best", "behind"]
     few = score((0.95, 0.9, 1.0), n_ok=1, n_judged=1, n_error=9, coverage=0.1)
-    jobs = [
-        job(i, f"k={i}", faithfulness=one)
-        for i, one in enumerate((few, score((0.8, 0.75, 0.85)), score((0.4, 0.3, 0.5))))
-    ]
-    rows = comparison_rows(jobs)
-    assert [row["standing"] for row in rows] == [None, None, "behind"]
-    cells = [line[1] for line in comparison_lines(jobs, rows)[1]]
+    jobs = [job(i, f"k={i}", faithfulness=one) for i, one in enumerate((few, score((0.8, 0.75, 0.85))))]
+    cells = [line[1] for line in comparison_lines(jobs, comparison_rows(jobs))[1]]
     assert cells[0] == "0.95 [0.90, 1.00]\n50% of 1 passed\ncoverage 10.0%"
     assert cells[1] == "0.80 [0.75, 0.85]\n50% of 8 passed"
-    worse = [
-        job(i, f"k={i}", faithfulness=one)
-        for i, one in enumerate((few, score((0.8, 0.75, 0.85)), score((0.4, 0.3, 0.5))))
-    ]
-    for one in worse[:1]:
-        one.metrics["overall"]["scores"]["faithfulness"].update(mean=0.2, interval=None)  # type: ignore[index]
-    assert [row["standing"] for row in comparison_rows(worse)] == [None, "best", "behind"]
 
 
 def test_a_cell_without_a_threshold_says_of_how_many() -> None:
@@ -103,17 +153,19 @@ def test_a_cell_without_a_threshold_says_of_how_many() -> None:
 
 def test_equal_means_that_pass_another_threshold_are_not_equal() -> None:
     found = [score((0.7, 0.6, 0.8), threshold=t, pass_rate=p) for t, p in ((0.5, 0.9), (0.8, 0.3))]
-    rows = comparison_rows([job(i, f"k={i}", faithfulness=one) for i, one in enumerate(found)])
+    jobs = [job(i, f"k={i}", faithfulness=one) for i, one in enumerate(found)]
+    rows = comparison_rows(jobs, on_shared(STEPS, STEPS))
     assert [row["standing"] for row in rows] == ["not_separable"] * 2
-    page = comparison_markdown([job(i, f"k={i}", faithfulness=one) for i, one in enumerate(found)], rows, ["k=0,1"])
+    page = comparison_markdown(jobs, rows, ["k=0,1"])
     assert "90.0%" in page
     assert "30.0%" in page
 
 
-def test_lower_is_better_by_the_normalised_mean() -> None:
-    """Of two shares of misses the smaller one is best."""
-    misses = [score(f, higher_is_better=False) for f in ((0.1, 0.05, 0.15), (0.5, 0.4, 0.6))]
-    rows = comparison_rows([job(i, f"k={i}", scope_miss=one) for i, one in enumerate(misses)])
+def test_where_lower_is_better_the_lowest_is_best() -> None:
+    misses = [score((n / 10, 0.0, 1.0), higher_is_better=False) for n in range(2)]
+    spread = np.linspace(0.2, 0.8, 20)
+    shared = on_shared(spread - 0.125 - STEPS / 8, spread, scale={**HIGHER, "higher_is_better": False})
+    rows = comparison_rows([job(i, f"k={i}", faithfulness=one) for i, one in enumerate(misses)], shared)
     assert [row["standing"] for row in rows] == ["best", "behind"]
 
 
@@ -125,13 +177,16 @@ def test_a_count_is_not_placed() -> None:
 
 
 def test_methods_are_placed_among_their_own() -> None:
-    def of(number: int, a: Figures, b: Figures) -> Job:
+    def of(number: int) -> Job:
         return job(
             number, f"k={number}", faithfulness=score((0.5, 0.1, 0.9)),
-            methods={"a": {"faithfulness": score(a)}, "b": {"faithfulness": score(b)}},
+            methods={"a": {"faithfulness": score((number / 10, 0, 1))}, "b": {"faithfulness": score((number / 10, 0, 1))}},
         )  # fmt: skip
 
-    rows = comparison_rows([of(0, (0.9, 0.8, 1.0), (0.2, 0.1, 0.3)), of(1, (0.3, 0.2, 0.4), (0.6, 0.5, 0.7))])
+    spread = np.linspace(0.2, 0.8, 20)
+    lower = spread - 0.125 - STEPS / 8
+    shared = {**on_shared(spread, lower, method="a"), **on_shared(lower, spread, method="b")}
+    rows = comparison_rows([of(0), of(1)], shared)
     found = {(row["job"], row["method"]): row["standing"] for row in rows}
     assert found == {
         (0, None): "equal", (1, None): "equal", (0, "a"): "best", (1, "a"): "behind", (0, "b"): "behind", (1, "b"): "best",
@@ -184,11 +239,11 @@ def test_the_scores_that_a_reader_compares_first() -> None:
 
 
 def test_marks_are_explained_where_they_stand() -> None:
-    near = [job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate([(0.7, 0.6, 0.8), (0.75, 0.65, 0.85)])]
-    rows = comparison_rows(near)
-    assert comparison_lines(near, rows)[1][0][1].startswith("0.70 [0.60, 0.80] ~")
+    jobs = [job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate([(0.7, 0.6, 0.8), (0.75, 0.65, 0.85)])]
+    rows = comparison_rows(jobs, on_shared(STEPS, STEPS))
+    assert comparison_lines(jobs, rows)[1][0][1].startswith("0.70 [0.60, 0.80] ~")
     assert [note[0] for note in comparison_notes(rows)] == ["~"]
-    far = [job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate([(0.9, 0.85, 0.95), (0.5, 0.4, 0.6)])]
-    rows = comparison_rows(far)
-    assert comparison_lines(far, rows)[1][0][1].startswith("0.90 [0.85, 0.95] *")
+    spread = np.linspace(0.2, 0.8, 20)
+    rows = comparison_rows(jobs, on_shared(spread, spread - 0.125 - STEPS / 8))
+    assert comparison_lines(jobs, rows)[1][0][1].startswith("0.70 [0.60, 0.80] *")
     assert [note[0] for note in comparison_notes(rows)] == ["*"]
