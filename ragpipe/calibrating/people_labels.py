@@ -87,23 +87,35 @@ def _drawn_case(row: Mapping[str, Any]) -> LabelledCase:
 
 
 def recorded_labels(
-    scores: Path, human: ScoreSpec, score: ScoreSpec, *, threshold: float | None, cases: int
+    scores: Path,
+    human: ScoreSpec,
+    score: ScoreSpec,
+    *,
+    threshold: float | None,
+    cases: int,
+    by_annotators: bool,
 ) -> PeopleLabels:
     """The scores of people that the run has as `human`, brought to the scale and direction of `score`.
 
     Args:
         scores: the table of the run's scores.
-        human: the recorded score. An object of verdicts names an annotator each; a list or a single verdict is one label.
+        human: the recorded score.
         score: the score that is held against it.
         threshold: the value of `human` from which a label is a pass; None without one.
         cases: the number of cases of the run. Labels of all of them have a probability of 1, of some an unknown one.
+        by_annotators: whether an object of verdicts has one of each annotator. Else, as a list, it has those of parts of the
+            answer, and the value that they were combined to is one label.
+
+    Raises DataError for annotators of whom none judged answers to two questions: those are names of parts.
     """
     rows = [row for row in query_rows(scores, score_name=human.name) if row["status"] == "ok"]
+    if by_annotators:
+        _check_annotators(rows, scores, human.name)
     probability = 1.0 if len(rows) == cases else None
     labels = (
         (LabelledCase((row["sample_id"], row["method"], row["repeat"]), "recorded", None, probability), name, value)
         for row in rows
-        for name, value in _annotators(row)
+        for name, value in _verdicts_in(row, by_annotators).items()
     )
     read = _ratings_of(labels, recorded=human.name)
     if human.binary and threshold is None:
@@ -113,12 +125,24 @@ def recorded_labels(
     return PeopleLabels(read.cases, read.annotators, ratings, recorded=human.name, threshold=on_scale)
 
 
-def _annotators(row: Mapping[str, Any]) -> Iterable[tuple[str, float]]:
-    """The verdicts of a recorded score by annotator; the score itself under one name where it has none."""
+def _verdicts_in(row: Mapping[str, Any], by_annotators: bool) -> dict[str, float]:
+    """The verdicts of a recorded score by annotator; the score itself under its own name where it has none."""
     verdicts = json.loads(row["details"] or "{}").get("verdicts")
-    if not isinstance(verdicts, dict):
-        return [(row["score_name"], float(row["value"]))]
-    return [(name, float(verdict)) for name, verdict in verdicts.items() if isinstance(verdict, int | float)]
+    if not by_annotators or not isinstance(verdicts, dict):
+        return {row["score_name"]: float(row["value"])}
+    return {name: float(verdict) for name, verdict in verdicts.items() if isinstance(verdict, int | float)}
+
+
+def _check_annotators(rows: Sequence[Mapping[str, Any]], scores: Path, name: str) -> None:
+    questions: dict[str, set[str]] = {}
+    for row in rows:
+        for annotator in _verdicts_in(row, by_annotators=True):
+            questions.setdefault(annotator, set()).add(row["sample_id"])
+    if len({row["sample_id"] for row in rows}) > 1 and all(len(asked) == 1 for asked in questions.values()):
+        content = f"verdicts of {len(questions):,} names, none of which judged answers to two questions"
+        expected = "verdicts by annotators, or calibrate.verdicts=parts for those of parts of an answer"
+        problem = Problem(str(scores), name, content, expected, "calibrate.verdicts=parts")
+        raise DataError(TITLE, [problem])
 
 
 def _rescaled(values: Floats, human: ScoreSpec, score: ScoreSpec) -> Floats:

@@ -65,6 +65,7 @@ def score_evidence(
     *,
     scores: Sequence[str] = (),
     recorded: Mapping[str, str] | None = None,
+    by_annotators: bool = True,
     draw_id: str | None = None,
 ) -> dict[str, ScoreEvidence]:
     """By score, labels by people and judgements on the same cases, for every score of the run that has labels.
@@ -73,6 +74,7 @@ def score_evidence(
         run: the run.
         scores: the scores to look for; none: those of `recorded` and those with labels of a draw.
         recorded: by score, the recorded score of people that it is held against.
+        by_annotators: whether an object of recorded verdicts has one of each annotator, and not of each part of the answer.
         draw_id: the draw whose labels count; None: the only one that has some.
 
     Raises DataError for a score without labels, and for labels that are not of this run's answers.
@@ -82,7 +84,8 @@ def score_evidence(
     labels = {
         name: of_people
         for name in scores or run.scores
-        if (of_people := _labels_of(run, name, recorded, draw_id)) is not None and of_people.cases
+        if (of_people := _labels_of(run, name, recorded.get(name), by_annotators, draw_id)) is not None
+        and of_people.cases
     }
     missing = [name for name in scores or recorded if name not in labels]
     if missing or not labels:
@@ -108,16 +111,19 @@ def _evidence_of(
     )
 
 
-def _labels_of(run: CalibratedRun, name: str, recorded: Mapping[str, str], draw_id: str | None) -> PeopleLabels | None:
-    if name not in recorded:
+def _labels_of(
+    run: CalibratedRun, name: str, recorded: str | None, by_annotators: bool, draw_id: str | None
+) -> PeopleLabels | None:
+    if recorded is None:
         return drawn_labels(run.folder, name, draw_id)
-    human = run.scores[recorded[name]][1]
+    human = run.scores[recorded][1]
     return recorded_labels(
         run.folder.iteration(run.iterations[0]).scores,
         human,
         run.scores[name][1],
         threshold=run.thresholds.get(human.name),
         cases=count_rows(run.folder.outputs),
+        by_annotators=by_annotators,
     )
 
 

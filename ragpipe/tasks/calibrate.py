@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -70,6 +70,13 @@ class CalibrateSettings(Settings):
         default_factory=dict,
         description="Recorded scores of people that serve as labels, by judged score. Default: none.",
     )
+    verdicts: Literal["annotators", "parts"] = Field(
+        default="annotators",
+        description=(
+            "What an object of recorded verdicts holds. annotators: one of each person, each a label; parts: one of each "
+            "part of the answer, together one label."
+        ),
+    )
     target: TargetSettings = Field(default_factory=TargetSettings, description="What agreement has to exceed.")
     fit: bool = Field(
         default=False,
@@ -97,7 +104,13 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     Returns 0. Raises DataError for a run or a score without labels, OutputError."""
     settings, folder = task.settings, task.finished.folder
     held = calibrated_run(task.finished)
-    evidence = score_evidence(held, scores=settings.scores, recorded=settings.recorded, draw_id=settings.draw)
+    evidence = score_evidence(
+        held,
+        scores=settings.scores,
+        recorded=settings.recorded,
+        by_annotators=settings.verdicts == "annotators",
+        draw_id=settings.draw,
+    )
     calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()))
     console.folded(CALIBRATION_HEADS, calibration_rows(calibration), title="judge against people")
     for name, score in calibration.scores.items():

@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from ragpipe.calibrating.judge_agreement import RatedCases, agreement_statistics, confusion_of
 from ragpipe.cli import main
 from ragpipe.labelling.label_files import LABEL_COLUMNS, LABELS, Draw, write_draw, write_rows
+from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import table_of
 from ragpipe.scoring.calibration_file import (
     Calibration,
@@ -153,6 +156,59 @@ def test_the_embedded_judge_against_marked_hallucinations(tmp_path: Path, real_d
     assert score.length_baseline is not None
     assert score.length_baseline.shorter_passes
     assert score.state == "failed"
+
+
+@pytest.mark.slow
+def test_verdicts_on_parts_of_an_answer_are_one_label(
+    tmp_path: Path, real_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Summary of a Haystack: an object of verdicts by insight. Six judges, by summary here and by insight in EXPECTED.json."""
+    path = real_data / "summhay_eval/eval_benchmark_data.json"
+    words = ["+experiment=summhay_eval", f"dataset.path={path}", f"output_dir={tmp_path}", "report.formats=[]"]
+    assert main(words) == 0
+    run = (tmp_path / "summhay_eval/latest").resolve()
+    words = ["task=calibrate", f"run={run}", "calibrate.recorded={gpt-4o: human_coverage}"]
+    words += ["calibrate.target.statistic=quadratic_kappa"]
+    assert main(words) == 2
+    assert "none of which judged answers to two questions" in " ".join(capsys.readouterr().err.split())
+    assert main([*words, "calibrate.verdicts=parts"]) == 0
+    score = calibration_of(run).scores["gpt-4o"]
+    records = pq.read_table(run / "iteration-1/records.parquet").to_pydict()
+    people, judge = (np.array(records[name]) for name in ("human_coverage", "gpt-4o"))
+    assert score.statistics["pearson"].n == 119
+    assert score.statistics["pearson"].value == pytest.approx(np.corrcoef(people, judge)[0, 1])
+    assert score.statistics["mae"].value == pytest.approx(np.mean(np.abs(people - judge)))
+    assert (score.ceiling, score.reference) == (None, "single")
+
+
+def test_ordinal_labels_have_the_figures_of_trusted_libraries(real_data: Path) -> None:
+    """The 887 insights one by one: none, half and full coverage."""
+    expected = json.loads((real_data / "EXPECTED.json").read_text())["summhay"]
+    figures = expected["predictions_prompted_gpt-4o"]
+    levels = {"not_covered": 0.0, "partially_covered": 0.5, "fully_covered": 1.0}
+    levels |= {"NO_COVERAGE": 0.0, "PARTIAL_COVERAGE": 0.5, "FULL_COVERAGE": 1.0}
+    labels, scores, questions = [], [], []
+    for place, summary in enumerate(json.loads((real_data / "summhay_eval/eval_benchmark_data.json").read_text())):
+        judged = {one["insight_id"]: one["coverage"] for one in summary["predictions_prompted_gpt-4o"]}
+        for one in summary["annotation"]:
+            labels.append(levels[one["coverage"]])
+            scores.append(levels[judged[one["insight_id"]]])
+            questions.append(place)
+    spec = ScoreSpec("coverage", grades=(("full", 1.0), ("partial", 0.5), ("none", 0.0)))
+    none = np.full(len(labels), np.nan)
+    rated = RatedCases(np.array(labels), none, np.array(scores), none, np.array(questions))
+    values = {name: statistic.value for name, statistic in agreement_statistics(rated, spec, 0.95).items()}
+    names = {"pearson": "pearson", "spearman": "spearman", "kendall": "kendall_tau_b", "mae": "mae",
+             "difference": "bias_judge_minus_human"}  # fmt: skip
+    for ours, theirs in names.items():
+        assert values[ours] == pytest.approx(figures[theirs], abs=CLOSE), ours
+    assert values["quadratic_kappa"] == pytest.approx(figures["ordinal"]["kappa_quadratic"], abs=CLOSE)
+    confusion = confusion_of(rated, spec)
+    assert confusion is not None
+    assert (confusion.classes, confusion.counts) == (
+        ["none", "partial", "full"],
+        figures["ordinal"]["confusion_human_rows"],
+    )
 
 
 def test_the_labels_of_a_draw(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
