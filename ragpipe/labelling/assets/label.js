@@ -10,6 +10,7 @@ class LabelPage {
     byId("save").addEventListener("click", () => this.save());
     byId("done-save").addEventListener("click", () => this.save());
     byId("load").addEventListener("click", () => byId("file").click());
+    byId("other").addEventListener("click", () => this.leave());
     byId("file").addEventListener("change", (event) => this.load(event.target));
     byId("undo").addEventListener("click", () => this.undo());
     byId("back").addEventListener("click", () => this.move(-1));
@@ -47,8 +48,16 @@ class LabelPage {
     this.reread();
     byId("who").hidden = true;
     byId("foot").hidden = false;
+    byId("other").hidden = false;
     this.place = Math.max(0, this.nextOpen(0));
     this.show();
+  }
+
+  /** Another person takes over this browser: the labels that it keeps stay with their name. */
+  leave() {
+    this.keepNote();
+    remember(`ragpipe.label.${this.about.draw}.who`, null);
+    location.reload();
   }
 
   /* what the browser keeps: events, never a text of a case */

@@ -258,6 +258,24 @@ def test_two_tabs_add_to_the_same_labels(browser: Browser, run: Path) -> None:
         opened.page.wait_for_function(f"document.querySelector('#progress-text').textContent === '2 of {ASKED}'")
 
 
+def test_another_person_takes_over_and_finds_the_own_labels_again(browser: Browser, run: Path) -> None:
+    with labelling(browser, run) as opened:
+        page = opened.page
+        for name, before in (("ann", 0), ("bob", 0), ("ann", 2)):
+            assert progress(opened) == f"{before} of {ASKED}"
+            page.keyboard.press("1")
+            page.keyboard.press("2")
+            if before:
+                break
+            page.click("#other")
+            page.wait_for_selector("#who:not([hidden])")
+            page.keyboard.type("bob" if name == "ann" else "ann")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#case:not([hidden])")
+        assert progress(opened) == f"4 of {ASKED}"
+        assert "ann: kept here" in str(page.text_content("#kept"))
+
+
 def test_names_divide_the_cases(browser: Browser, run: Path) -> None:
     assert (
         main(["task=label", f"run={run}", "label.metric=faithfulness", "label.annotators=[ann,bob]", "label.again=0"])
