@@ -54,9 +54,10 @@ def draw_cases(
     *,
     random_size: int,
     favoured: Mapping[str, float],
-    before: Mapping[str, int] | None = None,
 ) -> DrawnCases:
     """Draw cases: first the random part, then the strata up to their shares.
+
+    A larger draw by the same order contains a smaller one, where its random part grows by no more cases than it does.
 
     Args:
         order: the places of all cases in random order.
@@ -65,7 +66,6 @@ def draw_cases(
         random_size: how many of them are the random part.
         favoured: by stratum, the share of the draw that it should get, in any unit. Strata without one get what is left
             when those are exhausted, in proportion to their cases.
-        before: drawn cases of each stratum in an earlier, smaller draw by the same order: they stay.
 
     Raises ConfigError where `size` is too small for the number of strata.
     """
@@ -79,7 +79,6 @@ def draw_cases(
     for stratum, least in floor.items():
         if len(sizes) > 1:
             drawn[stratum] = max(drawn[stratum], least)
-        drawn[stratum] = min(sizes[stratum], max(drawn[stratum], (before or {}).get(stratum, 0)))
     _fill(drawn, sizes, size, favoured)
     return DrawnCases(_first_of_each(order, strata, drawn, len(head)), len(head), dict(drawn), dict(sizes))
 

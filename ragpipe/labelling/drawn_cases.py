@@ -56,7 +56,6 @@ def drawn_of(
         size,
         random_size=size if is_random else round(size * settings.random_share),
         favoured=strata.favoured,
-        before={stratum.name: stratum.drawn for stratum in before.strata} if before else None,
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.safe_text import shorten
-from ragpipe.core.spreadsheet_text import restore
 from ragpipe.labelling.label_sheets import CANNOT_TELL
 from ragpipe.store.outside_causes import outside_cause
 
@@ -76,8 +75,7 @@ def _csv_rows(path: Path, text: str, problems: list[Problem]) -> Iterator[tuple[
         line = reader.line_num + 1
         for cells in reader:
             if any(cells):
-                row = {name: restore(cell) for name, cell in zip(names, cells, strict=False)}
-                yield f"{path}:{line}", row
+                yield f"{path}:{line}", dict(zip(names, cells, strict=False))
             line = reader.line_num + 1
     except csv.Error as error:
         problems.append(Problem(f"{path}:{reader.line_num}", "csv", str(error), "a CSV file with a row per case"))

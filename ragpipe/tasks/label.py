@@ -79,8 +79,8 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     population = _population(run_folder, score, settings)
     rejudged = _same_cases_of(rejudged_run, run_folder, score, settings) if rejudged_run else None
     strata = strata_of(settings, population, asked.spec, finished.config.scoring.thresholds.get(score), rejudged)
-    have = sum(stratum.drawn for stratum in before.strata) if before else 0
-    size = have + settings.more if settings.more else max(have, settings.n)
+    have = int(before.settings["n"]) if before else 0
+    size = min(have + settings.more if settings.more else max(have, settings.n), len(population.keys))
     drawn = drawn_of(settings, population, strata, size, before)
     keys = [population.keys[place] for place in drawn.places]
     shown = read_shown_cases(run_folder.samples, run_folder.outputs, keys)
@@ -98,7 +98,7 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
         seed=settings.seed,
         cases=len(population.keys),
         strata=stratum_sizes(drawn),
-        settings=settings.model_dump(exclude={"files", "more"}) | {"n": len(drawn.places), "rejudged": rejudged_id},
+        settings=settings.model_dump(exclude={"files", "more"}) | {"n": size, "rejudged": rejudged_id},
         pages=before.pages if before else [],
     )
     by_item = {row["item"]: shown[row["sample_id"], row["method"], row["repeat"]] for row in table.to_pylist()}
@@ -111,7 +111,7 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
         settings,
         with_reference="reference" in asked.metric.required,
     )
-    _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - have if before else None)
+    _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - len(earlier) if before else None)
     return written
 
 

@@ -79,9 +79,7 @@ def test_a_larger_draw_contains_the_smaller_one(
 ) -> None:
     order = random_order([str(place) for place in range(len(strata))], seed)
     first = draw_cases(order, strata, size, random_size=round(share * size), favoured={"a": 1.0})
-    grown = draw_cases(
-        order, strata, size + more, random_size=round(share * (size + more)), favoured={"a": 1.0}, before=first.drawn
-    )
+    grown = draw_cases(order, strata, size + more, random_size=round(share * (size + more)), favoured={"a": 1.0})
     slack = 2 * len(set(strata))  # two of every stratum are drawn, also where the random part has taken all
     assert min(size, len(strata)) <= len(first.places) <= min(size + slack, len(strata))
     assert set(first.places) <= set(grown.places)
