@@ -1,0 +1,484 @@
+"""How often the decisions of ragpipe are wrong, by the functions that a run uses: the tables of docs/error-rates.md.
+
+    python benchmarks/decisions.py [--repetitions 2000] [--seed 5]
+
+In each repetition the values of a base and a candidate are drawn anew and one decision is made. Values are cut from correlated
+normal draws (a Gaussian copula), so that true means are exact; a share of the questions may be answered word for word as before. What a
+gate does to a rate is summed exactly over the binomial distribution. Takes about ten minutes; a part of it is a slow test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.gates.gate_rules import decide_gate, define
+from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.stats.difference_verdict import decide_difference, decide_drop, decide_drops, decide_together
+from ragpipe.stats.intervals import Interval, estimate_mean, estimate_rate
+from ragpipe.stats.looks import LOOKS, look_at
+from ragpipe.stats.multiple_testing import benjamini_hochberg
+from ragpipe.stats.noise_floor import flip_rate, noise_floor
+from ragpipe.stats.paired_difference import PairedDifference, paired_difference
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is compared: kind of values, the base's true mean, the correlation behind both values of a row, and the share of
+    questions whose values did not change at all."""
+
+    values: str
+    mean: float
+    likeness: float = 0.5
+    unchanged: float = 0.0
+
+    def __str__(self) -> str:
+        same = f", {self.unchanged:.0%} same" if self.unchanged else ""
+        return f"{self.values} {self.mean:g}, {self.likeness:g}{same}"
+
+
+RATE, SHARES, GRADES = Kind("0/1", 0.85), Kind("shares", 0.85), Kind("grades", 0.7)
+RATE_SAME, SHARES_SAME = Kind("0/1", 0.85, 0.84, 0.6), Kind("shares", 0.85, 0.84, 0.6)
+GATED = (RATE, SHARES, RATE_SAME, SHARES_SAME, GRADES)
+QUESTIONS = (
+    (10, False),
+    (20, False),
+    (30, False),
+    (40, False),
+    (100, False),
+    (300, False),
+    (20, True),
+    (40, True),
+    (100, True),
+)
+"""Questions, and whether they have 1 to 6 rows each (else one)."""
+NULLS = tuple(
+    Kind(values, mean, likeness, unchanged)
+    for values, mean in (("0/1", 0.85), ("0/1", 0.95), ("shares", 0.85), ("grades", 0.7))
+    for likeness, unchanged in ((0.2, 0.0), (0.5, 0.0), (0.84, 0.6), (0.5, 0.9))
+)
+
+
+# --- drawing
+
+
+def sizes_of(questions: int, repeated: bool) -> Whole:
+    """Rows of each question: one, or 1 to 6."""
+    if not repeated:
+        return np.ones(questions, dtype=np.int64)
+    return np.random.default_rng(questions).integers(1, 7, questions).astype(np.int64)
+
+
+def draw_pairs(
+    rng: np.random.Generator, repetitions: int, sizes: Whole, kind: Kind, change: float
+) -> tuple[Floats, Floats]:
+    """Values of base and candidate: a repetition per row, the rows of a comparison across. The candidate's true mean is
+    `change` higher, all of it in the questions that change."""
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+
+    def normal() -> Floats:
+        shared = rng.standard_normal((repetitions, len(sizes)))[:, codes]
+        return math.sqrt(0.5) * shared + math.sqrt(0.5) * rng.standard_normal((repetitions, len(codes)))
+
+    common = normal()
+    of_both = [math.sqrt(kind.likeness) * common + math.sqrt(1 - kind.likeness) * normal() for _ in range(2)]
+    base = cut(of_both[0], kind.values, kind.mean)
+    candidate = cut(of_both[1], kind.values, kind.mean + change / (1 - kind.unchanged))
+    if kind.unchanged:
+        is_same = (rng.random((repetitions, len(sizes))) < kind.unchanged)[:, codes]
+        candidate = np.where(is_same, base, candidate)
+    return base, candidate
+
+
+def cut(normal: Floats, values: str, mean: float) -> Floats:
+    """Standard normal draws as values on 0 to 1 with this mean."""
+    levels, shares = distribution(values, round(mean, 9))
+    limits = ndtri(np.clip(np.cumsum(shares)[:-1], 1e-15, 1 - 1e-15))
+    return np.asarray(levels)[np.searchsorted(limits, normal)]
+
+
+@lru_cache
+def distribution(values: str, mean: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The values that occur and their probabilities: 0/1, shares of five claims, or five grades of a normal quality."""
+    if values == "0/1":
+        return (0.0, 1.0), (1 - mean, mean)
+    if values == "shares":
+        return tuple(np.arange(6) / 5), tuple(stats.betabinom.pmf(np.arange(6), 5, 3 * mean, 3 * (1 - mean)))
+    limits = np.array([-1.2, -0.4, 0.4, 1.2])
+    centre = brentq(lambda c: float(np.sum(ndtr(c - limits))) / 4 - mean, -8, 8)
+    return tuple(np.arange(5) / 4), tuple(np.diff(np.concatenate([[0], ndtr(limits - centre), [1]])))
+
+
+# --- paired differences, verdicts and drops
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """Shares of the repetitions of one cell. `alarms`: the interval excludes 0 and may decide; `covered`: it holds the true
+    change; `overlap`: the intervals of both means do not overlap; `states` are verdicts, `drops` those of drops by `max_drop`."""
+
+    n: int
+    alarms: float
+    covered: float
+    overlap: float
+    spread: float
+    states: dict[str, float]
+    drops: dict[float, dict[str, float]]
+
+
+def compare(
+    cell: tuple[int, bool], kind: Kind, change: float, repetitions: int, seed: int, effect: float = 0.05
+) -> Comparisons:
+    """One cell: questions, kind of values and true change."""
+    sizes = sizes_of(*cell)
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    rng = np.random.default_rng([seed, *cell, *map(ord, str(kind)), int(-1000 * change)])
+    base, candidate = draw_pairs(rng, repetitions, sizes, kind, change)
+    counted: Counter[str] = Counter()
+    states: Counter[str] = Counter()
+    drops: dict[float, Counter[str]] = {0.02: Counter(), 0.05: Counter()}
+    for old, new in zip(base, candidate, strict=True):
+        verdict = decide_difference(old, new, codes, low=0.0, high=1.0, smallest_effect=effect)
+        interval = verdict.paired.interval
+        assert interval is not None
+        counted["alarms"] += alarm(verdict.paired)
+        counted["covered"] += interval.low - 1e-9 <= change <= interval.high + 1e-9
+        counted["overlap"] += apart(old, new, codes)
+        states[verdict.state] += 1
+        for max_drop, verdicts in drops.items():
+            verdicts[decide_drop(verdict.paired, max_drop, span=1.0).state] += 1
+    return Comparisons(
+        len(codes),
+        *(counted[name] / repetitions for name in ("alarms", "covered", "overlap")),
+        float(np.mean(np.std(candidate - base, axis=1))),
+        {name: count / repetitions for name, count in states.items()},
+        {max_drop: {name: n / repetitions for name, n in verdicts.items()} for max_drop, verdicts in drops.items()},
+    )
+
+
+def alarm(paired: PairedDifference) -> bool:
+    """Whether a difference is found."""
+    interval = paired.interval
+    return interval is not None and paired.can_decide and not interval.low <= 0 <= interval.high
+
+
+def apart(old: Floats, new: Floats, codes: Whole) -> bool:
+    """Whether the single intervals of both means do not overlap: what was compared before."""
+    first, second = (estimate_mean(values, codes, low=0.0, high=1.0).interval for values in (old, new))
+    assert first is not None
+    assert second is not None
+    return second.low > first.high or second.high < first.low
+
+
+def verdicts_of_normal(n: int, change: float, repetitions: int, seed: int, effect: float = 0.05) -> dict[str, float]:
+    """Verdicts on normal differences with a standard deviation of .3, as a share of the repetitions."""
+    rng = np.random.default_rng([seed, n, int(1000 * change)])
+    states = Counter(
+        decide_difference(np.zeros(n), change + 0.3 * rng.standard_normal(n), smallest_effect=effect).state
+        for _ in range(repetitions)
+    )
+    return {name: count / repetitions for name, count in states.items()}
+
+
+def detected(n: int, kind: Kind, repetitions: int, seed: int) -> float:
+    """Share of samples that find a change as large as the mean `detectable` of such samples."""
+    rng = np.random.default_rng([seed, n, 80])
+    sizes = sizes_of(n, False)
+    base, candidate = draw_pairs(rng, 100, sizes, kind, -0.05)
+    found = [
+        paired_difference(old, new, low=0.0, high=1.0).detectable for old, new in zip(base, candidate, strict=True)
+    ]
+    change = -float(np.mean([value for value in found if value is not None]))
+    pairs = zip(*draw_pairs(rng, repetitions, sizes, kind, change), strict=True)
+    return float(np.mean([alarm(paired_difference(old, new, low=0.0, high=1.0)) for old, new in pairs]))
+
+
+# --- gates
+
+
+def gate_verdicts(n: int, minimum: float) -> list[str]:
+    """What a gate by interval says of 0 to n passed cases, by the functions of a run."""
+    gate = Gate(score="faithfulness", of="pass_rate", min=minimum)
+    definition = define(
+        "gate", gate, ScoreSpec("faithfulness"), judged=True, rests_on=(), coverage_floor=0.95, inconclusive="warn",
+        untrusted=False,
+    )  # fmt: skip
+    said = []
+    for hits in range(n + 1):
+        rate = estimate_rate(np.repeat([1.0, 0.0], [hits, n - hits]))
+        assert rate.interval is not None
+        said.append(decide_gate(definition, [_measured(n, rate.mean, rate.interval)])["verdict"])
+    return said
+
+
+def _measured(n: int, value: float | None, interval: Interval) -> dict[str, Any]:
+    bounds = {"low": interval.low, "high": interval.high, "method": interval.method}
+    counts = dict.fromkeys(("n_skipped", "n_error", "n_system_error", "n_not_recorded", "n_missing"), 0)
+    return {"value": value, "interval": bounds, "n_cases": n, "n_ok": n, **counts, "absent": None}
+
+
+def gate_rates(n: int, minimum: float, truth: float) -> tuple[float, float, float]:
+    """Exact probabilities that a gate fails and passes, and that one by point blocks."""
+    chances = stats.binom.pmf(np.arange(n + 1), n, truth)
+    said = np.array(gate_verdicts(n, minimum))
+    below = np.arange(n + 1) / n < minimum - 1e-12
+    return tuple(float(np.sum(chances[chosen])) for chosen in (said == "failed", said == "passed", below))  # type: ignore[return-value]
+
+
+def false_blocks(gates: int, repetitions: int, seed: int, n: int = 100) -> tuple[float, float]:
+    """Of identical systems the share of runs in which one of several independent gates fails: adjusted, and each by itself."""
+    rng = np.random.default_rng([seed, gates, n])
+    any_adjusted = any_single = 0
+    for _ in range(repetitions):
+        verdicts = [
+            decide_drop(paired_difference(np.zeros(n), 0.3 * rng.standard_normal(n)), 0.0) for _ in range(gates)
+        ]
+        any_single += any(verdict.state == "failed" for verdict in verdicts)
+        any_adjusted += any(verdict.state == "failed" for verdict in decide_drops(verdicts))
+    return any_adjusted / repetitions, any_single / repetitions
+
+
+def false_scores(scores: int, repetitions: int, seed: int, n: int = 60) -> tuple[float, float]:
+    """Of identical systems the share of comparisons that call one of several scores better or worse: adjusted, and each alone."""
+    rng = np.random.default_rng([seed, scores, n, 1])
+    any_adjusted = any_single = 0
+    for _ in range(repetitions):
+        verdicts = [
+            decide_difference(np.zeros(n), 0.3 * rng.standard_normal(n), smallest_effect=0.01) for _ in range(scores)
+        ]
+        any_single += any(verdict.state in ("better", "worse") for verdict in verdicts)
+        any_adjusted += any(verdict.state in ("better", "worse") for verdict in decide_together(verdicts))
+    return any_adjusted / repetitions, any_single / repetitions
+
+
+def false_slices(correlation: float, changed: float, repetitions: int, seed: int, slices: int = 30) -> float:
+    """Mean share of false ones among the slices with a q-value of at most .05, whose z values correlate; `changed` of them differ."""
+    rng = np.random.default_rng([seed, int(10 * correlation), int(10 * changed)])
+    differs = np.arange(slices) < changed * slices
+    shares = []
+    for _ in range(repetitions):
+        z = math.sqrt(correlation) * rng.standard_normal() + math.sqrt(1 - correlation) * rng.standard_normal(slices)
+        q_values = benjamini_hochberg((2 * ndtr(-np.abs(z + 3 * differs))).tolist())
+        rejected = np.array([q is not None and q <= 0.05 for q in q_values])
+        shares.append(float(np.sum(rejected & ~differs)) / max(1, int(np.sum(rejected))))
+    return float(np.mean(shares))
+
+
+# --- looks and repeats
+
+
+def differences(rng: np.random.Generator, n: int, kind: str, change: float) -> Floats:
+    """Differences of one comparison: normal (standard deviation .3), 0/1 of which a fifth changed, or small steps of which 70 % are 0."""
+    if kind == "normal":
+        return np.asarray(0.3 * rng.standard_normal(n) + change)
+    drawn = rng.random(n)
+    if kind == "0/1":
+        return np.where(drawn < 0.1 + change / 2, 1.0, np.where(drawn < 0.2, -1.0, 0.0))
+    sign = np.where(rng.random(n) < 0.5 * (1 + change / 0.09), 1, -1)
+    return np.where(drawn < 0.3, sign * rng.choice([0.2, 0.4], n), 0.0)
+
+
+def looking(kind: str, planned: int, change: float, repetitions: int, seed: int) -> tuple[float, float, float, float]:
+    """Share of comparisons that find a difference at one of four looks, by the bounds and by 95 % each, at the last alone, and the
+    mean share of the plan that is used."""
+    rng = np.random.default_rng([seed, planned, len(kind), int(1000 * change)])
+    bounded = naive = last = 0
+    used = 0.0
+    for _ in range(repetitions):
+        series = differences(rng, planned, kind, change)
+        places = [math.ceil(share * planned) for share, _ in LOOKS]
+        by_bounds = [alarm(_look(series[:n], planned)) for n in places]
+        alone = [alarm(paired_difference(np.zeros(n), series[:n])) for n in places]
+        bounded, naive, last = bounded + any(by_bounds), naive + any(alone), last + alone[-1]
+        used += places[by_bounds.index(True)] if any(by_bounds) else planned
+    return bounded / repetitions, naive / repetitions, last / repetitions, used / planned / repetitions
+
+
+def _look(series: Floats, planned: int) -> PairedDifference:
+    look = look_at(len(series), planned)
+    assert look is not None
+    return paired_difference(np.zeros(len(series)), series, level=look.level)
+
+
+def repeated_judging(
+    n: int, repeats: int, items: float, judge: float, repetitions: int, seed: int
+) -> tuple[float, float, float]:
+    """How often two runs over the same answers differ by less than the floor of the first, and the mean estimates of both
+    standard deviations."""
+    rng = np.random.default_rng([seed, n, repeats, int(100 * judge)])
+    within, judges, cases = 0, 0.0, 0.0
+    for _ in range(repetitions):
+        truth = items * rng.standard_normal((n, 1))
+        first, second = (truth + judge * rng.standard_normal((n, repeats)) for _ in range(2))
+        means = first.mean(axis=1)
+        floor = noise_floor(means, ((first - means[:, None]) ** 2).sum(axis=1), np.full(n, repeats))
+        assert floor.floor is not None
+        within += abs(float(first.mean() - second.mean())) <= floor.floor
+        judges += floor.judge_variance or 0.0
+        cases += floor.item_variance or 0.0
+    return within / repetitions, math.sqrt(judges / repetitions), math.sqrt(cases / repetitions)
+
+
+def flipping(n: int, repeats: int, repetitions: int, seed: int) -> tuple[float, float, float]:
+    """Mean flip rate, the true one, and the share of cases that ever flipped: a judge who is sure of four in five cases."""
+    rng = np.random.default_rng([seed, n, repeats])
+    sure = np.where(rng.random((repetitions, n)) < 0.8, 0.99, 0.01)
+    chance = np.where(rng.random((repetitions, n)) < 0.8, sure, rng.random((repetitions, n)))
+    passed = rng.binomial(repeats, chance)
+    rates = [flip_rate(row, np.full(n, repeats)) or 0.0 for row in passed]
+    ever = float(np.mean((passed > 0) & (passed < repeats)))
+    return float(np.mean(rates)), float(np.mean(2 * chance * (1 - chance))), ever
+
+
+# --- the tables
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """A Markdown table."""
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
+    for row in rows:
+        yield f"| {' | '.join(f'{cell:.3f}' if isinstance(cell, float) else str(cell) for cell in row)} |"
+    yield ""
+
+
+def name_of(cell: tuple[int, bool]) -> str:
+    """`100`, or `100 (355 rows)` where questions repeat."""
+    return f"{cell[0]} ({int(sizes_of(*cell).sum())} rows)" if cell[1] else f"{cell[0]}"
+
+
+def tables(repetitions: int, seed: int) -> Iterator[str]:
+    """All tables."""
+    for part in (_of_differences, _of_power, _of_verdicts, _of_rates, _of_drops, _of_families, _of_looks, _of_repeats):
+        yield from part(repetitions, seed)
+
+
+def _of_differences(repetitions: int, seed: int) -> Iterator[str]:
+    rows = []
+    for cell in QUESTIONS:
+        nulls = [compare(cell, kind, 0.0, repetitions, seed) for kind in NULLS]
+        moved = [compare(cell, kind, -0.05, repetitions, seed) for kind in (RATE_SAME, SHARES_SAME, RATE, SHARES)]
+        alarms, covered = [result.alarms for result in nulls], [result.covered for result in (*nulls, *moved)]
+        rows.append((name_of(cell), max(alarms), float(np.mean(alarms)), min(covered), float(np.mean(covered))))
+    yield from table(("questions", "false alarms, most", "mean", "coverage, least", "mean"), rows)
+
+
+def _of_power(repetitions: int, seed: int) -> Iterator[str]:
+    rows = []
+    for kind in (SHARES, Kind("shares", 0.85, 0.84), RATE, Kind("0/1", 0.85, 0.84)):
+        both = [compare((100, False), kind, change, repetitions, seed) for change in (-0.05, -0.1)]
+        found = [f"{result.overlap:.2f} -> {result.alarms:.2f}" for result in both]
+        rows.append((str(kind), *found, detected(100, kind, repetitions, seed)))
+    yield from table(("100 cases", "-.05: overlap -> paired", "-.10", "at the detectable difference"), rows)
+
+
+def _of_verdicts(repetitions: int, seed: int) -> Iterator[str]:
+    rows = []
+    for n in (30, 100, 300, 1000):
+        for truth in (0.0, 0.025, 0.05, 0.1):
+            said = verdicts_of_normal(n, truth, repetitions, seed)
+            rows.append((n, truth, *(said.get(state, 0.0) for state in ("better", "worse", "same", "inconclusive"))))
+    yield from table(("cases", "true difference", "better", "worse", "same", "inconclusive"), rows)
+
+
+def _of_rates(repetitions: int, seed: int) -> Iterator[str]:
+    rows = []
+    for n in (30, 100, 300):
+        exact = {truth: gate_rates(n, 0.85, truth) for truth in (0.75, 0.8, 0.85, 0.88, 0.9, 0.95)}
+        blocks = exact[0.88][2]
+        fails = " ".join(f"{exact[truth][0]:.2f}" for truth in (0.88, 0.85, 0.8, 0.75))
+        passes = " ".join(f"{exact[truth][1]:.2f}" for truth in (0.88, 0.9, 0.95))
+        rows.append((n, f"{blocks:.2f} / {2 * blocks * (1 - blocks):.2f}", fails, passes))
+    yield from table(
+        ("cases", "by point blocks at .88 / flips", "fails at .88 .85 .80 .75", "passes at .88 .90 .95"), rows
+    )
+
+
+def _of_drops(repetitions: int, seed: int) -> Iterator[str]:
+    for max_drop in (0.02, 0.05):
+        rows = []
+        for kind in GATED:
+            cells = [
+                [compare((n, False), kind, -drop, repetitions, seed) for n in (30, 100, 300)]
+                for drop in (0.0, 0.05, 0.1)
+            ]
+            shown = [" ".join(f"{r.drops[max_drop].get('failed', 0):.2f}" for r in row) for row in cells]
+            passes = " ".join(f"{r.drops[max_drop].get('passed', 0):.2f}" for r in cells[0])
+            rows.append((str(kind), f"{cells[0][1].spread:.2f}", *shown, passes))
+        heads = ("A/A fails, n = 30 100 300", "drop .05", "drop .10", "A/A passes")
+        yield from table((f"max_drop {max_drop:g}", "sd of d", *heads), rows)
+    rows = []
+    for cell in ((30, True), (100, True)):
+        most = max(compare(cell, kind, 0.0, repetitions, seed).drops[0.02].get("failed", 0.0) for kind in GATED)
+        rows.append((name_of(cell), most))
+    yield from table(("questions with 1 to 6 rows", "A/A fails, most"), rows)
+
+
+def _of_families(repetitions: int, seed: int) -> Iterator[str]:
+    rows: list[tuple[object, ...]] = []
+    for count in (1, 4, 12):
+        gates, scores = false_blocks(count, repetitions // 2, seed), false_scores(count, repetitions // 2, seed)
+        rows.append((count, *gates, *scores))
+    yield from table(("count", "gates: a false block", "unadjusted", "scores: a false verdict", "unadjusted"), rows)
+    rows = [
+        (correlation, *(false_slices(correlation, changed, repetitions, seed) for changed in (0.0, 0.2)))
+        for correlation in (0.0, 0.5, 0.8)
+    ]
+    yield from table(("correlation of 30 slices", "false share, none differs", "a fifth differs"), rows)
+
+
+def _of_looks(repetitions: int, seed: int) -> Iterator[str]:
+    rows = []
+    for kind in ("normal", "0/1", "steps"):
+        for planned in (60, 100, 400):
+            null = looking(kind, planned, 0.0, repetitions, seed)
+            moved = looking(kind, planned, 0.05 if kind == "steps" else 0.1, repetitions, seed)
+            rows.append((f"{kind}, {planned}", null[0], null[1], null[2], moved[0], moved[2], moved[3]))
+    heads = (
+        "no difference: bounds",
+        "1.96 each",
+        "one look",
+        "a difference: bounds",
+        "one look",
+        "share of the plan used",
+    )
+    yield from table(("differences, planned", *heads), rows)
+
+
+def _of_repeats(repetitions: int, seed: int) -> Iterator[str]:
+    rows = [
+        (f"{n} x {repeats}", items, judge, *repeated_judging(n, repeats, items, judge, repetitions, seed))
+        for n, repeats in ((30, 2), (30, 3), (100, 2), (100, 3), (300, 2))
+        for items, judge in ((0.3, 0.05), (0.3, 0.15), (0.1, 0.15))
+    ]
+    yield from table(("cases x judgings", "s_i", "s_j", "within the floor", "estimated s_j", "estimated s_i"), rows)
+    flips = [(f"100 x {repeats}", *flipping(100, repeats, repetitions, seed)) for repeats in (2, 3, 5)]
+    yield from table(("cases x judgings", "flip rate", "true", "ever flipped"), flips)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=5)
+    args = parser.parse_args()
+    for line in tables(args.repetitions, args.seed):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
