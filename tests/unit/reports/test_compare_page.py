@@ -21,7 +21,7 @@ from ragpipe.reports.compare.side_names import side_names
 from ragpipe.reports.compare.word_changes import TOKENS_MAX, word_changes
 from ragpipe.schema.sample import Chunk
 from ragpipe.store.run.run_folder import RunFolder
-from tests.support.compared_runs import graded, scored_run, side_of
+from tests.support.compared_runs import IDENTITY, graded, scored_run, side_of
 from tests.support.page_blocks import block_json, page_columns
 from tests.support.run_tables import Row
 
@@ -116,6 +116,17 @@ def test_several_candidates_share_the_rows_of_the_base(runs: Sequence[RunFolder]
     assert block_json(html, "d0")[0]["c"][1] is None
     assert html.count('class="panel"') == 2
     assert "accepted differences" in html
+
+
+def test_another_judge_is_said_with_the_shift_on_equal_answers(tmp_path: Path) -> None:
+    """The answers are the same on both sides, and every grade is .25 higher: all of the difference is the judges'."""
+    other = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
+    base = scored_run(tmp_path / "a", graded(BASE))
+    new = scored_run(tmp_path / "b", graded(dict.fromkeys(BASE, 0.5)), run_id="000000000002", identity=other)
+    html = page_of(base, new, accept=["judge"])
+    assert "<b>accepted differences</b> judge: judge.model: the change is not that of the system alone." in html
+    assert "<small>grade: on the same answers the judges differ by +0.250" in html
+    assert "without that the difference is +0.000" in html
 
 
 def test_data_is_never_markup(tmp_path: Path) -> None:
