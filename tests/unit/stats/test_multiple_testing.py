@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from ragpipe.stats.multiple_testing import benjamini_hochberg, holm
 
@@ -41,12 +43,32 @@ def test_the_example_of_benjamini_and_hochberg() -> None:
     assert sum(p is not None and p <= 0.05 for p in holm(p_values)) == 3
 
 
-@settings(max_examples=100, deadline=None)
-@given(P_VALUES)
-def test_the_same_as_statsmodels(p_values: list[float]) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_as_statsmodels(seed: int) -> None:
+    """Random p-values with ties and ends; a call of statsmodels takes a tenth of a second."""
     multitest = pytest.importorskip("statsmodels.stats.multitest")
+    rng = np.random.default_rng(seed)
+    p_values = [*rng.random(10).tolist(), *(rng.random(10) ** 4).tolist(), 0.0, 0.01, 0.01, 1.0]
     assert holm(p_values) == pytest.approx(list(multitest.multipletests(p_values, method="holm")[1]))
     assert benjamini_hochberg(p_values) == pytest.approx(list(multitest.multipletests(p_values, method="fdr_bh")[1]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(P_VALUES)
+def test_benjamini_and_hochberg_as_in_scipy(p_values: list[float]) -> None:
+    assert benjamini_hochberg(p_values) == pytest.approx(list(stats.false_discovery_control(p_values)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(P_VALUES, st.sampled_from([0.01, 0.05, 0.2]))
+def test_holm_rejects_step_by_step(p_values: list[float], level: float) -> None:
+    """The procedure itself: from the smallest on, reject while p is at most level / (tests that are left)."""
+    rejected = 0
+    for rank, p in enumerate(sorted(p_values)):
+        if p * (len(p_values) - rank) > level:
+            break
+        rejected += 1
+    assert sum(p is not None and p <= level for p in holm(p_values)) == rejected
 
 
 @settings(max_examples=100, deadline=None)
