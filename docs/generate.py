@@ -84,6 +84,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `final/metrics.json`, `final/cost.json` | the same over all iterations, with spread, noise and [flips](iterations.md) |
 | `gates.json` | every gate with its verdict over all iterations ([gates](gates.md)) |
 | `baseline.parquet` | of a run with a gate against another: what that gate needs of the other run ([gates](gates.md#against-a-baseline)) |
+| `calibration.json` | of a run whose scoring names one: how far the judge agrees with people ([gates](gates.md#what-a-critical-gate-trusts)) |
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](weights.md)) |
 | `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, with several strata `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
@@ -192,7 +193,7 @@ A usage has these keys:
 |---|---|
 | `format`, `signature`, `iterations` | [format number](#the-format-number), signature, and the number of iterations |
 | `passed` | whether no gate blocks |
-| `gates` | each gate: its definition, `value`, `values` by iteration, `interval`, counts, `coverage`, `p_value` and `p_adjusted` ([several gates](gates.md#several-gates)), `paired` (both sides of a gate against a baseline), and the next three |
+| `gates` | each gate: its definition, `value`, `values` by iteration, `interval`, counts, `coverage`, `p_value` and `p_adjusted` ([several gates](gates.md#several-gates)), `paired` (both sides of a gate against a baseline), `corrected` (the value of the judge alone, and the number of labels), and the next three |
 | `verdict` | passed, failed, inconclusive, not_enough_evidence, no_evidence, not_applicable or uncalibrated |
 | `outcome` | passed, blocked (exit code 3), warned, or reported (diagnostic gates, and gates that do not apply) |
 | `sentence` | the verdict in words |
@@ -201,7 +202,7 @@ A usage has these keys:
 
 | key | meaning |
 |---|---|
-| `format`, `signature`, `iteration`, `judge`, `scoring` | the origin of the figures; `scoring.level` is the level of every interval; `judge.calibrated` null: the judge, whatever its kind, was not calibrated against human labels |
+| `format`, `signature`, `iteration`, `judge`, `scoring` | the origin of the figures; `scoring.level` is the level of every interval; `judge.calibrated` true: all scores of the judge are calibrated against human labels, false: one failed, else null |
 | `n_cases`, `n_samples` | cases (a question answered by a method) and questions |
 | `n_failed_judgements` | pairs of case and metric where the metric failed |
 | `declared` | by score its scale (`low`, `high`; null for a count), `higher_is_better`, `binary`, `diagnostic` and `threshold`, stated once |
@@ -214,6 +215,8 @@ A usage has these keys:
 | `warnings` | what to know before relying on the figures |
 | `failure_items` | what is counted of a failure mode beside its cases: the name of its `n_items` |
 | `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |
+| `calibration` | by score that asked the judge: `calibrated` (true, false, null) and `why` ([gates](gates.md#what-a-critical-gate-trusts)) |
+| `corrected` | by score with labels of these answers: `raw` mean of the judge and corrected `mean`, with intervals; `pass_rates` likewise |
 | `gates` | each gate, decided on this iteration ([gates](gates.md)) |
 
 `overall` and every group have `n_cases`, `n_samples`, `scores`, `operations` ([latency](latency.md)), the counts of failure

@@ -32,6 +32,7 @@ from ragpipe.reports.missing_replies import MISSING_REPLY, transient_errors
 from ragpipe.reports.signature import run_signature
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.usage import Usage
+from ragpipe.stages.calibration_states import calibration_states, calibration_words, judge_calibrated
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
 from ragpipe.stages.gate_measurements import ScoringSources
@@ -91,7 +92,7 @@ class Evaluation:
             read_manifest(self._folder)
 
     def _warnings(self) -> list[str]:
-        warnings = scoring_warnings(self._config)
+        warnings = scoring_warnings(self._config, self._spec.scoring_files.trusted_scores(self._folder))
         for metric in self._spec.metrics:
             warnings += metric_sources(type(metric)).notes
         if line := missing_embedder_line(self._config):
@@ -179,10 +180,11 @@ class Evaluation:
         write_manifest(self._folder, manifest)
 
     def _sources(self, manifest: Mapping[str, Any]) -> ScoringSources:
-        return ScoringSources(manifest, self._folder.samples, self._folder.baseline)
+        return ScoringSources(manifest, self._folder)
 
     def _score(self, iteration: int, manifest: Mapping[str, Any]) -> None:
         prices = self._config.system.prices
+        states = self._calibration(iteration)
         score_iteration(
             ScoreInputs(
                 self._folder.iteration(iteration).root,
@@ -190,13 +192,14 @@ class Evaluation:
                 outputs=self._folder.outputs,
                 specs=self._spec.score_specs,
                 settings=self._config.scoring,
-                signature=self._signature(iteration),
-                judge=judge_description(self._config),
+                signature=self._signature(iteration, states),
+                judge=judge_description(self._config, judge_calibrated(states)),
                 spent=self._spend(iteration),
                 run_id=self._spec.run_id,
                 rates=self._rates(iteration),
                 system_price=prices.usd if prices else None,
                 sources=self._sources(manifest),
+                calibration=states,
             )
         )
 
@@ -218,14 +221,23 @@ class Evaluation:
         applied = applied_rates(self._folder, iteration)
         return applied is not None and not rate_changes(applied, self._rates(iteration))
 
-    def _signature(self, iteration: int) -> str:
-        judge = judge_description(self._config)
+    def _calibration(self, iteration: int) -> dict[str, dict[str, Any]]:
+        """By score that asked the judge whether it is calibrated here."""
+        return calibration_states(
+            self._folder.iteration(iteration).root,
+            self._folder.calibration,
+            self._spec.identity,
+            self._spec.score_specs,
+            self._config.scoring,
+        )
+
+    def _signature(self, iteration: int, states: Mapping[str, Mapping[str, Any]]) -> str:
         return run_signature(
             version=__version__,
             dataset=self._source.name,
             dataset_digest=self._source.digest,
-            judge=judge["label"],
-            calibrated=judge["calibrated"],
+            judge=self._config.judge.label,
+            calibration=calibration_words(states),
             metrics=metric_signatures(self._config),
             scoring=self._config.scoring.identity(),
             n=count_rows(self._folder.outputs),

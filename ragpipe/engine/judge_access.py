@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -38,20 +38,20 @@ def store_path(config: RunConfig) -> Path:
     return Path(config.store.path or Path(config.output_dir) / ".store") / "calls.sqlite"
 
 
-def judge_description(config: RunConfig) -> dict[str, Any]:
-    """What reports say of the judge: its label, its calibration against human labels, which no judge has yet (None), and its note
-    where it has one."""
-    description = {"label": config.judge.label, "calibrated": None}
+def judge_description(config: RunConfig, calibrated: bool | None = None) -> dict[str, Any]:
+    """What reports say of the judge: its label, whether all its scores are calibrated against human labels, and its note where it
+    has one."""
+    description = {"label": config.judge.label, "calibrated": calibrated}
     note = getattr(config.judge, "note", None)
     return {**description, "note": note} if note else description
 
 
-def scoring_warnings(config: RunConfig) -> list[str]:
-    """Warnings about the scoring section, before anything is asked."""
+def scoring_warnings(config: RunConfig, trusted: Collection[str] = ()) -> list[str]:
+    """Warnings about the scoring section, before anything is asked. `trusted` are judged scores that may pass a critical gate."""
     metrics = config.metrics.values()
     specs = [spec for metric in metrics for spec in metric.scores()]
     judged = {name for metric in metrics if metric.prompts() for name in metric.score_names}
-    return [*config.scoring.warnings(specs), *uncalibrated_gates(config.scoring, specs, judged)]
+    return [*config.scoring.warnings(specs), *uncalibrated_gates(config.scoring, specs, judged - set(trusted))]
 
 
 def case_window(config: RunConfig) -> int:

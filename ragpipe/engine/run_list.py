@@ -140,6 +140,10 @@ def _judge(metrics: list[dict[str, Any]]) -> str:
     if not metrics:
         return "-"
     judge = metrics[-1]["judge"]
+    states = metrics[-1].get("calibration", {})
+    calibrated = [name for name, state in states.items() if state["calibrated"]]
+    if calibrated and len(calibrated) < len(states):
+        return f"{judge['label']} (calibrated: {', '.join(calibrated)})"
     return str(judge["label"]) + ("" if judge["calibrated"] else " (uncalibrated)")
 
 

@@ -18,13 +18,17 @@ from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.run_list import all_runs
+from ragpipe.scoring.calibration_file import read_calibration
 from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.stats.corrected_mean import FEWEST_LABELS
 from ragpipe.store.files.atomic import link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
+from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 
 _TITLE = "a gate's baseline cannot be used"
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,26 @@ class ScoringFiles:
     """Where the copies of a run come from.
 
     `roots` are folders that baselines are looked for in, `baselines` those that were named otherwise than by their id, by run
-    id. `copies` is the finished run whose own copies come first.
+    id. `copies` is the finished run whose own copies come first. `calibration` is the file that was named by its path.
     """
 
     roots: tuple[Path, ...] = ()
     baselines: Mapping[str, RunFolder] = field(default_factory=dict)
     copies: RunFolder | None = None
+    calibration: Path | None = None
+
+    def trusted_scores(self, folder: RunFolder) -> set[str]:
+        """The scores with a calibration that passed, or with labels enough to correct their mean, by the file that is named."""
+        copies = [place.calibration for place in (folder, self.copies) if place is not None]
+        paths = [path for path in (self.calibration, *copies) if path is not None and is_regular_file(path)]
+        if not paths:
+            return set()
+        scores = read_calibration(paths[0]).scores
+        return {
+            name
+            for name, score in scores.items()
+            if score.calibrated or sum(label.part == "random" for label in score.labels) >= FEWEST_LABELS
+        }
 
     def write(self, folder: RunFolder, config: RunConfig) -> dict[str, str]:
         """Put the copies into a run whose cases are frozen, and return their digests by file name. Copies that are there stay.
@@ -46,7 +64,10 @@ class ScoringFiles:
         """
         if needs := _needs(config):
             self._write_baselines(folder, needs)
-        return {path.name: sha256_file(path) for path in (folder.baseline,) if needs and is_regular_file(path)}
+        if digest := config.scoring.calibration:
+            self._write_calibration(folder, digest)
+        named = [*([folder.baseline] if needs else []), *([folder.calibration] if digest else [])]
+        return {path.name: sha256_file(path) for path in named}
 
     def _write_baselines(self, folder: RunFolder, needs: Mapping[str, set[str]]) -> None:
         if _holds(_kept(folder), needs):
@@ -57,6 +78,19 @@ class ScoringFiles:
             return
         missing = [run_id for run_id in needs if not _holds(kept, {run_id: needs[run_id]})]
         write_baselines(folder, needs, {run_id: self._folder_of(run_id) for run_id in missing}, kept)
+
+    def _write_calibration(self, folder: RunFolder, digest: str) -> None:
+        copies = self.copies.calibration if self.copies is not None else None
+        for path in (folder.calibration, copies, self.calibration):
+            if path is not None and is_regular_file(path) and sha256_file(path) == digest:
+                if path != folder.calibration:
+                    write_unless_same(folder.calibration, path.read_bytes())
+                return
+        expected = f"a calibration with the sha256 {digest[:12]}..., the run's own"
+        problem = Problem(
+            str(folder.calibration), "scoring.calibration", "no such file", expected, "scoring.calibration=PATH"
+        )
+        raise DataError("the calibration cannot be used", [problem])
 
     def _folder_of(self, run_id: str) -> RunFolder:
         if run_id in self.baselines:
@@ -86,6 +120,7 @@ def resolved_for_dataset(
     root = Path(config.output_dir)
     resolved = _Resolution(latest=root / config.name / LATEST, root=root)
     scored = _with_gates(config, resolved.run_ids(config))
+    scored, calibration = _with_calibration(scored)
     if (started := resolved.newest) is not None:
         manifest = checked_manifest(started)
         recorded = manifest["identity"].get("scoring", {}).get("gates", {})
@@ -96,8 +131,8 @@ def resolved_for_dataset(
         }
         as_before = _with_gates(scored, again)
         if identity_of(as_before) == manifest["identity"]:
-            return as_before, ScoringFiles((root,), resolved.folders, started)
-    return scored, ScoringFiles((root,), resolved.folders)
+            return as_before, ScoringFiles((root,), resolved.folders, started, calibration)
+    return scored, ScoringFiles((root,), resolved.folders, None, calibration)
 
 
 def resolved_for_finished(
@@ -111,7 +146,8 @@ def resolved_for_finished(
     beside, root = folder.root.parent, Path(config.output_dir)
     resolved = _Resolution(latest=beside / LATEST, root=root)
     scored = _with_gates(config, resolved.run_ids(config, own_ids))
-    return scored, ScoringFiles((beside, root), resolved.folders, folder)
+    scored, calibration = _with_calibration(scored)
+    return scored, ScoringFiles((beside, root), resolved.folders, folder, calibration)
 
 
 class _Resolution:
@@ -183,6 +219,18 @@ def _with_gates(config: RunConfig, run_ids: Mapping[str, str]) -> RunConfig:
         for name, gate in config.scoring.gates.items()
     }
     return config.model_copy(update={"scoring": config.scoring.model_copy(update={"gates": gates})})
+
+
+def _with_calibration(config: RunConfig) -> tuple[RunConfig, Path | None]:
+    """The configuration with the digest of its calibration in the place of a path, and the path. Raises DataError for a file that
+    is no calibration."""
+    named = config.scoring.calibration
+    if named is None or _DIGEST.fullmatch(named):
+        return config, None
+    path = Path(named)
+    read_calibration(path)
+    scoring = config.scoring.model_copy(update={"calibration": sha256_file(path)})
+    return config.model_copy(update={"scoring": scoring}), path
 
 
 def _no_baseline(key: str, text: str, error: RagpipeError) -> Problem:

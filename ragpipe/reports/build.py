@@ -8,6 +8,7 @@ from ragpipe.reports.model import Report, Section
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.cases_section import browser_section, lowest_cases_section
 from ragpipe.reports.sections.contradictions_section import contradictions_section
+from ragpipe.reports.sections.corrected_section import corrected_section
 from ragpipe.reports.sections.cost_section import cost_section
 from ragpipe.reports.sections.coverage_section import coverage_section
 from ragpipe.reports.sections.diagnosis_section import diagnosis_section
@@ -26,6 +27,7 @@ SectionBuilder = Callable[[ReportData], Section | None]
 SECTIONS: tuple[SectionBuilder, ...] = (
     results_section,
     shared_section,
+    corrected_section,
     iterations_section,
     gates_section,
     diagnosis_section,

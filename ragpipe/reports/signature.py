@@ -15,7 +15,7 @@ def run_signature(
     dataset: str,
     dataset_digest: str,
     judge: str,
-    calibrated: Any,
+    calibration: str,
     metrics: Mapping[str, str],
     scoring: Mapping[str, Any],
     n: int,
@@ -29,7 +29,7 @@ def run_signature(
         dataset: The name of the data set.
         dataset_digest: The digest of its cases.
         judge: The label of the judge.
-        calibrated: The judge's calibration against human labels; None without one.
+        calibration: What to say of its calibration against human labels; empty where every score has passed one.
         metrics: For each metric its own signature (version and prompts), which may be empty.
         scoring: `ScoringSettings.identity()`.
         n: The number of cases.
@@ -42,7 +42,7 @@ def run_signature(
         f"ragpipe {version}",
         f"data {dataset}@{dataset_digest[:8]}",
         *([f"system {', '.join(systems)}"] if systems else []),
-        f"judge {judge}" + ("" if calibrated else " (uncalibrated)"),
+        f"judge {judge}" + (f" ({calibration})" if calibration else ""),
         " ".join(f"{name}({version})" if version else name for name, version in metrics.items()) or "no metrics",
         f"scoring {sha256(dict(scoring))[:8]}",
         f"n={n}",

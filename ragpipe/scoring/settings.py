@@ -39,7 +39,7 @@ class ScoringSettings(Settings):
     says what is counted of a failure mode beside its cases. `slices` are breakdowns beside the usual ones: a field,
     `meta.<key>`, or several joined by `*`. A score with a coverage (`coverage.py`) below `coverage_floor` gets a warning,
     and a gate on it fails. `inconclusive` says what an inconclusive critical gate does; with `accept_uncalibrated` a judge
-    that was not calibrated against human labels may pass a critical gate. `level` is the confidence level of every interval.
+    that was not calibrated against human labels may pass a critical gate; `calibration` names what it agrees with. `level` is the confidence level of every interval.
     `low_scores` is about `low_scores.json`.
 
     With `fill_defaults` the sections and entries that are not named are taken from the shipped scoring. It is always False
@@ -83,6 +83,13 @@ class ScoringSettings(Settings):
         default=False,
         description="Whether scores of a judge that is not calibrated against human labels may pass a critical gate.",
     )
+    calibration: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description=(
+            "`calibration.json` of `task=calibrate`: how far the judge agrees with human labels. It becomes the digest of the "
+            "file when it is read. null: none."
+        ),
+    )
     slices: list[str] = Field(
         default_factory=list,
         description="Breakdowns beside the usual ones: a field, `meta.<key>`, or several joined by `*`. Default: none.",
@@ -111,6 +118,13 @@ class ScoringSettings(Settings):
         description="What is wrong with a case and what to try, by name. null takes one away.",
     )
     low_scores: LowScoreSettings = Field(default_factory=LowScoreSettings, description="What `low_scores.json` lists.")
+
+    def identity(self) -> dict[str, Any]:
+        """As for every section, without a calibration where there is none."""
+        fields = super().identity()
+        if self.calibration is None:
+            del fields["calibration"]
+        return fields
 
     @model_validator(mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.scoring.iterations.cost_over_iterations import final_cost
 from ragpipe.scoring.iterations.over_iterations import final_metrics
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.gate_measurements import ScoringSources, gate_measurements
+from ragpipe.stages.gate_measurements import ScoringSources, measured_together
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
@@ -59,16 +59,19 @@ def combine_iterations(
         "judge": per_iteration[0]["judge"],
         "scoring": per_iteration[0]["scoring"],
         **final_metrics(per_iteration, [iteration.records for iteration in folders], settings),
+        "calibration": per_iteration[0].get("calibration", {}),
     }
+    roots = [iteration.root for iteration in folders]
+    together = measured_together(roots, metrics["declared"], settings, sources)
+    if together.corrected:
+        metrics["corrected"] = together.corrected
     final = folder.final.create()
     json_unless_same(final.metrics, metrics)
     json_unless_same(
         final.cost,
         {**head, "iteration_digests": _digests([iteration.cost for iteration in folders]), **final_cost(costs)},
     )
-    roots = [iteration.root for iteration in folders]
-    together = gate_measurements(roots, per_iteration[0]["declared"], settings, sources)
-    json_unless_same(folder.gates, gates_document(per_iteration, together))
+    json_unless_same(folder.gates, gates_document(per_iteration, together.gates))
     return metrics
 
 

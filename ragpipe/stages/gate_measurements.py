@@ -1,39 +1,50 @@
-"""What gates measure over the tables of a run at once, beside the summaries of `metrics.json`: drops against a baseline."""
+"""What is measured over the tables of a run at once: drops against a baseline, and figures corrected by people's labels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ragpipe.calibrating.corrected_scores import CorrectedRun
 from ragpipe.comparing.baseline_table import read_baselines
 from ragpipe.comparing.drop_gates import GatedRun, measure_drops
+from ragpipe.scoring.calibration_file import read_calibration
 from ragpipe.scoring.gates.calibration import judged_scores
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.score_origins import score_origins
+from ragpipe.store.files.filesystem import is_regular_file
+from ragpipe.store.run.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
 class ScoringSources:
     """What scoring reads beside the scores of a run.
 
-    `manifest` has its identity and its prompts, `samples` is its table of samples, `baseline` its `baseline.parquet`.
+    `manifest` has its identity and its prompts, `folder` its tables, its `baseline.parquet` and its `calibration.json`.
     """
 
     manifest: Mapping[str, Any]
-    samples: Path
-    baseline: Path
+    folder: RunFolder
 
 
-def gate_measurements(
+@dataclass(frozen=True)
+class MeasuredTogether:
+    """What all cases of some iterations say at once: by gate its figures, and by score what labels correct."""
+
+    gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    corrected: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def measured_together(
     iterations: Sequence[Path],
     declared: Mapping[str, Mapping[str, Any]],
     settings: ScoringSettings,
     sources: ScoringSources | None,
-) -> dict[str, dict[str, Any]]:
-    """By gate what is measured over all cases of these iterations at once; empty for gates that need no more than the
-    summaries. Raises DataError.
+) -> MeasuredTogether:
+    """What is measured over all cases of these iterations at once; empty where nothing needs more than the summaries of
+    `metrics.json`. Raises DataError.
 
     Args:
         iterations: the folders of the iterations, scored, in order.
@@ -41,12 +52,16 @@ def gate_measurements(
         settings: the scoring.
         sources: what is read beside the scores; None where nothing is.
     """
-    if sources is None or not any(gate.against is not None for gate in settings.active_gates().values()):
-        return {}
+    if sources is None:
+        return MeasuredTogether()
+    has_baseline = any(gate.against is not None for gate in settings.active_gates().values())
+    has_labels = is_regular_file(sources.folder.calibration)
+    if not (has_baseline or has_labels):
+        return MeasuredTogether()
     origins = score_origins(iterations[0])
     run = GatedRun(
         manifest=sources.manifest,
-        samples=sources.samples,
+        samples=sources.folder.samples,
         records=[folder / "records.parquet" for folder in iterations],
         declared=declared,
         settings=settings,
@@ -54,4 +69,8 @@ def gate_measurements(
         judged=judged_scores(settings, declared, origins.asked),
         embedding=origins.embedding,
     )
-    return measure_drops(run, read_baselines(sources.baseline))
+    gates = measure_drops(run, read_baselines(sources.folder.baseline)) if has_baseline else {}
+    if not has_labels:
+        return MeasuredTogether(gates)
+    corrected = CorrectedRun(run, sources.folder, read_calibration(sources.folder.calibration))
+    return MeasuredTogether(gates | corrected.measure(), corrected.document())

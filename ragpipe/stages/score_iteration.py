@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from ragpipe.scoring.scored_columns import score_block
 from ragpipe.scoring.served_models import served_line, signed
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import Price
-from ragpipe.stages.gate_measurements import ScoringSources, gate_measurements
+from ragpipe.stages.gate_measurements import ScoringSources, measured_together
 from ragpipe.stages.score_origins import score_origins
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same
@@ -56,6 +56,7 @@ class ScoreInputs:
         rates: the prices of replies by the name of the judge.
         system_price: the price of the tokens of the system under test.
         sources: what scoring reads beside these tables; None where it reads nothing else.
+        calibration: what `calibration_states` says of the scores that asked the judge.
         block: cases that are scored at once.
     """
 
@@ -71,6 +72,7 @@ class ScoreInputs:
     rates: Mapping[str, Rates]
     system_price: Price | None = None
     sources: ScoringSources | None = None
+    calibration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     block: int = BLOCK
 
     @property
@@ -135,13 +137,15 @@ def _score_cases(inputs: ScoreInputs) -> _ScoredCases:
     _write_records(inputs, times, accumulators, low_scores, pointers)
     accumulators.close()
     aggregated = aggregate(accumulators, specs, settings)
-    together = gate_measurements([inputs.folder], aggregated["declared"], settings, inputs.sources)
-    gates = gate_results(accumulators, aggregated, specs, settings, _untrusted_scores(inputs), together)
+    together = measured_together([inputs.folder], aggregated["declared"], settings, inputs.sources)
+    gates = gate_results(accumulators, aggregated, specs, settings, _untrusted_scores(inputs), together.gates)
     aggregated["warnings"] += pointers.warnings()
     metrics = {
         "scoring": {**settings.identity(), "weights_used": _weights_used(settings, specs)},
         **aggregated,
         **accumulators.findings.document(),
+        "calibration": dict(inputs.calibration),
+        **({"corrected": together.corrected} if together.corrected else {}),
         "gates": gates,
     }
     return _ScoredCases(metrics, low_scores.document(accumulators), accumulators.n, times.measured)
@@ -181,12 +185,13 @@ def _group_fields(settings: ScoringSettings) -> list[str]:
 
 
 def _untrusted_scores(inputs: ScoreInputs) -> set[str]:
-    """The scores that may pass no critical gate: those of an uncalibrated judge."""
+    """The scores that may pass no critical gate: those whose judge is not calibrated, and what is made of them."""
     settings = inputs.settings
     if not settings.active_gates() or settings.accept_uncalibrated or inputs.judge["calibrated"]:
         return set()
     names = [spec.name for spec in inputs.all_specs]
-    return judged_scores(settings, names, score_origins(inputs.folder).asked)
+    calibrated = {name for name, state in inputs.calibration.items() if state["calibrated"]}
+    return judged_scores(settings, names, score_origins(inputs.folder).asked - calibrated)
 
 
 def _weights_used(settings: ScoringSettings, specs: Sequence[ScoreSpec]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from ragpipe.reports.model import PAGES, TERMINAL, Note, Prose, Strong, Tile, Ve
 from ragpipe.reports.number_format import plural, price, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.schema.usage import Usage
+from ragpipe.scoring.gates.calibration import NO_CALIBRATION
 
 _METHOD_TILES = 6  # methods with a tile of their own; the results have all of them
 
@@ -28,11 +29,26 @@ def notices(data: ReportData) -> Iterator[Note]:
     yield from _verdict(data.gates)
     if note := data.metrics["judge"].get("note"):
         yield Note(("The judge: ", Prose(note)))
-    if data.cost["used"]["uses"] and not data.metrics["judge"]["calibrated"]:
-        lead = Strong("The judge is not calibrated against human labels:")
-        yield Note((lead, " how often its verdicts are right is not known."), shown_in=PAGES)
+    if data.cost["used"]["uses"]:
+        yield from _calibration(data.metrics)
     for warning in data.metrics["warnings"]:
         yield Note(Verbatim(warning), "warning")
+
+
+def _calibration(metrics: Mapping[str, Any]) -> Iterator[Note]:
+    """Which scores of the judge are calibrated against human labels, with the reason where a calibration was named."""
+    states = metrics.get("calibration", {})
+    if metrics["judge"]["calibrated"] and not states:
+        return
+    if not any(state["calibrated"] is not None or state["why"] != NO_CALIBRATION for state in states.values()):
+        lead = Strong("The judge is not calibrated against human labels:")
+        yield Note((lead, " how often its verdicts are right is not known."), shown_in=PAGES)
+        return
+    words = {True: "calibrated", False: "failed its calibration", None: "not calibrated"}
+    for name, state in states.items():
+        verdict = f" {words[state['calibrated']]}: "
+        text = (Strong("Against human labels:"), " ", Verbatim(name), verdict, Prose(state["why"]))
+        yield Note(text, "good" if state["calibrated"] else "plain")
 
 
 def closing_lines(data: ReportData) -> Iterator[Note]:

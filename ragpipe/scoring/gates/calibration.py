@@ -10,6 +10,9 @@ from ragpipe.scoring.gates.gate_rules import limited
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.scoring.settings import ScoringSettings
 
+NO_CALIBRATION = "no calibration is named"
+"""Why a score is not calibrated where `scoring.calibration` names nothing."""
+
 
 def judged_scores(settings: ScoringSettings, names: Iterable[str], asked: Collection[str]) -> set[str]:
     """Of the scores `names` of a run (metrics and composites) those that depend on a judge, with `overall_score` where a part does.

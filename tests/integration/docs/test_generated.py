@@ -55,7 +55,12 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     ]
     files = {name for name in listed if re.fullmatch(r"[\w./\-]+\.(json|jsonl|yaml|parquet|md|html)|prompts/", name)}
     there = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "prompts" not in path.parts}
-    live = {"outputs.journal.jsonl", "index.json", "baseline.parquet"}  # of a live system, an index manifest, a gate
+    live = {
+        "outputs.journal.jsonl",
+        "index.json",
+        "baseline.parquet",
+        "calibration.json",
+    }  # of a live system, an index manifest, a gate
     assert there | {"prompts/"} | live | REJUDGED | MUTATED | WEIGHED | LABELLED == files
     described = dict(section.split("\n", 1) for section in re.split(r"\n## ", page)[1:])
     for name in (

@@ -3,7 +3,7 @@ from __future__ import annotations
 from ragpipe.reports.signature import run_signature
 
 LINE = dict(
-    version="0.1.0", dataset="demo", dataset_digest="1a2b3c4d5e6f", judge="evidence 1", calibrated=None,
+    version="0.1.0", dataset="demo", dataset_digest="1a2b3c4d5e6f", judge="evidence 1", calibration="uncalibrated",
     metrics={"faithfulness": "v1 extract:v1@aaaa", "mrr": ""}, scoring={"level": 0.95}, n=412, iteration=2,
 )  # fmt: skip
 
@@ -17,7 +17,7 @@ def test_every_part_is_there() -> None:
 
 
 def test_a_calibrated_judge_and_no_metrics() -> None:
-    line = run_signature(**{**LINE, "calibrated": {"kappa": 0.9}, "metrics": {}})  # type: ignore[arg-type]
+    line = run_signature(**{**LINE, "calibration": "", "metrics": {}})  # type: ignore[arg-type]
     assert "judge evidence 1 | no metrics |" in line
 
 

@@ -1,0 +1,110 @@
+"""For each score that a judge decides: whether its judge is calibrated against human labels here, and why (not)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.calibration_file import (
+    Calibration,
+    ScoreCalibration,
+    asked_shapes,
+    binding_differences,
+    binding_of,
+    read_calibration,
+)
+from ragpipe.scoring.gates.calibration import NO_CALIBRATION
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.score_origins import score_origins
+from ragpipe.store.files.filesystem import is_regular_file
+
+_SHOWN = 3
+
+
+def calibration_states(
+    iteration: Path,
+    calibration: Path,
+    identity: Mapping[str, Any],
+    specs: Sequence[ScoreSpec],
+    settings: ScoringSettings,
+) -> dict[str, dict[str, Any]]:
+    """By score of the metrics that asked the judge: `calibrated` (true: its calibration passed, false: it failed, null: there
+    is none that holds here, or there are too few labels) and `why` in words. Raises DataError.
+
+    Args:
+        iteration: the folder of a judged iteration.
+        calibration: the run's `calibration.json`, which may be missing.
+        identity: the identity of the run.
+        specs: the scores of its metrics.
+        settings: its scoring.
+    """
+    origins = score_origins(iteration)
+    asked = [spec for spec in specs if spec.name in origins.asked]
+    if not is_regular_file(calibration):
+        return {spec.name: {"calibrated": None, "why": NO_CALIBRATION} for spec in asked}
+    document, shapes = read_calibration(calibration), asked_shapes(iteration / "judge_inputs.parquet")
+    states = {}
+    for spec in asked:
+        metric = origins.metrics[spec.name]
+        binding = binding_of(identity, metric, shapes.get(metric, {}), _threshold(spec, settings))
+        states[spec.name] = _state(document, spec.name, binding)
+    return states
+
+
+def judge_calibrated(states: Mapping[str, Mapping[str, Any]]) -> bool | None:
+    """Whether all scores of the judge are calibrated; False where one failed, else null."""
+    values = [state["calibrated"] for state in states.values()]
+    return False if False in values else True if values and all(values) else None
+
+
+def calibration_words(states: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the signature says after the judge: `uncalibrated`, or which scores are calibrated; empty where all are, or none is
+    judged."""
+    if not states:
+        return "uncalibrated"
+    named = {
+        value: [name for name, state in states.items() if state["calibrated"] is value] for value in (True, False, None)
+    }
+    if not named[True] and not named[False]:
+        return "uncalibrated"
+    if not named[False] and not named[None]:
+        return ""
+    kinds = {True: "calibrated", False: "failed calibration", None: "uncalibrated"}
+    return "; ".join(f"{kinds[value]} {', '.join(names)}" for value, names in named.items() if names)
+
+
+def _threshold(spec: ScoreSpec, settings: ScoringSettings) -> float | None:
+    """The value from which a case passes, as a calibration is bound to it."""
+    threshold = settings.thresholds.get(spec.name)
+    if threshold is None and spec.binary:
+        return spec.high if spec.higher_is_better else spec.low
+    return threshold
+
+
+def _state(document: Calibration, name: str, binding: Any) -> dict[str, Any]:
+    score = document.scores.get(name)
+    if score is None:
+        return {"calibrated": None, "why": "the calibration has no labels of it"}
+    if differences := binding_differences(score.bound_to, binding):
+        more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+        return {"calibrated": None, "why": f"calibrated for something else: {'; '.join(differences[:_SHOWN])}{more}"}
+    return {"calibrated": score.calibrated, "why": _verdict(score)}
+
+
+def _verdict(score: ScoreCalibration) -> str:
+    """`kappa 0.91 [0.84, 0.95] of 200 labels: above 0.8`."""
+    statistic = score.statistics.get(score.target.statistic)
+    limit = score.target.above if score.limit is None else score.limit
+    words = {"passed": f"above {limit:.3g}", "failed": f"below {limit:.3g}"}
+    verdict = words.get(score.state, f"not enough labels to say that it is above {limit:.3g}")
+    if score.labels_needed:
+        verdict += f" (about {score.labels_needed} are needed)"
+    if statistic is None or statistic.value is None:
+        return f"{score.target.statistic}: {verdict}"
+    bounds = statistic.interval
+    interval = f" [{bounds.low:.2f}, {bounds.high:.2f}]" if bounds else ""
+    return (
+        f"{score.target.statistic.replace('_', ' ')} {statistic.value:.2f}{interval} of {statistic.n} labels: {verdict}"
+    )
