@@ -4,7 +4,7 @@
 
 A cell is a statistic, a number of rows with one row per question or three, a share of positive labels and a true value; in
 each repetition all rows are drawn anew and one interval is made. True values are exact: they follow from the cells of
-a normal distribution with two dimensions. Takes about ten minutes; a part of it is a slow test.
+a normal distribution with two dimensions. Takes about twenty minutes; a part of it is a slow test.
 """
 
 from __future__ import annotations
@@ -21,24 +21,34 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from ragpipe.stats.agreement_coefficients import cohen_kappa
-from ragpipe.stats.agreement_intervals import estimate_kappa, estimate_quadratic_kappa
+from ragpipe.stats.agreement_coefficients import cohen_kappa, kendall, pearson, spearman
+from ragpipe.stats.agreement_intervals import estimate_correlation, estimate_kappa, estimate_quadratic_kappa
 from ragpipe.stats.detection import estimate_auroc, estimate_balanced_accuracy
 from ragpipe.stats.intervals import Interval
 from ragpipe.stats.jackknife import difference_of_versions
+from ragpipe.stats.several_raters import estimate_ac, estimate_alpha
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 SIZES = ((30, 1), (60, 1), (100, 1), (300, 1), (30, 3), (99, 3), (300, 3))
 """Rows, and rows per question; three rows of a question have a likeness of .5."""
+FEWER_SIZES = ((30, 1), (100, 1), (99, 3))
+"""Those of the second table, whose statistics take longer."""
 POSITIVE = (0.5, 0.8, 0.95)
 KAPPAS = (0.4, 0.7, 0.8, 0.9, 0.95)
 GRADES = {0.5: (0.1, 0.25, 0.45, 0.7), 0.95: (0.02, 0.05, 0.1, 0.3)}
 """Shares of labels up to each limit of five grades: spread, and mostly the highest."""
 SEPARATIONS = (0.0, 1.0, 2.0, 3.0)
 """How far the scores of both classes lie apart, in standard deviations."""
-STATISTICS = ("kappa", "quadratic kappa", "AUROC", "balanced accuracy", "difference of kappas")
+CORRELATIONS = {"Pearson": pearson, "Spearman": spearman, "Kendall": kendall}
+ALIKE = (0.4, 0.8, 0.95)
+"""Correlations of the normal draws behind both raters."""
+STATISTICS = (
+    "kappa", "quadratic kappa", "AUROC", "balanced accuracy", "difference of kappas",
+    *CORRELATIONS, "AC1", "alpha, ratings missing",
+)  # fmt: skip
+FIRST_TABLE = 5
 
 
 @dataclass(frozen=True)
@@ -148,8 +158,70 @@ def detection_samples(questions: Whole, likeness: float, *, is_area: bool) -> It
             yield share, float(ndtr(apart / math.sqrt(2) if is_area else apart / 2)), sample
 
 
+def correlation_samples(name: str, questions: Whole, likeness: float) -> Iterator[tuple[float, float, Sample]]:
+    """Continuous scores, and five grades of both raters."""
+    for limits in (None, GRADES[0.5]):
+        for alike in ALIKE:
+
+            def sample(rng: np.random.Generator, limits=limits, alike=alike) -> Interval | None:
+                people = normal_rows(rng, questions, likeness)
+                judge = alike * people + math.sqrt(1 - alike**2) * normal_rows(rng, questions, likeness)
+                if limits is not None:
+                    people, judge = grades_of(people, limits), grades_of(judge, limits)
+                return estimate_correlation(CORRELATIONS[name], people, judge, questions).interval
+
+            yield math.nan, true_correlation(name, limits, alike), sample
+
+
+def true_correlation(name: str, limits: tuple[float, ...] | None, alike: float) -> float:
+    """A correlation of draws without end: known for normal draws, and a sum over the pairs of grades."""
+    if limits is None:
+        return {
+            "Pearson": alike,
+            "Spearman": 6 / math.pi * math.asin(alike / 2),
+            "Kendall": 2 / math.pi * math.asin(alike),
+        }[name]
+    shares = joint_shares(limits, alike)
+    of_grade = shares.sum(axis=1)
+    if name == "Kendall":
+        above = np.array([[shares[i + 1 :, j + 1 :].sum() for j in range(len(shares))] for i in range(len(shares))])
+        across = np.array([[shares[i + 1 :, :j].sum() for j in range(len(shares))] for i in range(len(shares))])
+        return float(2 * np.sum(shares * (above - across)) / (1 - np.sum(of_grade**2)))
+    places = np.arange(len(shares)) if name == "Pearson" else np.cumsum(of_grade) - of_grade / 2
+    from_mean = places - of_grade @ places
+    return float(from_mean @ shares @ from_mean / (of_grade @ from_mean**2))
+
+
+def several_samples(statistic: str, questions: Whole, likeness: float) -> Iterator[tuple[float, float, Sample]]:
+    """AC1 of two raters, and alpha of three of whom each skipped a fifth of the answers."""
+    for share in POSITIVE:
+        limits = (1 - share,)
+        for kappa in KAPPAS:
+            correlation = correlation_for(limits, kappa, False)
+
+            def sample(rng: np.random.Generator, limits=limits, correlation=correlation) -> Interval | None:
+                common = normal_rows(rng, questions, likeness)
+                raters = [
+                    math.sqrt(correlation) * common + math.sqrt(1 - correlation) * normal_rows(rng, questions, likeness)
+                    for _ in range(2 if statistic == "AC1" else 3)
+                ]
+                ratings = np.stack([grades_of(rater, limits) for rater in raters], axis=1)
+                if statistic == "AC1":
+                    return estimate_ac(ratings, np.arange(2.0), questions).interval
+                ratings[rng.random(ratings.shape) < 0.2] = math.nan
+                return estimate_alpha(ratings, questions).interval
+
+            by_chance = 2 * share * (1 - share)
+            disagree = by_chance * (1 - kappa)
+            yield share, 1 - disagree / (1 - by_chance) if statistic == "AC1" else kappa, sample
+
+
 def samples(statistic: str, questions: Whole, likeness: float) -> Iterator[tuple[float, float, Sample]]:
     """All cells of one statistic: share of positive labels, true value, and one interval of new rows."""
+    if statistic in CORRELATIONS:
+        return correlation_samples(statistic, questions, likeness)
+    if statistic in STATISTICS[-2:]:
+        return several_samples(statistic, questions, likeness)
     if statistic.endswith("of kappas"):
         return difference_samples(questions, likeness)
     if statistic.endswith("kappa"):
@@ -181,12 +253,21 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=400)
     parser.add_argument("--seed", type=int, default=5)
     args = parser.parse_args()
-    print(f"| rows (per question) | {' | '.join(STATISTICS)} |")
-    print(f"|---|{'---|' * len(STATISTICS)}")
-    for size in SIZES:
+    print_table(STATISTICS[:FIRST_TABLE], SIZES, args.repetitions, args.seed)
+    print_table(STATISTICS[FIRST_TABLE:], FEWER_SIZES, min(args.repetitions, 200), args.seed)
+
+
+def print_table(names: tuple[str, ...], sizes: tuple[tuple[int, int], ...], repetitions: int, seed: int) -> None:
+    """Least and mean coverage over the cells of each statistic and size."""
+    print(f"\n| rows (per question) | {' | '.join(names)} |")
+    print(f"|---|{'---|' * len(names)}")
+    for size in sizes:
         figures = []
-        for statistic in STATISTICS:
-            covered = [cell.covered for cell in cells(statistic, size, args.repetitions, args.seed)]
+        for name in names:
+            # values that all differ take Kendall's jackknife a tenth of a second and more per sample
+            covered = [
+                c.covered for c in cells(name, size, min(repetitions, 60) if name == "Kendall" else repetitions, seed)
+            ]
             figures.append(f"{min(covered):.2f} / {np.mean(covered):.2f}")
         print(f"| {size[0]}{f' ({size[1]})' if size[1] > 1 else ''} | {' | '.join(figures)} |", flush=True)
 

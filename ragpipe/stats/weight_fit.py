@@ -65,7 +65,7 @@ def fit_weights(
     The fit is by least squares without negative weights on centred columns. For the gain, the questions are put into five
     folds, five times anew; each case is predicted by weights of the other folds. Gain = Pearson's correlation of the ratings
     with the sums of these predictions, less that with the weights in use; advised where gain - t(G-1) * s > 0, s its
-    jackknife error over the G questions. Where nothing is to be gained it was advised in none of 1,200 samples. As an
+    jackknife error over the G questions. Where nothing is to be gained it was advised in 1 of 1,200 samples. As an
     interval of the gain this does not hold (.68 to .91 instead of .95), so none is given.
     """
     codes, groups = questions_of(len(ratings), questions)

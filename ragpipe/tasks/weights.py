@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +49,31 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     settings = task_settings(WeighingSettings, plain, origins, title=_TITLE, section=SECTION)
     finished = open_run(plain, origins, changeable=(), task="weights", task_keys=(SECTION,))
     task = FinishedRunTask(finished, settings)
-    known = _weighable(task)
-    problems = [
-        Problem(
-            origins.location(f"weights.sets.{name}.{score}"),
-            f"weights.sets.{name}.{score}",
-            repr(score),
-            f"a score of the run that may have a weight: {', '.join(known)}",
-            did_you_mean(score, known),
-        )
-        for name, weights in settings.sets.items()
-        for score in weights
-        if score not in known
-    ]
-    if problems:
+    if problems := [*_unknown_scores(task, origins), *_unusable_ratings(task, origins)]:
         raise ConfigError(_TITLE, problems)
     return task
+
+
+def _unknown_scores(task: FinishedRunTask[WeighingSettings], origins: ConfigOrigins) -> Iterator[Problem]:
+    """A problem for each score of a weight set that the run does not have, or that may have no weight."""
+    known = _weighable(task)
+    for name, weights in task.settings.sets.items():
+        for score in weights:
+            if score not in known:
+                key = f"weights.sets.{name}.{score}"
+                expected = f"a score of the run that may have a weight: {', '.join(known)}"
+                yield Problem(origins.location(key), key, repr(score), expected, did_you_mean(score, known))
+
+
+def _unusable_ratings(task: FinishedRunTask[WeighingSettings], origins: ConfigOrigins) -> Iterator[Problem]:
+    """The problem of ratings that are neither a score of the run nor a file, or that weigh in the overall score themselves."""
+    name, known, place = task.settings.ratings, list(_specs(task)), origins.location("weights.ratings")
+    if name in _in_use(task):
+        fix = f"task=rescore run=... scoring.weights.{name}=0 first"
+        yield Problem(place, "weights.ratings", repr(name), "a score that has no weight in the overall score", fix)
+    elif name is not None and name not in known and not Path(name).is_file():
+        expected = f"a file, or a score of the run with a scale: {', '.join(known)}"
+        yield Problem(place, "weights.ratings", repr(name), expected, did_you_mean(name, known))
 
 
 def run(task: FinishedRunTask[WeighingSettings], console: Console) -> int:
@@ -89,8 +98,7 @@ def run(task: FinishedRunTask[WeighingSettings], console: Console) -> int:
 def weighing(task: FinishedRunTask[WeighingSettings]) -> dict[str, Any]:
     """What `weights.json` says: the methods under each weight set, their ranks over all weights, the fitted weights."""
     finished, settings = task.finished, task.settings
-    config, known = finished.config, _weighable(task)
-    in_use = {name: weight for name, weight in config.scoring.weight_shares().items() if name in known and weight > 0}
+    in_use = _in_use(task)
     numbers = scored_iterations(finished.folder)
     if not numbers or not in_use:
         raise _nothing_to_weigh(finished.folder, is_scored=bool(numbers))
@@ -98,8 +106,8 @@ def weighing(task: FinishedRunTask[WeighingSettings]) -> dict[str, Any]:
     rated = [settings.ratings] if settings.ratings in _specs(task) else []
     read = list(dict.fromkeys([*(name for weights in sets.values() for name in weights), *rated]))
     cases = read_case_scores([finished.folder.iteration(number).records for number in numbers], read)
-    level = config.scoring.level
-    ratings = _ratings(task, cases, in_use)
+    level = finished.config.scoring.level
+    ratings = _ratings(task, cases)
     fitted = None if ratings is None else weights_from_ratings(cases, ratings, in_use, seed=settings.seed, level=level)
     return {
         "format": FORMAT,
@@ -113,18 +121,18 @@ def weighing(task: FinishedRunTask[WeighingSettings]) -> dict[str, Any]:
     }
 
 
-def _ratings(
-    task: FinishedRunTask[WeighingSettings], cases: CaseScores, in_use: Mapping[str, float]
-) -> NDArray[np.float64] | None:
+def _ratings(task: FinishedRunTask[WeighingSettings], cases: CaseScores) -> NDArray[np.float64] | None:
     """The ratings of the cases; None where none are named."""
     name = task.settings.ratings
-    if name is None:
-        return None
-    if name in in_use:
-        problem = Problem(SECTION, "weights.ratings", repr(name), "a score that has no weight in the overall score",
-                          f"task=rescore run=... scoring.weights.{name}=0 first")  # fmt: skip
-        raise ConfigError(_TITLE, [problem])
-    return cases.values[name] if name in _specs(task) else read_ratings(Path(name), name, cases)
+    if name is None or name in _specs(task):
+        return None if name is None else cases.values[name]
+    return read_ratings(Path(name), name, cases)
+
+
+def _in_use(task: FinishedRunTask[WeighingSettings]) -> dict[str, float]:
+    """The weights with which the run was scored, of the scores that it has."""
+    shares, known = task.finished.config.scoring.weight_shares(), _weighable(task)
+    return {name: weight for name, weight in shares.items() if name in known and weight > 0}
 
 
 def _specs(task: FinishedRunTask[WeighingSettings]) -> dict[str, ScoreSpec]:

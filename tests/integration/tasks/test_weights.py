@@ -158,8 +158,12 @@ def test_few_ratings_are_no_advice(run: Path, tmp_path: Path, capsys: pytest.Cap
         (["+weights.sets.a={person: 1}"], ["a score of the run that may have a weight: use, form, depth"]),
         (["+weights.sets.a={form: 0}"], ["weight over 0 in 'a'"]),
         (["+weights.sets.in_use={form: 1}"], ["a name of its own"]),
+        (["weights.ratings=persn"], ["did you mean person?"]),
         (["weights.ratings=form"], ["a score that has no weight in the overall score"]),
-        (["weights.ratings=nothing.csv"], ["nothing.csv", "the ratings cannot be used"]),
+        (
+            ["weights.ratings=nothing.csv"],
+            ["'nothing.csv'", "a file, or a score of the run with a scale: use, form, depth, person"],
+        ),
         (
             ["weights.ratings=ratings.jsonl"],
             ["'q1/none/1'", "a case of the run", "a text: 'good'", "add the column method"],

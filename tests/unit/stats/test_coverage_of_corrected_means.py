@@ -1,0 +1,112 @@
+"""Corrected means hold the true mean as often as docs/corrected-means.md says: a part of its simulation, with other draws."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+SPEC = importlib.util.spec_from_file_location(
+    "corrected_means_benchmark", Path(__file__).parents[3] / "benchmarks" / "corrected_means.py"
+)
+assert SPEC is not None
+assert SPEC.loader is not None
+benchmark = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = benchmark  # dataclasses look their module up
+SPEC.loader.exec_module(benchmark)
+
+REPETITIONS = 150
+SEED = 7
+CELLS = 2 * len(benchmark.SIZES) * (len(benchmark.JUDGES) + len(benchmark.SHARES))
+WIDTHS = {
+    "guesses": (0.32, 0.22, 0.17, 0.10), "lenient": (0.25, 0.17, 0.13, 0.08), "good": (0.22, 0.14, 0.115, 0.074),
+    "nearly perfect": (0.16, 0.10, 0.08, 0.06),
+}  # fmt: skip
+"""Mean widths for 0/1 with a true mean of .75, by the simulation by which the estimator was chosen."""
+
+
+@lru_cache
+def cells(size: tuple[int, int]) -> list[Any]:
+    return list(benchmark.cells(size, REPETITIONS, SEED))
+
+
+def chance(share: float, repetitions: int, cells: int) -> float:
+    """How far under a true share one of so many cells is seen, in one of twenty runs (Bonferroni)."""
+    return float(stats.norm.isf(0.05 / cells)) * math.sqrt(share * (1 - share) / repetitions)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", benchmark.SIZES, ids=str)
+def test_no_cell_covers_less_than_the_estimator_was_chosen_for(size: tuple[int, int]) -> None:
+    """No cell may lie under the least coverage by which it was chosen, less .02; the mean of 20 cells has an error of .005."""
+    least, mean = benchmark.SETTLED[size[0]]
+    limit = least - 0.02
+    lowest = min(cells(size), key=lambda cell: cell.covered)
+    assert lowest.covered >= limit - chance(limit, REPETITIONS, CELLS), lowest
+    assert np.mean([cell.covered for cell in cells(size)]) >= mean - 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("judge", WIDTHS)
+def test_intervals_are_as_narrow_as_the_judge_allows(judge: str) -> None:
+    for labels, expected in zip(benchmark.LABELS, WIDTHS[judge], strict=True):
+        (width,) = [c.width for c in cells((labels, 1)) if (c.kind, c.judge, c.truth) == ("0/1", judge, 0.75)]
+        assert width == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.slow
+def test_the_lenient_judge_alone_is_sure_of_a_wrong_mean() -> None:
+    lenient = [c for size in ((60, 1), (300, 1)) for c in cells(size) if (c.kind, c.judge) == ("0/1", "lenient")]
+    at_three_quarters = [cell for cell in lenient if cell.truth == 0.75]
+    assert [cell.judge_covered < 0.3 for cell in at_three_quarters] == [True, True]
+    assert all(cell.covered > 0.88 for cell in lenient)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("labels", [30, 60, 150])
+def test_the_mean_of_just_these_cases(labels: int) -> None:
+    """Chosen for a coverage of .94 or more."""
+    limit = 0.94 - 0.02
+    for covered in benchmark.of_only_these(labels, REPETITIONS, SEED):
+        assert covered >= limit - chance(limit, REPETITIONS, 3 * len(benchmark.JUDGES))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("widest", [0.1, 0.15])
+def test_stopping_at_a_width_keeps_the_coverage(widest: float) -> None:
+    """.95 to .99 in the simulation by which it was chosen; a better judge needs fewer labels."""
+    found = benchmark.stopping(widest, 100, SEED)
+    limit = 0.95 - 0.02
+    for covered, _ in found.values():
+        assert covered >= limit - chance(limit, 100, 2 * len(found))
+    counts = [found[judge][1] for judge in ("guesses", "lenient", "good", "nearly perfect")]
+    assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.slow
+def test_labels_of_other_data() -> None:
+    """A judge that guesses is nearly always refused; the others hold the truth, with wider intervals than random labels give."""
+    found = benchmark.of_other_labels(100, REPETITIONS, SEED)
+    assert found["guesses"][2] > 0.95
+    for judge, (covered, width, _) in found.items():
+        if judge != "guesses":
+            assert covered >= 0.93 - chance(0.93, REPETITIONS, len(found))
+        if judge in ("lenient", "good"):
+            (of_random,) = [c.width for c in cells((100, 1)) if (c.kind, c.judge, c.truth) == ("0/1", judge, 0.75)]
+            assert width > of_random
+
+
+@pytest.mark.parametrize("kind", [("0/1", "good"), ("share of 5", "good"), ("score", "")])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_the_simulated_labels_have_the_mean_that_they_are_said_to_have(kind: tuple[str, str], rows: int) -> None:
+    """Else a coverage would say nothing. 4 standard errors, the rows of a question taken as one."""
+    rng = np.random.default_rng(5)
+    means = [benchmark.populate(rng, *kind, 0.75, rows).labels.mean() for _ in range(20)]
+    assert np.mean(means) == pytest.approx(0.75, abs=4 * 0.5 / math.sqrt(20 * 1000 / rows))
