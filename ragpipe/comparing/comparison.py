@@ -171,6 +171,7 @@ def _comparison(
             name for name in candidate.declared if name in base.declared and _other_scale(name, base, candidate)
         ],
         "verdict": comparison_verdict(documents, operations),
+        "why": {},
         "scores": documents,
         "slices": slice_differences(base, candidate, pairs, chosen, settings),
         "operations": operations,

@@ -53,6 +53,9 @@ class CompareSettings(Settings):
     false_slices: float = Field(
         default=0.05, gt=0, lt=1, description="Largest expected share of false ones among the slices that differ."
     )
+    why: bool = Field(
+        default=False, description="Whether the change of each headline score is attributed to the parts that differ."
+    )
     planned: int | None = Field(
         default=None,
         ge=6,

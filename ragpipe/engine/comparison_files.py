@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ragpipe.comparing.change_sources import ChangeSources
 from ragpipe.comparing.comparison import Comparison, compare_sides, comparison_document
 from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA, compared_cases
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import TITLE, Side, opened_side
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.reports.compare.compare_page import compare_page
 from ragpipe.reports.comparison_markdown import summary_markdown
@@ -22,6 +23,9 @@ from ragpipe.store.files.atomic import sweep_temporaries
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same, write_unless_same
 from ragpipe.store.run.run_folder import COMPARISONS, RunFolder, make_folder
+
+_OTHER_RUNS = 100
+"""Runs that are looked at for `compare.why`."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,26 @@ def compared_runs(
             sides = [opened(base, settings.base_method)]
             sides += [opened(folder, method) for folder in candidates for method in methods]
         comparisons = compare_sides(sides[0], sides[1:], settings)
+        if settings.why:
+            others = [] if settings.kind == "methods" else list(_other_runs(sides, stack))
+            for candidate, comparison in zip(sides[1:], comparisons, strict=True):
+                sources = ChangeSources(sides[0], candidate, comparison.pairs, others)
+                headline = [name for name, score in comparison.document["scores"].items() if score["headline"]]
+                comparison.document["why"] = {name: sources.of(name) for name in headline}
         document = comparison_document(settings.kind, sides[0], sides[1:], comparisons, settings)
         yield ComparedRuns(document, sides[0], sides[1:], comparisons)
+
+
+def _other_runs(sides: Sequence[Side], stack: ExitStack) -> Iterator[Side]:
+    """The newest runs beside those that are compared: one of them may have the answers of one and the judge of another. What
+    cannot be read is none."""
+    compared = {side.folder.root.resolve() for side in sides}
+    homes = dict.fromkeys(root.parent for root in compared)
+    paths = [path for home in homes for path in home.iterdir() if path not in compared and not path.is_symlink()]
+    paths = [path for path in paths if (path / "manifest.json").is_file()]
+    for path in sorted(paths, key=lambda path: -path.stat().st_mtime)[:_OTHER_RUNS]:
+        with suppress(RagpipeError, KeyError):
+            yield stack.enter_context(opened_side(RunFolder(path), checked_manifest(RunFolder(path))))
 
 
 def write_comparison(compared: ComparedRuns) -> Path:

@@ -18,6 +18,7 @@ from ragpipe.reports.comparison_summary import (
     needed_lines,
     side_label,
     slice_text,
+    why_lines,
 )
 from ragpipe.reports.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.reports.number_format import whole
@@ -52,6 +53,7 @@ def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> It
     yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in headline_rows(comparison)])
     notes = [
         *bridge_lines(comparison["scores"]),
+        *why_lines(comparison["why"]),
         *needed_lines({**comparison["scores"], **comparison["operations"]}),
         *differs_lines(comparison["differs"]),
         *absent_score_lines(comparison),

@@ -13,6 +13,7 @@ HEADS = ("score", "base", "new", "difference", "w/t/l", "verdict", "could show")
 NAMED = 5
 """Flipped cases and slices that are named."""
 _ID = 60
+_HAIR = 1e-9
 _UNDECIDED = {
     "few_changed": "fewer than 6 questions changed",
     "too_wide": "too few cases",
@@ -65,6 +66,7 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
     """What stands below the table: flips, slices, what undecided scores need, what differs, what was not compared."""
     yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
     yield from bridge_lines(comparison["scores"])
+    yield from why_lines(comparison["why"])
     yield from slice_lines(comparison["slices"])
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
     yield from differs_lines(comparison["differs"])
@@ -116,6 +118,23 @@ def bridge_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             f"{name}: on the same answers the judges differ by {shift} (n = {whole(bridge['n'])}); "
             f"without that the difference is {difference_text({**bridge['without_shift'], 'n': score['n']})}"
         )
+
+
+def why_lines(why: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
+    """`overall_score changed by +0.120: answers +0.100, scoring +0.020; together +0.003 beyond each alone`."""
+    for name, sources in why.items():
+        if sources is None:
+            yield f"why {name} changed is unknown: no case has a value in every run"
+            continue
+        parts = [
+            f"{' + '.join(part['parts'])} {figure_text(part['change'], sign=True)}" for part in sources["parts"]
+        ] or ["nothing differs"]
+        line = f"{name} changed by {figure_text(sources['total'], sign=True)}: {', '.join(parts)}"
+        if abs(sources["interaction"]) > _HAIR:
+            line += f"; of it {figure_text(sources['interaction'], sign=True)} arises only together"
+        if joined := [" + ".join(part["parts"]) for part in sources["parts"] if len(part["parts"]) > 1]:
+            line += f"; no run tells {', '.join(joined)} apart"
+        yield line
 
 
 def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
