@@ -18,6 +18,7 @@ from ragpipe.calibrating.judge_agreement import (
     difference_statistic,
     mean_difference,
     share_passed,
+    slice_statistics,
     statistic_of,
 )
 from ragpipe.calibrating.judged_cases import JudgedCases
@@ -42,7 +43,6 @@ Reference = Literal["single", "majority", "mean"]
 DRAWN_AT_RANDOM = ("random", "recorded")
 """The parts of a draw whose cases stand for all cases of the run. Others feed corrected means alone."""
 _PLACES = 9
-_IN_SLICES = ("kappa", "agreement", "auroc")
 
 
 @dataclass(frozen=True)
@@ -202,11 +202,10 @@ def _slices(
             kept[coded.cases[coded.codes == code]] = True
             part = rated.where(kept & is_random)
             if len(part.labels):
-                statistics = agreement_statistics(part, evidence.spec, level)
                 yield CalibrationSlice(
                     field=field,
                     value=value,
-                    statistics={name: statistics[name] for name in _IN_SLICES if name in statistics},
+                    statistics=slice_statistics(part, evidence.spec, level),
                     difference=mean_difference(part, evidence.spec, level),
                 )
 

@@ -162,6 +162,21 @@ def test_only_the_random_part_of_a_draw_counts_and_every_label_is_kept() -> None
     assert {part.value: part.difference.n for part in result.slices} == {"a": 1, "b": 1}
 
 
+def test_a_slice_has_the_figures_of_its_cases() -> None:
+    rng = np.random.default_rng(5)
+    labels = (rng.random(80) < 0.5).astype(float)
+    values = np.round(labels * 0.5 + rng.random(80) * 0.5, 1)
+    methods = ["a" if place % 2 else "b" for place in range(80)]
+    parts = {part.value: part for part in calibrated(labels_of(labels), values, threshold=0.5, methods=methods).slices}
+    assert set(parts) == {"a", "b"}
+    for name, part in parts.items():
+        kept = np.array(methods) == name
+        assert part.field == "method"
+        assert part.statistics["kappa"].value == pytest.approx(cohen_kappa_score(labels[kept], values[kept] >= 0.5))
+        assert part.statistics["auroc"].value == pytest.approx(roc_auc_score(labels[kept], values[kept]))
+        assert part.difference.value == pytest.approx(np.mean(values[kept] - labels[kept]))
+
+
 def test_cases_that_the_judge_gave_no_value_are_counted_apart() -> None:
     result = calibrated(labels_of([1, 0, 1]), [1.0, NAN, 0.0])
     assert result.unjudged == 1
