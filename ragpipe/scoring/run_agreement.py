@@ -25,6 +25,7 @@ from ragpipe.stats.agreement_coefficients import (
     spearman,
 )
 from ragpipe.stats.intervals import estimate_mean
+from ragpipe.stats.paired_difference import paired_difference
 from ragpipe.store.run.run_tables import (
     batches,
     count_rows,
@@ -171,14 +172,15 @@ def _change(columns: _Columns, before: Mapping[str, Any], after: Mapping[str, An
 def _agreement(columns: _Columns, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     both, judged = np.isfinite(columns.old) & np.isfinite(columns.new), columns.judged
     x, y = columns.old[both], columns.new[both]
-    difference = estimate_mean(y - x, columns.cases.samples[both])
+    scale = {end: after[end] if after[end] == before[end] else None for end in ("low", "high")}
+    difference = paired_difference(x, y, columns.cases.samples[both], **scale)
     graded = _is_graded(before, after)
     return _change(columns, before, after) | {
         "n_both": len(x),
         "mean_old": _mean(x),
         "mean_new": _mean(y),
         "difference": {
-            "mean": difference.mean,
+            "mean": difference.difference,
             "interval": asdict(difference.interval) if difference.interval else None,
             "clusters": difference.clusters,
             "reason": difference.reason,

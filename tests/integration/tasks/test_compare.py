@@ -184,7 +184,7 @@ def test_why_a_score_changed(here: Path, capsys: pytest.CaptureFixture[str]) -> 
     why, scores = comparison["why"], comparison["scores"]
     assert set(why) == {name for name, score in scores.items() if score["headline"]}
     for name, sources in why.items():
-        assert [part["parts"] for part in sources["parts"]][0] == ["judge"]
+        assert sources["parts"][0]["parts"] == ["judge"]
         assert sum(part["change"] for part in sources["parts"]) == pytest.approx(sources["total"])
         assert sources["parts"][0]["change"] == pytest.approx(scores[name]["difference"])
     assert why["retrieval_score"]["total"] == 0
