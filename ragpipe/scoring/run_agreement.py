@@ -172,8 +172,8 @@ def _change(columns: _Columns, before: Mapping[str, Any], after: Mapping[str, An
 def _agreement(columns: _Columns, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     both, judged = np.isfinite(columns.old) & np.isfinite(columns.new), columns.judged
     x, y = columns.old[both], columns.new[both]
-    scale = {end: after[end] if after[end] == before[end] else None for end in ("low", "high")}
-    difference = paired_difference(x, y, columns.cases.samples[both], **scale)
+    low, high = (after[end] if after[end] == before[end] else None for end in ("low", "high"))
+    difference = paired_difference(x, y, columns.cases.samples[both], low=low, high=high)
     graded = _is_graded(before, after)
     return _change(columns, before, after) | {
         "n_both": len(x),
