@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 OLD, NEW = "The fee is ten euros.", "The fee is twelve euros [1]."
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Closed after each module: Playwright's event loop would be in the way of tests that have one of their own."""
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed")
     pytest.importorskip("playwright", reason="needs the extra dev-browser")

@@ -92,6 +92,7 @@ def test_keys_are_dead_in_fields_and_can_be_switched_off(shown: OpenPage) -> Non
     assert page.input_value("#q") == "x"
     assert "only" not in shown.address()
     page.fill("#q", "")
+    assert shown.address() == "#v=1"  # the empty search is in the address before the page is loaded again
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     assert page.evaluate("document.querySelector('dialog').open")
