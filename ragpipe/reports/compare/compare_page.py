@@ -30,7 +30,7 @@ from ragpipe.reports.compare.compared_rows import CASES_MAX, ComparedRows, compa
 from ragpipe.reports.compare.compared_texts import ComparedText, SideText, compared_texts
 from ragpipe.reports.compare.side_names import side_names
 from ragpipe.reports.compare.word_changes import word_changes
-from ragpipe.reports.comparison_summary import bridge_lines
+from ragpipe.reports.comparison_summary import bridge_lines, why_lines
 
 WORST = 20
 """Cases that stand on the page without its script."""
@@ -109,6 +109,7 @@ def _panel(
         "maps": list(slice_maps(item, list(headline), name)),
         "scatter": _scatter(rows.comparisons[number], rows.main, heads),
         "bridge": list(bridge_lines(headline)),
+        "why": list(why_lines(item["why"])),
         "accepted": [part for part in item["differs"] if part["part"] not in ("answers", "scoring")],
     }
 
