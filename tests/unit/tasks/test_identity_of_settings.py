@@ -17,6 +17,7 @@ from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, Trans
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.engine.run_identity import metric_identity, run_id, run_identity
+from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
@@ -43,6 +44,7 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (DatasetSettings, "records"): "data",
     (DatasetSettings, "delimiter"): ";",
     (ScoringSettings, "level"): 0.9,
+    (HeuristicSettings, "overlap_weights"): {"recall": 1.0, "window": 0.0, "bigrams": 0.0, "lcs": 0.0},
     **{(kind, name): SHA for name in ("weights", "tokenizer") for kind in EMBEDDERS.values() if name in kind.model_fields},
     (DatasetSettings, "sample"): {"n": 5},
     (PythonSystem, "callable"): "mine:other",
