@@ -72,6 +72,7 @@ def test_the_methods_of_a_run(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert sum(value > 0 for value in differences) == score["wins"]
 
 
+@pytest.mark.slow
 def test_the_same_comparison_writes_nothing_anew(here: Path) -> None:
     words = ("compare=methods", "run=first", "compare.base_method=baseline")
     assert compare(here, *words) == 0
@@ -81,13 +82,14 @@ def test_the_same_comparison_writes_nothing_anew(here: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in (here / "first" / "comparisons").glob("*/*")} == before
 
 
+@pytest.mark.slow
 def test_a_comparison_is_no_run(here: Path) -> None:
     assert compare(here, "compare=methods", "run=first") == 0
     assert [folder.name for folder in run_list_folders(here)] == ["first", "second", "third"]
     assert len(list_runs(here / "first")[0]) == 1
 
 
-@pytest.mark.parametrize("word", ["first", "first/latest", "{id}", "first/{id}", "{here}/first", "{here}/first/{id}"])
+@pytest.mark.parametrize("word", ["first/latest", "{id}", "{here}/first"])
 def test_a_run_by_any_of_its_names(here: Path, word: str) -> None:
     run_id = RunFolder.find(here / "first").root.name
     assert compare(here, f"base={word.format(id=run_id, here=here)}", "candidate=first") == 0
@@ -132,6 +134,7 @@ def test_another_judge_and_other_data_are_refused_and_can_be_accepted(
     assert comparison[1]["cases"]["only_base"] == 23
 
 
+@pytest.mark.slow
 def test_markdown_and_junit(here: Path) -> None:
     assert compare(here, "compare=methods", "run=first", "compare.base_method=baseline") == 0
     (folder,) = (here / "first" / "comparisons").iterdir()
@@ -150,6 +153,7 @@ def test_markdown_and_junit(here: Path) -> None:
         assert suite.get("failures") == str(sum(score["state"] == "worse" for score in scores.values()))
 
 
+@pytest.mark.slow
 def test_looking_early_decides_less(here: Path) -> None:
     words = ("compare=methods", "run=first", "compare.base_method=baseline", "compare.candidate_methods=[rerank]")
     states = {}
@@ -177,6 +181,7 @@ def test_from_python(here: Path) -> None:
         ragpipe.compare(here / "first", [here / "second"], quiet=True)
 
 
+@pytest.mark.slow
 def test_why_a_score_changed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same answers by another judge: all of it is the judge's, and what no judge decides did not change."""
     assert compare(here, "base=first", "candidate=second", "compare.accept=[judge]", "compare.why=true") == 0
