@@ -1,4 +1,4 @@
-"""The headline scores within each slice: a table with a rule against false finds, because there are many slices."""
+"""The headline scores within each slice: with the false discovery rate held, because there are many slices."""
 
 from __future__ import annotations
 
