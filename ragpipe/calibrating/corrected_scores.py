@@ -1,6 +1,7 @@
 """Means and pass rates of a run corrected by people's labels of its own answers, and the gates that are decided on them.
 
-The labels are those of the random part of a draw: each case had the same chance. A label of another answer never counts.
+The labels are those of a random draw, or of a draw by strata with the stratum of every case: each label stands for the cases of its
+stratum. A label of another answer never counts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.calibrating.judged_cases import labelled_answers
+from ragpipe.calibrating.people_labels import Key
 from ragpipe.comparing.drop_gates import GatedRun, on_unit_scale
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec
@@ -25,6 +27,7 @@ from ragpipe.stats.limit_tests import p_of_share
 from ragpipe.store.run.run_folder import RunFolder
 
 Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 OTHER_ANSWERS = "other_answers"
@@ -32,16 +35,20 @@ _WORDS = {
     OTHER_ANSWERS: "the labels are of other answers",
     "few_labels": "fewer than 30 labels",
     "few_labelled_questions": "labels of fewer than 20 questions",
+    "stratum_without_labels": "a stratum of the draw has cases and no label",
+    "stratum_with_one_label": "a stratum of the draw has several cases and one label",
 }
 
 
 @dataclass(frozen=True)
 class _LabelledScore:
-    """A score of the chosen cases in one unit: judged values, labels (NaN where there is none), questions, and the scale."""
+    """A score of all cases in one unit: judged values, labels (NaN where there is none), questions, the strata of a draw by
+    strata, and the scale."""
 
     judged: Floats
     labels: Floats
-    questions: NDArray[np.int64]
+    questions: Whole
+    strata: Whole | None
     low: float
     high: float
 
@@ -49,7 +56,13 @@ class _LabelledScore:
         """The corrected mean of those of the chosen cases that were judged."""
         places = np.flatnonzero(chosen & ~np.isnan(self.judged))
         return corrected_mean(
-            self.judged[places], self.labels[places], self.questions[places], low=self.low, high=self.high, level=level
+            self.judged[places],
+            self.labels[places],
+            self.questions[places],
+            strata=None if self.strata is None else self.strata[places],
+            low=self.low,
+            high=self.high,
+            level=level,
         )
 
 
@@ -58,22 +71,27 @@ class CorrectedRun:
 
     def __init__(self, run: GatedRun, folder: RunFolder, calibration: Calibration):
         self._run, self._level = run, run.settings.level
-        self._rows = {
-            tuple(key.values()): row for row, key in enumerate(run.cases.select(list(OUTPUT_KEY)).to_pylist())
+        self._rows: dict[Key, int] = {
+            (key["sample_id"], key["method"], key["repeat"]): row
+            for row, key in enumerate(run.cases.select(list(OUTPUT_KEY)).to_pylist())
         }
         names = run.cases["sample_id"].combine_chunks().dictionary_encode().indices
         self._questions = names.to_numpy(zero_copy_only=False).astype(np.int64)
         drawn = {
-            name: [label for label in score.labels if label.part == "random"]
+            name: score
             for name, score in calibration.scores.items()
             if name in run.declared and run.declared[name]["low"] is not None
         }
-        self._drawn = {name: labels for name, labels in drawn.items() if labels}
+        self._drawn = {name: labels for name, score in drawn.items() if (labels := score.correcting_labels)}
+        self._strata = {
+            name: None if (strata := drawn[name].strata) is None else strata.codes(list(self._rows))
+            for name in self._drawn
+        }
         keys = dict.fromkeys(_key(label) for labels in self._drawn.values() for label in labels)
         self._answers = labelled_answers(folder, list(keys)) if keys else {}
 
     def document(self) -> dict[str, dict[str, Any]]:
-        """`corrected` of `metrics.json`: by score with random labels the judge's `raw` mean and the corrected `mean` with their
+        """`corrected` of `metrics.json`: by score with labels of a draw the judge's `raw` mean and the corrected `mean` with their
         intervals in the scale of the score, and `pass_rates` likewise where cases pass by its threshold alone; null with a `reason`
         where nothing can be corrected."""
         everything = np.ones(len(self._run.cases), dtype=np.bool_)
@@ -126,17 +144,17 @@ class CorrectedRun:
         declared, labels = self._run.declared[name], np.full(len(self._run.cases), np.nan)
         for label in self._drawn[name]:
             labels[self._rows[_key(label)]] = label.label
-        low, high = float(declared["low"]), float(declared["high"])
+        low, high, strata = float(declared["low"]), float(declared["high"]), self._strata[name]
         if by_rate:
             spec = ScoreSpec(name, low, high, higher_is_better=declared["higher_is_better"])
             verdicts = pass_fail(labels, spec, self._run.settings.thresholds[name]).astype(np.float64)
             labels = np.where(verdicts == UNJUDGED, np.nan, verdicts)
-            return _LabelledScore(self._run.values(name, by_rate=True), labels, self._questions, 0.0, 1.0)
+            return _LabelledScore(self._run.values(name, by_rate=True), labels, self._questions, strata, 0.0, 1.0)
         judged = self._run.values(name, by_rate=False)
         if unit:
-            return _LabelledScore(judged, on_unit_scale(labels, declared), self._questions, 0.0, 1.0)
+            return _LabelledScore(judged, on_unit_scale(labels, declared), self._questions, strata, 0.0, 1.0)
         native = low + (judged if declared["higher_is_better"] else 1 - judged) * (high - low)
-        return _LabelledScore(np.clip(native, low, high), labels, self._questions, low, high)
+        return _LabelledScore(np.clip(native, low, high), labels, self._questions, strata, low, high)
 
 
 def correction_words(reason: str | None) -> str:
@@ -144,7 +162,7 @@ def correction_words(reason: str | None) -> str:
     return _WORDS.get(reason or "", str(reason).replace("_", " "))
 
 
-def _key(label: CalibrationLabel) -> tuple[str, str, int]:
+def _key(label: CalibrationLabel) -> Key:
     return label.sample_id, label.method, label.repeat
 
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.labelling.label_files import LABELS, draw_folders, read_draw, read_labels
+from ragpipe.labelling.label_files import LABELS, draw_folders, read_draw, read_labels, read_strata
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.calibration_file import LabelPart
+from ragpipe.scoring.calibration_file import CaseStrata, LabelPart
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import query_rows
 
@@ -42,6 +44,7 @@ class PeopleLabels:
     """The labels of a score: `ratings` has a row per case and a column per annotator, NaN where one gave none.
 
     `threshold` is the value from which a label is a pass, in the scale of the score; None: that of the score itself.
+    `strata` are those of a draw by strata.
     """
 
     cases: list[LabelledCase]
@@ -50,6 +53,7 @@ class PeopleLabels:
     draw_id: str | None = None
     recorded: str | None = None
     threshold: float | None = None
+    strata: CaseStrata | None = None
 
 
 def drawn_labels(folder: RunFolder, score: str, draw_id: str | None) -> PeopleLabels | None:
@@ -73,8 +77,18 @@ def drawn_labels(folder: RunFolder, score: str, draw_id: str | None) -> PeopleLa
         raise DataError(TITLE, [problem])
     for name, path in draws.items():
         rows = [row for row in read_labels(path).to_pylist() if row["pass"] == 1 and row["label"] is not None]
-        return _ratings_of(((_drawn_case(row), row["annotator"], float(row["label"])) for row in rows), draw_id=name)
+        labels = _ratings_of(((_drawn_case(row), row["annotator"], float(row["label"])) for row in rows), draw_id=name)
+        return replace(labels, strata=_case_strata(read_strata(path)))
     return None
+
+
+def _case_strata(table: pa.Table | None) -> CaseStrata | None:
+    """The strata of a draw as a calibration keeps them; None for a random draw."""
+    if table is None:
+        return None
+    coded = table["stratum"].combine_chunks().dictionary_encode()
+    keys = {name: table[name].to_pylist() for name in OUTPUT_KEY}
+    return CaseStrata(names=coded.dictionary.to_pylist(), **keys, stratum=coded.indices.to_pylist())
 
 
 def _is_labelled(path: Path, score: str) -> bool:

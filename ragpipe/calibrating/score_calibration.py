@@ -103,6 +103,7 @@ def calibrate_score(
         slices=list(_slices(rated_all, is_random, evidence, slices, level)),
         length_baseline=length_baseline(rated, judged.lengths[is_random], spec, level),
         labels=list(_labels(evidence, people)),
+        strata=labels.strata,
     )
 
 

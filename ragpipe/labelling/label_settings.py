@@ -45,7 +45,7 @@ class LabelSettings(Settings):
     )
     random_share: Share = Field(
         default=0.5,
-        description="Share of the random part of a stratified or targeted draw, 0 to 1. Agreement and corrected means go by it.",
+        description="Share of the random part of a stratified or targeted draw, 0 to 1. Agreement goes by it alone.",
     )
     field: Annotated[str, AfterValidator(_known_field)] = Field(
         default="category",

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
@@ -141,13 +143,38 @@ class CalibrationLabel(_Part):
     probability: Annotated[float, Field(gt=0, le=1)] | None
 
 
+class CaseStrata(_Part):
+    """The stratum of every case that a draw by strata was drawn from, drawn or not: one case per place of the lists, its
+    `stratum` the place of a name in `names`."""
+
+    names: list[str]
+    sample_id: list[str]
+    method: list[str]
+    repeat: list[int]
+    stratum: list[Count]
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        if len({len(column) for column in (self.sample_id, self.method, self.repeat, self.stratum)}) > 1:
+            raise ValueError("lists of one length: sample_id, method, repeat and stratum of each case")
+        if max(self.stratum, default=0) >= max(1, len(self.names)):
+            raise ValueError(f"places of the {len(self.names)} names of strata")
+        return self
+
+    def codes(self, keys: Sequence[tuple[str, str, int]]) -> NDArray[np.int64]:
+        """The number of the stratum of each of these cases (sample, method, repeat); -1 for one that was not drawn from."""
+        known = dict(zip(zip(self.sample_id, self.method, self.repeat, strict=True), self.stratum, strict=True))
+        return np.array([known.get(key, -1) for key in keys], dtype=np.int64)
+
+
 class ScoreCalibration(_Part):
     """One score against people.
 
     `draw_id` or `recorded` says where the labels are from, `reference` how several labels of a case became one. `state`
     compares the interval of the target's statistic with `limit`, the target's value after `relative_to_ceiling`;
     `labels_needed` and `reason` are those of `decide_kappa`. Statistics are over the labels of the random part of the draw;
-    `labels` lists all. `unjudged` counts labelled cases for which the judge gave no value.
+    `labels` lists all. `strata` is of a draw by strata, None of a random one: by it all labels count in corrected means.
+    `unjudged` counts labelled cases for which the judge gave no value.
     """
 
     metric: str
@@ -169,6 +196,14 @@ class ScoreCalibration(_Part):
     slices: list[CalibrationSlice]
     length_baseline: LengthBaseline | None
     labels: list[CalibrationLabel]
+    strata: CaseStrata | None = None
+
+    @property
+    def correcting_labels(self) -> list[CalibrationLabel]:
+        """The labels that a corrected mean goes by: those of all parts of the draw by their strata, without strata those of the
+        random part."""
+        drawn = [label for label in self.labels if label.part != "recorded"]
+        return drawn if self.strata is not None else [label for label in drawn if label.part == "random"]
 
     @property
     def calibrated(self) -> bool | None:

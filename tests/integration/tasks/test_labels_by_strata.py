@@ -1,0 +1,148 @@
+"""Draws by strata through task=label, task=calibrate and task=rescore: all their labels count in corrected means, by strata."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.labelling.label_files import draw_folders, read_drawn, read_strata
+from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean
+
+ITERATION = "iteration-1"
+STRATIFIED = ["label.draw=stratified", "label.field=method", "label.allocation=equal"]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    words = ["+experiment=quickstart", "metrics=[faithfulness]", f"output_dir={folder}", "report.formats=[]"]
+    assert main(words) == 0
+    return (folder / "quickstart/latest").resolve()
+
+
+def judged_values(run: Path) -> dict[tuple[str, str, int], float]:
+    rows = pq.read_table(run / ITERATION / "records.parquet").to_pylist()
+    return {
+        (row["sample_id"], row["method"], row["repeat"]): row["faithfulness"]
+        for row in rows
+        if row["faithfulness"] is not None
+    }
+
+
+def labelled(run: Path, *words: str, unsure: str | None = None) -> Path:
+    """A draw whose sheet is filled in by people who reject half of what the judge accepts; nobody can tell in the stratum
+    `unsure`. Returns its folder."""
+    assert main(["task=label", f"run={run}", "label.metric=faithfulness", *words]) == 0
+    (folder,) = draw_folders(run)
+    rng, values = random.Random(3), judged_values(run)
+    grades = {}
+    for row in read_drawn(folder).to_pylist():
+        value = values[row["sample_id"], row["method"], row["repeat"]]
+        grade = 0.0 if rng.random() < 0.5 else value
+        grades[row["item"]] = "cannot tell" if row["stratum"] == unsure else str(grade)
+    with open(folder / "sheet.csv", encoding="utf-8-sig", newline="") as file:
+        rows = [row | {"annotator": "ann", "label": grades[row["item"]]} for row in csv.DictReader(file)]
+    path = run.parent / "ann.csv"
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    assert main(["task=label", f"run={run}", f"label.import=[{path}]"]) == 0
+    return folder
+
+
+def calibrated_score(run: Path) -> dict[str, Any]:
+    assert main(["task=calibrate", f"run={run}"]) == 0
+    score: dict[str, Any] = json.loads((run / "calibration/calibration.json").read_text())["scores"]["faithfulness"]
+    return score
+
+
+def rescored(run: Path, *words: str) -> Path:
+    before = set(run.parent.iterdir())
+    calibration = f"scoring.calibration={run / 'calibration/calibration.json'}"
+    main(["task=rescore", f"run={run}", "report.formats=[]", calibration, *words])
+    (made,) = {path for path in set(run.parent.iterdir()) - before if path.is_dir()}
+    return made
+
+
+def by_strata(run: Path, folder: Path, score: dict[str, Any], method: str | None = None) -> CorrectedMean:
+    """The corrected mean from the tables of the draw and the run."""
+    table = read_strata(folder)
+    assert table is not None
+    strata = {(row["sample_id"], row["method"], row["repeat"]): row["stratum"] for row in table.to_pylist()}
+    values = {key: value for key, value in judged_values(run).items() if method in (None, key[1])}
+    labels = {(row["sample_id"], row["method"], row["repeat"]): row["label"] for row in score["labels"]}
+    return corrected_mean(
+        np.array(list(values.values())),
+        np.array([labels.get(key, np.nan) for key in values]),
+        np.unique([key[0] for key in values], return_inverse=True)[1],
+        strata=np.unique([strata[key] for key in values], return_inverse=True)[1],
+        low=0.0,
+        high=1.0,
+    )
+
+
+def test_all_labels_of_a_stratified_draw_correct_by_their_strata(demo: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(demo, tmp_path / demo.name))
+    folder = labelled(run, "label.n=80", *STRATIFIED)
+    score = calibrated_score(run)
+    parts = [label["part"] for label in score["labels"]]
+    assert (len(parts), parts.count("random"), parts.count("stratified")) == (80, 40, 40)
+    assert score["statistics"]["agreement"]["n"] == 40, "agreement goes by the random part"
+    method = sorted({key[1] for key in judged_values(run)})[0]
+    gate = "+scoring.gates.%s={score: faithfulness, min: 0.1%s}"
+    made = rescored(run, gate % ("everything", ""), gate % ("one", f", where: {{method: {method}}}"))
+    corrected = json.loads((made / ITERATION / "metrics.json").read_text())["corrected"]["faithfulness"]
+    expected = by_strata(run, folder, score)
+    assert expected.interval is not None
+    assert (corrected["labels"], corrected["mean"]) == (80, pytest.approx(expected.value))
+    assert corrected["interval"]["low"] == pytest.approx(expected.interval.low)
+    assert corrected["interval"]["high"] == pytest.approx(expected.interval.high)
+    gates = {gate["name"]: gate for gate in json.loads((made / "gates.json").read_text())["gates"]}
+    assert gates["everything"]["value"] == pytest.approx(expected.value)
+    of_method = by_strata(run, folder, score, method)
+    assert gates["one"]["value"] == pytest.approx(of_method.value)
+    assert gates["one"]["corrected"]["labels"] == of_method.labels
+    # the folder alone is enough
+    shutil.rmtree(run)
+    assert main(["task=verify", f"run={made}"]) == 0
+
+
+@pytest.mark.slow
+def test_all_labels_of_a_draw_by_disagreement_correct_by_their_strata(demo: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(demo, tmp_path / demo.name))
+    main(["task=rescore", f"run={run}", "report.formats=[]", "scoring.thresholds.faithfulness=0.4"])
+    (other,) = {path for path in run.parent.iterdir() if path.is_dir()} - {run}
+    folder = labelled(run, "label.n=60", "label.draw=disagreement", f"label.rejudged={other}")
+    shutil.rmtree(other)
+    score = calibrated_score(run)
+    parts = [label["part"] for label in score["labels"]]
+    assert parts.count("random") == score["statistics"]["agreement"]["n"] < len(parts)
+    assert "targeted" in parts
+    made = rescored(run)
+    corrected = json.loads((made / ITERATION / "metrics.json").read_text())["corrected"]["faithfulness"]
+    expected = by_strata(run, folder, score)
+    assert (corrected["labels"], corrected["mean"]) == (len(parts), pytest.approx(expected.value))
+    alone = np.mean([label["label"] for label in score["labels"]])
+    assert expected.labels_alone.mean != pytest.approx(alone), "a label stands for the cases of its stratum"
+
+
+@pytest.mark.slow
+def test_a_stratum_in_which_nobody_could_tell_corrects_nothing(demo: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(demo, tmp_path / demo.name))
+    method = sorted({key[1] for key in judged_values(run)})[0]
+    labelled(run, "label.n=80", *STRATIFIED, unsure=method)
+    calibrated_score(run)
+    made = rescored(run, "report.formats=[markdown]")
+    corrected = json.loads((made / ITERATION / "metrics.json").read_text())["corrected"]["faithfulness"]
+    assert (corrected["mean"], corrected["reason"]) == (None, "stratum_without_labels")
+    assert "a stratum of the draw has cases and no label" in (made / "report.md").read_text()
