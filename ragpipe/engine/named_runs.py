@@ -17,8 +17,8 @@ def find_named_run(word: str, output_dir: Path, *, name: str | None = None, key:
     """The run that `word` names.
 
     Args:
-        word: a path to a run folder or to a `latest`; a name, for its newest run; `<name>/<run id>` or `<name>/latest`; a run id;
-            or `latest`, the newest run of `name`.
+        word: a name, for its newest run; `<name>/<run id>` or `<name>/latest`; a path to a run folder or to a `latest`; a run id;
+            or `latest`, the newest run of `name`. A name comes before a path that reads alike.
         output_dir: the folder with the names.
         name: the name of this start, for `latest` and for a run id that several names have; None where the user set none.
         key: the key of the configuration, for messages.
@@ -33,9 +33,9 @@ def find_named_run(word: str, output_dir: Path, *, name: str | None = None, key:
         if named:
             names = ", ".join(str(folder.relative_to(output_dir)) for folder in named)
             raise _not_found(key, f"'latest' of {len(named)} names", f"the name of one: {names}", "NAME/latest")
-    if _RUN_ID.fullmatch(word) and (run := _with_id(word, folders, output_dir, name, key)):
+    if _RUN_ID.fullmatch(word) and (run := _with_id(word, output_dir, name, key)):
         return run
-    for path in (Path(word), output_dir / word):
+    for path in (output_dir / word, Path(word)):
         if path.is_dir() or path.is_symlink() or path.is_file():
             return RunFolder.find(path)
     known = [str(folder.relative_to(output_dir)) for folder in folders]
@@ -47,8 +47,14 @@ def find_named_run(word: str, output_dir: Path, *, name: str | None = None, key:
     )
 
 
-def _with_id(word: str, folders: list[Path], output_dir: Path, name: str | None, key: str) -> RunFolder | None:
-    runs = [folder / word for folder in folders if (folder / word / "manifest.json").is_file()]
+def runs_with_id(run_id: str, folder: Path) -> list[RunFolder]:
+    """The runs with this id: that of the name whose folder it is, or of all names below the folder."""
+    places = (folder, *run_list_folders(folder))
+    return [RunFolder(place / run_id) for place in places if (place / run_id / "manifest.json").is_file()]
+
+
+def _with_id(word: str, output_dir: Path, name: str | None, key: str) -> RunFolder | None:
+    runs = [run.root for run in runs_with_id(word, output_dir)]
     if len(runs) > 1 and name is not None:
         runs = [run for run in runs if run.parent == output_dir / name] or runs
     if len(runs) > 1:

@@ -17,7 +17,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.engine.manifest import checked_manifest
-from ragpipe.engine.run_list import all_runs
+from ragpipe.engine.named_runs import find_named_run, runs_with_id
 from ragpipe.scoring.calibration_file import read_calibration
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.stats.corrected_mean import FEWEST_LABELS
@@ -96,14 +96,12 @@ class ScoringFiles:
         if run_id in self.baselines:
             return self.baselines[run_id]
         for root in self.roots:
-            beside = RunFolder(root / run_id)
-            for folder in (beside, *all_runs(root)):
-                if folder.root.name == run_id and folder.manifest.is_file():
-                    return folder
+            if found := runs_with_id(run_id, root):
+                return found[0]
         searched = ", ".join(map(str, self.roots)) or "nowhere"
         fix = "name its folder: scoring.gates.<name>.against=outputs/<name>/<run_id>"
         problem = Problem(searched, "scoring.gates", f"no run {run_id}", "a run below one of these folders", fix)
-        raise DataError("a gate's baseline cannot be used", [problem])
+        raise DataError(_TITLE, [problem])
 
 
 NO_FILES = ScoringFiles()
@@ -118,7 +116,7 @@ def resolved_for_dataset(
     is the run that it named then. `identity_of` is the identity of the run of a configuration. Raises ConfigError.
     """
     root = Path(config.output_dir)
-    resolved = _Resolution(latest=root / config.name / LATEST, root=root)
+    resolved = _Resolution(root / config.name, root)
     scored = _with_gates(config, resolved.run_ids(config))
     scored, calibration = _with_calibration(scored)
     if (started := resolved.newest) is not None:
@@ -131,8 +129,8 @@ def resolved_for_dataset(
         }
         as_before = _with_gates(scored, again)
         if identity_of(as_before) == manifest["identity"]:
-            return as_before, ScoringFiles((root,), resolved.folders, started, calibration)
-    return scored, ScoringFiles((root,), resolved.folders, None, calibration)
+            return as_before, ScoringFiles((root / config.name, root), resolved.folders, started, calibration)
+    return scored, ScoringFiles((root / config.name, root), resolved.folders, None, calibration)
 
 
 def resolved_for_finished(
@@ -144,18 +142,20 @@ def resolved_for_finished(
     themselves. Raises ConfigError.
     """
     beside, root = folder.root.parent, Path(config.output_dir)
-    resolved = _Resolution(latest=beside / LATEST, root=root)
+    resolved = _Resolution(beside, root)
     scored = _with_gates(config, resolved.run_ids(config, own_ids))
     scored, calibration = _with_calibration(scored)
     return scored, ScoringFiles((beside, root), resolved.folders, folder, calibration)
 
 
 class _Resolution:
-    """Names of baselines as they become run ids. `folders` are those that were found by another name than their id; `newest` is
-    the one that `latest` named."""
+    """Names of baselines as they become run ids: `latest` is that of the folder `named`, the others are looked for below `root`.
 
-    def __init__(self, *, latest: Path, root: Path):
-        self._latest, self._root = latest, root
+    `folders` are those that were found by another name than their id; `newest` is the one that `latest` named.
+    """
+
+    def __init__(self, named: Path, root: Path):
+        self._named, self._root = named, root
         self.folders: dict[str, RunFolder] = {}
         self.newest: RunFolder | None = None
 
@@ -167,7 +167,7 @@ class _Resolution:
                 continue
             key = f"scoring.gates.{name}.against"
             try:
-                run_ids[name] = self._run_id(gate.against)
+                run_ids[name] = self._run_id(gate.against, key)
             except RagpipeError as error:
                 problems.append(_no_baseline(key, gate.against, error))
                 continue
@@ -177,11 +177,14 @@ class _Resolution:
             raise ConfigError(_TITLE, problems)
         return run_ids
 
-    def _run_id(self, text: str) -> str:
+    def _run_id(self, text: str, key: str) -> str:
+        """The id that a text names. An id stays as it is: the run may have a copy of a baseline that is gone."""
         if _RUN_ID.fullmatch(text):
             return text
-        named = self._root / text
-        folder = RunFolder.find(self._latest if text == LATEST else named if named.exists() else Path(text))
+        if text == LATEST:
+            folder = RunFolder.find(self._named / LATEST)
+        else:
+            folder = find_named_run(text, self._root, key=key)
         run_id = str(checked_manifest(folder)["run_id"])
         self.folders[run_id] = folder
         if text == LATEST:
@@ -235,6 +238,8 @@ def _with_calibration(config: RunConfig) -> tuple[RunConfig, Path | None]:
 
 def _no_baseline(key: str, text: str, error: RagpipeError) -> Problem:
     causes = getattr(error, "problems", ())
+    if causes and causes[0].key == key:
+        return Problem("scoring", key, causes[0].found, causes[0].expected, causes[0].fix)
     content = f"{text!r}: " + (f"{causes[0].found} ({causes[0].where})" if causes else str(error))
     expected = "a finished run: `latest`, a run id, a name below output_dir, or a folder"
     return Problem("scoring", key, content, expected, f"{key}=outputs/<name>/<run_id>")

@@ -114,7 +114,7 @@ def test_what_is_no_baseline_is_refused_before_anything_is_made(
     baseline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = set(baseline.parent.iterdir())
-    refused = {"latest": "the run itself", "0123456789ab": "no run 0123456789ab", "nowhere": "no such folder"}
+    refused = {"latest": "the run itself", "0123456789ab": "no run 0123456789ab", "nowhere": "names in outputs: ranks"}
     for word, message in refused.items():
         assert main(["task=rescore", f"run={baseline}", f"+scoring.gates.drop={DROP % word}"]) == 2
         assert message in capsys.readouterr().err
