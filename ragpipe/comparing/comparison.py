@@ -145,7 +145,7 @@ def _comparison(
         settings = settings.model_copy(update={"level": look["level"]})
     scores = list(paired_scores(base, candidate, pairs))
     headline = headline_scores(base.metrics, candidate.metrics, [score.name for score in scores])
-    documents = _score_documents(scores, headline, settings)
+    documents = score_documents(scores, headline, settings)
     operations = _operation_documents(paired_operations(base, candidate, pairs), settings)
     if any(difference.part == "judge" for difference in differences):
         same = same_answers(base, candidate, pairs)
@@ -193,7 +193,7 @@ def _look(n: int, settings: CompareSettings) -> dict[str, Any] | None:
     }
 
 
-def _score_documents(
+def score_documents(
     scores: Sequence[PairedScore], headline: Sequence[str], settings: CompareSettings
 ) -> dict[str, dict[str, Any]]:
     """The scores, the headline first; those are decided together, the others each on its own."""

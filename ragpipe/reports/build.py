@@ -16,6 +16,7 @@ from ragpipe.reports.sections.distributions_section import distributions_section
 from ragpipe.reports.sections.gates_section import gates_section
 from ragpipe.reports.sections.index_section import index_section
 from ragpipe.reports.sections.iterations_section import iterations_section
+from ragpipe.reports.sections.methods_section import methods_section
 from ragpipe.reports.sections.operations_section import operations_section
 from ragpipe.reports.sections.overview import closing_lines, notices, summary_line, tiles
 from ragpipe.reports.sections.reading_section import reading_section
@@ -27,6 +28,7 @@ SectionBuilder = Callable[[ReportData], Section | None]
 SECTIONS: tuple[SectionBuilder, ...] = (
     results_section,
     shared_section,
+    methods_section,
     corrected_section,
     iterations_section,
     gates_section,

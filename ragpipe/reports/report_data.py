@@ -26,6 +26,7 @@ class ReportData:
         name: What the user calls the run.
         gates: `gates.json`.
         index: `index.json`; None for a run without an index manifest.
+        methods: The run's id, and its methods against the first one (`method_differences`); None for one method.
         lowest: Rows of `records.parquet`: the lowest cases of the last iteration.
         contradictions: What the contexts of the lowest cases contradict.
         cases: The cases of the HTML page.
@@ -40,6 +41,7 @@ class ReportData:
     name: str = ""
     gates: Mapping[str, Any] = field(default_factory=lambda: {"gates": ()})
     index: IndexCoverage | None = None
+    methods: Mapping[str, Any] | None = None
     lowest: Sequence[Mapping[str, Any]] = ()
     contradictions: Sequence[CaseContradiction] = ()
     cases: Sequence[CaseView] = ()

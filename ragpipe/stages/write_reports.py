@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ragpipe.comparing.method_differences import method_differences
 from ragpipe.reports.build import build_report
 from ragpipe.reports.case_views import read_cases
 from ragpipe.reports.console import Console
@@ -98,11 +100,19 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         name=_name(run),
         gates=_gates(run),
         index=read_index(run.root),
+        methods=_methods(run, iteration, metrics),
         lowest=lowest,
         contradictions=read_contradictions(iteration, lowest),
         cases=read_cases(run, iteration, names, settings.html_cases) if "html" in settings.formats else (),
         judging_seconds=judging_times(run),
     )
+
+
+def _methods(run: RunFolder, iteration: IterationFolder, metrics: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The methods against the first one, over the iterations that `metrics` is of."""
+    folders = [run.iteration(number) for number in metrics["iterations"]] if "iterations" in metrics else [iteration]
+    found = method_differences([folder.records for folder in folders], metrics)
+    return None if found is None else {"run_id": _run_id(run), **found}
 
 
 def _write_pages(run: RunFolder, report: Report, settings: ReportSettings) -> list[Path]:
@@ -135,6 +145,12 @@ def _gates(run: RunFolder) -> dict[str, Any]:
 
 def _metrics_per_iteration(run: RunFolder) -> list[dict[str, Any]]:
     return [read_json(run.iteration(number).metrics) for number in scored_iterations(run)]
+
+
+def _run_id(run: RunFolder) -> str:
+    """The id of the run, whatever its folder is called; a folder without a manifest has its own name."""
+    run_id = read_json(run.manifest).get("run_id") if run.manifest.is_file() else None
+    return run_id if isinstance(run_id, str) and run_id else run.root.name
 
 
 def _name(run: RunFolder) -> str:

@@ -214,3 +214,17 @@ def test_the_first_problem_is_the_most_frequent_in_every_medium(report: Report) 
     assert f"## What is wrong\n\n### Diagnosis\n\n- `{name}`: {count}." in markdown_of(report)
     assert PageRows(html_of(report)).by_section["problems"][1].startswith(squeezed(f"{name}{count}"))
     assert f"\n{name}: {count}: " in terminal_of(report, columns=1000)
+
+
+def test_every_medium_holds_each_method_against_the_first(report: Report) -> None:
+    """Two other methods against `baseline`, and where to read more. The quickstart is known to be better with `rerank`."""
+    (section,) = [section for section in report.sections if section.name == "methods"]
+    (table,) = tables_of(section)
+    rows = [[plain_text(texts_of(cell)[0]) for cell in row.cells] for row in table.rows]
+    assert {row[1] for row in rows} == {"rerank", "no_rerank_small_k"}
+    (faithful,) = [row for row in rows if row[:2] == ["faithfulness x100", "rerank"]]
+    base, new = float(faithful[2]), float(faithful[3])
+    assert 1 < base < new <= 100, "in percent, as the rest of the report"
+    assert faithful[4].startswith(f"+{new - base:.1f}"[:3])
+    for text in (terminal_of(report, columns=1000), markdown_of(report), html_of(report)):
+        assert "task=compare compare=methods run=" in text
