@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragpipe.calibrating.corrected_width import corrected_width
 from ragpipe.calibrating.judged_cases import judged_cases, labelled_answers
 from ragpipe.calibrating.people_labels import TITLE, PeopleLabels, drawn_labels, no_labels_problem, recorded_labels
 from ragpipe.calibrating.score_calibration import ScoreEvidence, calibrate_score
@@ -17,6 +18,7 @@ from ragpipe.scoring.calibration_file import (
     CalibratedJudge,
     Calibration,
     CalibrationTarget,
+    ScoreCalibration,
     asked_shapes,
     binding_of,
 )
@@ -49,15 +51,31 @@ class CalibratedRun:
         return value
 
 
-def calibrate_run(run: CalibratedRun, evidence: Mapping[str, ScoreEvidence], target: CalibrationTarget) -> Calibration:
-    """The calibration of the scores of `evidence`; `target` is what agreement has to exceed."""
+def calibrate_run(
+    run: CalibratedRun,
+    evidence: Mapping[str, ScoreEvidence],
+    target: CalibrationTarget,
+    widest: float | None = None,
+) -> Calibration:
+    """The calibration of the scores of `evidence`; `target` is what agreement has to exceed, `widest` the width of the corrected
+    interval that is wanted, as a share of the scale (None: not asked)."""
     fields = [field for field in dict.fromkeys((*DIMENSIONS, *run.slices)) if "*" not in field]
     return Calibration(
         format=FORMAT,
         run_id=run.run_id,
         judge=CalibratedJudge(label=run.judge, identity=sha256(dict(run.identity["judge_identity"]))),
-        scores={name: calibrate_score(of_score, target, fields, run.level) for name, of_score in evidence.items()},
+        scores={
+            name: _with_width(run, of_score.spec, calibrate_score(of_score, target, fields, run.level), widest)
+            for name, of_score in evidence.items()
+        },
     )
+
+
+def _with_width(run: CalibratedRun, spec: ScoreSpec, score: ScoreCalibration, widest: float | None) -> ScoreCalibration:
+    if widest is None:
+        return score
+    width = corrected_width(run.folder, run.iterations, spec, score, widest=widest, level=run.level)
+    return score.model_copy(update={"corrected": width})
 
 
 def score_evidence(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ragpipe.calibrating.corrected_scores import correction_words
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.scoring.calibration_file import Calibration, CalibrationStatistic, ScoreCalibration
@@ -109,6 +110,33 @@ def advice_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
             f"{name}: {better} than the length of the answer: AUROC {estimate_text(score.statistics.get('auroc'))}, {lead} answers "
             f"alone {estimate_text(length.auroc)}, difference {estimate_text(length.difference, signed=True)}"
         )
+
+
+def width_lines(name: str, score: ScoreCalibration, wanted: float | None, command: str) -> Iterator[str]:
+    """The corrected mean of a score, how wide its interval is, and whether to label more; nothing where no width is `wanted`.
+    `command` adds the cases to the draw."""
+    if wanted is None:
+        return
+    width = score.corrected
+    if width is None:
+        why = "of no draw" if score.draw_id is None else "of a score without a scale"
+        yield f"{name}: no corrected mean: the labels are {why}"
+        return
+    if width.mean is None or width.interval is None or width.width is None:
+        yield f"{name}: no corrected mean of {width.labels} labels: {correction_words(width.reason)}"
+    else:
+        bounds = f"[{width.interval.low:.3g}, {width.interval.high:.3g}]"
+        yield (
+            f"{name}: corrected mean {width.mean:.3g} {bounds} of {width.labels} labels, {width.width:.2g} of the scale wide, "
+            f"wanted {width.wanted:.2g}"
+        )
+    if width.waiting:
+        yield f"{name}: label {width.waiting} drawn cases that have no label yet"
+    if width.more:
+        yield f"{name}: ask for {width.more} more: {command}"
+    elif not width.waiting:
+        is_narrow = width.width is not None and width.width <= width.wanted
+        yield f"{name}: " + ("narrow enough: stop labelling" if is_narrow else "no case is left to label")
 
 
 def estimate_text(statistic: CalibrationStatistic | None, *, signed: bool = False) -> str:

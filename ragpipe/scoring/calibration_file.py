@@ -167,6 +167,24 @@ class CaseStrata(_Part):
         return np.array([known.get(key, -1) for key in keys], dtype=np.int64)
 
 
+class CorrectedWidth(_Part):
+    """The mean of a score corrected by `labels` labels, and how wide its interval is.
+
+    `mean` and `interval` are in the scale of the score, `width` and the `wanted` one shares of it; `reason` says why there is
+    none. Until it is narrow enough, or there is nothing left to label, `waiting` drawn cases without a label are asked for, and
+    `more` that are to be drawn.
+    """
+
+    labels: Count
+    mean: float | None
+    interval: CalibrationInterval | None
+    reason: str | None
+    width: float | None
+    wanted: Annotated[float, Field(gt=0, le=1)]
+    waiting: Count
+    more: Count
+
+
 class ScoreCalibration(_Part):
     """One score against people.
 
@@ -174,7 +192,7 @@ class ScoreCalibration(_Part):
     compares the interval of the target's statistic with `limit`, the target's value after `relative_to_ceiling`;
     `labels_needed` and `reason` are those of `decide_kappa`. Statistics are over the labels of the random part of the draw;
     `labels` lists all. `strata` is of a draw by strata, None of a random one: by it all labels count in corrected means.
-    `unjudged` counts labelled cases for which the judge gave no value.
+    `unjudged` counts labelled cases for which the judge gave no value. `corrected` is there where a width was asked for.
     """
 
     metric: str
@@ -197,6 +215,7 @@ class ScoreCalibration(_Part):
     length_baseline: LengthBaseline | None
     labels: list[CalibrationLabel]
     strata: CaseStrata | None = None
+    corrected: CorrectedWidth | None = None
 
     @property
     def correcting_labels(self) -> list[CalibrationLabel]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -18,16 +19,19 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.finished_run import FinishedRun, open_run
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.labelling.draw_words import more_labels_words
+from ragpipe.labelling.label_files import LABELS_FOLDER, read_draw
 from ragpipe.reports.calibration_report import (
     CALIBRATION_HEADS,
     advice_lines,
     calibration_markdown,
     calibration_rows,
     verdict_line,
+    width_lines,
 )
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
-from ragpipe.scoring.calibration_file import Calibration, CalibrationTarget, TargetStatistic
+from ragpipe.scoring.calibration_file import Calibration, CalibrationTarget, ScoreCalibration, TargetStatistic
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
@@ -82,6 +86,15 @@ class CalibrateSettings(Settings):
         default=False,
         description="Whether threshold and overlap weights of the embedded judge are fitted to the labels of one score.",
     )
+    width: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description=(
+            "How wide the interval of a corrected mean may be, as a share of the scale: says whether to label more. null: not "
+            "asked."
+        ),
+    )
     out: str | None = Field(
         default=None, min_length=1, description="File for a second copy of calibration.json. null: none."
     )
@@ -111,15 +124,28 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
         by_annotators=settings.verdicts == "annotators",
         draw_id=settings.draw,
     )
-    calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()))
+    calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()), settings.width)
     console.folded(CALIBRATION_HEADS, calibration_rows(calibration), title="judge against people")
     for name, score in calibration.scores.items():
-        for line in (*advice_lines(name, score), verdict_line(name, score)):
+        asked = more_labels_command(folder.root, score)
+        for line in (
+            *advice_lines(name, score),
+            *width_lines(name, score, settings.width, asked),
+            verdict_line(name, score),
+        ):
             console.say(line)
     judge = _fitted_judge(task, held, evidence, console) if settings.fit else None
     for path in _write(folder, calibration, judge, settings.out):
         console.say(f"written: {path}")
     return 0
+
+
+def more_labels_command(run: Path, score: ScoreCalibration) -> str:
+    """The command that adds to the draw of a score the cases that its corrected mean asks for; empty where it asks for none."""
+    if score.corrected is None or not score.corrected.more or score.draw_id is None:
+        return ""
+    draw = read_draw(run / LABELS_FOLDER / score.draw_id)
+    return shlex.join(["python", "-m", "ragpipe", *more_labels_words(draw, run, score.corrected.more)])
 
 
 def _fitted_judge(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,8 @@ def labelled(run: Path, *words: str, unsure: str | None = None) -> Path:
     return folder
 
 
-def calibrated_score(run: Path) -> dict[str, Any]:
-    assert main(["task=calibrate", f"run={run}"]) == 0
+def calibrated_score(run: Path, *words: str) -> dict[str, Any]:
+    assert main(["task=calibrate", f"run={run}", *words]) == 0
     score: dict[str, Any] = json.loads((run / "calibration/calibration.json").read_text())["scores"]["faithfulness"]
     return score
 
@@ -146,3 +147,29 @@ def test_a_stratum_in_which_nobody_could_tell_corrects_nothing(demo: Path, tmp_p
     corrected = json.loads((made / ITERATION / "metrics.json").read_text())["corrected"]["faithfulness"]
     assert (corrected["mean"], corrected["reason"]) == (None, "stratum_without_labels")
     assert "a stratum of the draw has cases and no label" in (made / "report.md").read_text()
+
+
+def test_labels_are_asked_for_until_the_corrected_interval_is_as_narrow_as_wanted(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(demo, tmp_path / demo.name))
+    folder = labelled(run, "label.n=70", *STRATIFIED)
+    capsys.readouterr()
+    score = calibrated_score(run, "calibrate.width=0.05")
+    said = capsys.readouterr().out
+    expected = by_strata(run, folder, score)
+    assert expected.interval is not None
+    corrected = score["corrected"]
+    assert (corrected["labels"], corrected["mean"]) == (70, pytest.approx(expected.value))
+    assert corrected["width"] == pytest.approx(expected.interval.high - expected.interval.low)
+    assert (corrected["waiting"], corrected["more"]) == (0, 20)
+    (command,) = [line.split(": ", 2)[2] for line in said.splitlines() if "ask for 20 more" in line]
+    assert main(shlex.split(command)[3:]) == 0
+    assert len(read_drawn(folder)) == 90, "the same draw has grown"
+    corrected = calibrated_score(run, "calibrate.width=0.05")["corrected"]
+    assert (corrected["waiting"], corrected["more"]) == (20, 0)
+    assert "label 20 drawn cases that have no label yet" in capsys.readouterr().out
+    corrected = calibrated_score(run, "calibrate.width=0.5")["corrected"]
+    assert (corrected["waiting"], corrected["more"]) == (0, 0)
+    assert "narrow enough: stop labelling" in capsys.readouterr().out
+    assert calibrated_score(run)["corrected"] is None
