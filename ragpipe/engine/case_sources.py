@@ -79,16 +79,16 @@ class DatasetSource:
 
     def __init__(self, config: RunConfig, console: Console):
         self._config, self._console = config, console
-        self._dataset: Dataset = open_dataset(config.dataset, Path.cwd())
+        self.dataset: Dataset = open_dataset(config.dataset, Path.cwd())
         self._index = open_index(config)
-        self.name = self._dataset.name
+        self.name = self.dataset.name
         self.collected_at: str | None = None
         self.linked_from: RunFolder | None = None
 
     @property
     def digest(self) -> str:
         """The digest of the data set; with an index manifest, of both."""
-        return sha256([self._dataset.digest, self._index.digest]) if self._index else self._dataset.digest
+        return sha256([self.dataset.digest, self._index.digest]) if self._index else self.dataset.digest
 
     def tables_digest(self, identity: dict[str, Any]) -> str:
         system = {key: value for key, value in identity["system"].items() if key != "prices"}  # they change no answer
@@ -107,7 +107,7 @@ class DatasetSource:
         elif isinstance(self._config.system, RecordedSystem):
             self._load(folder, self._config.system)
         else:
-            load_samples(self._dataset, samples=folder.samples)
+            load_samples(self.dataset, samples=folder.samples)
             self._write_index(folder)  # a wrong index is reported before the system is asked
             if not folder.outputs_journal.exists():
                 self._say_why_collected(folder, previous, identity)
@@ -116,7 +116,7 @@ class DatasetSource:
         self._write_index(folder)
 
     def _load(self, folder: RunFolder, system: RecordedSystem) -> None:
-        counts = load_dataset(mark_closed_book(self._dataset, system), samples=folder.samples, outputs=folder.outputs)
+        counts = load_dataset(mark_closed_book(self.dataset, system), samples=folder.samples, outputs=folder.outputs)
         self._warn_of_unknown_methods(counts.methods)
 
     def restore(self, folder: RunFolder, fault: str) -> None:
@@ -127,7 +127,7 @@ class DatasetSource:
                 folder, f"{fault}; outputs.journal.jsonl, which has what the system answered, is missing too"
             )
         else:
-            load_samples(self._dataset, samples=folder.samples)
+            load_samples(self.dataset, samples=folder.samples)
             outputs = collected_outputs(folder.outputs_journal)
             if lost := [sample.id for sample in read_samples(folder.samples) if sample.id not in outputs]:
                 raise cannot_restore(folder, f"{fault}; outputs.journal.jsonl has no answer to sample {lost[0]!r}")

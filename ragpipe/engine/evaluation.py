@@ -92,7 +92,9 @@ class Evaluation:
             read_manifest(self._folder)
 
     def _warnings(self) -> list[str]:
-        warnings = scoring_warnings(self._config, self._spec.scoring_files.trusted_scores(self._folder))
+        calibration = self._spec.scoring_files.calibration_of(self._folder)
+        is_finished = self._spec.made_from is not None
+        warnings = scoring_warnings(self._config, self._spec.identity, calibration, are_answers_known=is_finished)
         for metric in self._spec.metrics:
             warnings += metric_sources(type(metric)).notes
         if line := missing_embedder_line(self._config):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ragpipe.comparing.baseline_table import read_baselines
+from ragpipe.comparing.pairing import paired_cases
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.safe_text import on_one_line
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.case_blocks import SCORE_COLUMNS, CaseBlock, aligned
 from ragpipe.scoring.composites import OVERALL
@@ -27,15 +30,16 @@ from ragpipe.scoring.gates.gate_power import (
 from ragpipe.scoring.gates.gate_rules import define
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.store.run.run_folder import LATEST, RunFolder
-from ragpipe.store.run.run_tables import read_json
+from ragpipe.store.run.run_tables import read_columns, read_json
 
 Whole = NDArray[np.int64]
 
 _KINDS = {"binary": "0/1", "share": "shares", "grade": "grades"}
 
 
-def gate_power_lines(config: RunConfig, samples: Path, outputs: Path) -> list[str]:
-    """A line for each gate by interval: the true values that it finds with the cases of these tables.
+def gate_power_lines(config: RunConfig, frozen: RunFolder) -> list[str]:
+    """A line for each gate by interval: the true values that it finds with the cases that are frozen in a folder; of a gate against
+    a baseline with those that `baseline.parquet` there has too.
 
     How much values vary is taken from the newest run of this name, where its gate of the same name has an interval; else cases are
     taken to be as unlike, and those of a question as alike, as they can be. Raises DataError for tables that cannot be read.
@@ -43,7 +47,7 @@ def gate_power_lines(config: RunConfig, samples: Path, outputs: Path) -> list[st
     gates = config.scoring.active_gates()
     if not gates:
         return []
-    questions = _questions(gates, samples, outputs)
+    questions = _questions(gates, frozen, _shared(gates, frozen))
     earlier, run_id = _earlier_gates(config)
     lines = []
     for name, gate in gates.items():
@@ -98,16 +102,38 @@ def _definition(config: RunConfig, name: str, gate: Gate) -> dict[str, Any]:
     return {**filled, "unscaled": unscaled, "kind": kind}
 
 
-def _questions(gates: Mapping[str, Gate], samples: Path, outputs: Path) -> dict[str, Whole]:
-    """Of each gate the question of every case that it is about, as numbers."""
+def _shared(gates: Mapping[str, Gate], frozen: RunFolder) -> dict[str, set[tuple[object, ...]]]:
+    """Of each gate against a baseline the keys of the cases that the baseline has too."""
+    held = {name: gate for name, gate in gates.items() if gate.against is not None}
+    if not held:
+        return {}
+    baselines, cases = read_baselines(frozen.baseline), read_columns(frozen.outputs, OUTPUT_KEY)
+    shared = {}
+    for name, gate in held.items():
+        pairs = paired_cases(baselines[str(gate.against)].score(str(gate.score)), cases)
+        shared[name] = _keys(cases.take(pairs.candidate))
+    return shared
+
+
+def _keys(table: pa.Table) -> set[tuple[object, ...]]:
+    return {*zip(*(table[name].to_pylist() for name in OUTPUT_KEY), strict=True)}
+
+
+def _questions(
+    gates: Mapping[str, Gate], frozen: RunFolder, shared: Mapping[str, Collection[tuple[object, ...]]]
+) -> dict[str, Whole]:
+    """Of each gate the question of every case that it is about, as numbers; of those in `shared` alone where it is there."""
     numbers: dict[str, int] = {}
     chosen: dict[str, list[Whole]] = {name: [] for name in gates}
-    for block in _blocks(samples, outputs):
-        ids = block.outputs["sample_id"].to_pylist()
-        codes = np.array([numbers.setdefault(sample_id, len(numbers)) for sample_id in ids], dtype=np.int64)
+    for block in _blocks(frozen.samples, frozen.outputs):
+        keys = list(zip(*(block.outputs[name].to_pylist() for name in OUTPUT_KEY), strict=True))
+        codes = np.array([numbers.setdefault(str(key[0]), len(numbers)) for key in keys], dtype=np.int64)
         fields = Fields(case_columns(block, 1, np.full(len(block), np.nan)))
         for name, gate in gates.items():
-            chosen[name].append(codes[fields.matching(gate.labels())])
+            is_meant = fields.matching(gate.labels())
+            if name in shared:
+                is_meant &= np.array([key in shared[name] for key in keys], dtype=np.bool_)
+            chosen[name].append(codes[is_meant])
     return {name: np.concatenate([np.empty(0, dtype=np.int64), *parts]) for name, parts in chosen.items()}
 
 

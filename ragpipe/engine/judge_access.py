@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,10 @@ from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.stored_transport import StoredTransport
 from ragpipe.schema.call import Call
 from ragpipe.schema.corpus import Corpus
-from ragpipe.scoring.gates.calibration import uncalibrated_gates
+from ragpipe.scoring.calibration_file import Calibration
+from ragpipe.scoring.gates.calibration import labelled_gates, uncalibrated_gates
+from ragpipe.stages.calibration_states import expected_states
+from ragpipe.stats.corrected_mean import FEWEST_LABELS
 from ragpipe.store.calls.accepted_replies import AcceptedReplies
 from ragpipe.store.calls.call_store import CallStore, StoredCalls
 from ragpipe.store.calls.recorded_file import read_recorded_file
@@ -46,12 +49,27 @@ def judge_description(config: RunConfig, calibrated: bool | None = None) -> dict
     return {**description, "note": note} if note else description
 
 
-def scoring_warnings(config: RunConfig, trusted: Collection[str] = ()) -> list[str]:
-    """Warnings about the scoring section, before anything is asked. `trusted` are judged scores that may pass a critical gate."""
+def scoring_warnings(
+    config: RunConfig, identity: Mapping[str, Any], calibration: Calibration | None, *, are_answers_known: bool
+) -> list[str]:
+    """Warnings about the scoring section, before anything is asked.
+
+    Args:
+        config: the configuration of the run.
+        identity: its identity, which says what a calibration holds for.
+        calibration: the calibration that its scoring names, None for none.
+        are_answers_known: whether this is a task over a finished run, whose gates will say at once what labels are of its answers.
+    """
     metrics = config.metrics.values()
     specs = [spec for metric in metrics for spec in metric.scores()]
-    judged = {name for metric in metrics if metric.prompts() for name in metric.score_names}
-    return [*config.scoring.warnings(specs), *uncalibrated_gates(config.scoring, specs, judged - set(trusted))]
+    asking = {name: metric.name for metric in metrics if metric.prompts() for name in metric.score_names}
+    states = expected_states(calibration, identity, asking, specs, config.scoring)
+    untrusted = {name: str(state["why"]) for name, state in states.items() if not state["calibrated"]}
+    counts = {} if calibration is None else {name: score.random_labels for name, score in calibration.scores.items()}
+    labels = {name: count for name, count in counts.items() if count >= FEWEST_LABELS}
+    gates = uncalibrated_gates(config.scoring, specs, untrusted, labels)
+    depending = [] if are_answers_known else labelled_gates(config.scoring, specs, untrusted, labels)
+    return [*config.scoring.warnings(specs), *gates, *depending]
 
 
 def case_window(config: RunConfig) -> int:

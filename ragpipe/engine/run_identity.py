@@ -45,6 +45,16 @@ def _unsorted_mappings(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: ", ".join(keys) for name, keys in mappings.items() if keys != sorted(keys)}
 
 
+def identity_of_dataset(config: RunConfig, data: str, sources: Mapping[str, str]) -> dict[str, Any]:
+    """The identity of a run of a data set: `data` is its digest, `sources` are the hashes of the code of its system."""
+    return run_identity(
+        with_source(config.identity(), sources),
+        list(config.metrics.values()),
+        data=data,
+        judge=config.judge.identity_of_judge(),
+    )
+
+
 def metric_signatures(config: RunConfig) -> dict[str, str]:
     """What the run's signature says of each metric: its version, its templates, the embedder it asks, and for a class from
     outside ragpipe the hash of its source."""

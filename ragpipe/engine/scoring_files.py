@@ -18,9 +18,8 @@ from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.named_runs import find_named_run, runs_with_id
-from ragpipe.scoring.calibration_file import read_calibration
+from ragpipe.scoring.calibration_file import Calibration, read_calibration
 from ragpipe.scoring.gates.gate_settings import Gate
-from ragpipe.stats.corrected_mean import FEWEST_LABELS
 from ragpipe.store.files.atomic import link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.files.write_if_changed import write_unless_same
@@ -44,18 +43,17 @@ class ScoringFiles:
     copies: RunFolder | None = None
     calibration: Path | None = None
 
-    def trusted_scores(self, folder: RunFolder) -> set[str]:
-        """The scores with a calibration that passed, or with labels enough to correct their mean, by the file that is named."""
+    def calibration_of(self, folder: RunFolder) -> Calibration | None:
+        """The calibration that the scoring of the run in `folder` names: the file, else a copy; None for none. Raises DataError."""
         copies = [place.calibration for place in (folder, self.copies) if place is not None]
         paths = [path for path in (self.calibration, *copies) if path is not None and is_regular_file(path)]
-        if not paths:
-            return set()
-        scores = read_calibration(paths[0]).scores
-        return {
-            name
-            for name, score in scores.items()
-            if score.calibrated or sum(label.part == "random" for label in score.labels) >= FEWEST_LABELS
-        }
+        return read_calibration(paths[0]) if paths else None
+
+    def check(self, config: RunConfig) -> None:
+        """Raises DataError for a baseline that is nowhere, before there are cases that could be copied."""
+        for run_id, scores in _needs(config).items():
+            if self.copies is None or not _holds(_kept(self.copies), {run_id: scores}):
+                self._folder_of(run_id)
 
     def write(self, folder: RunFolder, config: RunConfig) -> dict[str, str]:
         """Put the copies into a run whose cases are frozen, and return their digests by file name. Copies that are there stay.

@@ -229,6 +229,11 @@ class ScoreCalibration(_Part):
         """True for a score that passed, False for one that failed, None where there are too few labels to tell."""
         return {"passed": True, "failed": False, "not_enough_labels": None}[self.state]
 
+    @property
+    def random_labels(self) -> int:
+        """How many labels are of the random part of a draw: those that may correct a mean."""
+        return sum(label.part == "random" for label in self.labels)
+
 
 class CalibratedJudge(_Part):
     """The judge by its printed name, and the sha256 of its identity."""

@@ -45,9 +45,45 @@ def calibration_states(
     if not is_regular_file(calibration):
         return {spec.name: {"calibrated": None, "why": NO_CALIBRATION} for spec in asked}
     document, shapes = read_calibration(calibration), asked_shapes(iteration / "judge_inputs.parquet")
+    return _states(
+        document, asked, {spec.name: origins.metrics[spec.name] for spec in asked}, shapes, identity, settings
+    )
+
+
+def expected_states(
+    calibration: Calibration | None,
+    identity: Mapping[str, Any],
+    asking: Mapping[str, str],
+    specs: Sequence[ScoreSpec],
+    settings: ScoringSettings,
+) -> dict[str, dict[str, Any]]:
+    """The same before anything is asked: the form of the answers is not known yet, everything else that binds a calibration is.
+
+    Args:
+        calibration: the calibration that the scoring names, None for none.
+        identity: the identity of the run.
+        asking: by score of the metrics that may ask the judge the name of the metric.
+        specs: the scores of the metrics.
+        settings: the scoring.
+    """
+    asked = [spec for spec in specs if spec.name in asking]
+    if calibration is None:
+        return {spec.name: {"calibrated": None, "why": NO_CALIBRATION} for spec in asked}
+    return _states(calibration, asked, asking, {}, identity, settings)
+
+
+def _states(
+    document: Calibration,
+    asked: Sequence[ScoreSpec],
+    metrics: Mapping[str, str],
+    shapes: Mapping[str, Mapping[str, str]],
+    identity: Mapping[str, Any],
+    settings: ScoringSettings,
+) -> dict[str, dict[str, Any]]:
+    """The state of each of the `asked` scores; `metrics` are their metrics, `shapes` the forms of the answers by metric."""
     states = {}
     for spec in asked:
-        metric = origins.metrics[spec.name]
+        metric = metrics[spec.name]
         binding = binding_of(identity, metric, shapes.get(metric, {}), _threshold(spec, settings))
         states[spec.name] = _state(document, spec.name, binding)
     return states

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.case_sources import DatasetSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.judge_access import refuse_other_addresses
-from ragpipe.engine.run_identity import run_identity, with_source
+from ragpipe.engine.run_identity import identity_of_dataset
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.scoring_files import resolved_for_dataset
@@ -23,15 +23,7 @@ def run(config: RunConfig, console: Console) -> int:
     system = system_sources(config.system, config.plugins)
     for note in system.notes:
         console.warn(note)
-
-    def identity_of(config: RunConfig) -> dict[str, Any]:
-        return run_identity(
-            with_source(config.identity(), system.sources),
-            list(config.metrics.values()),
-            data=source.digest,
-            judge=config.judge.identity_of_judge(),
-        )
-
+    identity_of = partial(identity_of_dataset, data=source.digest, sources=system.sources)
     config, scoring_files = resolved_for_dataset(config, identity_of)
     spec = RunSpec.of_dataset(config, source, identity_of(config), scoring_files)
     return Evaluation(spec, EvaluatePolicy(), console).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ from pydantic import BaseModel
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.datasets.dataset import Dataset, open_dataset
-from ragpipe.engine.case_sources import open_index
+from ragpipe.datasets.dataset import Dataset
+from ragpipe.engine.case_sources import DatasetSource, open_index
 from ragpipe.engine.gate_plan import gate_power_lines
 from ragpipe.engine.judge_access import scoring_warnings, store_path
 from ragpipe.engine.plan_summary import missing_embedder_line, plan_line, plan_remaining, reference_lines, report_gaps
+from ragpipe.engine.run_identity import identity_of_dataset, run_id
+from ragpipe.engine.scoring_files import resolved_for_dataset
+from ragpipe.engine.user_code import system_sources
 from ragpipe.reports.console import Console
 from ragpipe.reports.sections.index_section import index_notes
 from ragpipe.scoring.pointer_checks import pointer_warnings
@@ -23,6 +27,7 @@ from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.load_dataset import load_dataset
 from ragpipe.stages.plan_calls import Plan
 from ragpipe.store.run.format_check import check_store
+from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.systems.settings import RecordedSystem
 
 VALUE_WIDTH = 50  # characters of a mapped value
@@ -37,9 +42,15 @@ def run(config: RunConfig, console: Console) -> int:
 def plan_run(config: RunConfig, console: Console) -> Plan | None:
     """Print the plan and return it; None for a live system, whose outputs decide what is asked. Raises as `run`."""
     check_store(store_path(config))
-    for warning in scoring_warnings(config):
+    source = DatasetSource(config, console)
+    dataset, sources = source.dataset, system_sources(config.system, config.plugins).sources
+    identity_of = partial(identity_of_dataset, data=source.digest, sources=sources)
+    config, scoring_files = resolved_for_dataset(config, identity_of)
+    scoring_files.check(config)
+    identity = identity_of(config)
+    calibration = scoring_files.calibration_of(RunFolder.at(Path(config.output_dir), config.name, run_id(identity)))
+    for warning in scoring_warnings(config, identity, calibration, are_answers_known=False):
         console.warn(warning)
-    dataset = open_dataset(config.dataset, Path.cwd())
     _print_first_case(dataset, config, console)
     if not isinstance(config.system, RecordedSystem):
         samples = len({record.sample.id for record in dataset})
@@ -50,13 +61,15 @@ def plan_run(config: RunConfig, console: Console) -> Plan | None:
         console.say("questions to the judge depend on its outputs: the run prints their number before the first one")
         return None
     with tempfile.TemporaryDirectory() as scratch:
-        samples_path, outputs_path = Path(scratch, "samples.parquet"), Path(scratch, "outputs.parquet")
+        frozen = RunFolder(Path(scratch))
+        samples_path, outputs_path = frozen.samples, frozen.outputs
         records = mark_closed_book(dataset, config.system)
         counts = load_dataset(records, samples=samples_path, outputs=outputs_path)
         reader = CaseReader(samples_path, outputs_path)
         run_plan = plan_remaining(config, reader)
         reader.close()
-        gate_lines = gate_power_lines(config, samples_path, outputs_path)
+        scoring_files.write(frozen, config)  # refuses what the run would refuse
+        gate_lines = gate_power_lines(config, frozen)
         warnings = [unknown_methods(config.system, counts.methods), *pointer_warnings(samples_path, outputs_path)]
     console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
     for line in filter(None, warnings):

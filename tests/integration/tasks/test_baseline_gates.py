@@ -137,3 +137,18 @@ def test_scoring_again_with_a_baseline_asks_nobody(tmp_path: Path, monkeypatch: 
     assert code == 0
     assert gate_of(made)["value"] == 0
     assert json.loads((made / "iteration-1" / "cost.json").read_text())["spent"]["calls"] == 0
+
+
+def test_the_plan_knows_the_baseline_and_refuses_what_the_run_refuses(
+    baseline: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_ranks(Path("data.jsonl"), late=4, cases=60)
+    assert main([*start(), "task=plan", f"+scoring.gates.drop={DROP % 'latest'}"]) == 0
+    assert "gate drop: with 40 cases" in capsys.readouterr().out.replace("\n", " "), "20 of 60 are not in the baseline"
+    unknown = {"0123456789ab": "no run 0123456789ab", "nowhere": "names in outputs: ranks"}
+    for word, message in unknown.items():
+        assert main([*start(), "task=plan", f"+scoring.gates.drop={DROP % word}"]) == 2
+        assert message in capsys.readouterr().err
+    wrong = "+scoring.gates.drop={score: faithfulness, against: latest}"
+    assert main([*start(), "metrics=[retrieval,faithfulness]", "task=plan", wrong]) == 2
+    assert "no score faithfulness" in capsys.readouterr().err

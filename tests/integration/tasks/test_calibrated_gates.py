@@ -159,6 +159,30 @@ def test_a_calibration_that_holds_and_passed_is_trusted_and_one_for_another_judg
     assert (state["calibrated"], "judge.threshold: 0.99 -> " in state["why"]) == (None, True)
 
 
+def test_the_plan_says_what_the_gate_will_make_of_a_calibration(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, calibration = calibrated(demo, tmp_path, strict)
+    document = read(calibration)
+    score = document["scores"]["faithfulness"]
+    plan = ["+experiment=quickstart", "metrics=[faithfulness]", f"output_dir={tmp_path}", "task=plan", GATE % 0.65]
+
+    def said(**changes: Any) -> str:
+        changed = {**document, "scores": {"faithfulness": {**score, **changes}}}
+        (tmp_path / "c.json").write_text(json.dumps(changed))
+        capsys.readouterr()
+        assert main([*plan, f"scoring.calibration={tmp_path / 'c.json'}"]) == 0
+        return capsys.readouterr().err.replace("\n", " ")
+
+    assert "calibrated" not in said(state="passed")
+    assert "corrected by 60 labels if they are of the answers of this run" in said()
+    assert "(faithfulness: kappa " in said(labels=[])
+    bound = {**score["bound_to"], "metric_version": 99}
+    assert "calibrated for something else: metric_version: 99 -> " in said(state="passed", labels=[], bound_to=bound)
+    assert main([*plan, f"scoring.calibration={run / 'gates.json'}"]) == 2
+    assert "the calibration cannot be used" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_what_is_no_calibration_is_refused(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))

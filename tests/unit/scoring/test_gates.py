@@ -13,7 +13,7 @@ from ragpipe.reports.metrics_view import score_cell
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.default_settings import shipped
-from ragpipe.scoring.gates.calibration import uncalibrated_gates
+from ragpipe.scoring.gates.calibration import NO_CALIBRATION, labelled_gates, uncalibrated_gates
 from ragpipe.scoring.gates.gate_rules import decide_gate, decide_gates, define, exit_code, gates_document, measure_gate
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.scoring.score_declarations import score_declarations
@@ -625,12 +625,29 @@ ACCEPT = {"accept_uncalibrated": True}
 def test_gates_that_an_uncalibrated_judge_cannot_pass_are_named_before_the_run(
     gates: dict[str, Any], settings: dict[str, Any], named: list[str]
 ) -> None:
-    said = uncalibrated_gates(ScoringSettings(gates=gates, **settings), [FAITHFUL, REJECT], ["faithfulness"])
+    said = uncalibrated_gates(
+        ScoringSettings(gates=gates, **settings), [FAITHFUL, REJECT], {"faithfulness": NO_CALIBRATION}
+    )
     assert len(said) == bool(named)
     for line in said:
         assert [name for name in "ab" if f"scoring.gates.{name}" in line] == named
         assert "not calibrated against human labels" in line
         assert "scoring.accept_uncalibrated=true" in line
+
+
+def test_what_labels_may_decide_is_said_apart_for_only_the_answers_say_whether_they_do() -> None:
+    gates = {
+        "direct": {"score": "faithfulness", "min": 0.5},
+        "drop": {"score": "faithfulness", "against": "0" * 12},
+        "whole": {"score": "overall_score", "min": 0.5},
+    }
+    untrusted = {"faithfulness": "kappa: below 0.8"}
+    (blocked,) = uncalibrated_gates(ScoringSettings(gates=gates), [FAITHFUL, REJECT], untrusted, {"faithfulness": 60})
+    (depending,) = labelled_gates(ScoringSettings(gates=gates), [FAITHFUL, REJECT], untrusted, {"faithfulness": 60})
+    assert blocked.startswith("scoring.gates.drop, scoring.gates.whole: critical gates")
+    assert "(faithfulness: kappa: below 0.8)" in blocked
+    assert depending.startswith("scoring.gates.direct: decided on the mean of faithfulness corrected by 60 labels if")
+    assert labelled_gates(ScoringSettings(gates=gates), [FAITHFUL, REJECT], untrusted, {}) == []
 
 
 def shares(text: str) -> list[float]:
