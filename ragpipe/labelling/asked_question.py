@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import did_you_mean
 from ragpipe.labelling.draw import CANNOT_DRAW
-from ragpipe.labelling.label_files import LabelGrade
+from ragpipe.labelling.label_files import Draw, LabelGrade
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.label_question import MOST_GRADES
 from ragpipe.schema.score import ScoreSpec, whole_grades
@@ -42,6 +42,17 @@ def asked_question(
         expected = f"values from {spec.low:g} to {spec.high:g}, the scale of {spec.name}"
         raise ConfigError(CANNOT_DRAW, [Problem("label", "label.grades", ", ".join(outside), expected)])
     return AskedQuestion(metric, spec, words, listed)
+
+
+def drawn_metric(draws: Sequence[Draw]) -> str | None:
+    """The name by which the drawn score of a run was chosen, for a start that names none; None without a draw. Raises ConfigError
+    where several scores are drawn."""
+    names = {draw.score: str(draw.settings.get("metric") or draw.score) for draw in draws}
+    if len(names) > 1:
+        expected = f"one of those that are drawn: {', '.join(names.values())}"
+        fix = f"label.metric={next(iter(names.values()))}"
+        raise ConfigError(CANNOT_DRAW, [Problem("label", "label.metric", "nothing", expected, fix)])
+    return next(iter(names.values()), None)
 
 
 def _labelled_score(metrics: Sequence[Metric], name: str | None) -> tuple[Metric, ScoreSpec]:

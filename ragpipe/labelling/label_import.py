@@ -14,7 +14,7 @@ from ragpipe.core.safe_text import shorten
 from ragpipe.labelling.label_files import DRAWN_COLUMNS, LABEL_COLUMNS, Draw, LabelGrade
 from ragpipe.labelling.label_sheets import CANNOT_TELL
 from ragpipe.labelling.labelled_files import LabelEvent, checked
-from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
 from ragpipe.schema.table_schemas import table_of
 
 Row = dict[str, Any]
@@ -77,6 +77,15 @@ def merged_labels(
     order = {item: place for place, item in enumerate(rows)}
     keys = sorted(labels, key=lambda key: (order[key.item], key.annotator, key.number))
     return table_of([_row(rows[key.item], key, labels[key]) for key in keys], LABEL_COLUMNS)
+
+
+def unlabelled_cases(drawn: pa.Table, labels: pa.Table, annotator: str) -> tuple[int, int]:
+    """How many of the cases that an annotator is asked have no label by them (a "cannot tell" is one), and how many are asked."""
+    asked = {
+        CaseKey.of(row) for row in drawn.to_pylist() if row["annotators"] is None or annotator in row["annotators"]
+    }
+    given = {CaseKey.of(row) for row in labels.to_pylist() if row["annotator"] == annotator}
+    return len(asked - given), len(asked)
 
 
 def _earlier_labels(earlier: pa.Table | None, rows: Mapping[str, Row]) -> dict[LabelKey, GivenLabel]:

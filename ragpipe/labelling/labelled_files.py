@@ -46,6 +46,10 @@ def read_labelled_file(path: Path, problems: list[Problem]) -> list[LabelEvent]:
             problems.append(Problem(str(path), "label.import", f"{path.stat().st_size:,} bytes", f"at most {LIMIT:,}"))
             return []
         text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"text that is not UTF-8 (byte {error.start + 1:,})"
+        problems.append(Problem(str(path), "label.import", found, "a file in UTF-8", f"save it as {_utf8_words(path)}"))
+        return []
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and outside_cause(error):
             raise
@@ -59,6 +63,11 @@ def read_labelled_file(path: Path, problems: list[Problem]) -> list[LabelEvent]:
     rows = _csv_rows(path, text, problems) if path.suffix.lower() == ".csv" else _json_rows(path, text, problems)
     events = (_event(where, row, problems) for where, row in rows)
     return [event for event in events if event is not None]
+
+
+def _utf8_words(path: Path) -> str:
+    """What a file is to be saved as, by the name that spreadsheets have for it."""
+    return "CSV UTF-8 (in Excel: Save As, CSV UTF-8)" if path.suffix.lower() == ".csv" else "UTF-8"
 
 
 def _csv_rows(path: Path, text: str, problems: list[Problem]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.finished_run import open_run
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings
-from ragpipe.labelling.asked_question import AskedQuestion, asked_question
+from ragpipe.labelling.asked_question import AskedQuestion, asked_question, drawn_metric
 from ragpipe.labelling.draw import CANNOT_DRAW
 from ragpipe.labelling.draw_files import write_draw_files
+from ragpipe.labelling.draw_words import more_labels_words
 from ragpipe.labelling.drawn_cases import draw_id_of, drawn_of, drawn_rows, strata_table, stratum_sizes
 from ragpipe.labelling.label_files import (
     DRAW,
@@ -26,7 +28,14 @@ from ragpipe.labelling.label_files import (
     read_labels,
     write_rows,
 )
-from ragpipe.labelling.label_import import GivenLabel, LabelKey, draw_of_files, labels_of, merged_labels
+from ragpipe.labelling.label_import import (
+    GivenLabel,
+    LabelKey,
+    draw_of_files,
+    labels_of,
+    merged_labels,
+    unlabelled_cases,
+)
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.labelled_files import CANNOT_READ, LabelEvent, checked, read_labelled_file
 from ragpipe.labelling.population import VERDICT, Population, read_population, with_same_answers
@@ -68,14 +77,14 @@ def run(task: FinishedRunTask[LabelSettings], console: Console) -> int:
 
 def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     """Draw cases and write the draw's folder; a draw that is there already is kept, or grows."""
-    settings, finished = task.settings, task.finished
+    settings, finished = _with_metric(task), task.finished
     asked = asked_question(list(finished.config.metrics.values()), settings.metric, settings.question, settings.grades)
     score, run_folder = asked.spec.name, finished.folder
     rejudged_run, rejudged_id = _rejudged_run(task) or (None, None)
     runs = [name for name in (finished.run_id, rejudged_id) if name]
     what = {"question": asked.question, "grades": [grade.model_dump() for grade in asked.grades]}
     folder = run_folder.root / LABELS_FOLDER / draw_id_of(runs, score, what, settings)
-    before = _earlier_draw(folder, settings)
+    before = _earlier_draw(folder, settings, score)
     population = _population(run_folder, score, settings)
     rejudged = _same_cases_of(rejudged_run, run_folder, score, settings) if rejudged_run else None
     strata = strata_of(settings, population, asked.spec, finished.config.scoring.thresholds.get(score), rejudged)
@@ -115,12 +124,22 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     return written
 
 
-def _earlier_draw(folder: Path, settings: LabelSettings) -> Draw | None:
+def _with_metric(task: FinishedRunTask[LabelSettings]) -> LabelSettings:
+    """The settings; where they name no metric, with that of the draws that the run has. Raises ConfigError for several."""
+    if task.settings.metric is not None:
+        return task.settings
+    draws = [read_draw(folder) for folder in draw_folders(task.finished.folder.root)]
+    return task.settings.model_copy(update={"metric": drawn_metric(draws)})
+
+
+def _earlier_draw(folder: Path, settings: LabelSettings, score: str) -> Draw | None:
     """The draw by the same settings that there is. Raises DataError where cases are to be added to none."""
     if (folder / DRAW).is_file():
         return read_draw(folder)
     if settings.more:
-        fix = f"label.n={settings.n}"
+        run = folder.parent.parent
+        drawn = [draw for draw in map(read_draw, draw_folders(run)) if draw.score == score]
+        fix = shlex.join(more_labels_words(drawn[0], run, settings.more)) if drawn else f"label.n={settings.n}"
         problem = Problem(str(folder.parent), "label.more", "no draw by these settings", "a draw to add to", fix)
         raise DataError(CANNOT_DRAW, [problem])
     return None
@@ -194,7 +213,8 @@ def _import(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path
     written = []
     for folder, labels_by_file in files.items():
         earlier = read_labels(folder) if (folder / LABELS).is_file() else None
-        table = merged_labels(earlier, labels_by_file, read_drawn(folder))
+        drawn = read_drawn(folder)
+        table = merged_labels(earlier, labels_by_file, drawn)
         write_rows(folder / LABELS, table)
         written.append(folder / LABELS)
         labelled = len({CaseKey.of(row) for row in table.to_pylist()})
@@ -203,6 +223,10 @@ def _import(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path
         console.say(
             f"draw {folder.name}: {labelled} of {total} cases labelled by {people} {'person' if people == 1 else 'people'}"
         )
+        for annotator in sorted({key.annotator for labels in labels_by_file for key, label in labels.items() if label}):
+            missing, asked = unlabelled_cases(drawn, table, annotator)
+            if missing:
+                console.warn(f"{missing:,} of {asked:,} cases have no label by {annotator}")
         console.say(str(folder / LABELS))
     return written
 

@@ -110,6 +110,28 @@ def test_a_draw_grows_and_keeps_its_cases_and_labels(run: Path) -> None:
     assert main(["task=verify", f"run={run}"]) == 0
 
 
+def test_a_draw_grows_without_its_name_where_it_is_the_only_one(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = draw(run, "label.n=3")
+    assert label(run, "label.more=2") == 0
+    assert draw_folders(run) == [folder]
+    assert len(items(folder)) == 5
+    assert read_draw(folder).settings["metric"] == "faithfulness"
+    assert label(run, "label.more=2", "label.seed=4") == 2  # no draw of this seed: how the draw that there is grows
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"task=label run={run} label.metric=faithfulness label.more=2" in said
+
+
+def test_of_several_drawn_scores_one_is_to_be_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(draw(run, "label.n=3"), run / "labels" / "other")
+    document = json.loads((run / "labels/other/draw.json").read_text())
+    document |= {"score": "citation_recall", "settings": document["settings"] | {"metric": "citation_recall"}}
+    (run / "labels/other/draw.json").write_text(json.dumps(document))
+    assert label(run, "label.more=2") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "one of those that are drawn: faithfulness, citation_recall" in said
+    assert "label.metric=faithfulness" in said
+
+
 def test_nothing_to_add_to_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert label(run, "label.metric=faithfulness", "label.more=3") == 2
     assert "no draw by these settings" in capsys.readouterr().err
@@ -197,6 +219,30 @@ def test_labels_of_several_people_come_back(run: Path, capsys: pytest.CaptureFix
         ("bob", 0.0, "none"),
     ]
     assert main(["task=verify", f"run={run}"]) == 0
+
+
+def test_cases_without_a_label_are_counted_by_person(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = draw(run, "label.n=4")
+    first, second, third, fourth = items(folder)
+    bob = sheet(folder, run.parent / "bob.csv", "bob", {first: "all", second: "cannot tell"})
+    assert label(run, f"label.import=[{bob}]") == 0
+    assert "warning: 2 of 4 cases have no label by bob" in capsys.readouterr().err
+    rest = sheet(folder, run.parent / "rest.csv", "bob", {third: "all", fourth: "none"})
+    assert label(run, f"label.import=[{rest}]") == 0
+    assert "no label by bob" not in capsys.readouterr().err  # those of both files together
+
+
+def test_a_sheet_in_the_letters_of_an_old_windows_says_how_to_save_it(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = draw(run, "label.n=4")
+    path = sheet(folder, run.parent / "a.csv", "Zoé", {items(folder)[0]: "all"})
+    path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252", errors="replace"))
+    assert label(run, f"label.import=[{path}]") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "text that is not UTF-8" in said
+    assert "save it as CSV UTF-8" in said
+    assert not (folder / "labels.parquet").exists()
 
 
 def test_a_file_of_another_draw_changes_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
