@@ -225,4 +225,10 @@ def _labels(evidence: ScoreEvidence, people: PeopleReference) -> Iterator[Calibr
             part=case.part,
             stratum=case.stratum,
             probability=case.probability,
+            passed=_verdict_of(people.verdicts[place]),
+            judge_passed=_verdict_of(evidence.judged.verdicts[place]),
         )
+
+
+def _verdict_of(verdict: float) -> bool | None:
+    return None if np.isnan(verdict) else bool(verdict)

@@ -129,7 +129,8 @@ class CalibrationLabel(_Part):
     """The reference label of one case in the scale of the score; `annotators` counts the labels that it is made of.
 
     `part` is how the case was drawn (`random`, `stratified`, `targeted`), or `recorded` for scores of people in the data set.
-    `probability` is that of being drawn among the cases of the run; None where it is unknown.
+    `probability` is that of being drawn among the cases of the run; None where it is unknown. `passed` is what people say by the
+    threshold, `judge_passed` what most iterations of the judge say; None without a threshold, for a tie and without a value.
     """
 
     sample_id: str
@@ -141,6 +142,8 @@ class CalibrationLabel(_Part):
     part: LabelPart
     stratum: str | None
     probability: Annotated[float, Field(gt=0, le=1)] | None
+    passed: bool | None = None
+    judge_passed: bool | None = None
 
 
 class CaseStrata(_Part):

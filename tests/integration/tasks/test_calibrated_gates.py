@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.stats.corrected_mean import corrected_mean
+from ragpipe.stats.rogan_gladen import rogan_gladen
 from tests.integration.tasks.test_calibrate import cases_of, label
 
 GATE = "+scoring.gates.grounded={score: faithfulness, min: %s}"
@@ -190,3 +192,48 @@ def test_what_is_no_calibration_is_refused(demo: Path, tmp_path: Path, capsys: p
     assert main(["task=rescore", f"run={run}", f"scoring.calibration={'0' * 64}"]) == 2
     assert capsys.readouterr().err.count("the calibration cannot be used") == 2
     assert [path for path in run.parent.iterdir() if path.is_dir()] == [run]
+
+
+def other_data(folder: Path) -> Path:
+    """Every second question of the demonstration, asked in other words: other data for a label."""
+    lines = (files("ragpipe") / "data/demo/cases.jsonl").read_text(encoding="utf-8").splitlines()[::2]
+    records = [json.loads(line) for line in lines]
+    path = folder / "other.jsonl"
+    path.write_text(
+        "".join(json.dumps(record | {"question": f"Please: {record['question']}"}) + "\n" for record in records)
+    )
+    return path
+
+
+def test_labels_of_other_data_correct_the_pass_rate_and_no_gate(demo: Path, tmp_path: Path) -> None:
+    _, calibration = calibrated(demo, tmp_path, agreeing)
+    words = ["+experiment=quickstart", "metrics=[faithfulness]", "report.formats=[markdown]", GATE % 0.1]
+    words += [f"dataset.path={other_data(tmp_path)}", f"scoring.calibration={calibration}", f"output_dir={tmp_path}/b"]
+    assert main(words) == 3
+    made = (tmp_path / "b/quickstart/latest").resolve()
+    (gate,) = read(made / "gates.json")["gates"]
+    assert (gate["verdict"], gate.get("corrected")) == ("uncalibrated", None)
+
+    corrected = read(made / "iteration-1/metrics.json")["corrected"]["faithfulness"]
+    assert (corrected["mean"], corrected["reason"], corrected["other_answers"]) == (None, "other_answers", 60)
+    figures = corrected["by_other_labels"]
+    rows = pq.read_table(made / "iteration-1/records.parquet").to_pylist()
+    rows = [row for row in rows if row["faithfulness"] is not None]
+    labels = read(calibration)["scores"]["faithfulness"]["labels"]
+    expected = rogan_gladen(
+        np.array([row["faithfulness"] >= 0.85 for row in rows], dtype=np.float64),
+        np.array([label["label"] >= 0.85 for label in labels], dtype=np.float64),
+        np.array([label["judge_passed"] for label in labels], dtype=np.float64),
+        np.unique([row["sample_id"] for row in rows], return_inverse=True)[1],
+        label_questions=np.unique([label["sample_id"] for label in labels], return_inverse=True)[1],
+    )
+    assert expected.interval is not None
+    assert (figures["sensitivity"], figures["specificity"]) == (1.0, 1.0), "these people say what the judge says"
+    assert figures["mean"] == pytest.approx(expected.value)
+    assert figures["interval"]["low"] == pytest.approx(expected.interval.low)
+    assert figures["interval"]["high"] == pytest.approx(expected.interval.high)
+    assert "faithfulness passed, by labels of other data" in (made / "report.md").read_text().replace("\\", "")
+
+    code, again = rescored(made, "scoring.thresholds.faithfulness=0.5")
+    figures = read(again / "iteration-1/metrics.json")["corrected"]["faithfulness"]["by_other_labels"]
+    assert (code, figures["mean"], figures["reason"]) == (3, None, "not_bound")

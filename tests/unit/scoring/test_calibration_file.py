@@ -62,7 +62,7 @@ def content() -> dict[str, Any]:
         "strata": None, "corrected": None,
         "labels": [{
             "sample_id": "q1", "method": "rag", "repeat": 1, "answer_sha256": "c" * 64, "label": 1.0, "annotators": 1,
-            "part": "random", "stratum": "all", "probability": 0.6,
+            "part": "random", "stratum": "all", "probability": 0.6, "passed": True, "judge_passed": None,
         }],
     }  # fmt: skip
     judge = {"label": "openai/gpt-4o-mini-2024-07-18", "identity": "d" * 64}
