@@ -12,7 +12,7 @@ from ragpipe.reports.number_format import bracketed, decimal, whole
 from ragpipe.reports.report_data import ReportData
 
 _NOTE = (
-    "corrected: the mean that people's labels of all cases would have, from the judge's scores of all and labels of a random part; its "
+    "corrected: the mean that people's labels of all cases would have, from the judge's scores of all and labels of drawn ones; its "
     "interval holds the judge's error too."
 )
 _OF_OTHERS = (
