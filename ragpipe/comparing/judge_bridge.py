@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from ragpipe.comparing.score_differences import PairedScore, interval_document
 from ragpipe.stats.clusters import cluster_codes
 from ragpipe.stats.intervals import FEW, Interval
-from ragpipe.stats.paired_difference import paired_difference
 from ragpipe.stats.student_t import t_quantile
 
 Floats = NDArray[np.float64]
@@ -33,10 +32,7 @@ def judge_bridge(score: PairedScore, same: Flags, level: float) -> dict[str, Any
     bridged = np.flatnonzero(score.measured & same)
     if not len(bridged):
         return None
-    low, high = score.declared["low"], score.declared["high"]
-    shift = paired_difference(
-        score.base[bridged], score.candidate[bridged], score.questions[bridged], low=low, high=high, level=level
-    )
+    shift = score.difference(bridged, level)
     difference, interval = _without_shift(score, same, level)
     return {
         "n": shift.n,

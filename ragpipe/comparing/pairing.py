@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -45,11 +47,44 @@ def paired_cases(base: pa.Table, candidate: pa.Table) -> Pairs:
     order = np.argsort(at_base, kind="stable")
     at_base, at_candidate = at_base[order].astype(np.int64), at_candidate[order].astype(np.int64)
     cases = candidate.select(list(OUTPUT_KEY)).take(pa.array(at_candidate)).combine_chunks()
-    questions = cases["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     both = len(at_base)
     return Pairs(
-        at_base, at_candidate, cases, questions.astype(np.int64), len(base) - both, len(candidate) - both
+        at_base, at_candidate, cases, _question_numbers(cases), len(base) - both, len(candidate) - both
     )  # fmt: skip
+
+
+def paired_judgements(base: Mapping[int, pa.Table], candidate: Mapping[int, pa.Table]) -> Pairs:
+    """Pair the cases of each iteration of the base with those of the candidate's iteration of the same number, as `paired_cases` does.
+
+    Both have the same iterations, each a table with the columns `sample_id`, `method` and `repeat`. Row numbers are over the
+    tables one after another, in the order of the base's iterations; `cases` also has the `iteration`.
+    """
+    parts, of_base, of_candidate = list[Pairs](), _first_rows(base), _first_rows(candidate)
+    for iteration, table in base.items():
+        pairs = paired_cases(table, candidate[iteration])
+        cases = pairs.cases.append_column("iteration", pa.array(np.full(len(pairs), iteration, dtype=np.int64)))
+        rows = pairs.base + of_base[iteration], pairs.candidate + of_candidate[iteration]
+        parts.append(replace(pairs, base=rows[0], candidate=rows[1], cases=cases))
+    cases = pa.concat_tables([pairs.cases for pairs in parts]).combine_chunks()
+    return Pairs(
+        np.concatenate([pairs.base for pairs in parts]),
+        np.concatenate([pairs.candidate for pairs in parts]),
+        cases,
+        _question_numbers(cases),
+        sum(pairs.only_base for pairs in parts),
+        sum(pairs.only_candidate for pairs in parts),
+    )
+
+
+def _first_rows(tables: Mapping[int, pa.Table]) -> dict[int, int]:
+    """The number of the first row of each table, over all of them one after another."""
+    lengths = [len(table) for table in tables.values()]
+    return dict(zip(tables, accumulate(lengths, initial=0), strict=False))
+
+
+def _question_numbers(cases: pa.Table) -> Whole:
+    codes = cases["sample_id"].combine_chunks().dictionary_encode().indices
+    return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _one_method_each(base: pa.Table, candidate: pa.Table) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_difference
 from ragpipe.stats.intervals import Interval
+from ragpipe.stats.paired_difference import PairedDifference, paired_difference
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -46,6 +47,12 @@ class PairedScore:
         """The cases that failed and now pass, and those that passed and now fail."""
         before, after = self.passed()
         return np.flatnonzero((before == 0) & (after == 1)), np.flatnonzero((before == 1) & (after == 0))
+
+    def difference(self, rows: Whole, level: float = 0.95) -> PairedDifference:
+        """Candidate less base over these of its cases, which all have both values, by question."""
+        low, high = self.declared["low"], self.declared["high"]
+        base, candidate = self.base[rows], self.candidate[rows]
+        return paired_difference(base, candidate, self.questions[rows], low=low, high=high, level=level)
 
     def decided(self, settings: CompareSettings, rows: Whole | None = None) -> DifferenceVerdict | None:
         """The verdict on these of its cases that have both values, by default on all; None where no case has."""

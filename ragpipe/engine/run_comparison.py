@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ragpipe.comparing.run_agreement import agreement, questions, verdict_changes
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.usage import Usage
-from ragpipe.scoring.run_agreement import agreement, questions, verdict_changes
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json

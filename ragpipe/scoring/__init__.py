@@ -8,5 +8,4 @@ Pure functions of stored tables; no judge can be reached from here. In the order
 - `accumulators`, `aggregate`, `estimates`, `coverage`, `shared_scores`, `value_distributions`: means, intervals, breakdowns.
 - `gates/`: limits that a run must keep. `iterations/`: several iterations together.
 - `cost`, `operations`, `system_usage`, `judge_latency`, `served_models`: what the run used and how it ran.
-- `run_agreement`: two runs over the same cases.
 """

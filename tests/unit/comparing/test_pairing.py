@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.comparing.pairing import Pairs, paired_cases
+from ragpipe.comparing.pairing import Pairs, paired_cases, paired_judgements
 
 KEYS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["x", "y", "z"]), st.integers(1, 3)), unique=True)
 
@@ -63,3 +63,15 @@ def test_pairs_are_the_intersection_of_the_keys(
     for i, first in enumerate(keys_of(pairs)):
         for j, second in enumerate(keys_of(pairs)):
             assert (pairs.questions[i] == pairs.questions[j]) == (first[0] == second[0])
+
+
+def test_judgements_meet_within_an_iteration_and_are_numbered_over_all() -> None:
+    """The candidate's iterations stand in another order; iteration 2 lacks q1 there."""
+    keys = [("q1", "a", 1), ("q2", "a", 1)]
+    base = {1: table(keys), 2: table(keys)}
+    pairs = paired_judgements(base, {2: table(keys[1:]), 1: table(keys[::-1])})
+    assert pairs.base.tolist() == [0, 1, 3]
+    assert pairs.candidate.tolist() == [2, 1, 0]
+    assert pairs.cases["iteration"].to_pylist() == [1, 1, 2]
+    assert pairs.questions.tolist() == [0, 1, 1]
+    assert (pairs.only_base, pairs.only_candidate) == (1, 0)

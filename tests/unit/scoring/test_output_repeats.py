@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from ragpipe.comparing.run_agreement import agreement
 from ragpipe.reports.model import CaseName
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.diagnosis_section import diagnosis_section
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.run_agreement import agreement
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration

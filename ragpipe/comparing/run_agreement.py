@@ -1,11 +1,15 @@
-"""Two runs over the same cases, score by score: how far they agree, and which verdicts changed. Reads tables alone."""
+"""Two runs that judged the same answers, score by score: how far they agree, and which verdicts changed. Reads tables alone.
+
+Rows are judgements: a case of an iteration, paired with the same case of the iteration of the same number. A comparison of answers
+(`comparing.comparison`) takes each case's mean over the iterations; a mean of several verdicts is no verdict, so kappa and the
+share of equal values are of judgements. Pairs, scores and differences are those of every comparison.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ragpipe.comparing.pairing import Pairs, paired_judgements
+from ragpipe.comparing.score_differences import PairedScore, interval_document
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
 from ragpipe.scoring.case_records import verdict_column
 from ragpipe.stats.agreement_coefficients import (
@@ -25,15 +31,7 @@ from ragpipe.stats.agreement_coefficients import (
     spearman,
 )
 from ragpipe.stats.intervals import estimate_mean
-from ragpipe.stats.paired_difference import paired_difference
-from ragpipe.store.run.run_tables import (
-    batches,
-    count_rows,
-    numbers_of,
-    open_parquet_file,
-    read_columns,
-    reading_table,
-)
+from ragpipe.store.run.run_tables import batches, numbers_of, open_parquet_file, read_columns, reading_table
 
 EXAMPLES = 5
 """Cases named for each direction of a flip."""
@@ -44,46 +42,6 @@ _BATCH = 32_768  # rows read at once
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 _Tables = Mapping[Path, pq.ParquetFile]
-
-
-@dataclass(frozen=True)
-class Matched:
-    """The cases that both runs have, by sample id, method, repeat and iteration, in the old run's order.
-
-    `old` and `new` are their row numbers over the run's tables one after another, `cases` their keys as columns.
-    """
-
-    old: Whole
-    new: Whole
-    cases: pa.Table
-    only_old: int
-    only_new: int
-
-    def __len__(self) -> int:
-        return len(self.old)
-
-    def key(self, place: int) -> CaseKey:
-        """The key of a case."""
-        return CaseKey(*(self.cases[name][place].as_py() for name in CaseKey._fields))
-
-    @cached_property
-    def samples(self) -> Whole:
-        """The number of each case's question: several methods, repeats and iterations of one are not independent."""
-        codes = self.cases["sample_id"].combine_chunks().dictionary_encode().indices
-        return codes.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
-
-
-def matched(old: Mapping[int, Path], new: Mapping[int, Path]) -> Matched:
-    """Match the rows of `records.parquet` of both runs, given by iteration: an iteration meets its own number."""
-    before, after = _identities(old), _identities(new)
-    if before.equals(after):  # another scoring of the same cases
-        rows = np.arange(len(before), dtype=np.int64)
-        return Matched(rows, rows, before, only_old=0, only_new=0)
-    places = {case: row for row, case in enumerate(_keys(after))}
-    pairs = [(row, places[case]) for row, case in enumerate(_keys(before)) if case in places]
-    both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    cases = before.take(pa.array(both[:, 0]))
-    return Matched(both[:, 0], both[:, 1], cases, len(before) - len(pairs), len(after) - len(pairs))
 
 
 def agreement(
@@ -104,84 +62,76 @@ def verdict_changes(
     return _over(_change, old, new, old_scores, new_scores)
 
 
-class _Columns:
-    """One score of the matched cases in both runs: values and verdicts, NaN where there is none. Each column is read where it
-    is asked for."""
-
-    def __init__(self, cases: Matched, old: _Tables, new: _Tables, name: str):
-        self.cases = cases
-        self._old, self._new, self._name = old, new, name
-        self._verdict = verdict_column(name)
-
-    @cached_property
-    def old(self) -> Floats:
-        return _numbers(self._old, self._name)[self.cases.old]
-
-    @cached_property
-    def new(self) -> Floats:
-        return _numbers(self._new, self._name)[self.cases.new]
-
-    @cached_property
-    def passed_old(self) -> Floats:
-        return _numbers(self._old, self._verdict)[self.cases.old]
-
-    @cached_property
-    def passed_new(self) -> Floats:
-        return _numbers(self._new, self._verdict)[self.cases.new]
-
-    @property
-    def judged(self) -> NDArray[np.bool_]:
-        return np.isfinite(self.passed_old) & np.isfinite(self.passed_new)
-
-
 def _over(
-    compare: Callable[[_Columns, Mapping[str, Any], Mapping[str, Any]], dict[str, Any]],
+    compare: Callable[[PairedScore, Pairs, Mapping[str, Any], Mapping[str, Any]], dict[str, Any]],
     old: Mapping[int, Path],
     new: Mapping[int, Path],
     old_scores: Mapping[str, Any],
     new_scores: Mapping[str, Any],
 ) -> dict[str, Any]:
     """All scores that both runs have, one at a time."""
-    cases, scores = matched(old, new), {}
+    pairs, scores = paired_judgements(_keys(old), _keys(new)), {}
     names = [name for name in old_scores if name in new_scores]
     with _opened(old, names) as old_tables, _opened(new, names) as new_tables:
         for name in names:
-            columns = _Columns(cases, old_tables, new_tables, name)
-            scores[name] = compare(columns, old_scores[name], new_scores[name])
+            before, after = old_scores[name], new_scores[name]
+            score = _paired(name, pairs, old_tables, new_tables, _declared(before, after))
+            scores[name] = compare(score, pairs, before, after)
     return {
-        "cases": {"both": len(cases), "only_old": cases.only_old, "only_new": cases.only_new},
+        "cases": {"both": len(pairs), "only_old": pairs.only_base, "only_new": pairs.only_candidate},
         "scores": scores,
         "only_old_scores": [name for name in old_scores if name not in new_scores],
         "only_new_scores": [name for name in new_scores if name not in old_scores],
     }
 
 
-def _change(columns: _Columns, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    p, q, judged = columns.passed_old, columns.passed_new, columns.judged
+def _keys(records: Mapping[int, Path]) -> dict[int, pa.Table]:
+    """The keys of the cases by iteration."""
+    return {iteration: read_columns(path, OUTPUT_KEY).combine_chunks() for iteration, path in records.items()}
+
+
+def _paired(name: str, pairs: Pairs, old: _Tables, new: _Tables, declared: Mapping[str, Any]) -> PairedScore:
+    """A score of the judgements that both runs have; a verdict is 1 or 0."""
+    verdict = verdict_column(name)
+    return PairedScore(
+        name,
+        declared,
+        pairs.questions,
+        _numbers(old, name)[pairs.base],
+        _numbers(new, name)[pairs.candidate],
+        _numbers(old, verdict)[pairs.base],
+        _numbers(new, verdict)[pairs.candidate],
+    )
+
+
+def _declared(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What the new run declares of a score; an end of the scale on which the runs differ is none."""
+    ends = {end: after[end] if after[end] == before[end] else None for end in ("low", "high")}
+    return {**after, **ends}
+
+
+def _change(score: PairedScore, pairs: Pairs, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    to_passed, to_failed = score.flips()
     return {
         "old": _whole_run(before),
         "new": _whole_run(after),
         "higher_is_better": after["higher_is_better"],
-        "flips": {
-            "to_passed": _flips(columns, judged & (p == 0) & (q == 1)),
-            "to_failed": _flips(columns, judged & (p == 1) & (q == 0)),
-        },
+        "flips": {"to_passed": _flips(score, pairs, to_passed), "to_failed": _flips(score, pairs, to_failed)},
     }
 
 
-def _agreement(columns: _Columns, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    both, judged = np.isfinite(columns.old) & np.isfinite(columns.new), columns.judged
-    x, y = columns.old[both], columns.new[both]
-    low, high = (after[end] if after[end] == before[end] else None for end in ("low", "high"))
-    difference = paired_difference(x, y, columns.cases.samples[both], low=low, high=high)
+def _agreement(score: PairedScore, pairs: Pairs, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    measured = np.flatnonzero(score.measured)
+    x, y = score.base[measured], score.candidate[measured]
+    difference = score.difference(measured)
     graded = _is_graded(before, after)
-    return _change(columns, before, after) | {
+    return _change(score, pairs, before, after) | {
         "n_both": len(x),
         "mean_old": _mean(x),
         "mean_new": _mean(y),
         "difference": {
             "mean": difference.difference,
-            "interval": asdict(difference.interval) if difference.interval else None,
+            "interval": interval_document(difference.interval),
             "clusters": difference.clusters,
             "reason": difference.reason,
         },
@@ -189,7 +139,7 @@ def _agreement(columns: _Columns, before: Mapping[str, Any], after: Mapping[str,
         "quadratic_kappa": asdict(quadratic_kappa(x, y) if graded else Coefficient(len(x), reason="not_graded")),
         "pearson": asdict(pearson(x, y)),
         "spearman": asdict(spearman(x, y)),
-        "passed": _verdicts(columns.passed_old[judged], columns.passed_new[judged]),
+        "passed": _verdicts(score),
     }
 
 
@@ -199,7 +149,10 @@ def _whole_run(score: Mapping[str, Any]) -> dict[str, Any]:
     return {key: score.get(key, 0 if key.startswith("n_") else None) for key in keys}
 
 
-def _verdicts(old: Floats, new: Floats) -> dict[str, Any]:
+def _verdicts(score: PairedScore) -> dict[str, Any]:
+    before, after = score.passed()
+    judged = np.isfinite(before) & np.isfinite(after)
+    old, new = before[judged], after[judged]
     return {
         "n": len(old),
         "rate_old": _mean(old),
@@ -209,16 +162,13 @@ def _verdicts(old: Floats, new: Floats) -> dict[str, Any]:
     }
 
 
-def _flips(columns: _Columns, where: NDArray[np.bool_]) -> dict[str, Any]:
+def _flips(score: PairedScore, pairs: Pairs, rows: Whole) -> dict[str, Any]:
     """How many verdicts changed in this direction, and the cases whose value moved most."""
-    rows = np.flatnonzero(where)
-    if not len(rows):
-        return {"n": 0, "examples": []}
-    old, new = columns.old, columns.new
-    moved = np.nan_to_num(np.abs(new[rows] - old[rows]), nan=0.0)
+    moved = np.nan_to_num(np.abs(score.candidate[rows] - score.base[rows]), nan=0.0)
     examples = []
     for row in rows[np.argsort(-moved, kind="stable")[:EXAMPLES]].tolist():
-        examples.append({**columns.cases.key(row)._asdict(), "old": _plain(old[row]), "new": _plain(new[row])})
+        key = {name: pairs.cases[name][row].as_py() for name in CaseKey._fields}
+        examples.append({**key, "old": _plain(score.base[row]), "new": _plain(score.candidate[row])})
     return {"n": len(rows), "examples": examples}
 
 
@@ -250,19 +200,6 @@ def _asked(paths: Sequence[Path]) -> tuple[set[bytes], set[bytes]]:
                     payloads.add(bytes.fromhex(payload[:32]))
                     keys.add(bytes.fromhex(key[:32]))
     return payloads, keys
-
-
-def _identities(tables: Mapping[int, Path]) -> pa.Table:
-    """The keys of the cases of all iterations, as columns."""
-    keys = [
-        read_columns(path, OUTPUT_KEY).append_column("iteration", pa.array(np.full(count_rows(path), iteration)))
-        for iteration, path in tables.items()
-    ]
-    return pa.concat_tables(keys).combine_chunks()
-
-
-def _keys(cases: pa.Table) -> list[CaseKey]:
-    return [CaseKey(*key) for key in zip(*(cases[name].to_pylist() for name in CaseKey._fields), strict=True)]
 
 
 @contextmanager
