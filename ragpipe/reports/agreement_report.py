@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ragpipe.core.safe_text import on_one_line
+from ragpipe.reports.agreement_reasons import reason_words
 from ragpipe.reports.markdown_text import code_span, markdown_table
 from ragpipe.reports.number_format import money, whole
 
@@ -190,7 +191,7 @@ def _flips(score: Mapping[str, Any]) -> str:
 
 def _coefficient(coefficient: Mapping[str, Any]) -> str:
     value: float | None = coefficient["value"]
-    return f"{value:.3f}" if value is not None else str(coefficient["reason"])
+    return f"{value:.3f}" if value is not None else reason_words(coefficient["reason"])
 
 
 def _step(old: float | None, new: float | None, text: Callable[[float | None], str]) -> str:

@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from ragpipe.calibrating.corrected_scores import correction_words
 from ragpipe.core.safe_text import on_one_line
+from ragpipe.reports.agreement_reasons import reason_words
 from ragpipe.reports.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.scoring.calibration_file import Calibration, CalibrationStatistic, ScoreCalibration
 
-CALIBRATION_HEADS = (
-    "score",
-    "labels",
-    "kappa",
-    "agreement",
-    "AUROC",
-    "sensitivity",
-    "specificity",
-    "difference",
-    "passed by people",
-)
+_OF_VERDICTS = ("kappa", "agreement", "auroc", "sensitivity", "specificity", "difference")
+_OF_VALUES = ("quadratic_kappa", "spearman", "mae", "difference")
+_HEADS = {
+    "quadratic_kappa": "quadratic kappa",
+    "spearman": "Spearman",
+    "mae": "absolute difference",
+    "auroc": "AUROC",
+    "difference": "judge - people (mean)",
+}
 _STATISTICS = {
     "agreement": "share of equal verdicts",
     "kappa": "kappa of the verdicts",
@@ -38,25 +37,27 @@ _STATISTICS = {
     "mae": "mean absolute difference",
     "difference": "judge - people, mean",
 }
-_REASONS = {
-    "no_threshold": "there are no verdicts to compare: set scoring.thresholds of the score (and of a recorded score of people), or "
-    "calibrate.target.statistic=quadratic_kappa",
-    "no_ceiling": "no case has labels of two people, so there is no ceiling to put the target relative to",
-    "ceiling_of_zero": "people do not agree with each other beyond chance: no target can be put relative to that",
-    "no_scale": "the score is a count without a scale",
-    "few_outside_largest_class": "fewer than 5 labels are outside the largest class, where kappa says next to nothing: label "
-    "cases of the rare class too, and read agreement and AC1",
-    "one_class": "labels and verdicts are all of one class",
+_REFERENCES = {
+    "single": "one label per case",
+    "majority": "of several labels of a case, what most people say counts",
+    "mean": "the mean of several labels of a case counts",
 }
+_FEWEST_QUESTIONS = 5
+"""Of a slice with figures: what is measured on fewer says nothing."""
 _ID = 60
 
 
 def verdict_line(name: str, score: ScoreCalibration) -> str:
     """The verdict of one score in a sentence."""
+    if score.reason == "no_threshold":
+        return f"{name}: {_without_verdicts(name, score)}"
     statistic = score.target.statistic
     estimate = score.statistics.get(statistic)
     if estimate is None or score.limit is None:
-        return f"{name}: not enough labels. {_REASONS.get(score.reason or '', score.reason)}"
+        return f"{name}: not enough labels. {reason_words(score.reason)}"
+    if estimate.value is None:
+        reason = reason_words(score.reason or estimate.reason)
+        return f"{name}: not enough labels. no {statistic.replace('_', ' ')} on {estimate.n:,} labels: {reason}"
     limit = score.limit
     text = f"{statistic.replace('_', ' ')} {estimate_text(estimate)} on {estimate.n:,} labels"
     target = f"target above {limit:.2f}" + (" (relative to people)" if score.target.relative_to_ceiling else "")
@@ -67,9 +68,27 @@ def verdict_line(name: str, score: ScoreCalibration) -> str:
     return f"{name}: not enough labels. {text}, {target}: {_missing(score, estimate, limit)}"
 
 
+def _without_verdicts(name: str, score: ScoreCalibration) -> str:
+    """Why no case has a verdict of both, people and the judge."""
+    labels = _counted_labels(score)
+    if not labels:
+        return f"not enough labels. none of the {len(score.labels):,} labels is of the random part of the draw"
+    if score.bound_to.threshold is not None:
+        return f"not enough labels. of {labels:,} labelled cases none has a verdict of both, people and the judge"
+    fix = f"set scoring.thresholds.{name}=..."
+    if "quadratic_kappa" in score.statistics:
+        fix += ", or ask for calibrate.target.statistic=quadratic_kappa"
+    return f"not decided. {labels:,} labels, but no threshold from which a case passes, so there is no kappa: {fix}"
+
+
+def _counted_labels(score: ScoreCalibration) -> int:
+    """The labels that agreement goes by."""
+    return sum(label.part in ("random", "recorded") for label in score.labels)
+
+
 def _missing(score: ScoreCalibration, estimate: CalibrationStatistic, limit: float) -> str:
     if score.reason is not None:
-        return _REASONS.get(score.reason, score.reason)
+        return reason_words(score.reason)
     if score.labels_needed is not None:
         more = score.labels_needed - estimate.n
         return f"about {score.labels_needed:,} labels would show it if it is what it is here, {more:,} more"
@@ -78,20 +97,39 @@ def _missing(score: ScoreCalibration, estimate: CalibrationStatistic, limit: flo
     return "the interval is too wide"
 
 
-def calibration_rows(calibration: Calibration) -> list[list[str]]:
-    """A row per score for the terminal."""
-    return [
+def calibration_table(calibration: Calibration) -> tuple[list[str], list[list[str]]]:
+    """The heads and a row per score for the terminal: the statistics of the target first, and none that no score has."""
+    scores = calibration.scores
+    asked = {score.target.statistic for score in scores.values()}
+    with_kappa = any("kappa" in score.statistics for score in scores.values())
+    by_values = "quadratic_kappa" in asked or not with_kappa
+    keys: tuple[str, ...] = (*_OF_VALUES, *_OF_VERDICTS) if by_values else _OF_VERDICTS
+    keys = tuple(key for key in dict.fromkeys(keys) if any(key in score.statistics for score in scores.values()))
+    with_verdicts = any(score.prevalence is not None for score in scores.values())
+    heads = ["score", "labels", *(_HEADS.get(key, key) for key in keys), *(["passed by people"] * with_verdicts)]
+    rows = [
         [
             name,
-            str(sum(label.part in ("random", "recorded") for label in score.labels)),
-            *(
-                estimate_text(score.statistics.get(key))
-                for key in ("kappa", "agreement", "auroc", "sensitivity", "specificity", "difference")
-            ),
-            estimate_text(score.prevalence),
+            str(_counted_labels(score)),
+            *(estimate_text(score.statistics.get(key), signed=key == "difference") for key in keys),
+            *([estimate_text(score.prevalence)] * with_verdicts),
         ]
-        for name, score in calibration.scores.items()
+        for name, score in scores.items()
     ]
+    return heads, rows
+
+
+def replaced_lines(earlier: Calibration, calibration: Calibration) -> Iterator[str]:
+    """The verdicts of an earlier calibration that are not those of the new one, or rest on other labels."""
+    for name, score in earlier.scores.items():
+        new = calibration.scores.get(name)
+        if new is None or new.model_copy(update={"corrected": None}) != score.model_copy(update={"corrected": None}):
+            estimate = score.statistics.get(score.target.statistic)
+            labels = estimate.n if estimate else _counted_labels(score)
+            source = f"draw {score.draw_id}" if score.draw_id else f"the recorded score {score.recorded}"
+            gone = "" if new else ", now without a calibration"
+            state = "not decided" if score.state == "not_enough_labels" else score.state
+            yield f"replaces: {name} {state} on {labels:,} labels of {source}{gone}"
 
 
 def advice_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
@@ -100,8 +138,9 @@ def advice_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
         yield f"{name}: {score.unjudged:,} labelled cases have no value of the judge and are left out"
     if ceiling := score.ceiling:
         key = score.target.statistic
-        between = estimate_text(ceiling.statistics.get(key))
-        yield f"{name}: two people among themselves, {ceiling.cases:,} cases: {key.replace('_', ' ')} {between}"
+        if (between := ceiling.statistics.get(key)) is not None:
+            text = f"{key.replace('_', ' ')} {estimate_text(between)}"
+            yield f"{name}: two people among themselves, {ceiling.cases:,} cases: {text}"
     if length := score.length_baseline:
         lead = "shorter" if length.shorter_passes else "longer"
         low = length.difference.interval.low if length.difference.interval else None
@@ -144,10 +183,10 @@ def estimate_text(statistic: CalibrationStatistic | None, *, signed: bool = Fals
     if statistic is None:
         return "-"
     if statistic.value is None:
-        return statistic.reason or "-"
+        return reason_words(statistic.reason)
     text = _number(statistic.value, signed)
     if statistic.interval is None:
-        return f"{text} ({statistic.reason})" if statistic.reason else text
+        return f"{text} ({reason_words(statistic.reason)})" if statistic.reason else text
     return f"{text} [{_number(statistic.interval.low, signed)}, {_number(statistic.interval.high, signed)}]"
 
 
@@ -178,7 +217,7 @@ def _score_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
         if score.recorded
         else f"draw {code_span(score.draw_id or '')}"
     )
-    yield f"Labels of {source}; several labels of a case: {score.reference}. {_threshold(score)}"
+    yield f"Labels of {source}; {_REFERENCES[score.reference]}. {_threshold(score)}"
     yield ""
     ceiling = score.ceiling.statistics if score.ceiling else {}
     rows = [
@@ -217,14 +256,25 @@ def _confusion(score: ScoreCalibration) -> Iterator[str]:
 
 
 def _slices(score: ScoreCalibration) -> Iterator[str]:
-    if score.slices:
-        rows = [
-            [
-                code_span(f"{part.field}={on_one_line(part.value, _ID)}"),
-                str(part.difference.n),
-                *(estimate_text(part.statistics.get(key)) for key in ("kappa", "agreement", "auroc")),
-                estimate_text(part.difference, signed=True),
-            ]
-            for part in score.slices
+    """The table of the slices; no figure of one with fewer than 5 questions."""
+    if not score.slices:
+        return
+    keys = [key for key in ("kappa", "agreement", "auroc") if any(key in part.statistics for part in score.slices)]
+    rows = [
+        [
+            code_span(f"{part.field}={on_one_line(part.value, _ID)}"),
+            str(part.difference.n),
+            str(part.difference.clusters),
+            *(_of_slice(part.statistics.get(key)) for key in keys),
+            _of_slice(part.difference, signed=True),
         ]
-        yield from ("", *markdown_table(["slice", "cases", "kappa", "agreement", "AUROC", "judge - people"], rows))
+        for part in score.slices
+    ]
+    heads = ["slice", "cases", "questions", *(_HEADS.get(key, key) for key in keys), _HEADS["difference"]]
+    yield from ("", *markdown_table(heads, rows))
+
+
+def _of_slice(statistic: CalibrationStatistic | None, *, signed: bool = False) -> str:
+    if statistic is not None and statistic.clusters < _FEWEST_QUESTIONS:
+        return f"n = {statistic.clusters}: too few"
+    return estimate_text(statistic, signed=signed)

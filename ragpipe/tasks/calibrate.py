@@ -22,16 +22,22 @@ from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.labelling.draw_words import more_labels_words
 from ragpipe.labelling.label_files import LABELS_FOLDER, read_draw
 from ragpipe.reports.calibration_report import (
-    CALIBRATION_HEADS,
     advice_lines,
     calibration_markdown,
-    calibration_rows,
+    calibration_table,
+    replaced_lines,
     verdict_line,
     width_lines,
 )
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
-from ragpipe.scoring.calibration_file import Calibration, CalibrationTarget, ScoreCalibration, TargetStatistic
+from ragpipe.scoring.calibration_file import (
+    Calibration,
+    CalibrationTarget,
+    ScoreCalibration,
+    TargetStatistic,
+    read_calibration,
+)
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
@@ -39,6 +45,7 @@ from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder, make_folder
 
 SECTION = "calibrate"
+CALIBRATION_FOLDER, CALIBRATION_FILE = "calibration", "calibration.json"
 FITTED_JUDGE = "evidence_fitted.yaml"
 CHANGEABLE = ("scoring.thresholds", "scoring.slices", "scoring.level")
 _TITLE = "task=calibrate is wrong; nothing was written"
@@ -125,7 +132,7 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
         draw_id=settings.draw,
     )
     calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()), settings.width)
-    console.folded(CALIBRATION_HEADS, calibration_rows(calibration), title="judge against people")
+    console.folded(*calibration_table(calibration), title="judge against people")
     for name, score in calibration.scores.items():
         asked = more_labels_command(folder.root, score)
         for line in (
@@ -135,6 +142,8 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
         ):
             console.say(line)
     judge = _fitted_judge(task, held, evidence, console) if settings.fit else None
+    for line in _replaced(folder, calibration, settings.out):
+        console.say(line)
     for path in _write(folder, calibration, judge, settings.out):
         console.say(f"written: {path}")
     return 0
@@ -195,10 +204,22 @@ def calibrated_run(finished: FinishedRun) -> CalibratedRun:
     )
 
 
+def _replaced(folder: RunFolder, calibration: Calibration, out: str | None) -> list[str]:
+    """What stands in the files that the calibration is about to be written to, and is not in it."""
+    lines: list[str] = []
+    for path in (folder.root / CALIBRATION_FOLDER / CALIBRATION_FILE, *([Path(out)] if out else [])):
+        if path.is_file():
+            try:
+                lines += replaced_lines(read_calibration(path), calibration)
+            except DataError:
+                lines.append(f"replaces: {path}, which is no calibration that can be read")
+    return list(dict.fromkeys(lines))
+
+
 def _write(folder: RunFolder, calibration: Calibration, judge: str | None, out: str | None) -> list[Path]:
     """Write and seal the files, the fitted judge where there is one; with `out` the document once more there."""
-    parent = folder.root / "calibration"
-    document, page, section = (parent / name for name in ("calibration.json", "calibration.md", FITTED_JUDGE))
+    parent = folder.root / CALIBRATION_FOLDER
+    document, page, section = (parent / name for name in (CALIBRATION_FILE, "calibration.md", FITTED_JUDGE))
     with FolderLock(folder.root):
         make_folder(parent)
         json_unless_same(document, calibration.as_json())

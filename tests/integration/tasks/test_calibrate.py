@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,10 +16,13 @@ import pytest
 from ragpipe.calibrating.judge_agreement import RatedCases, agreement_statistics, confusion_of
 from ragpipe.cli import main
 from ragpipe.labelling.label_files import LABEL_COLUMNS, LABELS, Draw, write_draw, write_rows
+from ragpipe.reports.calibration_report import calibration_markdown
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import table_of
 from ragpipe.scoring.calibration_file import (
     Calibration,
+    CalibrationSlice,
+    CalibrationStatistic,
     asked_shapes,
     binding_differences,
     binding_of,
@@ -248,6 +252,77 @@ def test_a_calibration_holds_for_its_run_and_for_no_other_prompt(run: Path) -> N
     identity["judge_identity"]["threshold"] = 0.4
     other = binding_of(identity, "faithfulness", shapes, 0.85)
     assert binding_differences(bound, other) == ["judge.threshold: 0.33 -> 0.4"]
+
+
+def test_the_table_shows_the_statistic_that_was_asked_for(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Grades without a threshold are values and no verdicts: what to do is said, and nothing but the values is shown."""
+    monkeypatch.setenv("COLUMNS", "250")
+    label(run, "d1", [{**case, "label": place % 3 / 2} for place, case in enumerate(cases_of(run)[:30])])
+    words = ["task=calibrate", f"run={run}", "scoring.thresholds.faithfulness=null"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "faithfulness: not decided. 30 labels, but no threshold from which a case passes" in said
+    assert "set scoring.thresholds.faithfulness=..., or ask for calibrate.target.statistic=quadratic_kappa" in said
+    assert main([*words, "calibrate.target.statistic=quadratic_kappa"]) == 0
+    said = capsys.readouterr().out
+    (heads,) = [line.split("  ") for line in said.splitlines() if "Spearman" in line]
+    assert [head.strip() for head in heads if head.strip()] == [
+        "score", "labels", "quadratic kappa", "Spearman", "absolute difference", "judge - people (mean)",
+    ]  # fmt: skip
+    (row,) = [line for line in said.splitlines() if line.strip().startswith("faithfulness  ")]
+    statistics = calibration_of(run).scores["faithfulness"].statistics
+    assert f" {statistics['quadratic_kappa'].value:.2f} [" in row
+    assert f" {statistics['difference'].value:+.2f} [" in row
+    assert " - " not in row
+
+
+def test_a_verdict_that_is_replaced_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = cases_of(run)
+    label(run, "d1", [{**case, "label": float(case["value"] < 0.85)} for case in cases[:40]])  # the contrary
+    label(run, "d2", [{**case, "label": 1.0} for case in cases[:20]])
+    words = ["task=calibrate", f"run={run}"]
+    assert main([*words, "calibrate.draw=d1"]) == 0
+    assert main([*words, "calibrate.draw=d1"]) == 0
+    assert "replaces" not in capsys.readouterr().out
+    assert main([*words, "calibrate.draw=d2"]) == 0
+    assert "replaces: faithfulness failed on 40 labels of draw d1\n" in capsys.readouterr().out
+    (run / "calibration/calibration.json").write_text("{}")
+    assert main([*words, "calibrate.draw=d2"]) == 0
+    assert "which is no calibration that can be read" in capsys.readouterr().out
+
+
+def test_the_page_says_in_words_what_has_no_figure(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    label(run, "d1", [{**case, "label": 1.0} for case in cases_of(run)[:30]])
+    assert main(["task=calibrate", f"run={run}"]) == 0
+    assert "passed by people" in capsys.readouterr().out
+    page = (run / "calibration/calibration.md").read_text()
+    assert "; one label per case." in page
+    assert "all are of one class" in page
+    assert not re.search(r"\b(one|no|rests_on|few)_\w+", re.sub(r"`[^`]*`", "", page))
+
+    def measured(n: int, clusters: int, reason: str | None = None) -> CalibrationStatistic:
+        return CalibrationStatistic(n=n, clusters=clusters, value=0.5, reason=reason)
+
+    slices = [
+        CalibrationSlice(
+            field="category",
+            value=name,
+            statistics={"kappa": measured(n, clusters, "rests_on_one_question"), "agreement": measured(n, clusters)},
+            difference=measured(n, clusters),
+        )
+        for name, n, clusters in (("few", 12, 4), ("enough", 9, 5))
+    ]
+    calibration = calibration_of(run)
+    score = calibration.scores["faithfulness"].model_copy(update={"slices": slices})
+    page = calibration_markdown(calibration.model_copy(update={"scores": {"faithfulness": score}}))
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "category=" in line]
+    few = "n = 4: too few"
+    assert rows == [
+        ["`category=few`", "12", "4", few, few, few],
+        ["`category=enough`", "9", "5", "0.50 (rests on one question)", "0.50", "+0.50"],
+    ]
 
 
 def no_labels(run: Path) -> None:
