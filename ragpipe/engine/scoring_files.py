@@ -6,6 +6,7 @@ what it needs of both, so that its folder alone is enough to score and to verify
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -180,6 +181,8 @@ class _Resolution:
         if _RUN_ID.fullmatch(text):
             return text
         if text == LATEST:
+            if not os.path.lexists(self._named / LATEST):
+                raise DataError(_TITLE, [self._no_earlier_run(key)])
             folder = RunFolder.find(self._named / LATEST)
         else:
             folder = find_named_run(text, self._root, key=key)
@@ -188,6 +191,13 @@ class _Resolution:
         if text == LATEST:
             self.newest = folder
         return run_id
+
+    def _no_earlier_run(self, key: str) -> Problem:
+        """`latest` before the first run of a name: a fresh folder has none."""
+        name = self._named.relative_to(self._root) if self._named.is_relative_to(self._root) else self._named
+        gate = key.removesuffix(".against")
+        fix = f"start it once without this gate ({gate}=null)"
+        return Problem("scoring", key, f"'latest', and no earlier run of the name {name}", "a finished run", fix)
 
 
 def _needs(config: RunConfig) -> dict[str, set[str]]:

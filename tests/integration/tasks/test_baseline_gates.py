@@ -121,6 +121,23 @@ def test_what_is_no_baseline_is_refused_before_anything_is_made(
     assert set(baseline.parent.iterdir()) == before
 
 
+def test_latest_before_the_first_run_says_how_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first start is refused with what to add to it; with that it runs, and the second start has its baseline."""
+    monkeypatch.chdir(tmp_path)
+    gate = f"+scoring.gates.drop={DROP % 'latest'}"
+    assert evaluate(4, gate)[0] == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no earlier run of the name ranks" in said
+    assert "fix: start it once without this gate (scoring.gates.drop=null)" in said
+    assert not Path(OUT).exists()
+    code, first = evaluate(4, gate, "scoring.gates.drop=null")
+    assert (code, json.loads((first / "gates.json").read_text())["gates"]) == (0, [])
+    _, second = evaluate(24, gate)
+    assert gate_of(second)["against"] == first.name
+
+
 @pytest.mark.slow
 def test_scoring_again_with_a_baseline_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
