@@ -29,6 +29,7 @@ from ragpipe.scoring.gates.gate_power import (
 )
 from ragpipe.scoring.gates.gate_rules import define
 from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
 
@@ -52,18 +53,31 @@ def gate_power_lines(config: RunConfig, frozen: RunFolder) -> list[str]:
     lines = []
     for name, gate in gates.items():
         definition = _definition(config, name, gate)
-        precision, source = _expected(definition, questions[name], earlier.get(name), run_id, config.scoring.level)
+        precision, source = _expected(definition, questions[name], earlier.get(name), run_id, config.scoring)
         if precision and (words := power_words(definition, precision, config.scoring.level)):
             lines.append(on_one_line(f"gate {name}: {words} ({source})", 1000))
     return lines
 
 
 def _expected(
-    definition: Mapping[str, Any], questions: Whole, earlier: Mapping[str, Any] | None, run_id: str, level: float
+    definition: Mapping[str, Any],
+    questions: Whole,
+    earlier: Mapping[str, Any] | None,
+    run_id: str,
+    scoring: ScoringSettings,
 ) -> tuple[Precision | None, str]:
-    """The precision that is to be expected, and where it is from."""
+    """The precision that is to be expected, and where it is from.
+
+    An interval that labels corrected is that of these labels, whatever the number of cases, and only a run with a calibration is
+    corrected again.
+    """
     is_same = earlier is not None and _limited(earlier) == _limited(definition)
-    measured = precision_of(earlier, level) if earlier and is_same else None
+    measured = precision_of(earlier, scoring.level) if earlier and is_same else None
+    lacking = "no earlier run"
+    if measured and measured.labels is not None:
+        if scoring.calibration is not None:
+            return measured, f"by the labels in run {run_id}, if the answers are the same"
+        measured, lacking = None, f"the judge alone, not by the labels in run {run_id}"
     if measured and len(questions):
         return measured.with_cases(len(questions)), f"by the spread in run {run_id}"
     if "against" in definition:
@@ -72,7 +86,7 @@ def _expected(
         return precision_before_comparison(questions, kind), source
     if definition["unscaled"]:
         return None, ""
-    return precision_before(questions), "by no earlier run: with scores between 0 and 1 it tells more"
+    return precision_before(questions), f"by {lacking}: with scores between 0 and 1 it tells more"
 
 
 def _limited(gate: Mapping[str, Any]) -> tuple[object, ...]:

@@ -29,23 +29,33 @@ Whole = NDArray[np.int64]
 
 _UNDECIDED = ("inconclusive", "uncalibrated")  # an uncalibrated judge hides that the interval holds the limit
 
+_LABEL_MORE = "task=label label.more=20 adds to the draw, then task=calibrate again"
+
 
 @dataclass(frozen=True, slots=True)
 class Precision:
     """How precisely the value of a gate over `cases` cases is known.
 
     `rows` are effective rows of a value on 0 to 1; for a mean without a scale they are None and `error` is its standard error.
+    `labels` of the cases correct the value, None where none do: then the labels limit the precision more than the cases.
     """
 
     cases: int
     rows: float | None = None
     error: float | None = None
+    labels: int | None = None
+
+    @property
+    def sample(self) -> str:
+        """What the value is known from: `99 cases`, `58 labels of 99 cases`."""
+        return f"{self.cases:,} cases" if self.labels is None else f"{self.labels:,} labels of {self.cases:,} cases"
 
     def with_cases(self, cases: int) -> Precision:
-        """The same of another number of cases that are alike."""
+        """The same of another number of cases that are alike, with labels of as large a part of them."""
         rows = None if self.rows is None else self.rows * cases / self.cases
         error = None if self.error is None else self.error * (self.cases / cases) ** 0.5
-        return replace(self, cases=cases, rows=rows, error=error)
+        labels = None if self.labels is None else round(self.labels * cases / self.cases)
+        return replace(self, cases=cases, rows=rows, error=error, labels=labels)
 
 
 def precision_of(gate: Mapping[str, Any], level: float) -> Precision | None:
@@ -60,12 +70,12 @@ def precision_of(gate: Mapping[str, Any], level: float) -> Precision | None:
     cases = round(gate["n_cases" if "failure_mode" in gate else "n_ok"] / measured) if measured else 0
     if interval is None or value is None or not cases:
         return None
-    z = normal_quantile(level)
+    z, labels = normal_quantile(level), gate.get("corrected", {}).get("labels")
     if "wilson" not in interval["method"]:
         error = (interval["high"] - interval["low"]) / 2 / z
-        return Precision(cases, error=error) if error > 0 else None
+        return Precision(cases, error=error, labels=labels) if error > 0 else None
     rows = effective_rows(value, interval["low"], interval["high"], quantile=z)
-    return None if rows is None else Precision(cases, rows=rows)
+    return None if rows is None else Precision(cases, rows=rows, labels=labels)
 
 
 def precision_before(samples: Whole) -> Precision | None:
@@ -88,7 +98,7 @@ def power_words(gate: Mapping[str, Any], precision: Precision, level: float) -> 
         return _drop_words(gate, precision, level) if gate["by"] == "interval" else ""
     margin = gate.get("margin") or 0.0
     clauses = [_clause(limit, margin, precision, level, is_upper) for is_upper, limit in _limits(gate, precision)]
-    return f"with {precision.cases:,} cases {'; '.join(clauses)}" if clauses else ""
+    return f"with {precision.sample} {'; '.join(clauses)}" if clauses else ""
 
 
 def precision_before_comparison(samples: Whole, kind: str) -> Precision | None:
@@ -131,11 +141,24 @@ def undecided_words(gate: Mapping[str, Any], precision: Precision, level: float)
     limit = min(held, key=lambda end: abs(end - value))
     needed = _cases_to_tell(value, limit, precision, level)
     if needed is None:
-        return f"with {precision.cases:,} cases this gate cannot tell which side of {limit:.10g} the value is on"
-    return (
-        f"with {precision.cases:,} cases this gate cannot tell {_apart(value, limit)} from {limit:.10g}: that takes about "
-        f"{_rounded(max(needed, precision.cases + 1)):,}"
-    )
+        words = f"with {precision.sample} this gate cannot tell which side of {limit:.10g} the value is on"
+        return words if precision.labels in (None, precision.cases) else f"{words}; {_LABEL_MORE}"
+    words = f"with {precision.sample} this gate cannot tell {_apart(value, limit)} from {limit:.10g}"
+    return f"{words}: that takes about {_needed_words(max(needed, precision.cases + 1), precision)}"
+
+
+def _needed_words(cases: int, precision: Precision) -> str:
+    """How many cases it takes; where labels correct the value how many labels, and more cases only where these run out.
+
+    Labels and cases that both grow by a factor k divide the variance of a corrected value by k. Where labels are few among the
+    cases, more labels alone do so nearly; where k times the labels are more than the cases, labelling all would not be enough.
+    """
+    if precision.labels is None:
+        return f"{_rounded(cases):,}"
+    labels = max(_rounded(-(-precision.labels * cases // precision.cases)), precision.labels + 1)
+    if labels <= precision.cases:
+        return f"{labels:,} labels; {_LABEL_MORE}"
+    return f"{labels:,} labels of {_rounded(cases):,} cases, and the run has fewer cases"
 
 
 def _limits(gate: Mapping[str, Any], precision: Precision) -> list[tuple[bool, float]]:

@@ -103,6 +103,13 @@ def test_a_gate_changes_its_mind_by_the_corrected_mean(
     assert (code, read(again / "gates.json")["gates"][0]["verdict"]) == (0, "passed")
     assert "uncalibrated" not in capsys.readouterr().err
 
+    capsys.readouterr()
+    assert rescored(made, f"scoring.gates.grounded.min={gate['interval']['high'] - 0.02}")[0] == 0
+    assert (
+        f"with {gate['corrected']['labels']} labels of {corrected['n']} cases this gate cannot tell"
+        in capsys.readouterr().out
+    )
+
 
 @pytest.mark.slow
 def test_a_gate_decided_on_the_corrected_mean_is_trusted_though_the_calibration_cannot_tell_yet(

@@ -75,6 +75,34 @@ def test_what_an_inconclusive_gate_would_need() -> None:
     )  # 30 * (2.80 * .5 / .5)^2
 
 
+@pytest.mark.parametrize(
+    ("labels", "cases", "value", "words"),
+    [
+        # 30 rows would have to be 362.8: 12.09 times the labels and the cases
+        (58, 99, 0.9, "with 58 labels of 99 cases this gate cannot tell 0.90 from 0.85: that takes about 700 labels of 1,200 cases, and the run has fewer cases"),
+        (60, 10_000, 0.9, "with 60 labels of 10,000 cases this gate cannot tell 0.90 from 0.85: that takes about 730 labels; task=label label.more=20 adds to the draw, then task=calibrate again"),
+        (60, 10_000, 0.85, "with 60 labels of 10,000 cases this gate cannot tell which side of 0.85 the value is on; task=label label.more=20 adds to the draw, then task=calibrate again"),
+        (99, 99, 0.85, "with 99 labels of 99 cases this gate cannot tell which side of 0.85 the value is on"),
+    ],
+)  # fmt: skip
+def test_a_corrected_gate_needs_labels_and_not_cases(labels: int, cases: int, value: float, words: str) -> None:
+    corrected = gate(value=value, n_ok=cases, corrected={"raw": 0.92, "labels": labels})
+    precision = Precision(cases, rows=30, labels=labels)
+    assert undecided_words(corrected, precision, 0.95) == words
+    assert power_words(corrected, precision, 0.95).startswith(
+        f'with {labels} labels of {cases:,} cases "at least 0.85" fails'
+    )
+
+
+def test_the_precision_of_a_corrected_gate_is_that_of_its_labels() -> None:
+    """The interval is as wide as one of 30 rows, however many cases were judged; over two iterations these count once."""
+    corrected = gate(values=[0.9, 0.9], n_ok=1980, corrected={"raw": 0.92, "labels": 58})
+    precision = precision_of(corrected, 0.95)
+    assert precision == Precision(990, rows=pytest.approx(30), labels=58)
+    assert precision.with_cases(1980).labels == 116
+    assert precision_of(gate(), 0.95).labels is None
+
+
 def test_precision_of_a_finished_run() -> None:
     """The mean of shares varies less than 0 and 1; several iterations count their cases once; a failure mode counts all."""
     values = np.tile([0.8, 0.9, 1.0, 0.9], 10)
