@@ -1,4 +1,5 @@
-"""Scores and gates that depend on an uncalibrated judge: they pass no critical gate unless `scoring.accept_uncalibrated`."""
+"""Scores and gates that depend on an uncalibrated judge: they pass no critical gate unless labels say what the judge is
+worth, or `scoring.accept_uncalibrated`."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def uncalibrated_gates(
     because = f" ({'; '.join(f'{score}: {why}' for score, why in whys.items())})" if whys else ""
     return [
         f"{', '.join(f'scoring.gates.{name}' for name in names)}: {are} on a judge which is not calibrated against human "
-        f"labels{because}, and cannot pass (exit code 3) unless scoring.accept_uncalibrated=true"
+        f"labels{because}, and cannot pass (exit code 3). Label some of its answers (task=label), run task=calibrate and name the "
+        "file (scoring.calibration=PATH); or trust the judge as it is (scoring.accept_uncalibrated=true)"
     ]
 
 

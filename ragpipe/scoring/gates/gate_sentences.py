@@ -29,8 +29,8 @@ def gate_sentence(gate: Definition, figures: Mapping[str, Any], verdict: str) ->
         return f"{sentence}: inconclusive, {_why_inconclusive(gate, figures)}"
     if verdict == "uncalibrated":
         return (
-            f"{sentence}, but its judge is not calibrated against human labels: it passes no critical gate unless "
-            "scoring.accept_uncalibrated=true"
+            f"{sentence}, but its judge is not calibrated against human labels: it passes no critical gate without labels "
+            "(task=label, task=calibrate, scoring.calibration=PATH) or scoring.accept_uncalibrated=true"
         )
     return f"{sentence}: {verdict}"
 

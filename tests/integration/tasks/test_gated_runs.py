@@ -143,7 +143,8 @@ def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(
     words = [*QUICK, "metrics=[retrieval,faithfulness]", "dataset.limit=2", *words, *gates]
     line = (
         "scoring.gates.grounded: a critical gate that rests on a judge which is not calibrated against human labels, and "
-        "cannot pass (exit code 3) unless scoring.accept_uncalibrated=true"
+        "cannot pass (exit code 3). Label some of its answers (task=label), run task=calibrate and name the file "
+        "(scoring.calibration=PATH); or trust the judge as it is (scoring.accept_uncalibrated=true)"
     )
     main(words)
     assert f"warning: {line}" in capsys.readouterr().err.replace("\n", " ")
