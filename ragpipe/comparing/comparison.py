@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
 
 from ragpipe.comparing.headline import comparison_verdict, headline_scores
 from ragpipe.comparing.judge_bridge import judge_bridge
-from ragpipe.comparing.operation_differences import paired_operations
+from ragpipe.comparing.operation_differences import OPERATIONS, paired_operations
 from ragpipe.comparing.pairing import Pairs, paired_cases
 from ragpipe.comparing.run_differences import MUST_MATCH, ChangedKey, refused_parts, setting_differences
 from ragpipe.comparing.same_answers import same_answers
@@ -42,9 +43,13 @@ class Comparison:
 
 
 def compare_sides(base: Side, candidates: Sequence[Side], settings: CompareSettings) -> list[Comparison]:
-    """Compare each candidate with the base. Raises ConfigError where a candidate differs in what is not accepted."""
+    """Compare each candidate with the base.
+
+    Raises ConfigError where a candidate differs in what is not accepted, and for a smallest effect of a score that no side has.
+    """
     differences = [_differences(base, candidate) for candidate in candidates]
-    problems = [
+    problems = _unknown_effects([base, *candidates], settings)
+    problems += [
         problem
         for candidate, of_candidate in zip(candidates, differences, strict=True)
         for problem in _refusals(base, candidate, of_candidate, settings)
@@ -136,6 +141,19 @@ def _refusals(
     ]
 
 
+def _unknown_effects(sides: Sequence[Side], settings: CompareSettings) -> list[Problem]:
+    """A problem for each smallest effect of what no side has."""
+    known = {*OPERATIONS, *(name for side in sides for name in side.declared)}
+    problems = []
+    for name in settings.smallest_effect:
+        if name not in known:
+            near = get_close_matches(name, sorted(known), 1)
+            fix = f"did you mean {near[0]}?" if near else ""
+            expected = f"one of {', '.join(sorted(known))}"
+            problems.append(Problem("command line", f"compare.smallest_effect.{name}", "no score", expected, fix))
+    return problems
+
+
 def _comparison(
     number: int, base: Side, candidate: Side, differences: Sequence[ChangedKey], settings: CompareSettings
 ) -> Comparison:
@@ -170,7 +188,7 @@ def _comparison(
         "other_scale": [
             name for name in candidate.declared if name in base.declared and _other_scale(name, base, candidate)
         ],
-        "verdict": comparison_verdict(documents, operations),
+        "verdict": comparison_verdict(documents, operations, accepted=refused_parts(differences, ())),
         "why": {},
         "scores": documents,
         "slices": slice_differences(base, candidate, pairs, chosen, settings),

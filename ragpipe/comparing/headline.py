@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ragpipe.scoring.composites import OVERALL
@@ -12,8 +12,8 @@ def headline_scores(base: Mapping[str, Any], candidate: Mapping[str, Any], names
     """The scores of `names` that are gated or weighted in either run, the overall score first.
 
     `base` and `candidate` are their `final/metrics.json`. Where no score is gated or weighted, those with a threshold; where
-    none has that, all that are on a scale and not merely diagnostic. An overall score of a single part is that part again:
-    it is none, for each headline score costs the others certainty.
+    none has that, all that are on a scale and not merely diagnostic, else on a scale, else all. An overall score of a single part
+    is that part again: it is none, for each headline score costs the others certainty.
     """
     chosen = {name for metrics in (base, candidate) for name in _weighted_or_gated(metrics)}
     declared = candidate["declared"]
@@ -22,6 +22,8 @@ def headline_scores(base: Mapping[str, Any], candidate: Mapping[str, Any], names
         chosen,
         {name for name in declared if declared[name]["threshold"] is not None},
         {name for name in declared if declared[name]["low"] is not None and not declared[name]["diagnostic"]},
+        {name for name in declared if declared[name]["low"] is not None},
+        set(declared),
     ):
         headline = [name for name in names if (shows_overall if name == OVERALL.name else name in candidates)]
         if headline:
@@ -36,10 +38,14 @@ def _weighted_or_gated(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def comparison_verdict(
-    scores: Mapping[str, Mapping[str, Any]], operations: Mapping[str, Mapping[str, Any]]
+    scores: Mapping[str, Mapping[str, Any]], operations: Mapping[str, Mapping[str, Any]], accepted: Sequence[str] = ()
 ) -> dict[str, Any]:
     """`verdict` of a comparison: the state of the first headline score, and a sentence that also says what got worse, or
-    better, beside it. `scores` and `operations` are those of the comparison, the overall score first among the headline."""
+    better, beside it.
+
+    `scores` and `operations` are those of the comparison, the overall score first among the headline. `accepted` are the
+    parts that differ although they should not.
+    """
     headline = {name: score for name, score in scores.items() if score["headline"]}
     name = OVERALL.name if OVERALL.name in headline else next(iter(headline), None)
     if name is None:
@@ -51,6 +57,9 @@ def comparison_verdict(
         changed = [f"{other} {change_text(score)}" for other, score in rest.items() if score["state"] == direction]
         if changed:
             parts.append(f"{'also ' if direction == state else ''}{direction}: {', '.join(changed)}")
+    if accepted:
+        verb = "differ" if len(accepted) > 1 else "differs"
+        parts.append(f"not by the answers alone: {' and '.join(accepted)} {verb}")
     return {"state": state, "score": name, "sentence": "; ".join(parts)}
 
 

@@ -37,6 +37,7 @@ def judge_bridge(score: PairedScore, same: Flags, level: float) -> dict[str, Any
     return {
         "n": shift.n,
         "questions": shift.clusters,
+        "changed": shift.changed,
         "shift": shift.difference,
         "interval": interval_document(shift.interval),
         "without_shift": {"difference": difference, "interval": interval_document(interval)},

@@ -35,7 +35,9 @@ def data_differences(base: Side, candidate: Side) -> list[ChangedKey]:
     alone = len(ids[0]) - len(shared), len(ids[1]) - len(shared)
     differences = []
     if any(alone):
-        differences.append(ChangedKey("data", "samples", *(_alone(count) for count in alone)))
+        differences.append(
+            ChangedKey("data", "samples", f"{alone[0]:,} in the base only", f"{alone[1]:,} in the candidate only")
+        )
     return [*differences, *_changed_columns(*paths, *places, shared)]
 
 
@@ -43,10 +45,6 @@ def _frozen(side: Side) -> str | None:
     """The digest of the run's table of samples."""
     digest = side.manifest["data"].get("frozen", {}).get("samples.parquet")
     return str(digest) if digest else None
-
-
-def _alone(count: int) -> str:
-    return f"{count:,} in this run only"
 
 
 def _changed_columns(

@@ -13,11 +13,16 @@ _CHARS = 60
 
 
 def changed_keys(old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """(dotted key, old value, new value) of every key that differs, in the order of the keys; `MISSING_KEY` where a side has none."""
+    """(dotted key, old value, new value) of every key that differs, in the order of the keys; `MISSING_KEY` where a side has none.
+
+    An empty mapping that got keys is not listed beside them, and neither is one that lost all of its keys.
+    """
     before, after = dict(_flattened(old)), dict(_flattened(new))
     for key in sorted(before.keys() | after.keys()):
         values = before.get(key, MISSING_KEY), after.get(key, MISSING_KEY)
-        if values[0] != values[1]:
+        other = after if values[0] == {} else before
+        was_filled = {} in values and MISSING_KEY in values and any(name.startswith(f"{key}.") for name in other)
+        if values[0] != values[1] and not was_filled:
             yield key, *values
 
 

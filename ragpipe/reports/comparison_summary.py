@@ -37,7 +37,10 @@ def title_line(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> st
     text = f"base {side_label(document['base'])} -> new {side_label(candidate)}: "
     text += f"{whole(cases['both'])} shared cases of {whole(cases['questions'])} questions"
     alone = [(cases["only_base"], "only in the base"), (cases["only_candidate"], "only in the new one")]
-    return ", ".join([text, *(f"{whole(count)} {where}" for count, where in alone if count)])
+    notes = [f"{whole(count)} {where}" for count, where in alone if count]
+    if all(document["base"][key] == candidate[key] for key in ("run_id", "method")):
+        notes.append("the same run on both sides")
+    return ", ".join([text, *notes])
 
 
 def difference_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
@@ -64,6 +67,7 @@ def headline_rows(comparison: Mapping[str, Any]) -> list[list[str]]:
 
 def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
     """What stands below the table: flips, slices, what undecided scores need, what differs, what was not compared."""
+    yield from look_lines(comparison)
     yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
     yield from bridge_lines(comparison["scores"])
     yield from why_lines(comparison["why"])
@@ -71,6 +75,18 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
     yield from differs_lines(comparison["differs"])
     yield from absent_score_lines(comparison)
+
+
+def look_lines(comparison: Mapping[str, Any]) -> Iterator[str]:
+    """With `compare.planned`: how much of the plan is there, and at which level this look decides."""
+    if look := comparison["look"]:
+        there = f"{whole(comparison['cases']['both'])} of {whole(look['planned'])} planned cases"
+        if comparison["cases"]["both"] > look["planned"]:
+            yield f"{there}: more than were planned, and all of them count"
+        elif look["share"]:
+            yield f"{there}: looked at as {look['share']:.0%} of the plan, with intervals at {look['level']:.2%}"
+        else:
+            yield f"{there}: nothing is decided below a quarter of the plan"
 
 
 def flip_lines(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[str]:
@@ -105,13 +121,18 @@ def slice_text(row: Mapping[str, Any]) -> str:
 
 
 def bridge_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """With another judge, for each headline score how far the judges lie apart on the same answers, and what is left without it."""
+    """With another judge, for each headline score how far the judges lie apart on the same answers, and what is left without it.
+
+    A score that is the same on all of these answers is left out: no judge decides it, or both agree.
+    """
     for name, score in scores.items():
         if not score["headline"] or "bridge" not in score:
             continue
         bridge = score["bridge"]
         if bridge is None:
             yield f"{name}: no case has the same answer in both runs, so the judges' own difference is unknown"
+            continue
+        if not bridge["changed"]:
             continue
         shift = difference_text({"difference": bridge["shift"], **bridge})
         yield (
@@ -127,8 +148,10 @@ def why_lines(why: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
             yield f"why {name} changed is unknown: no case has a value in every run"
             continue
         parts = [
-            f"{' + '.join(part['parts'])} {figure_text(part['change'], sign=True)}" for part in sources["parts"]
-        ] or ["nothing differs"]
+            f"{' + '.join(part['parts'])} {figure_text(part['change'], sign=True)}"
+            for part in sources["parts"]
+            if abs(part["change"]) > _HAIR
+        ] or ["nothing that differs changes it"]
         line = f"{name} changed by {figure_text(sources['total'], sign=True)}: {', '.join(parts)}"
         if abs(sources["interaction"]) > _HAIR:
             line += f"; of it {figure_text(sources['interaction'], sign=True)} arises only together"
@@ -145,7 +168,7 @@ def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         if (score["headline"] or name in OPERATIONS) and score["state"] == "inconclusive" and score["n"]
     }
     if unchanged := [name for name, score in undecided.items() if not score["changed"]]:
-        yield f"no case changed: {', '.join(unchanged)}"
+        yield f"no value changed: {', '.join(unchanged)}"
     for name, score in undecided.items():
         if score["changed"]:
             yield f"{name} is undecided: {undecided_text(score)}"

@@ -11,10 +11,11 @@ import pytest
 from ragpipe.comparing.comparison import compare_sides, comparison_document
 from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA, compared_cases
 from ragpipe.comparing.settings import CompareSettings
-from ragpipe.core.errors import DataError
+from ragpipe.core.errors import ConfigError, DataError
+from ragpipe.reports.comparison_summary import look_lines
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
-from tests.support.compared_runs import GRADE, compared, graded, scored_run, side_of
+from tests.support.compared_runs import GRADE, IDENTITY, compared, graded, scored_run, side_of
 from tests.support.run_tables import Row
 
 BASE = {f"q{n}": 0.25 for n in range(8)}
@@ -198,3 +199,50 @@ def test_a_run_that_is_not_scored_is_no_side(tmp_path: Path) -> None:
     folder.final.metrics.unlink()
     with pytest.raises(DataError, match="not scored to its end"), side_of(folder):
         pass
+
+
+def test_where_nothing_is_weighted_or_judged_all_scores_are_the_headline(tmp_path: Path) -> None:
+    """Recorded scores of people are diagnostic, weigh nothing and have no threshold: they are compared all the same."""
+    people = ScoreSpec(name="grade", low=0, high=1, diagnostic=True)
+    scoring = ScoringSettings(weights={"citation": 1.0}, fill_defaults=False)
+    base = scored_run(tmp_path / "a", graded(BASE), specs=[people], scoring=scoring)
+    new = scored_run(
+        tmp_path / "b", graded({sample: 0.0 for sample in BASE} | {"q0": 0.125}), specs=[people], scoring=scoring
+    )
+    document = compared(base, new).document
+    assert document["scores"]["grade"]["headline"]
+    assert (document["verdict"]["state"], document["verdict"]["score"]) == ("worse", "grade")
+    assert document["verdict"]["sentence"].startswith("worse: grade -0.234")
+
+
+def test_a_smallest_effect_of_no_score_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded(BASE))
+    with pytest.raises(ConfigError) as refused:
+        compared(base, base, smallest_effect={"graed": 0.1})
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.fix) == ("compare.smallest_effect.graed", "did you mean grade?")
+    assert compared(base, base, smallest_effect={"grade": 0.1, "latency_ms": 5}).document["cases"]["both"] == 8
+
+
+@pytest.mark.parametrize(
+    ("planned", "line"),
+    [
+        (6, "8 of 6 planned cases: more than were planned, and all of them count"),
+        (
+            16,
+            "8 of 16 planned cases: looked at as 50% of the plan, with intervals at 99.70%",
+        ),  # 2.963 (O'Brien-Fleming)
+        (100, "8 of 100 planned cases: nothing is decided below a quarter of the plan"),
+    ],
+)
+def test_a_look_is_said(tmp_path: Path, planned: int, line: str) -> None:
+    base = scored_run(tmp_path / "a", graded(BASE))
+    assert list(look_lines(compared(base, base, planned=planned).document)) == [line]
+
+
+def test_another_judge_that_was_accepted_is_in_the_verdict(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded(BASE))
+    other = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
+    new = scored_run(tmp_path / "b", graded({sample: 0.5 for sample in BASE}), identity=other)
+    sentence = compared(base, new, accept=["judge"]).document["verdict"]["sentence"]
+    assert sentence.endswith("; not by the answers alone: judge differs")

@@ -84,8 +84,8 @@ def test_a_metric_of_one_run_only_is_no_difference_of_the_other(base: RunFolder,
 
 
 @pytest.mark.parametrize(("rows", "says"), [
-    (graded({"q1": 0.25, "q2": 0.5}), "1 in this run only -> 0 in this run only"),
-    (graded({**VALUES, "q4": 0.5}), "0 in this run only -> 1 in this run only"),
+    (graded({"q1": 0.25, "q2": 0.5}), "1 in the base only -> 0 in the candidate only"),
+    (graded({**VALUES, "q4": 0.5}), "0 in the base only -> 1 in the candidate only"),
     (graded(VALUES, labels={"references": ["Paris"]}), "references"),
     (graded(VALUES, labels={"question": "Why?"}), "3 of 3 shared samples, first q1"),
 ])  # fmt: skip
