@@ -6,7 +6,7 @@ A case's value is its mean over the iterations. Where the two runs were not judg
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ragpipe.scoring.iterations.per_case_repeats import cases_of, members, open_
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stats.difference_verdict import DropVerdict, decide_drop
 from ragpipe.stats.intervals import Estimate
+from ragpipe.stats.looks import look_at
 from ragpipe.stats.paired_difference import PairedDifference, paired_difference
 
 Floats = NDArray[np.float64]
@@ -140,13 +141,25 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
     floor = run.settings.coverage_floor if gate.coverage_floor is None else gate.coverage_floor
     if np.sum(lost) > (1 - floor) * (np.sum(lost) + np.sum(both)):
         return _absent(f"in run {gate.against} {int(np.sum(lost))} of the shared cases failed", {"differs": document})
-    paired = paired_difference(
-        base[both], candidate[both], pairs.questions[both], low=0.0, high=1.0, level=run.settings.level
-    )
+    look = _look(int(np.sum(keep)), gate, run.settings.level)
+    level = look["level"] if look else run.settings.level
+    paired = paired_difference(base[both], candidate[both], pairs.questions[both], low=0.0, high=1.0, level=level)
     drop = decide_drop(paired, gate.allowed_drop, span=1.0)
+    if look and not look["share"]:
+        drop = replace(drop, state="inconclusive", reason="before_first_look", p_value=None)
     sides = {"base": float(np.mean(base[both])), "candidate": float(np.mean(candidate[both])), "differs": document}
-    alone = {"only_candidate": pairs.only_candidate}
+    alone = {"only_candidate": pairs.only_candidate, **({"look": look} if look else {})}
     return _figures(paired, drop) | {"paired": {**sides, **alone, **_paired(paired, drop)}}
+
+
+def _look(n: int, gate: Gate, level: float) -> dict[str, Any] | None:
+    """The look at a plan that `n` cases on both sides are, with or without a value: its share of the plan (0: too early to decide anything) and the level
+    at which it decides; None without a plan."""
+    if gate.planned is None:
+        return None
+    look = look_at(n, gate.planned)
+    share, bound = (look.share, look.level) if look else (0.0, level)
+    return {"n": n, "share": share, "level": bound}
 
 
 def _figures(paired: PairedDifference, drop: DropVerdict) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ragpipe.stats.gate_resolution import (
     rows_to_tell,
     strictest_limit,
 )
+from ragpipe.stats.looks import look_at
 from ragpipe.stats.student_t import normal_quantile
 
 Whole = NDArray[np.int64]
@@ -70,7 +71,8 @@ def precision_of(gate: Mapping[str, Any], level: float) -> Precision | None:
     cases = round(gate["n_cases" if "failure_mode" in gate else "n_ok"] / measured) if measured else 0
     if interval is None or value is None or not cases:
         return None
-    z, labels = normal_quantile(level), gate.get("corrected", {}).get("labels")
+    look = gate.get("paired", {}).get("look")
+    z, labels = normal_quantile(look["level"] if look else level), gate.get("corrected", {}).get("labels")
     if "wilson" not in interval["method"]:
         error = (interval["high"] - interval["low"]) / 2 / z
         return Precision(cases, error=error, labels=labels) if error > 0 else None
@@ -117,6 +119,12 @@ def _drop_words(gate: Mapping[str, Any], precision: Precision, level: float) -> 
     error, max_drop = precision.error, gate["max_drop"]
     if error is None:
         return ""
+    if planned := gate.get("planned"):
+        cases = gate.get("paired", {}).get("look", {}).get("n", precision.cases)  # some have no value of the score
+        look = look_at(cases, planned)
+        if look is None:
+            return f"{cases:,} cases are less than a quarter of the {planned:,} planned: it decides nothing yet"
+        level = look.level
     drop = resolve_drop(error, 1.0, max_drop, level=level)
     words = f"with {precision.cases:,} cases it fails 8 of 10 runs of a system that dropped by {drop.finds:.2f} or more"
     if drop.smallest_max_drop <= max_drop:

@@ -73,6 +73,7 @@ def define(
     }
     if gate.against is not None:
         baseline = {"against": gate.against, "max_drop": gate.allowed_drop, "accept": list(gate.accept)}
+        baseline |= {} if gate.planned is None else {"planned": gate.planned}
         return {"name": name, "score": gate.score, "of": of, "min": None, "max": None, **baseline, **shared}
     shared["margin"] = gate.margin or 0.0
     if gate.failure_mode is not None:
@@ -199,6 +200,7 @@ _DEFINITION = (
     "against",
     "max_drop",
     "accept",
+    "planned",
     "where",
     "tier",
     "by",
@@ -314,10 +316,17 @@ def _verdict(gate: Definition, figures: Mapping[str, Any]) -> str:
     if _lacks_evidence(gate, figures):
         return "not_enough_evidence"
     verdict = _decided(gate, figures)
-    is_uncertain = figures["p_adjusted"] is not None and figures["p_adjusted"] > (1 - gate["level"]) / 2
+    is_uncertain = figures["p_adjusted"] is not None and figures["p_adjusted"] > (1 - decided_at(gate, figures)) / 2
     if verdict == "failed" and gate["by"] == "interval" and is_uncertain:
         verdict = "inconclusive"
     return "uncalibrated" if gate["untrusted"] and verdict != "failed" and "corrected" not in figures else verdict
+
+
+def decided_at(gate: Definition, figures: Mapping[str, Any]) -> float:
+    """The level of the interval that decides a gate: that of the look, where more cases are planned than are there."""
+    look = figures.get("paired", {}).get("look")
+    level: float = look["level"] if look else gate["level"]
+    return level
 
 
 def _decided(gate: Definition, figures: Mapping[str, Any]) -> str:

@@ -72,11 +72,16 @@ def _why_inconclusive(gate: Definition, figures: Mapping[str, Any]) -> str:
     ends = f"its interval {interval['low']:.4g} to {interval['high']:.4g}"
     if "against" in gate:
         paired = figures["paired"]
+        if paired["reason"] == "before_first_look":
+            return f"{paired['look']['n']} cases are less than a quarter of the {gate['planned']} planned: nothing is decided yet"
         if paired["state"] == "failed":
             return f"{ends} is not certain enough to fail among several gates (p {p:.2g})"
         if paired["reason"] == "few_changed":
             return f"{_NOT_DECIDED['few_changed']}; {ends}"
-        return f"{ends} of the difference says neither"
+        at_look = (
+            f" at this look ({paired['look']['n']} of {gate['planned']} planned cases)" if "planned" in gate else ""
+        )
+        return f"{ends} of the difference says neither{at_look}"
     outside = (gate["min"] is not None and interval["high"] < gate["min"] - TOLERANCE) or (
         gate["max"] is not None and interval["low"] > gate["max"] + TOLERANCE
     )

@@ -75,6 +75,14 @@ class Gate(Settings):
             "Only with `against`."
         ),
     )
+    planned: int | None = Field(
+        default=None,
+        ge=6,
+        description=(
+            "Cases on both sides that are planned, where the gate is looked at before all are there. null: all are there. "
+            "Only with `against`."
+        ),
+    )
     where: dict[str, Label | Annotated[list[Label], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Values of fields that a case must have to count, one value or a list per field. Default: all cases.",
@@ -111,8 +119,10 @@ class Gate(Settings):
             raise ValueError("either `score` or `failure_mode`, and not both")
         if self.against is not None:
             return self._drop()
-        if self.max_drop is not None or self.accept:
-            raise ValueError("`against` beside `max_drop` and `accept`: the run that the score may not drop against")
+        if self.max_drop is not None or self.planned is not None or self.accept:
+            raise ValueError(
+                "`against` beside `max_drop`, `planned` and `accept`: the run that the score may not drop against"
+            )
         if self.by == "point" and self.margin is not None:
             raise ValueError("`by: interval` beside `margin`: it is how far the interval may reach beyond the limit")
         if self.failure_mode is not None:

@@ -169,3 +169,20 @@ def test_the_plan_knows_the_baseline_and_refuses_what_the_run_refuses(
     wrong = "+scoring.gates.drop={score: faithfulness, against: latest}"
     assert main([*start(), "metrics=[retrieval,faithfulness]", "task=plan", wrong]) == 2
     assert "no score faithfulness" in capsys.readouterr().err
+
+
+def test_a_gate_before_its_first_look_and_at_its_second(baseline: Path) -> None:
+    """20 of 40 questions fell by 2/3: far beyond every bound, but 40 of 161 planned cases are less than a quarter."""
+    planned = "+scoring.gates.drop={score: mrr, against: %s, planned: %s}"
+    code, run = evaluate(24, planned % (baseline.name, 161))
+    gate = gate_of(run)
+    assert (code, gate["verdict"]) == (0, "inconclusive")
+    assert "40 cases are less than a quarter of the 161 planned: nothing is decided yet" in gate["sentence"]
+    code, run = evaluate(24, planned % (baseline.name, 80))
+    gate = gate_of(run)
+    assert (code, gate["verdict"], gate["planned"], gate["paired"]["look"]["share"]) == (3, "failed", 80, 0.5)
+
+
+def test_planned_is_for_gates_against_a_baseline(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*start(), "task=plan", "+scoring.gates.a={score: mrr, min: 0.5, planned: 80}"]) == 2
+    assert "`against` beside `max_drop`, `planned` and `accept`" in capsys.readouterr().err

@@ -221,3 +221,30 @@ def test_a_copy_has_the_shared_cases_and_the_scores_that_are_needed_alone(tmp_pa
         {"sample_id": "q3", "score": "faithfulness", "value": 0.5},
     ]
     assert kept.manifest["identity"]["judge_identity"] == {"model": "a"}
+
+
+def test_a_look_before_all_planned_cases_are_there_decides_by_a_wider_interval(tmp_path: Path) -> None:
+    """Of 32 cases 9 fell by .3 and 1 rose by it: by .075, 2.78 standard errors. With 31 degrees of freedom that is beyond the bounds of
+    the last two looks (2.014 and 2.359 have the tails of 2.10 and 2.48 there) and within that of the second (2.963, 3.2)."""
+    base, candidate = rows_of([0.5] * 32), rows_of([0.2] * 9 + [0.8] + [0.5] * 22)
+    decided = {}
+    for planned in (None, 32, 42, 64, 128, 132):
+        measured = drop(tmp_path / str(planned), base, candidate, {"max_drop": 0.05, "planned": planned})
+        decided[planned] = (measured["paired"]["state"], measured["paired"]["reason"])
+        assert (measured["interval"]["high"] > 0) == (planned in (64, 128)), planned
+        assert (measured["p_value"] is None) == (planned == 132), "it does not count among several gates"
+    assert decided == {
+        None: ("failed", None),
+        32: ("failed", None),
+        42: ("failed", None),
+        64: ("inconclusive", "too_wide"),
+        128: ("inconclusive", "too_wide"),
+        132: ("inconclusive", "before_first_look"),  # 32 of 132 are less than a quarter
+    }
+
+
+def test_a_look_counts_the_cases_on_both_sides_that_have_no_value_too(tmp_path: Path) -> None:
+    skipped: list[Result] = [("skipped", "no_reference_answer")] * 8
+    base, candidate = rows_of([0.5] * 32 + skipped), rows_of([0.2] * 16 + [0.8] * 16 + skipped)
+    paired = drop(tmp_path, base, candidate, {"planned": 40})["paired"]
+    assert (paired["n"], paired["look"]["n"], paired["look"]["share"]) == (32, 40, 1.0)

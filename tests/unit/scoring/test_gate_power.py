@@ -144,6 +144,18 @@ def test_a_gate_against_a_baseline(max_drop: float, error: float, words: str) ->
     assert undecided_words({**against, "verdict": "failed"}, Precision(100, error=error), 0.95) == ""
 
 
+def test_a_gate_that_is_looked_at_early_finds_larger_drops_only() -> None:
+    against = gate(min=None, max=None, against="1a2b", max_drop=0.0, planned=400)
+    # .84 + 4.333, 2.963 and 2.014 standard errors of .01
+    for cases, finds in ((100, "0.05"), (200, "0.04"), (400, "0.03")):
+        words = power_words(against, Precision(cases, error=0.01), 0.95)
+        assert words.startswith(
+            f"with {cases} cases it fails 8 of 10 runs of a system that dropped by {finds} or more"
+        ), words
+    early = "99 cases are less than a quarter of the 400 planned: it decides nothing yet"
+    assert power_words(against, Precision(99, error=0.01), 0.95) == early
+
+
 def test_precision_against_a_baseline() -> None:
     """Pairs of cases count once whatever the iterations; before a comparison 0/1 differ by .45 per case, 100 of them by .045."""
     bounds = {"low": -0.1, "high": 0.06, "method": "t"}

@@ -777,7 +777,7 @@ def test_a_gate_against_a_baseline_says_what_fell(state: str, value: float, verd
         ({"failure_mode": "m", "against": "latest"}, "`score` beside `against`"),
         ({"score": "faithfulness", "against": "latest", "by": "point"}, "`by: interval`"),
         ({"score": "faithfulness", "max_drop": 0.1}, "`against` beside `max_drop`"),
-        ({"score": "faithfulness", "min": 0.8, "accept": ["judge"]}, "`against` beside `max_drop` and `accept`"),
+        ({"score": "faithfulness", "min": 0.8, "accept": ["judge"]}, "`max_drop`, `planned` and `accept`"),
         ({"score": "faithfulness", "min": 0.8, "margin": 0.1, "by": "point"}, "`by: interval` beside `margin`"),
     ],
 )
