@@ -11,6 +11,8 @@ from ragpipe.core.resources import prompts_dir
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 SHIPPED = (prompts_dir() / "faithfulness" / "combined.v2.jinja").read_text(encoding="utf-8")
 TEMPLATE = Path("mine/faithfulness/combined.v3.jinja")
 MISTAKES = {  # what is replaced, by what, words of the message, the text of the line that it must name

@@ -33,6 +33,8 @@ from ragpipe.stages.write_reports import read_report_data
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.reports import html_of, markdown_of, terminal_of
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 GATES = "+scoring.gates={ranking: {score: mrr, min: 0.99}, depth: {score: recall@5, min: 0.1, tier: quality}}"
 RUNS = {
     "one iteration": [],

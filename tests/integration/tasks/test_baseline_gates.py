@@ -14,6 +14,8 @@ from ragpipe.cli import main
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 DROP = "{score: mrr, against: %s, max_drop: 0.05}"
 OUT = "outputs/ranks"
 

@@ -29,6 +29,8 @@ from ragpipe.scoring.calibration_file import (
     read_calibration,
 )
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 CLOSE = 6e-7
 JUDGES = {"rl_f": "rl_f", "rb_llm": "rb_llm", "rb_agg": "rb_agg", "rouge_l": "RougeL", "bert_k_precision": "Bert-KPrec"}
 """Our names of the recorded judges, and those of the reference figures."""

@@ -18,6 +18,8 @@ from ragpipe.core.errors import ConfigError
 from ragpipe.engine.run_list import list_runs, run_list_folders
 from ragpipe.store.run.run_folder import RunFolder
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 METRICS = ("dataset=demo", "metrics=[retrieval,faithfulness]", "report.formats=[]")
 
 

@@ -18,6 +18,8 @@ from ragpipe.cli import main
 from ragpipe.labelling.label_files import draw_folders, read_drawn, read_strata
 from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 ITERATION = "iteration-1"
 STRATIFIED = ["label.draw=stratified", "label.field=method", "label.allocation=equal"]
 

@@ -13,6 +13,8 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.scoring.weighing.weighing_settings import IN_USE
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 METHODS = ("careful", "quick", "short")
 
 
