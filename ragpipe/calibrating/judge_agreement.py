@@ -181,33 +181,27 @@ def mean_difference(rated: RatedCases, spec: ScoreSpec, level: float) -> Calibra
 
 def statistic_of(estimated: EstimatedStatistic) -> CalibrationStatistic:
     """An estimate as it stands in the file."""
-    return CalibrationStatistic(
-        n=estimated.n,
-        clusters=estimated.clusters,
-        value=estimated.value,
-        interval=_interval(estimated.interval),
-        reason=estimated.reason,
-    )
+    return _statistic(estimated, estimated.value)
 
 
 def difference_statistic(difference: VersionDifference) -> CalibrationStatistic:
     """A difference of two versions as it stands in the file."""
-    return CalibrationStatistic(
-        n=difference.n,
-        clusters=difference.clusters,
-        value=difference.difference,
-        interval=_interval(difference.interval),
-        reason=difference.reason,
-    )
+    return _statistic(difference, difference.difference)
 
 
 def _of_mean(estimate: Estimate) -> CalibrationStatistic:
+    return _statistic(estimate, estimate.mean)
+
+
+def _statistic(
+    estimated: EstimatedStatistic | VersionDifference | Estimate, value: float | None
+) -> CalibrationStatistic:
     return CalibrationStatistic(
-        n=estimate.n,
-        clusters=estimate.clusters,
-        value=estimate.mean,
-        interval=_interval(estimate.interval),
-        reason=estimate.reason,
+        n=estimated.n,
+        clusters=estimated.clusters,
+        value=value,
+        interval=_interval(estimated.interval),
+        reason=estimated.reason,
     )
 
 
