@@ -24,6 +24,10 @@ browser:
 oracles:
     python -m pytest -m oracles
 
+# the tests of detectors beside torch, transformers and lettucedetect: the extra dev-detectors
+detectors:
+    python -m pytest -m detectors
+
 # the tests of the built wheel: they need hatchling
 wheel:
     python -m pytest -m wheel
@@ -34,9 +38,14 @@ check:
     python -m ruff format --check .
     python -m mypy
 
-# write the pages of docs/ that are made from the code
+# write the pages of docs/ that are made from the code, and build the site to site/: the extra dev-docs
 docs:
     python docs/generate.py
+    python -m mkdocs build --strict
+
+# show the site while you write
+docs-serve:
+    python -m mkdocs serve
 
 # write the files of a new metric and update all that lists it; --computed for one that asks no judge
 new-metric NAME *OPTIONS:

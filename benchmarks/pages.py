@@ -1,23 +1,30 @@
-"""What the comparison page costs: its making, its size, and how long a browser needs to open, filter and search it.
+"""What the pages of a run cost: their making, their size, and how long a browser needs to open, search, filter, sort and open a case.
 
-    python benchmarks/pages.py [--cases 20000] [--rounds 3]
+    python benchmarks/pages.py [--cases 101 2000 20000] [--rounds 2] [--pages report scores compare] [--large]
 
-Grows a run of the demonstration set to so many cases per method, each with texts of its own,
-compares two methods, writes `compare.html`, and opens it in the Chromium of the machine by Playwright (the extra
-`dev-browser`). Making is in CPU seconds,
-what the browser does in wall seconds, each the least of all rounds. Goals with 20,000 cases: the list stands there in
-under 3 s, a filter takes under 0.2 s, no more than 3,000 elements.
+Grows a run of the demonstration set to so many cases with texts of their own (`--large` adds 200,000), writes `report.html` of it and the
+`compare.html` of two of its methods, and opens them in the Chromium of the machine by Playwright (the extra `dev-browser`). `scores` is
+report.html of a run of all metrics that need neither a model nor a setting: of many scores. Making is in CPU
+seconds and in MB of the process at its peak, over what it has before; what the browser does in wall seconds inside the page, each
+the least of all rounds, up to the next frame; places in pixels of a window of 1440 x 900 or 390 x 844. A figure beyond its budget has a `!`.
+The last column has the ratio to the size before.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import resource
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, redirect_stdout
+from collections.abc import Mapping
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -26,69 +33,179 @@ import ragpipe  # noqa: E402
 from ragpipe.comparing.comparison import compare_sides, comparison_document  # noqa: E402
 from ragpipe.comparing.settings import CompareSettings  # noqa: E402
 from ragpipe.reports.compare.compare_page import compare_page  # noqa: E402
+from ragpipe.reports.settings import ReportSettings  # noqa: E402
+from ragpipe.stages.write_reports import write_report_files  # noqa: E402
+from ragpipe.store.files.page_writer import write_page  # noqa: E402
 from ragpipe.store.run.run_folder import RunFolder  # noqa: E402
 from tests.support.compared_runs import side_of  # noqa: E402
 from tests.support.grown_run import grow  # noqa: E402
 from tests.support.playwright_pages import chromium, open_page  # noqa: E402
 
-SAMPLES = 40  # of the demonstration set; `baseline` and `rerank` have a case for each
+CASES = {"report": 101, "scores": 101, "compare": 40}
+"""Cases of the demonstration set on each page: all of its methods, and the questions that `baseline` and `rerank` share."""
+FILTERS = {"report": ("#verdict", "fail"), "scores": ("#verdict", "fail"), "compare": ("#flip", "to_failed")}
+SORTED = {"report": ("#sort", "data"), "scores": ("#sort", "data"), "compare": ("#sort", "rise")}
+BUDGETS = {"ready": 3.0, "filter": 0.2, "sort": 0.2, "elements": 3000, "cases begin": 700, "chart ends": 700}
+"""Of 20,000 cases and fewer: seconds until the list stands there, seconds of a filter and an order, elements with a case open; where
+the cases begin, and where the first chart ends on a phone."""
+NEEDS = {"bert_score", "semantic_similarity", "recorded"}
+"""Metrics that need a model or a setting."""
+QUICKSTART_MB = 2.0
+"""Of report.html of the quickstart, 101 cases."""
+NOTE_READY = """
+new MutationObserver(() => {
+  const state = document.documentElement?.dataset.ready;
+  if (state && !(state in (window.readyAt ??= {}))) window.readyAt[state] = performance.now();
+}).observe(document, {subtree: true, attributes: true, attributeFilter: ["data-ready"]});
+"""
+CHANGE = """async ([selector, value]) => {
+  const field = document.querySelector(selector), start = performance.now();
+  field.value = value;
+  field.dispatchEvent(new Event(field.type === "search" ? "input" : "change", {bubbles: true}));
+  await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  return performance.now() - start;
+}"""
+PLACES = {
+    "cases begin": (1440, 900, "document.querySelector('#cases').getBoundingClientRect().top + scrollY"),
+    "chart ends": (390, 844, "document.querySelector('#better table').getBoundingClientRect().bottom + scrollY"),
+}
+OPEN = """async () => {
+  const start = performance.now(), pane = document.querySelector("#pane");
+  document.querySelector("#list [role=option]").click();
+  while (!pane.querySelector(".text")) await new Promise((resolve) => setTimeout(resolve, 1));
+  return performance.now() - start;
+}"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cases", type=int, nargs="+", default=[101, 2_000, 20_000])
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--pages", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--make", nargs=3, metavar=("PAGE", "RUN", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.make:
+        print(json.dumps(made(options.make[0], RunFolder(Path(options.make[1])), Path(options.make[2]))))
+        return
     with tempfile.TemporaryDirectory() as folder:
-        with redirect_stdout(StringIO()):
-            source = ragpipe.run({"experiment": "quickstart", "output_dir": f"{folder}/outputs"}).path
-        run = RunFolder(grow(source.resolve(), Path(folder, "grown"), options.cases // SAMPLES))
-        file = Path(folder, "compare.html")
-        start = time.process_time()
+        for page in options.pages:
+            source = run_for(page, folder)
+            before: Mapping[str, float] = {}
+            for cases in [*options.cases, *([200_000] if options.large else [])]:
+                figures = figures_of(page, source, Path(folder), max(1, round(cases / CASES[page])), options.rounds)
+                say(page, figures, before)
+                before = figures
+
+
+def run_for(page: str, folder: str) -> Path:
+    """The run of the demonstration set that a page is of."""
+    overrides: dict[str, Any] = {"experiment": "quickstart", "output_dir": f"{folder}/outputs"}
+    if page == "scores":
+        names = sorted({path.stem for path in (ROOT / "conf" / "metrics").glob("*.yaml")} - NEEDS)
+        overrides |= {"metrics": names, "metrics.retrieval.k": [1, 3, 5, 10], "name": "scores"}
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        return ragpipe.run(overrides).path.resolve()
+
+
+def figures_of(page: str, source: Path, folder: Path, times: int, rounds: int) -> dict[str, float]:
+    """All figures of one page of the run, `times` as long."""
+    run = grow(source, folder / "grown", times)
+    file = folder / "grown" / ("compare.html" if page == "compare" else "report.html")
+    words = [sys.executable, __file__, "--make", page, str(run), str(file)]
+    making = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+    beside = sum(path.stat().st_size for path in file.parent.glob(f"{file.stem}.data/*"))
+    sizes = {"page MB": file.stat().st_size / 1e6, "beside MB": beside / 1e6}
+    figures = {"cases": times * CASES[page], **making, **sizes, **measured(page, file, rounds)}
+    shutil.rmtree(run)
+    return figures
+
+
+def made(page: str, run: RunFolder, file: Path) -> dict[str, float]:
+    """Write a page: CPU seconds, and the peak of the process over what it had before."""
+    before, start = _peak_mb(), time.process_time()
+    if page != "compare":
+        file.unlink(missing_ok=True)
+        write_report_files(run, run.iteration(1), ReportSettings(formats=["html"]))
+    else:
         with ExitStack() as stack:
             base, new = (stack.enter_context(side_of(run, method)) for method in ("baseline", "rerank"))
             settings = CompareSettings(kind="methods")
             comparisons = compare_sides(base, [new], settings)
             document = comparison_document("methods", base, [new], comparisons, settings)
-            compared = time.process_time()
-            file.write_text(compare_page(document, base, [new], comparisons), encoding="utf-8")
-        print(
-            f"compare {compared - start:.1f} s, page {time.process_time() - compared:.1f} s, {file.stat().st_size / 1e6:.1f} MB"
+            start = time.process_time()
+            write_page(file, compare_page(document, base, [new], comparisons))
+    return {"write s": time.process_time() - start, "write peak MB": _peak_mb() - before}
+
+
+def _peak_mb() -> float:
+    """The peak of this process. The system's own figure goes first: `ru_maxrss` begins at what the parent had."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        return (
+            float(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1000
         )
-        measure(file, options.rounds)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
-def measure(file: Path, rounds: int) -> None:
-    """Print the least time of each step over the rounds."""
+def measured(page: str, file: Path, rounds: int) -> dict[str, float]:
+    """What the browser needs, the least of the rounds; elements and the heap of the script with a case open."""
     times: dict[str, list[float]] = {}
     with chromium() as browser:
         for _ in range(rounds):
             with open_page(browser) as opened:
-                page, last = opened.page, time.perf_counter()
+                tab = opened.page
+                tab.add_init_script(NOTE_READY)
+                tab.goto(file.as_uri())
+                tab.wait_for_selector("html[data-ready=all]", state="attached", timeout=120_000)
+                ready = tab.evaluate("readyAt")
+                steps = {
+                    "ready": min(ready.values()),
+                    "texts read": ready["all"],
+                    "first search": tab.evaluate(CHANGE, ["#q", "revenue"]),
+                    "next search": tab.evaluate(CHANGE, ["#q", "revenue o"]),
+                    "no search": tab.evaluate(CHANGE, ["#q", ""]),
+                    "filter": tab.evaluate(CHANGE, [*FILTERS[page]]),
+                    "no filter": tab.evaluate(CHANGE, [FILTERS[page][0], ""]),
+                    "sort": tab.evaluate(CHANGE, [*SORTED[page]]),
+                    "open a case": tab.evaluate(OPEN),
+                }
+                for name, milliseconds in steps.items():
+                    times.setdefault(name, []).append(milliseconds / 1000)
+                tab.wait_for_timeout(200)
+                elements = tab.evaluate("document.querySelectorAll('*').length")
+                session = tab.context.new_cdp_session(tab)
+                session.send("HeapProfiler.collectGarbage")
+                heap = session.send("Runtime.getHeapUsage")["usedSize"]
+                case_height = tab.evaluate("document.querySelector('#pane').scrollHeight")
+                assert not opened.faults, opened.faults
+        shape = {"elements": elements, "case height": case_height, "heap MB": heap / 1e6}
+        for name, (width, height, place) in PLACES.items() if page != "compare" else ():
+            with open_page(browser, width=width, height=height) as opened:
+                opened.open(file)
+                shape[name] = opened.page.evaluate(place)
+    return {**{name: min(values) for name, values in times.items()}, **shape}
 
-                def step(name: str, last: float) -> float:
-                    times.setdefault(name, []).append(time.perf_counter() - last)
-                    return time.perf_counter()
 
-                page.goto(file.as_uri(), wait_until="commit")
-                page.wait_for_selector("html[data-ready]", state="attached")
-                last = step("list ready", last)
-                page.wait_for_selector("html[data-ready=all]", state="attached")
-                last = step("texts read", last)
-                page.select_option("#flip", "to_failed")
-                last = step("filter", last)
-                page.click("#reset")
-                last = time.perf_counter()
-                page.fill("#q", "revenue")
-                last = step("search", last)
-                page.focus("#list")
-                page.keyboard.press("Enter")
-                page.wait_for_selector("#pane .columns .text")
-                step("open a case", last)
-                elements = page.evaluate("document.querySelectorAll('*').length")
-    for name, seconds in times.items():
-        print(f"{name}: {min(seconds):.2f} s")
-    print(f"elements: {elements:,}")
+def say(page: str, figures: Mapping[str, float], before: Mapping[str, float]) -> None:
+    """Print a line per figure, with its budget and its ratio to that of the size before."""
+    cases = int(figures["cases"])
+    budgets = dict(BUDGETS) if cases <= 21_000 else {}
+    if page == "report" and cases <= CASES["report"]:
+        budgets["page MB"] = QUICKSTART_MB
+    print(f"{page}.html, {cases:,} cases")
+    for name, value in figures.items():
+        if name == "cases":
+            continue
+        budget = budgets.get(name)
+        limit = f"budget {budget:g}{' !' if value > budget else ''}" if budget is not None else ""
+        ratio = f"x{value / before[name]:.1f}" if before.get(name) else ""
+        print(
+            f"  {name:14}{value:>12,.0f}{limit:>18}{ratio:>8}"
+            if value >= 100
+            else f"  {name:14}{value:>12.3f}{limit:>18}{ratio:>8}"
+        )
+    print(flush=True)
 
 
 if __name__ == "__main__":

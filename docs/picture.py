@@ -1,57 +1,46 @@
-"""Draws docs/quickstart.svg from a real run of the quickstart: `python docs/picture.py`.
+"""Takes docs/report.png, the first screen of the quickstart's report.html: `python docs/picture.py` (needs Chromium and the extra dev-browser).
 
-The run is started as the README says; what it prints is put into rich's picture of a terminal. The fonts that rich would
-have fetched from the network are taken out: the reader's own monospaced font is used.
+The run is started as the README says, in an empty folder. The browser is the one of the tests.
 """
 
 from __future__ import annotations
 
-import io
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
-
 HERE = Path(__file__).resolve().parent
 WORDS = ("+experiment=quickstart",)
-WIDTH = 96
+WIDTH, HEIGHT = 1280, 860
+"""Pixels of the picture."""
 
 
-def printed() -> str:
-    """What the quickstart prints in an empty folder, on a terminal of `WIDTH` columns."""
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "ragpipe", *WORDS], cwd=folder, capture_output=True, text=True, check=True,
-            env={**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": str(HERE.parent)},
-        )  # fmt: skip
-    return done.stdout
+def report_of_quickstart(folder: Path) -> Path:
+    """report.html of the quickstart, run in an empty folder."""
+    env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    command = [sys.executable, "-m", "ragpipe", *WORDS]
+    subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
+    return folder / "outputs" / "quickstart" / "latest" / "report.html"
 
 
-def picture(output: str) -> str:
-    """The output as an SVG that needs nothing from outside."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Text(f"$ python -m ragpipe {' '.join(WORDS)}", style="bold"))
-    for line in output.rstrip("\n").split("\n"):
-        console.print(_styled(line.rstrip()), soft_wrap=False, overflow="fold", no_wrap=False)
-    svg = console.export_svg(title="ragpipe", unique_id="quickstart")
-    svg = svg.replace(
-        "<svg ", '<svg xml:space="preserve" ', 1
-    )  # else some renderers drop the blanks a line begins with
-    svg = re.sub(r"@font-face\s*\{.*?\}\s*", "", svg, flags=re.S)
-    return "\n".join(line.rstrip() for line in svg.replace("Fira Code", "ui-monospace, Menlo, Consolas").split("\n"))
+def take(report: Path, picture: Path) -> list[str]:
+    """Write the first screen of a report as PNG, in its light colours; gives what the page did that it should not do."""
+    from tests.support.playwright_pages import chromium, open_page
 
-
-def _styled(line: str) -> Text:
-    """One style a line: a line in one piece stays aligned in every renderer."""
-    if re.match(r" (score|method)\b", line):
-        return Text(line, style="bold")
-    return Text(line, style="dim" if re.match(r" {8,}", line) else "")
+    with (
+        chromium() as browser,
+        open_page(browser, width=WIDTH, height=HEIGHT, color_scheme="light", reduced_motion="reduce") as opened,
+    ):
+        opened.page.goto(report.as_uri())
+        opened.page.wait_for_selector("html[data-ready=all]", state="attached")  # all cases are decoded and drawn
+        opened.page.screenshot(path=picture)
+        return opened.faults
 
 
 if __name__ == "__main__":
-    (HERE / "quickstart.svg").write_text(picture(printed()), encoding="utf-8")
+    sys.path.insert(0, str(HERE.parent))
+    with tempfile.TemporaryDirectory() as made:
+        if faults := take(report_of_quickstart(Path(made)), HERE / "report.png"):
+            sys.exit("\n".join(faults))

@@ -11,6 +11,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError
+from ragpipe.core.resume_words import with_words
+from ragpipe.core.user_faults import user_fault
 from ragpipe.core.version import __version__
 from ragpipe.process_streams import logging_kept, steady_streams
 
@@ -33,17 +36,22 @@ if TYPE_CHECKING:
 HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
 
   python -m ragpipe +experiment=quickstart                 the demonstration: no key, no network
-  python -m ragpipe task=init dir=my                       start with your own data: an experiment, a data file, a judge
+  python -m ragpipe FILE                                   your data: recognised (ragas, deepeval, traces ...), evaluated
+  python -m ragpipe task=init from=FILE dir=my             the options for it, written only; without from: an example
   python -m ragpipe +experiment=my judge=llm judge.model=openai/gpt-4o-mini-2024-07-18
                                                            evaluate with a language model as judge
-  python -m ragpipe task=plan +experiment=my               cases, calls, tokens and money; spends nothing
+  python -m ragpipe task=plan +experiment=my               what the data hold, what looks wrong; calls, tokens, money
   python -m ragpipe -m +experiment=my judge=a,b            a sweep: one run for every combination
+  python -m ragpipe task=build_dataset dataset=jsonl dataset.path=log.jsonl build.dir=sets/march
+                                                           a frozen test set from a log: duplicates, draw, personal data
   python -m ragpipe task=calibrate run=outputs/my/latest   how far to believe the judge, by people's labels
   python -m ragpipe task=rescore run=outputs/my/latest scoring.thresholds.faithfulness=0.9
                                                            a finished run under another scoring; no call
   python -m ragpipe task=rejudge run=outputs/my/latest judge=llm judge.model=...
                                                            the same cases by another judge, compared
+  python -m ragpipe task=judge_audit run=outputs/my/latest judge=llm    is the judge led by what it reads? attacks, probes for bias
   python -m ragpipe task=selftest run=outputs/my/latest    would metrics and judge notice? cases changed in known ways
+  python -m ragpipe task=drift judge=llm judge.model=...   does the judge still give the verdicts that it gave?
   python -m ragpipe task=compare base=RUN candidate=RUN    did the change make it better? case by case, with a verdict
   python -m ragpipe task=explain run=outputs/my/latest case=ID metric=faithfulness
                                                            everything behind one figure, down to prompt and reply
@@ -51,14 +59,15 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
   python -m ragpipe task=label run=outputs/my/latest label.metric=faithfulness
                                                            cases for people to label, and their labels back
   python -m ragpipe task=verify run=outputs/my/latest      compute every figure again and compare
+  python -m ragpipe task=synthesize synthesize.documents=docs  a test set from your documents, without a model
   python -m ragpipe task=history name=my                   the scores over all runs, each against the run before
-  python -m ragpipe task=runs                              all runs; also: task=export, task=store, task=schema
+  python -m ragpipe task=view                              a local page over all runs; also: task=runs, export, store, schema
   python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML
 
 words
   group=option      choose an option: dataset, system, judge, transport, embedder, metrics, scoring, report, task
   +experiment=NAME  put an experiment on top; +mode=NAME likewise
-  key=value         set a key: dataset.limit=50, judge.concurrency=8, scoring.weights.faithfulness=0.5
+  key=value         set a key: dataset.limit=50, iterations=3, scoring.weights.faithfulness=0.5
   metrics=[a,b]     choose metrics; ~metrics.a takes one away
 
 options
@@ -67,10 +76,10 @@ options
   --cfg job            print the composed configuration (also: hydra, all); -p KEY a part; --resolve
   --info TOPIC         how it was composed: searchpath, defaults, defaults-tree, config, plugins, all
   -sc install=bash     shell completion (bash, fish, zsh)
-  --version            print the version
+  -V, --version        print the version
 
 exit codes
-  0 fine   1 a bug   2 wrong configuration or data, nothing was spent   3 a critical gate failed   4 incomplete, resumable
+  0 fine   1 a bug   2 wrong configuration or data, nothing was spent   3 a critical gate failed   4 incomplete
   5 the provider is unusable   6 the output cannot be written, or is locked   129, 130, 143 interrupted, resumable
 """
 SEVERITY = (0, 3, 4, 2, 6, 5, 1, 129, 143, 130)
@@ -93,6 +102,7 @@ class TaskResult:
         ran: False for a job that was never started.
         folder: the run folder; None where the task has none, or ended before it had one.
         resume: the words that the same command needs to go on where it stopped; None where a new start would end alike.
+        warnings: what a job of a sweep in short warned of, to be printed at its end; None for a job that printed all itself.
     """
 
     code: int
@@ -100,11 +110,17 @@ class TaskResult:
     ran: bool = True
     folder: Path | None = None
     resume: tuple[str, ...] | None = ()
+    warnings: tuple[str, ...] | None = ()
 
 
 class _Arguments(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError("the command line is wrong", [Problem("command line", "options", message, "see --help")])
+        from ragpipe.composition.near_words import near_option
+
+        option = message.rpartition(": ")[2].split(" ")[0]
+        fix = near_option(option) if message.startswith("unrecognized") else "--help lists the options"
+        problem = Problem("command line", "options", message, "options of ragpipe", fix)
+        raise ConfigError("the command line is wrong", [problem])
 
 
 def main(argv: Sequence[str] | None = None, *, before_task: Callable[[], None] = lambda: None) -> int:
@@ -125,7 +141,8 @@ def _main(argv: Sequence[str], before_task: Callable[[], None]) -> int:
         if args.help or not (args.overrides or args.cfg or args.info or args.shell_completion or args.multirun):
             print(HELP, end="")
             return 0
-        outcome = _start(args, before_task)
+        files = [word for word in args.overrides if _is_file_word(word)]
+        outcome = _start_file(files, args, before_task) if files else _start(args, before_task)
     except BaseException as error:
         if isinstance(error, SystemExit | GeneratorExit):
             raise
@@ -133,9 +150,14 @@ def _main(argv: Sequence[str], before_task: Callable[[], None]) -> int:
         if outcome.code not in INTERRUPTED:
             return outcome.code
     if outcome.code in RESUMABLE and outcome.resume is not None:
-        words = [*argv, *(word for word in outcome.resume if word not in argv)]
-        print(_safe(f"to go on where it stopped: python -m ragpipe {shlex.join(words)}"), file=sys.stderr)
+        words = shlex.join(with_words(argv, outcome.resume))
+        print(_safe(f"to go on where it stopped: {_typed_command()} {words}"), file=sys.stderr)
     return outcome.code
+
+
+def _typed_command() -> str:
+    """How this process was started: they differ in the folder that plugins are found in."""
+    return "ragpipe" if Path(sys.argv[0]).stem == "ragpipe" else "python -m ragpipe"
 
 
 def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunConfig:
@@ -162,14 +184,17 @@ def report(error: BaseException) -> TaskResult:
         from ragpipe.store.outside_causes import outside_cause
 
         error = outside_cause(error, any_file=True) or error
+    if place := user_fault(error):
+        print(_safe(place), file=sys.stderr)
+        return TaskResult(1, place.split("\n")[0])
     if not isinstance(error, RagpipeError) or error.exit_code == 1:
         lines = "".join(traceback.format_exception(error))
         print(_safe(f"{lines}{BUG}"), file=sys.stderr)
         return TaskResult(1, f"{type(error).__name__}: {error}")
     text = str(error)
     print(_safe(text), file=sys.stderr)
-    line, first = text.split("\n")[0], next(iter(getattr(error, "problems", ())), None)
-    return TaskResult(error.exit_code, f"{line}: {first.key}: {first.found}" if first else line)
+    first = next((f": {problem.key}: {problem.found}" for problem in getattr(error, "problems", ())), "")
+    return TaskResult(error.exit_code, text.split("\n")[0] + first, resume=getattr(error, "raised", ()))
 
 
 def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
@@ -194,7 +219,7 @@ def _arguments() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("overrides", nargs="*")
     add("-h", "--help", action="store_true")
-    add("--version", action="store_true")
+    add("-V", "--version", action="store_true")
     add("-m", "--multirun", action="store_true")
     add("--config-dir", "-cd", metavar="DIR")
     add("--cfg", "-c", choices=["job", "hydra", "all"])
@@ -203,6 +228,37 @@ def _arguments() -> argparse.ArgumentParser:
     add("--info", "-i", choices=["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"])
     add("--shell-completion", "-sc", action="store_true")
     return parser
+
+
+def _is_file_word(word: str) -> bool:
+    """Whether a word of the command line names a file or folder of data: it has no `=`, and it exists."""
+    return "=" not in word and word[:1] not in ("~", "+") and Path(word).exists()
+
+
+def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
+    """`ragpipe FILE`: options for the file in a folder of their own, then a run of them with the other words."""
+    from ragpipe.starting.first_run import begin, end
+
+    if len(files) > 1 or args.config_dir:
+        found = "--config-dir and a file" if args.config_dir else f"{len(files)} files: {', '.join(files)}"
+        fix = "task=init from=FILE dir=NAME writes options that --config-dir NAME reads"
+        if "task=compare" in args.overrides and len(files) > 1:
+            fix = f"runs are named by keys: task=compare base={files[0]} candidate={files[1]}"
+        raise ConfigError("one file is evaluated at a time", [Problem("command line", "FILE", found, "one file", fix)])
+    words = [word for word in args.overrides if word != files[0]]
+    option = next((word.partition("=")[2] for word in words if word.startswith("dataset=")), "")
+    terminal = console()
+    folder = begin(files[0], option, words, terminal)
+    if folder is None:
+        return TaskResult(2, "nothing was evaluated")
+    args.overrides = [f"+experiment={folder.name}", *(word for word in words if not word.startswith("dataset="))]
+    args.config_dir = str(folder.root)
+    if args.multirun or args.cfg or args.info or any(word.startswith("task=") for word in words):
+        return _start(args, before_task)
+    outcome = _start(args, before_task)
+    if outcome.folder is not None and outcome.code in (0, 3, 4):
+        end(folder, words, terminal)
+    return outcome
 
 
 def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
@@ -220,7 +276,7 @@ def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskRes
                 return TaskResult(_show(composer.hydra, args, words.overrides))
         if args.multirun:
             before_task()
-            job = partial(_sweep_job, loader=composer.loader, texts=words.texts)
+            job = partial(_sweep_job, loader=composer.loader, texts=words.texts, sweep=(words.jobs, words.overrides))
             return _sweep(composer, job, words.overrides, words.jobs)
         with composer.composed(words.overrides) as config:
             task, checked = _validated(config, loader=composer.loader, texts=words.texts)
@@ -255,7 +311,10 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Tas
     from ragpipe.engine import sweep_comparison
 
     done = [ret for batch in batches for ret in batch] if isinstance(batches, list) else []
-    print(f"\nsweep: {len(done)} of {jobs:,} jobs")
+    warnings = [ret.return_value.warnings for ret in done]
+    in_full = None in warnings
+    if in_full:
+        print(f"\nsweep: {len(done)} of {jobs:,} jobs")
     codes, ended = [0], []
     unfinished: list[tuple[str, ...]] = []
     for number, ret in enumerate(done):
@@ -267,15 +326,13 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Tas
         ended.append(
             sweep_comparison.ended_job(number, typed_words(ret.overrides), code, _safe(outcome.line), outcome.folder)
         )
-        state = "ok" if outcome.code == 0 else f"exit {outcome.code}" if outcome.ran else "not started"
-        print(
-            _safe(
-                f"  {number:>4}  {state:<12} {typed_value(ret.overrides)}"
-                + (f"   {outcome.line}" if outcome.code else "")
-            )
-        )
+        if in_full:
+            state = "ok" if outcome.code == 0 else f"exit {outcome.code}" if outcome.ran else "not started"
+            line = f"  {number:>4}  {state:<12} {typed_value(ret.overrides)}"
+            print(_safe(line + (f"   {outcome.line}" if outcome.code else "")))
     try:
-        sweep_comparison.compare_jobs(ended, typed_words(overrides), console())
+        short = None if in_full else [text for texts in warnings for text in texts]
+        sweep_comparison.compare_jobs(ended, typed_words(overrides), console(), short)
     except RagpipeError as error:
         codes.append(report(error).code)
     worst = max(codes, key=lambda code: SEVERITY.index(code) if code in SEVERITY else SEVERITY.index(1))
@@ -283,36 +340,49 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Tas
     return TaskResult(worst, resume=words if unfinished else None)
 
 
-def _sweep_job(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> TaskResult:
-    """One job of a sweep, in this process or in a launcher's."""
-    from ragpipe.composition.composer import job_words
+def _sweep_job(
+    config: DictConfig, *, loader: Loader, texts: Mapping[str, str], sweep: tuple[int, Sequence[str]]
+) -> TaskResult:
+    """One job of a sweep, in this process or in a launcher's. Prints its line when it ends; `sweep` has the number of jobs and the
+    words of all."""
+    from ragpipe.composition.composer import job_words, typed_words
+    from ragpipe.engine.sweep_comparison import ended_job, ended_line
 
-    if not _stopped:
-        number, words = job_words()
-        print(_safe(f"sweep: job {number}: {words}"), file=sys.stderr, flush=True)
-    return _run_job(partial(_validated, config, loader=loader, texts=texts), sweep=True)
+    number, words = job_words()
+    began = time.monotonic()
+    outcome = _run_job(partial(_validated, config, loader=loader, texts=texts), sweep=True)
+    if outcome.warnings is not None and outcome.ran:
+        jobs, shared = sweep
+        job = ended_job(number, words, outcome.code, _safe(outcome.line), outcome.folder)
+        same = {word.replace("\\", "") for word in typed_words(shared)}  # Hydra may have added escapes
+        own = [word for word in words if word.replace("\\", "") not in same]
+        print(_safe(ended_line(job, jobs, " ".join(own), time.monotonic() - began)), flush=True)
+    return outcome
 
 
 def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> TaskResult:
     """Run one job. Raises nothing: an exception inside a job would end the whole sweep."""
     if _stopped:
         return TaskResult(_stopped[0], "an earlier job was interrupted", ran=False)
-    terminal = console()
+    terminal: Console | None = None
     try:
         task, checked = check()
-        code = _run_task(task, checked, terminal, sweep=sweep)
-        return TaskResult(code, folder=terminal.folder, resume=terminal.resume)
+        terminal = console()
+        if sweep:
+            from ragpipe.engine.sweep_comparison import console_of_job
+
+            terminal = console_of_job(checked)
+        result = TaskResult(_run_task(task, checked, terminal, sweep=sweep), resume=terminal.resume)
     except BaseException as error:
         if isinstance(error, GeneratorExit):
             raise
         if isinstance(error, SystemExit):
-            return TaskResult(
-                error.code if isinstance(error.code, int) else 1, "ended by SystemExit", folder=terminal.folder
-            )
-        outcome = replace(report(error), folder=terminal.folder)
-        if outcome.code in INTERRUPTED:
-            _stopped.append(outcome.code)
-        return outcome
+            result = TaskResult(error.code if isinstance(error.code, int) else 1, "ended by SystemExit")
+        else:
+            result = report(error)
+            if result.code in INTERRUPTED:
+                _stopped.append(result.code)
+    return result if terminal is None else replace(result, folder=terminal.folder, warnings=terminal.kept_warnings)
 
 
 def _run_task(task: Any, checked: Any, terminal: Console, *, sweep: bool) -> int:
@@ -331,6 +401,7 @@ def _validated(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) 
     """The task's module and its validated configuration. A task with settings of its own has its own `validate`."""
     from ragpipe.composition.composer import hydra_origins
     from ragpipe.composition.interpolations import resolved
+    from ragpipe.composition.task_words import unknown_task_words
     from ragpipe.config.run_validation import INVALID_CONFIGURATION, task_name, validate_config
     from ragpipe.config.secret_values import secrets_in
 
@@ -338,7 +409,10 @@ def _validated(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) 
     plain = resolved(config, origins)
     if problems := secrets_in(plain, origins):
         raise ConfigError(INVALID_CONFIGURATION, problems)  # for every task, before it can print a value
-    task = importlib.import_module(f"ragpipe.tasks.{task_name(plain, origins)}")
+    name = task_name(plain, origins)
+    if problems := unknown_task_words(name, plain, origins):
+        raise ConfigError(INVALID_CONFIGURATION, problems)
+    task = importlib.import_module(f"ragpipe.tasks.{name}")
     return task, getattr(task, "validate", validate_config)(plain, origins)
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 from ragpipe.calibrating.corrected_width import corrected_width
 from ragpipe.calibrating.judged_cases import judged_cases, labelled_answers
-from ragpipe.calibrating.people_labels import TITLE, PeopleLabels, drawn_labels, no_labels_problem, recorded_labels
+from ragpipe.calibrating.people_labels import (
+    TITLE,
+    PeopleLabels,
+    drawn_labels,
+    no_labels_problem,
+    open_labels,
+    recorded_labels,
+)
 from ragpipe.calibrating.score_calibration import ScoreEvidence, calibrate_score
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
@@ -85,6 +92,7 @@ def score_evidence(
     recorded: Mapping[str, str] | None = None,
     by_annotators: bool = True,
     draw_id: str | None = None,
+    open_verdicts: bool = False,
 ) -> dict[str, ScoreEvidence]:
     """By score, labels by people and judgements on the same cases, for every score of the run that has labels.
 
@@ -94,6 +102,7 @@ def score_evidence(
         recorded: by score, the recorded score of people that it is held against.
         by_annotators: whether an object of recorded verdicts has one of each annotator, and not of each part of the answer.
         draw_id: the draw whose labels count; None: the only one that has some.
+        open_verdicts: whether verdicts given on the report page count, and no other labels.
 
     Raises DataError for a score without labels, and for labels that are not of this run's answers.
     """
@@ -102,7 +111,12 @@ def score_evidence(
     labels = {
         name: of_people
         for name in scores or run.scores
-        if (of_people := _labels_of(run, name, recorded.get(name), by_annotators, draw_id)) is not None
+        if (
+            of_people := open_labels(run.folder, run.scores[name][1])
+            if open_verdicts
+            else _labels_of(run, name, recorded.get(name), by_annotators, draw_id)
+        )
+        is not None
         and of_people.cases
     }
     missing = [name for name in scores or recorded if name not in labels]

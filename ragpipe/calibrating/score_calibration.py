@@ -25,6 +25,7 @@ from ragpipe.calibrating.judged_cases import JudgedCases
 from ragpipe.calibrating.people_labels import PeopleLabels
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import (
+    PICKED,
     Binding,
     CalibrationCeiling,
     CalibrationLabel,
@@ -42,6 +43,8 @@ Floats = NDArray[np.float64]
 Reference = Literal["single", "majority", "mean"]
 DRAWN_AT_RANDOM = ("random", "recorded")
 """The parts of a draw whose cases stand for all cases of the run. Others feed corrected means alone."""
+AGREEMENT_PARTS = PICKED.union(DRAWN_AT_RANDOM)
+"""The parts by which agreement goes: picked cases stand for themselves, and are in no draw with others."""
 _PLACES = 9
 
 
@@ -71,7 +74,7 @@ def calibrate_score(
     """
     spec, labels, judged = evidence.spec, evidence.labels, evidence.judged
     people = reference_of(labels, spec, evidence.bound_to.threshold)
-    is_random = np.array([case.part in DRAWN_AT_RANDOM for case in labels.cases], dtype=np.bool_)
+    is_random = np.array([case.part in AGREEMENT_PARTS for case in labels.cases], dtype=np.bool_)
     rated_all = RatedCases(people.labels, people.verdicts, judged.values, judged.verdicts, judged.questions)
     rated = rated_all.where(is_random)
     ceiling = human_ceiling(

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ragpipe.comparing.judge_drift import TIMES
 from ragpipe.comparing.pairing import paired_cases
 from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.core.errors import DataError, Problem
@@ -125,6 +126,7 @@ def _manifest(folder: RunFolder) -> dict[str, Any]:
         "name": manifest["name"],
         "identity": identity,
         "prompts": manifest["prompts"],
+        **{key: manifest[key] for key in TIMES if key in manifest},
     }
 
 
@@ -156,14 +158,14 @@ def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table)
                 "score": pa.array([name] * len(places), pa.string()),
                 "value": pa.array(values, mask=np.isnan(values)),
                 "pass_rate": pa.array(rates, mask=np.isnan(rates)),
-                "is_lost": pa.array(_lost(records[0], name)[places] & np.isnan(values)),
+                "is_lost": pa.array(lost_cases(records[0], name)[places] & np.isnan(values)),
             }
             tables.append(pa.table({**head, **figures}).cast(_SCHEMA))
     return pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
 
 
-def _lost(records: Path, name: str) -> NDArray[np.bool_]:
-    """The cases whose judgement, or whose system, failed, in one iteration."""
+def lost_cases(records: Path, name: str) -> NDArray[np.bool_]:
+    """The cases whose judgement of a score, or whose system, failed, in one iteration."""
     column = "overall_reason" if name == OVERALL.name else f"{name}.status"
     table = read_columns(records, [column, "system_error"])
     failed = pc.starts_with(table[column], "part_error" if name == OVERALL.name else "error")

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragpipe.comparing.headline import comparison_verdict, headline_scores
+from ragpipe.comparing.headline import comparison_verdict, headline_scores, shares_of_parts
 from ragpipe.comparing.judge_bridge import judge_bridge
-from ragpipe.comparing.operation_differences import OPERATIONS, paired_operations
+from ragpipe.comparing.judge_drift import drift_differences
+from ragpipe.comparing.operation_differences import OPERATIONS, paired_operations, typical_figures
 from ragpipe.comparing.pairing import Pairs, paired_cases
 from ragpipe.comparing.run_differences import MUST_MATCH, ChangedKey, refused_parts, setting_differences
 from ragpipe.comparing.same_answers import same_answers
@@ -31,6 +32,7 @@ from ragpipe.stats.difference_verdict import decide_together
 from ragpipe.stats.looks import look_at
 
 _SCALE = ("low", "high", "higher_is_better")
+_KEYS = 4  # keys of a part that differs which are named
 
 
 @dataclass(frozen=True)
@@ -118,27 +120,29 @@ def _other_scale(name: str, base: Side, candidate: Side) -> bool:
 def _differences(base: Side, candidate: Side) -> list[ChangedKey]:
     if base.folder == candidate.folder:
         return []
-    return [*data_differences(base, candidate), *setting_differences(base.manifest, candidate.manifest)]
+    return [
+        *data_differences(base, candidate),
+        *setting_differences(base.manifest, candidate.manifest),
+        *drift_differences(
+            base.manifest, candidate.manifest, [a for side in (base, candidate) for a in side.judge_alarms]
+        ),
+    ]
 
 
 def _refusals(
     base: Side, candidate: Side, differences: Sequence[ChangedKey], settings: CompareSettings
 ) -> list[Problem]:
-    """One problem per key that differs in a part that is not accepted."""
+    """One problem per part that differs and is not accepted, with its first keys."""
     refused = refused_parts(differences, settings.accept)
     word = ",".join(part for part in MUST_MATCH if part in (*refused, *settings.accept))
     fix = f"compare.accept=[{word}] compares them all the same"
-    return [
-        Problem(
-            f"{base.folder.root} -> {candidate.folder.root}",
-            f"{difference.part}: {difference.key}",
-            f"{difference.base} -> {difference.candidate}",
-            "the same in both runs",
-            fix,
-        )
-        for difference in differences
-        if difference.part in refused
-    ]
+    problems = []
+    for part in refused:
+        changed = [f"{item.key}: {item.base} -> {item.candidate}" for item in differences if item.part == part]
+        more = f"; and {len(changed) - _KEYS} more keys" if len(changed) > _KEYS else ""
+        place = f"{base.folder.root} -> {candidate.folder.root}"
+        problems.append(Problem(place, part, "; ".join(changed[:_KEYS]) + more, "the same in both runs", fix))
+    return problems
 
 
 def _unknown_effects(sides: Sequence[Side], settings: CompareSettings) -> list[Problem]:
@@ -164,7 +168,9 @@ def _comparison(
     scores = list(paired_scores(base, candidate, pairs))
     headline = headline_scores(base.metrics, candidate.metrics, [score.name for score in scores])
     documents = score_documents(scores, headline, settings)
-    operations = _operation_documents(paired_operations(base, candidate, pairs), settings)
+    for name, figures in documents.items():
+        figures["parts"] = shares_of_parts(name, base.metrics, candidate.metrics)
+    operations = _operation_documents(paired_operations(base, candidate, pairs), pairs, settings)
     if any(difference.part == "judge" for difference in differences):
         same = same_answers(base, candidate, pairs)
         for score in scores:
@@ -224,8 +230,13 @@ def score_documents(
     return {name: by_name[name].document(verdicts[name], headline=name in headline) for name in names}
 
 
-def _operation_documents(operations: Sequence[PairedScore], settings: CompareSettings) -> dict[str, dict[str, Any]]:
-    return {score.name: score.document(score.decided(settings)) for score in operations}
+def _operation_documents(
+    operations: Sequence[PairedScore], pairs: Pairs, settings: CompareSettings
+) -> dict[str, dict[str, Any]]:
+    return {
+        score.name: {**score.document(score.decided(settings)), "typical": typical_figures(score, pairs)}
+        for score in operations
+    }
 
 
 def _difference_document(difference: ChangedKey, settings: CompareSettings) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ragpipe.comparing.baseline_table import Baseline, sample_digests
+from ragpipe.comparing.judge_drift import drift_differences
 from ragpipe.comparing.pairing import Pairs, paired_cases
 from ragpipe.comparing.run_differences import ChangedKey, setting_differences
 from ragpipe.core.flat_keys import changed_keys, short_value
@@ -85,14 +86,19 @@ class GatedRun:
 
     def chosen(self, where: Mapping[str, Sequence[str]]) -> Flags:
         """The cases that a gate is about."""
-        chosen = np.ones(len(self.cases), dtype=np.bool_)
-        groups = members(self.records[0], {field: {} for field in where})
-        for field, labels in where.items():
-            here = np.zeros(len(self.cases), dtype=np.bool_)
-            for label in labels:
-                here[groups.get(field, {}).get(label, np.empty(0, dtype=np.int64))] = True
-            chosen &= here
-        return chosen
+        return chosen_cases(self.records[0], where, len(self.cases))
+
+
+def chosen_cases(records: Path, where: Mapping[str, Sequence[str]], n: int) -> Flags:
+    """Which of the `n` cases of a table the `where` of a gate chooses."""
+    chosen = np.ones(n, dtype=np.bool_)
+    groups = members(records, {field: {} for field in where})
+    for field, labels in where.items():
+        here = np.zeros(n, dtype=np.bool_)
+        for label in labels:
+            here[groups.get(field, {}).get(label, np.empty(0, dtype=np.int64))] = True
+        chosen &= here
+    return chosen
 
 
 def on_unit_scale(values: Floats, scale: Mapping[str, Any]) -> Floats:
@@ -117,6 +123,8 @@ def measure_drops(run: GatedRun, baselines: Mapping[str, Baseline]) -> dict[str,
 
 
 def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str, Any]:
+    if gate.baseline is None:
+        return _absent("there was no earlier run of this name")
     if baseline is None:
         return _absent(f"baseline.parquet does not hold run {gate.against}")
     rows = baseline.score(str(gate.score))
@@ -183,7 +191,8 @@ def _differences(run: GatedRun, gate: Gate, baseline: Baseline) -> Iterator[Chan
     """What differs in how the gate's score was made: of other scores nothing matters."""
     name = str(gate.score)
     metrics = set(run.metrics.get(name, ()))
-    for difference in setting_differences(baseline.manifest, run.manifest):
+    drift = drift_differences(baseline.manifest, run.manifest)
+    for difference in (*setting_differences(baseline.manifest, run.manifest), *drift):
         by_metric = difference.key.partition(".")[0] in metrics
         of_judge = difference.part in ("judge", "parser") and name in run.judged
         of_embedder = difference.part == "embedder" and metrics & set(run.embedding)

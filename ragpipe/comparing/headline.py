@@ -31,6 +31,17 @@ def headline_scores(base: Mapping[str, Any], candidate: Mapping[str, Any], names
     return []
 
 
+def shares_of_parts(name: str, *sides: Mapping[str, Any]) -> list[list[int]]:
+    """Of how many of its parts a composite is made on each side (measured, all); empty where it has all of them on every side.
+
+    `sides` are `final/metrics.json` of each.
+    """
+    parts = [side["composite_parts"].get(name) for side in sides]
+    if not any(part and part["absent"] for part in parts):
+        return []
+    return [[len(part["measured"]), len(part["measured"]) + len(part["absent"])] for part in parts if part]
+
+
 def _weighted_or_gated(metrics: Mapping[str, Any]) -> Iterator[str]:
     scoring = metrics["scoring"]
     yield from (name for name, weight in scoring.get("weights_used", {}).items() if weight > 0)

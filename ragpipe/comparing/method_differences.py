@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ragpipe.comparing.comparison import score_documents
-from ragpipe.comparing.headline import headline_scores
+from ragpipe.comparing.headline import headline_scores, shares_of_parts
 from ragpipe.comparing.pairing import Pairs, paired_cases
 from ragpipe.comparing.score_differences import PairedScore
 from ragpipe.comparing.settings import CompareSettings
@@ -48,6 +48,9 @@ def method_differences(records: Sequence[Path], metrics: Mapping[str, Any]) -> d
                 )
     settings = CompareSettings(level=metrics["scoring"]["level"])
     documents = {method: score_documents(of_method, headline, settings) for method, of_method in scores.items()}
+    for document in documents.values():
+        for name, figures in document.items():
+            figures["parts"] = shares_of_parts(name, metrics, metrics)
     return {"base": base, "candidates": documents}
 
 

@@ -13,6 +13,7 @@ from pydantic_core import from_json
 from ragpipe.comparing.pairing import Pairs
 from ragpipe.comparing.score_differences import PairedScore
 from ragpipe.comparing.side import Side
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.accumulators import stage_times
 from ragpipe.scoring.system_usage import USD, figures
 from ragpipe.store.run.run_tables import batches
@@ -23,6 +24,7 @@ LATENCY = "latency_ms"
 OPERATIONS = (LATENCY, USD)
 _DECLARED: Mapping[str, Any] = {"low": None, "high": None, "higher_is_better": False}
 _BATCH = 8192
+_FEW_CASES = 5  # below which one case always decides much
 
 
 def paired_operations(base: Side, candidate: Side, pairs: Pairs) -> list[PairedScore]:
@@ -37,6 +39,36 @@ def paired_operations(base: Side, candidate: Side, pairs: Pairs) -> list[PairedS
         if np.any(score.measured):
             operations.append(score)
     return operations
+
+
+def typical_figures(score: PairedScore, pairs: Pairs) -> dict[str, Any]:
+    """What the mean of a skewed quantity does not show, over the cases with a value on both sides: medians, the median of
+    the cases' ratios, and the case that decides the mean.
+
+    `median_ratio` is candidate by base, null where no base is above 0. `dominant` is the case with the largest change where the
+    mean would differ in the other direction without it, or where it has more than half of all change; else null. It has the
+    case's key as the candidate names it, both values, and the mean difference `without` it.
+    """
+    places = np.flatnonzero(score.measured)
+    base, candidate = score.base[places], score.candidate[places]
+    above = base > 0
+    ratio = float(np.median(candidate[above] / base[above])) if np.any(above) else None
+    medians = {"base_median": float(np.median(base)), "candidate_median": float(np.median(candidate))}
+    return {**medians, "median_ratio": ratio, "dominant": _dominant(base, candidate, places, pairs)}
+
+
+def _dominant(base: Floats, candidate: Floats, places: NDArray[np.int64], pairs: Pairs) -> dict[str, Any] | None:
+    changes = candidate - base
+    if len(changes) < _FEW_CASES:
+        return None
+    first = int(np.argmax(np.abs(changes)))
+    rest = float(np.sum(changes) - changes[first])
+    is_turned = rest * float(np.sum(changes)) < 0
+    if not is_turned and 2 * abs(changes[first]) <= np.sum(np.abs(changes)):
+        return None
+    case = pairs.cases.slice(int(places[first]), 1).to_pylist()[0]
+    values = {"base": float(base[first]), "candidate": float(candidate[first]), "without": rest / (len(changes) - 1)}
+    return {"case": [case[name] for name in OUTPUT_KEY], **values}
 
 
 def _operations(side: Side) -> dict[str, Floats]:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ragpipe.comparing.judge_drift import Alarm, known_alarms
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.iterations.per_case_repeats import cases_of, members, open_records, repeats
@@ -75,6 +76,11 @@ class Side:
             name: {label: places[rows][places[rows] >= 0] for label, rows in groups.items()}
             for name, groups in named.items()
         }
+
+    @cached_property
+    def judge_alarms(self) -> list[Alarm]:
+        """When its judge drifted, as far as its call store knows."""
+        return known_alarms(self.folder, self.manifest)
 
     @property
     def records(self) -> Path:

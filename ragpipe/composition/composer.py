@@ -34,6 +34,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrigins
 from ragpipe.composition.config_sources import TITLE, Loader, composed_words, word_faults
 from ragpipe.composition.hydra_keys import is_hydra
+from ragpipe.composition.near_words import near_word, option_meant, written_folder
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.secret_detection import FIX, pairs, secret_at, secrets_of_environment
@@ -270,6 +271,10 @@ class Composer:
         path = error.missing_cfg_file or ""
         group, _, name = path.rpartition("/")
         options = self.options(group) if group else []
+        if not options and path.startswith("judge/"):  # `judge=openai/gpt-4o`
+            expected = f"one of {', '.join(self.options('judge'))}"
+            name = path.removeprefix("judge/")
+            return Problem(COMMAND_LINE, "judge", repr(name), expected, option_meant("judge", name))
         if not options:
             groups = self.groups()
             expected = f"an option of one of the groups {', '.join(groups)}"
@@ -279,7 +284,9 @@ class Composer:
         parent = re.match(r"In '([^']+)'", str(error))
         inside = parent is not None and parent[1] not in (PRIMARY, "hydra/config")
         where = f"{parent[1]}.yaml" if parent and inside else self._overlay_line(group, name) or COMMAND_LINE
-        fix = did_you_mean(name, options) or "--info searchpath shows the folders that were searched"
+        fix = written_folder(group, name) or did_you_mean(name, options)
+        fix = " ".join(filter(None, (fix, option_meant(group, name))))
+        fix = fix or "--info searchpath shows the folders that were searched"
         return Problem(where, group, repr(name), f"one of {', '.join(options)}", fix)
 
 
@@ -328,10 +335,10 @@ def typed_words(overrides: Sequence[str]) -> list[str]:
     return [word for word in words if not is_hydra(word.lstrip("+~").partition("=")[0])]
 
 
-def job_words() -> tuple[int, str]:
+def job_words() -> tuple[int, list[str]]:
     """Number and words of the job of a sweep that is running."""
     hydra = HydraConfig.get()
-    return hydra.job.num, typed_value(_raw(hydra.overrides.task))
+    return hydra.job.num, typed_words(_raw(hydra.overrides.task))
 
 
 def is_composition_error(error: Exception) -> bool:
@@ -384,7 +391,7 @@ def _in_quotes(word: str) -> str:
 def _grammar_problem(word: str, error: Exception) -> Problem:
     message = str(error.message if isinstance(error, OverrideParseException) else error).split("\n")[0]
     if "=" not in word and not word.startswith("~"):
-        return Problem(COMMAND_LINE, word[:80], "a word without =", "key=value", f"did you mean {word[:40]}=...?")
+        return Problem(COMMAND_LINE, word[:80], "a word without =", "key=value, or a file that exists", near_word(word))
     return Problem(
         COMMAND_LINE,
         word[:80],

@@ -28,6 +28,7 @@ from ragpipe.composition.config_origins import COMMAND_LINE
 from ragpipe.composition.hydra_keys import FORCED, group_refused, is_hydra, key_fault
 from ragpipe.composition.interpolations import guarded
 from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.resources import placed_paths
 from ragpipe.core.yaml_check import check_yaml
 from ragpipe.core.yaml_lines import FastLoader, key_path, lines_of
 
@@ -69,7 +70,7 @@ class FileConfigSource(file_config_source.FileConfigSource):
             if self.provider != SHIPPED and (problems := _hydra_choices(plain, text, key_path(path))):
                 raise ConfigError(TITLE, problems)
             return ConfigResult(
-                config=OmegaConf.create({} if plain is None else plain),
+                config=OmegaConf.create({} if plain is None else placed_paths(plain, path.parent)),
                 path=f"{self.scheme()}://{self.path}",
                 provider=self.provider,
                 header=self._get_header_dict(text[:512]),

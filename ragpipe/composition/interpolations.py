@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.secret_detection import FIX, is_secret_name
-from ragpipe.core.validation import ConfigOrigins
+from ragpipe.core.validation import ConfigOrigins, did_you_mean
 
 TITLE = "the configuration is wrong; nothing was started"
 RESOLVERS = frozenset(
@@ -93,6 +93,11 @@ class Watch:
 
 
 NO_SECRET = "no secret in a configuration"
+_EXAMPLES = {
+    "judge.model": "openai/gpt-4o-mini-2024-07-18",
+    "system.url": "http://127.0.0.1:8000/ask",
+    "system.callable": "myrag:answer",
+}
 
 
 @contextmanager
@@ -182,8 +187,7 @@ def _name(key: Any) -> str:
 def _child(node: Any, name: Any, above: str, origins: ConfigOrigins, problems: list[Problem], watch: Watch) -> Any:
     key = f"{above}.{_name(name)}" if above else _name(name)
     if OmegaConf.is_missing(node, name):
-        fix = f"pass {key}=... or set it in your experiment"
-        problems.append(Problem(origins.location(key), key, "??? (to be given)", "a value", fix))
+        problems.append(_to_be_given(node, key, above, origins))
         return None
     if watch.full:
         return None  # reported already
@@ -217,3 +221,16 @@ def _child(node: Any, name: Any, above: str, origins: ConfigOrigins, problems: l
         problems.append(Problem(origins.location(key), key, "a text with a NUL character", "a text without one"))
         return None
     return _plain(value, key, origins, problems, watch)
+
+
+def _to_be_given(node: Any, key: str, above: str, origins: ConfigOrigins) -> Problem:
+    """A key without its value; where the command line set one of nearly the same name beside it, that one is named."""
+    missing = key.removeprefix(f"{above}.")
+    beside = [str(name) for name in node] if isinstance(node, DictConfig) else []
+    close = [name for name in beside if name != missing and did_you_mean(name, [missing])]
+    near = [typed for name in close if origins.typed_text(typed := f"{above}.{name}" if above else name) is not None]
+    example = f" (for example {key}={_EXAMPLES[key]})" if key in _EXAMPLES else ""
+    fix = f"pass {key}=...{example} or set it in your experiment"
+    if near:
+        fix = f"the command line has {near[0]}: did you mean {key}?"
+    return Problem(origins.location(key), key, "??? (to be given)", "a value", fix)

@@ -18,6 +18,7 @@ from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
 from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path, metric_class
@@ -195,6 +196,7 @@ def _run_properties(definitions: dict[str, Schema]) -> dict[str, Schema]:
     sections: dict[str, Schema] = {group: {"$ref": f"{group}.json#/definitions/section"} for group in GROUPS}
     sections["metrics"] = {"$ref": "metrics.json"}
     sections["store"] = _model_schema(StoreSettings, definitions)
+    sections["drift"] = _model_schema(DriftSettings, definitions)
     described = {
         name: {"description": RunConfig.model_fields[name].description, "allOf": [schema]}
         for name, schema in sections.items()

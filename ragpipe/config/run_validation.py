@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from ragpipe.config.budget_checks import budget_problems
 from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
 from ragpipe.config.secret_values import secrets_in
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings, prompt_library
@@ -12,7 +14,10 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
 from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EMBEDDERS
+from ragpipe.judging.batches.providers import unbatchable
+from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.shared.multi_reference import with_rule
@@ -21,11 +26,14 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.systems.settings import PythonSystem, settings_class
+from ragpipe.systems.settings import SHARED_BY_METHODS, LiveSettings, PythonSystem, method_sections, settings_class
 
 INVALID_CONFIGURATION = "the configuration is wrong; nothing was started"
-JUDGES: dict[str, type[Settings]] = {"evidence": HeuristicSettings, "llm": JudgeSettings}
+JUDGES: dict[str, type[Settings]] = {"evidence": HeuristicSettings, "detector": DetectorSettings, "llm": JudgeSettings}
 """The settings of each kind of judge."""
+
+_OVERLAYS = ("experiment", "mode")
+_DECIDING = (*_OVERLAYS, "task", "dataset", "system", "judge", "metrics")  # all else follows from these words
 
 S = TypeVar("S", bound=Settings)
 
@@ -39,10 +47,21 @@ def validate_config(plain: Mapping[str, Any], origins: ConfigOrigins | None = No
     sections.read()
     sections.check_system_callable()
     sections.read_judge_and_embedder()
+    sections.check_judge_is_installed()
     sections.check_embedder_is_installed()
     sections.read_metrics(prompt_library(sections.prompt_dirs))
     sections.check_encoders_are_installed()
     sections.check_scoring()
+    return sections.run_config()
+
+
+def validate_without_metrics(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> RunConfig:
+    """Check the configuration of a task that asks the judge questions of its own: as `validate_config`, with no metric."""
+    sections = _Sections({**plain, "metrics": {}}, origins)
+    sections.read()
+    sections.read_judge_and_embedder()
+    sections.check_judge_is_installed()
+    sections.check_embedder_is_installed()
     return sections.run_config()
 
 
@@ -75,12 +94,15 @@ class _Sections:
     """The sections read so far, those that are wrong as None, and every fault of them."""
 
     def __init__(self, plain: Mapping[str, Any], origins: ConfigOrigins | None):
-        """Raises ConfigError for secrets, before anything else: other messages show what was found."""
+        """Raises ConfigError for secrets, before anything else: other messages show what was found; and for a misspelt
+        `+experiment=` or `task=`, without which everything else would be missing."""
         self._plain, self._origins = plain, origins or NoOrigins()
         if secrets := secrets_in(plain, self._origins):
             raise ConfigError(INVALID_CONFIGURATION, secrets)
+        if misspelt := _misspelt_words(plain, self._origins):
+            raise ConfigError(INVALID_CONFIGURATION, misspelt)
         self._problems: list[Problem] = []
-        self._sections: dict[str, Any] = {}
+        self._sections: dict[str, Any] = {"metrics": {}}
         self._top: TopSettings | None = None
 
     @property
@@ -98,23 +120,60 @@ class _Sections:
         self._read_section("scoring", ScoringSettings)
         self._read_section("report", ReportSettings)
         self._read_section("store", StoreSettings)
+        self._read_section("drift", DriftSettings)
         self._read_section("system", settings_class(self._plain.get("system", {})))
+        self._check_methods()
+
+    def _check_methods(self) -> None:
+        """Each method of a live system must be a system of its own."""
+        system = self._sections["system"]
+        if not isinstance(system, LiveSettings) or not system.methods:
+            return
+        problems_before = len(self._problems)
+        if system.method != LiveSettings.model_fields["method"].default:
+            self._add_method_fault("system.method", system.method, "no name, where system.methods names the methods")
+        for name, overrides in system.methods.items():
+            for key in sorted(SHARED_BY_METHODS & overrides.keys()):
+                expected = f"{key} in the section, for all methods" if key != "method" else "its name above it alone"
+                self._add_method_fault(f"system.methods.{name}.{key}", show_value(overrides[key]), expected)
+        for name, section in method_sections(system.model_dump(mode="json", by_alias=True)).items():
+            validated(settings_class(section), section, f"system.methods.{name}", self._origins, self._problems)
+        if len(self._problems) > problems_before:
+            self._sections["system"] = None
+
+    def _add_method_fault(self, key: str, found: str, expected: str) -> None:
+        self._problems.append(Problem(self._origins.location(key), key, found, expected, "leave it out"))
 
     def check_system_callable(self) -> None:
         """A Python system must be importable now: it is about to be asked."""
         from ragpipe.systems.live_system import open_system
 
         system = self._sections["system"]
-        if isinstance(system, PythonSystem) and self._top is not None:
-            try:
-                open_system(system, self._top.plugins)
-            except ConfigError as error:
-                self._add_placed(error.problems)
+        if not isinstance(system, LiveSettings) or self._top is None:
+            return
+        for settings in system.each_method():
+            if isinstance(settings, PythonSystem):
+                try:
+                    open_system(settings, self._top.plugins)
+                except ConfigError as error:
+                    self._add_placed(error.problems)
 
     def read_judge_and_embedder(self) -> None:
         """The two sections whose `kind` decides their settings."""
         self._read_kind("judge", JUDGES, default="llm")
         self._read_kind("embedder", EMBEDDERS, default="none")
+        judge, transport = self._sections["judge"], self._sections["transport"]
+        if transport is not None and transport.kind != "stored":
+            self._problems += budget_problems(judge, self._sections["embedder"], self._origins)
+        if isinstance(judge, JudgeSettings) and transport is not None and transport.kind == "batch":
+            self._add_placed(filter(None, [unbatchable(judge)]))
+
+    def check_judge_is_installed(self) -> None:
+        """A detector's package and files must be here, and be those that the configuration names."""
+        judge = self._sections["judge"]
+        if isinstance(judge, DetectorSettings) and (missing := judge.missing()):
+            location = self._origins.location(missing.key)
+            self._problems.append(Problem(location, missing.key, missing.found, missing.expected, missing.fix))
 
     def check_embedder_is_installed(self) -> None:
         """An embedder's files and package must be here."""
@@ -174,7 +233,9 @@ class _Sections:
         section = self._plain.get(name) or {}
         kind = section.get("kind", default) if isinstance(section, Mapping) else default
         if isinstance(kind, str) and kind in kinds:
+            before = len(self._problems)
             self._sections[name] = validated(kinds[kind], section, name, self._origins, self._problems)
+            self._problems[before:] = [_with_owner(problem, name, kinds) for problem in self._problems[before:]]
             return
         key, expected = f"{name}.kind", f"one of {', '.join(kinds)}"
         fix = did_you_mean(str(kind), kinds)
@@ -185,6 +246,15 @@ class _Sections:
         self._problems += [placed(problem, self._origins) for problem in problems]
 
 
+def _with_owner(problem: Problem, section: str, kinds: Mapping[str, type[Settings]]) -> Problem:
+    """The problem; of a key that another kind of this section has, with the option that has it."""
+    key = problem.key.removeprefix(f"{section}.").split(".")[0]
+    owners = [f"{section}={kind}" for kind, model in kinds.items() if key in model.model_fields]
+    if not owners or not problem.found.startswith("an unknown key"):
+        return problem
+    return replace(problem, fix=f"`{key}` is a key of {' and '.join(owners)}: add that word, or leave this one out")
+
+
 def _unknown_keys(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
     known = sorted(RunConfig.model_fields)
     expected = f"one of {', '.join(known)}"
@@ -192,3 +262,18 @@ def _unknown_keys(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Prob
     return [
         Problem(origins.location(key), key, state, expected, did_you_mean(key, known)) for key, state in unknown.items()
     ]
+
+
+def _misspelt_words(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
+    """The unknown keys that nearly have the name of a word which decides what is composed."""
+    problems = []
+    for key, value in plain.items():
+        if key in RunConfig.model_fields or not (near := did_you_mean(key, _DECIDING)):
+            continue
+        word = near.removeprefix("did you mean ").partition(" ")[0].rstrip("?")
+        sign = "+" if word in _OVERLAYS else ""
+        fix = f"did you mean {sign}{word}={value if isinstance(value, str) else '...'}?"
+        problems.append(
+            Problem(origins.location(key), key, f"an unknown key (= {show_value(value)})", f"{sign}{word}", fix)
+        )
+    return problems

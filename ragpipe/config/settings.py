@@ -11,7 +11,10 @@ from pydantic import Field, field_validator
 
 from ragpipe.core.resources import prompts_dir
 from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EmbedderSettings
+from ragpipe.judging.batches.settings import BatchSettings
+from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Metric
@@ -28,10 +31,21 @@ _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 class TransportSettings(Settings):
     """The `transport` section: whether the judge's provider is asked."""
 
-    kind: Literal["live", "stored"] = Field(
+    kind: Literal["live", "batch", "stored"] = Field(
         default="live",
-        description="live: questions go to the provider. stored: only stored replies are used; a missing one is an error.",
+        description=(
+            "live: questions go to the provider one by one. batch: they go to its Batch API together, in rounds. stored: only "
+            "stored replies are used; a missing one is an error."
+        ),
     )
+    batch: BatchSettings = Field(
+        default_factory=BatchSettings, description="How questions become batches; of no effect with another `kind`."
+    )
+
+    @property
+    def asks(self) -> bool:
+        """Whether the judge's provider is asked at all."""
+        return self.kind != "stored"
 
 
 class StoreSettings(Settings):
@@ -151,7 +165,9 @@ class RunConfig(TopSettings):
         description="The cases: which files, and how their records become questions and outputs."
     )
     system: SystemSettings = Field(description="The system under test: where the outputs come from.")
-    judge: JudgeSettings | HeuristicSettings = Field(description="The judge: who answers the metrics' questions.")
+    judge: JudgeSettings | HeuristicSettings | DetectorSettings = Field(
+        description="The judge: who answers the metrics' questions."
+    )
     transport: Annotated[TransportSettings, NotInIdentity] = Field(
         description="Whether questions reach the judge's provider or only stored replies are used."
     )
@@ -164,6 +180,9 @@ class RunConfig(TopSettings):
         description="What is printed and written at the end. No number depends on it."
     )
     store: Annotated[StoreSettings, NotInIdentity] = Field(description="Where the judge replies of all runs are kept.")
+    drift: Annotated[DriftSettings, NotInIdentity] = Field(
+        description="When the judge is checked for drift, and with which questions."
+    )
 
     @property
     def prompts(self) -> PromptLibrary:

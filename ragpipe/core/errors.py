@@ -42,6 +42,8 @@ FailureKind = Literal[
     "not_an_api_answer",
     "breaker",
     "budget",
+    "case_deadline",  # the questions of the case took longer than judge.case_deadline_s
+    "run_deadline",  # the start took longer than judge.run_deadline_s: the question was not asked any more
     "missing_reply",  # transport=stored and the store has none
     # fatal: the provider as a whole is unusable, the run stops
     "auth",
@@ -52,7 +54,7 @@ FailureKind = Literal[
 
 TRANSIENT: frozenset[str] = frozenset(
     {"network", "rate_limit", "server_error", "deadline", "empty_reply", "not_an_api_answer", "breaker", "budget"}
-    | {"missing_reply"}
+    | {"case_deadline", "run_deadline", "missing_reply"}
 )
 FATAL: frozenset[str] = frozenset({"auth", "model_not_found", "quota", "unreachable"})
 
@@ -69,6 +71,7 @@ class Problem:
 
     `where` is a file with a line (`conf/judge/llm.yaml:7`), a row, or `command line`; `key` is the dotted key, column or
     field; `found` is what is there, `expected` what should be; `fix` says what to do, and may be empty.
+    `records` counts the places that have the fault: above 1, `where` is the first of them and `also` has up to two more.
     """
 
     where: str
@@ -76,9 +79,15 @@ class Problem:
     found: str
     expected: str
     fix: str = ""
+    records: int = 1
+    also: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.key}\n    found:    {self.found}\n    expected: {self.expected}"
+        title = f"{self.where}: {self.key}"
+        if self.records > 1:
+            also = f", then {', '.join(self.also)}" if self.also else ""
+            title = f"{self.key}: {self.records:,} records, first {self.where}{also}"
+        text = f"{title}\n    found:    {self.found}\n    expected: {self.expected}"
         return text + (f"\n    fix:      {self.fix}" if self.fix else "")
 
 
@@ -127,7 +136,8 @@ class Incomplete(RagpipeError):
 
 
 class ProviderUnusable(RagpipeError):
-    """The judge's provider cannot be used: wrong key, unknown model, no quota, or repeated fatal errors.
+    """The judge's provider cannot be used: wrong key, unknown model, no quota, or repeated fatal errors; or the system under
+    test cannot be reached.
 
     `kind` is one of the fatal failure kinds or `breaker`.
     """

@@ -25,10 +25,10 @@ class InvalidJson(ValueError):
         super().__init__(message)
 
 
-def strict_loads(text: str) -> Any:
-    """Parse one JSON value. Raises InvalidJson."""
+def strict_loads(text: str, *, nan_is_null: bool = False) -> Any:
+    """Parse one JSON value; with `nan_is_null` a bare NaN in it is None. Raises InvalidJson."""
     try:
-        value, end = _DECODER.raw_decode(text, _skip_space(text, 0))
+        value, end = _DECODERS[nan_is_null].raw_decode(text, _skip_space(text, 0))
     except json.JSONDecodeError as error:
         raise InvalidJson(error.msg, error.pos + 1) from None
     except (RecursionError, ValueError) as error:
@@ -39,13 +39,13 @@ def strict_loads(text: str) -> Any:
     return value
 
 
-def raw_decode(text: str, start: int) -> tuple[Any, int]:
-    """Parse the value that begins at `start`: the value and its end.
+def raw_decode(text: str, start: int, *, nan_is_null: bool = False) -> tuple[Any, int]:
+    """Parse the value that begins at `start`: the value and its end. `nan_is_null` as in `strict_loads`.
 
     Raises json.JSONDecodeError for an incomplete or malformed value, InvalidJson for what strict JSON refuses.
     """
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        value, end = _DECODERS[nan_is_null].raw_decode(text, start)
     except json.JSONDecodeError:
         raise
     except (RecursionError, ValueError) as error:
@@ -117,20 +117,31 @@ def _constant(name: str) -> NoReturn:
     raise InvalidJson(f"{name} is not JSON")
 
 
+def _null_for_nan(name: str) -> None:
+    if name != "NaN":
+        _constant(name)
+
+
 def _skip_space(text: str, at: int) -> int:
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at
 
 
-def decoder(*, strict: bool = True, parse_int: Callable[[str], int] | None = None) -> json.JSONDecoder:
+def decoder(
+    *, strict: bool = True, parse_int: Callable[[str], int] | None = None, nan_is_null: bool = False
+) -> json.JSONDecoder:
     """A decoder that refuses NaN, infinities and duplicate keys (InvalidJson).
 
-    Without `strict`, raw line breaks in strings are accepted.
+    Without `strict`, raw line breaks in strings are accepted. With `nan_is_null` a NaN is None; infinities are refused.
     """
     return json.JSONDecoder(
-        object_pairs_hook=_pairs, parse_float=_float, parse_constant=_constant, parse_int=parse_int, strict=strict
+        object_pairs_hook=_pairs,
+        parse_float=_float,
+        parse_constant=_null_for_nan if nan_is_null else _constant,
+        parse_int=parse_int,
+        strict=strict,
     )
 
 
-_DECODER = decoder()
+_DECODERS = {False: decoder(), True: decoder(nan_is_null=True)}

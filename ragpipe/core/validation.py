@@ -132,7 +132,8 @@ def _expected_and_fix(fault: dict[str, Any], model: type[BaseModel], path: list[
         unquoted = isinstance(fault["input"], bool | int | float)
         return "a text", f'put it in quotes: {key.rpartition(".")[2]}: "..."' if unquoted else ""
     if kind == "value_error":
-        return str(context.get("error") or fault["msg"].removeprefix("Value error, ")), ""
+        error = context.get("error")
+        return str(error or fault["msg"].removeprefix("Value error, ")), getattr(error, "fix", "")
     return _plain_message(fault["msg"]), _description_at(model, path)
 
 

@@ -25,11 +25,13 @@ _TEXTS = {n for noun in (Sample, Output) for n, field in noun.model_fields.items
 _JSON = ({n for noun in (Sample, Output) for n in noun.model_fields} | SHORTCUTS | {"outputs"}) - _TEXTS
 
 
-def parse_cell(row: dict[str, str], where: str, faults: Faults) -> dict[str, Any] | None:
+def parse_cell(row: dict[str, str | None], where: str, faults: Faults) -> dict[str, Any] | None:
     """The record of a row: an empty cell is an absent field (an empty `answer` is an empty answer). None on a fault."""
     record: dict[str, Any] = {}
     good = True
     for name, cell in row.items():
+        if cell is None:
+            continue
         if name in _REQUIRED or (cell and name not in _JSON):
             record[name] = cell
         elif cell.lower() in ("true", "false"):

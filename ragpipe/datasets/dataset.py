@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -11,13 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragpipe.core.digest import canonical_json, sha256, sha256_file
-from ragpipe.core.errors import DataError
+from ragpipe.core.errors import DataError, Problem
 from ragpipe.datasets import csv_cells, file_formats, native_form
 from ragpipe.datasets.fault_list import Faults, named_fields
 from ragpipe.datasets.file_locator import Files, locate
 from ragpipe.datasets.joins import Index, records
 from ragpipe.datasets.path_expressions import BadExpression, Expression
+from ragpipe.datasets.recognition import foreign_shape
 from ragpipe.datasets.record_mapping import RecordMapping
+from ragpipe.datasets.row_groups import rows_by_key
+from ragpipe.datasets.sample_draw import drawn_ids
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.schema.sample import Output, Sample
 
@@ -29,6 +31,16 @@ class Record:
     sample: Sample
     output: Output | None
     where: str
+
+
+class FlatRecord(NamedTuple):
+    """A record as it was mapped, not yet checked: its position among all records, its place as messages name it, the fields of the
+    sample, and those of each output."""
+
+    position: int
+    where: str
+    fields: dict[str, Any]
+    outputs: list[dict[str, Any]]
 
 
 class FieldShown(NamedTuple):
@@ -48,8 +60,21 @@ class First:
 
 
 def open_dataset(settings: DatasetSettings, base: Path) -> Dataset:
-    """Find and check the data set's files; relative paths start at `base`. Raises DataError; no record is read yet."""
-    return Dataset(settings, locate(settings, base))
+    """Find and check the data set's files; relative paths start at `base`. Raises DataError; no record is read yet.
+
+    Where the settings name the hash of the content, the files are hashed, and any other content is refused.
+    """
+    dataset = Dataset(settings, locate(settings, base))
+    if settings.sha256 is not None and settings.sha256 not in dataset.hashes:
+        problem = Problem(
+            settings.path,
+            "dataset.sha256",
+            f"content with the hash {dataset.hashes[0]}",
+            settings.sha256,
+            "use the file that was frozen, or take its new hash over if it was meant to change",
+        )
+        raise DataError(f"data set {settings.name!r} is not the one that the configuration names", [problem])
+    return dataset
 
 
 class Dataset:
@@ -67,6 +92,18 @@ class Dataset:
         self._state = files.state()
 
     @cached_property
+    def hashes(self) -> tuple[str, ...]:
+        """The hashes by which the content may be named: the sha256 of its file where it is one, and `digest`."""
+        is_one_file = len(self._files.main) == 1 and not self._files.joined
+        return (*([sha256_file(self._files.main[0].path)] if is_one_file else []), self.digest)
+
+    def sources(self) -> list[dict[str, str]]:
+        """Every file that is read, by the name that the user gave, with its sha256. Joined files come last."""
+        files = (*self._files.main, *(file for joined in self._files.joined.values() for file in joined))
+        hashes = {file.display_path: sha256_file(file.path) for file in files}
+        return [{"path": path, "sha256": digest} for path, digest in hashes.items()]
+
+    @cached_property
     def digest(self) -> str:
         """sha256 over the contents of every file that is read, not over their places. One pass over the bytes."""
         named = len(self._files.main) > 1 or "_file" in str(self._settings.identity())
@@ -77,7 +114,7 @@ class Dataset:
         return sha256([list(part) for part in parts])
 
     def __iter__(self) -> Iterator[Record]:
-        faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used")
+        faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used", self._foreign_shape)
         chosen, kept, yielded = self._chosen, dict[str, None](), 0
         for record in self._records(faults):
             sample_id = record.sample.id
@@ -89,11 +126,7 @@ class Dataset:
                 kept[sample_id] = None
             yielded += 1
             yield record
-        self._unchanged()
-        for index in self._indexes.values():
-            index.check(faults)
-        if not faults and self._mapping:
-            self._mapping.check(self._files.display_path, faults)
+        self.check_whole_reading(faults)
         if not faults and not yielded:
             actual = f"no record that `{self._settings.filter}` lets through" if self._filter else "no records"
             faults.add(
@@ -104,6 +137,17 @@ class Dataset:
                 f"no records in {self._files.display_path}",
             )
         faults.raise_all()
+
+    def check_whole_reading(self, faults: Faults) -> None:
+        """After the last record: faults that only a whole reading shows, such as a join that matched nothing.
+
+        Raises DataError where a file changed meanwhile.
+        """
+        self._unchanged()
+        for index in self._indexes.values():
+            index.check(faults)
+        if not faults and self._mapping:
+            self._mapping.check(self._files.display_path, faults)
 
     def first(self) -> First:
         """The first record as it was mapped, field by field. Raises DataError when the data set cannot be used."""
@@ -118,6 +162,8 @@ class Dataset:
                 is_given = name in noun.model_fields_set and name != "sample_id"
                 if is_given:
                     source = sources.get(name) or sources.get(short) or name
+                    if name == "id" and _is_hashed(record.sample):
+                        source = "hash of the content"
                     rows += _apart(name, source, getattr(noun, name), sources)
         return First(record.where, tuple(rows))
 
@@ -135,16 +181,19 @@ class Dataset:
 
     @cached_property
     def _chosen(self) -> frozenset[str] | None:
-        """Ids of the seeded sample: the n smallest hashes of seed and id, so that it does not depend on the order."""
+        """Ids of the seeded sample; it does not depend on the order of the records."""
         selection = self._settings.sample
         if selection is None:
             return None
-        faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used")
-        ids = {record.sample.id for record in self._records(faults)}
+        faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used", self._foreign_shape)
+        chosen = drawn_ids(selection, ((record.sample, record.where) for record in self._records(faults)), faults)
         faults.raise_all()
-        return frozenset(
-            heapq.nsmallest(selection.n, ids, key=lambda sample_id: sha256(f"{selection.seed}:{sample_id}"))
-        )
+        return chosen
+
+    def _foreign_shape(self) -> str:
+        """Which option would read the file of a data set in the native form, where it looks like another tool's."""
+        main = self._files.main
+        return foreign_shape(main[0].path, self._files.display_path) if main and self._mapping is None else ""
 
     def _unchanged(self) -> None:
         now = self._files.state()
@@ -153,18 +202,18 @@ class Dataset:
                 raise DataError(f"data set {self.name!r}: {path} changed while it was being used; start again")
 
     def _records(self, faults: Faults) -> Iterator[Record]:
-        self._unchanged()
         seen = _Seen(faults)
-        for where, fields, outputs in self._flat(faults):
+        for record in self.flat_records(faults):
+            where, fields, outputs = record.where, record.fields, record.outputs
             if not outputs:
-                if not self._passes(fields, where, faults):
+                if not self.passes(fields, where, faults):
                     continue
                 if (sample := native_form.sample_of(fields, where, faults)) and seen.fits(sample, None, where):
                     yield Record(sample, None, where)
                 continue
             sample = None
             for flat in outputs:
-                if self._filter is not None and not self._passes({**fields, **flat}, where, faults):
+                if self._filter is not None and not self.passes({**fields, **flat}, where, faults):
                     continue
                 if sample is None and (sample := native_form.sample_of(fields, where, faults)) is None:
                     break
@@ -172,7 +221,8 @@ class Dataset:
                 if output is not None and seen.fits(sample, output, where):
                     yield Record(sample, output, where)
 
-    def _passes(self, fields: dict[str, Any], where: str, faults: Faults) -> bool:
+    def passes(self, fields: dict[str, Any], where: str, faults: Faults) -> bool:
+        """Whether the filter lets the fields of a case through. One that it cannot be applied to is a fault, and does not pass."""
         if self._filter is None:
             return True
         try:
@@ -181,22 +231,32 @@ class Dataset:
             faults.add(where, f"filter ({self._filter.text})", str(error), "a predicate on the mapped record")
             return False
 
-    def _flat(self, faults: Faults) -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
-        """(where, fields of the sample, fields of its outputs) of every record."""
+    def flat_records(self, faults: Faults, wanted: Container[int] | None = None) -> Iterator[FlatRecord]:
+        """Every record as it was mapped, before its fields are checked, the filter applied or a choice made.
+
+        With `wanted`, only the records at these positions (from 1, among all records of the data set): the others are read and
+        not mapped. Raises DataError where a file changed since the data set was opened.
+        """
+        self._unchanged()
         inside = Expression(self._settings.records) if self._settings.records else None
         mapping = self._mapping
-        for file, position, record in records(self._files.main, inside, faults):
+        rows = records(self._files.main, inside, faults)
+        if self._settings.group is not None:
+            rows = rows_by_key(rows, self._settings.group, faults)
+        for index, (file, position, record) in enumerate(rows, 1):
+            if wanted is not None and index not in wanted:
+                continue
             where = file_formats.place(file, position)
             if mapping is None:
                 plain = csv_cells.parse_cell(record, where, faults) if file.format == "csv" else record
                 if plain is not None and (parts := native_form.split_record(plain, where, faults)):
-                    yield where, *parts
+                    yield FlatRecord(index, where, *parts)
                 continue
-            for fields, answered, bad in mapping.cases(record, file.name, position):
+            for fields, answered, bad in mapping.cases(record, file.name, position, index):
                 for fault in bad:
                     faults.add(named_fields(where, fields), fault.key, fault.actual, fault.expected, fault.fix)
                 if not bad and (parts := native_form.split_record(fields, where, faults)):
-                    yield where, parts[0], parts[1] if answered else []
+                    yield FlatRecord(index, where, parts[0], parts[1] if answered else [])
 
 
 def _apart(name: str, source: str, value: Any, sources: Mapping[str, str]) -> list[FieldShown]:
@@ -204,6 +264,15 @@ def _apart(name: str, source: str, value: Any, sources: Mapping[str, str]) -> li
     parts = {part: sources.get(f"{name}.{part}") for part in value} if name == "recorded" else {}
     apart = [FieldShown(f"{name}.{part}", path, value[part]) for part, path in parts.items() if path is not None]
     return apart or [FieldShown(name, source, value)]
+
+
+def _is_hashed(sample: Sample) -> bool:
+    content = sample.model_dump(include={"question", "history", "references"})
+    return sample.id == native_form.content_id(content)
+
+
+def _or_an_id(sample: Sample) -> str:
+    return "; or give the records an id: without one it is the hash of what they ask" if _is_hashed(sample) else ""
 
 
 class _Seen:
@@ -224,7 +293,9 @@ class _Seen:
             if output:
                 case += f", method {output.method!r}" + (f", repeat {output.repeat}" if output.repeat != 1 else "")
                 fix = "give each output its own method, or number those of one method by `repeat: 1, 2, ...`"
-            self._faults.add(where, "id", f"{case} a second time", f"once; it stands at {first}", fix)
+            self._faults.add(
+                where, "id", f"{case} a second time", f"once; it stands at {first}", fix + _or_an_id(sample)
+            )
             return False
         self._cases[key] = where
         if sample is self._last:
@@ -235,7 +306,9 @@ class _Seen:
         ).digest()
         known, place = self._samples.setdefault(sample.id, (content, where))
         if known != content:
-            fix = "give the sample another id, or the same question, references and labels everywhere"
+            fix = "give the sample another id, or the same question, references and labels everywhere" + _or_an_id(
+                sample
+            )
             self._faults.add(where, "id", f"id {sample.id!r} with another sample content", f"the one of {place}", fix)
             return False
         return True

@@ -8,6 +8,7 @@ from typing import Any
 
 from ragpipe.datasets import csv_rows, json_rows, jsonl_rows, parquet_rows, trec_rows
 from ragpipe.datasets.fault_list import Faults
+from ragpipe.datasets.spans import span_reader
 from ragpipe.datasets.text_lines import DataFile
 
 SUFFIXES = {
@@ -25,9 +26,12 @@ SUFFIXES = {
 _READERS = {
     "jsonl": jsonl_rows.read_jsonl_rows,
     "json": json_rows.read_json_rows,
+    "json_objects": json_rows.read_json_objects,
+    "json_columns": json_rows.read_json_columns,
     "csv": csv_rows.read_csv_rows,
     "parquet": parquet_rows.read_parquet_rows,
     "trec": trec_rows.read_trec_rows,
+    "spans": span_reader.read_spans,
 }
 
 _KINDS = (
@@ -38,6 +42,7 @@ _KINDS = (
     (b"PK\x03\x04", "a zip archive (xlsx?)"),
 )
 _UTF16 = ((b"\xff\xfe", "UTF-16 (or UTF-32)"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32"))
+_UTF16_FIX = "convert it, e.g. `iconv -f utf-16 -t utf-8 FILE > NEW`; it was not loaded"
 
 
 def data_file(path: Path, label: str, name: str, form: str, delimiter: str, faults: Faults) -> DataFile | None:
@@ -73,7 +78,7 @@ def data_file(path: Path, label: str, name: str, form: str, delimiter: str, faul
             "content",
             wrong,
             f"{resolved_form}, by its name or by `format`",
-            "unpack or convert it first; it was not loaded",
+            _UTF16_FIX if wrong.startswith("UTF-16") else "unpack or convert it first; it was not loaded",
         )
         return None
     if path.suffix.lower() == ".tsv" and delimiter == ",":
@@ -91,7 +96,7 @@ def _disguise(head: bytes, form: str) -> str | None:
     if form == "parquet":
         return None if not head or head.startswith(b"PAR1") else "something that does not begin with PAR1"
     if head.startswith(b"PAR1"):
-        return "Parquet"
+        return None if form == "spans" else "Parquet"
     for magic, kind in _UTF16:
         if head.startswith(magic):
             return kind

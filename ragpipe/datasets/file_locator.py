@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from ragpipe.core.resources import data_path
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.file_formats import SUFFIXES, data_file
+from ragpipe.datasets.recognition import foreign_shape
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.datasets.text_lines import DataFile
 
@@ -37,8 +38,12 @@ class Files:
 
 def locate(settings: DatasetSettings, base: Path) -> Files:
     """All files of the data set. Raises DataError naming every one that is missing or is never loaded."""
-    faults = Faults(f"data set {settings.name!r}: {settings.path} cannot be used")
-    finder = _Finder(settings, data_path(settings.path, base), faults)
+    root = data_path(settings.path, base)
+    faults = Faults(
+        f"data set {settings.name!r}: {settings.path} cannot be used",
+        lambda: "" if settings.fields else foreign_shape(root, settings.path),
+    )
+    finder = _Finder(settings, root, faults)
     main = finder.main()
     joined = {}
     for name, join in settings.join.items():
@@ -59,7 +64,7 @@ class _Finder:
         settings, root = self._settings, self._root
         if not root.is_dir():
             file = data_file(root, settings.path, root.name, settings.format, settings.delimiter, self._faults)
-            return (file,) if file else ()
+            return (self._with_nulls(file),) if file else ()
         if "main" not in settings.files:
             names = sorted(path.name for path in root.iterdir() if path.suffix.lower() in SUFFIXES)[:12]
             fix = f"give the path of a file, or dataset.files.main; in the folder: {', '.join(names) or 'no file that could be read'}"
@@ -92,6 +97,11 @@ class _Finder:
 
     def _file(self, name: str, form: str) -> DataFile | None:
         label = self._settings.path if self._root.is_dir() else str(Path(self._settings.path).parent)
-        return data_file(
+        file = data_file(
             self._folder / name, f"{label.rstrip('/')}/{name}", name, form, self._settings.delimiter, self._faults
         )
+        return self._with_nulls(file) if file else None
+
+    def _with_nulls(self, file: DataFile) -> DataFile:
+        """With what the data set says of NaN and of empty cells."""
+        return replace(file, nan_is_null=self._settings.nan is None, empty_is_null=self._settings.empty is None)

@@ -23,6 +23,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragpipe.core.digest import sha256_file
+from ragpipe.core.resources import data_path
 from ragpipe.datasets import file_formats
 from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.schema.index_coverage import ChunkTokens, Coverage, IndexCoverage, MissingGold
@@ -74,12 +75,13 @@ class _Read(NamedTuple):
 
 
 class IndexManifest:
-    """The manifest at `path`, as the user named it; a relative path starts at `base`. Raises DataError when it cannot be read."""
+    """The manifest at `path`, as the user named it; a relative path starts at `base`, one of ragpipe's own after `package:`. Raises
+    DataError when it cannot be read."""
 
     def __init__(self, path: str, base: Path):
         self._title = f"the index manifest {path} cannot be used"
         faults = Faults(self._title)
-        file = file_formats.data_file(base / path, path, Path(path).name, "auto", ",", faults)
+        file = file_formats.data_file(data_path(path, base), path, Path(path).name, "auto", ",", faults)
         faults.raise_all()
         assert file is not None
         self._file = file
@@ -107,7 +109,8 @@ class IndexManifest:
             without_chunks=[name for name, document in read.documents.items() if not document.chunks][:LISTED],
             gold_documents=gold,
             gold_missing_count=len(missing),
-            gold_missing=missing[:LISTED],
+            gold_missing=[_listed(document) for document in missing[:LISTED]],
+            samples_missing_gold=Counter(sample for document in missing for sample in document.samples),
         )
 
     @cached_property
@@ -209,7 +212,7 @@ def _tokens(tokens: array[int]) -> ChunkTokens | None:
 
 
 def _missing_gold(samples: Iterable[Sample], read: _Read) -> tuple[list[MissingGold], int]:
-    """The labelled documents that cannot be retrieved, and how many documents are labelled."""
+    """The labelled documents that cannot be retrieved, each with all its samples, and how many documents are labelled."""
     named: dict[str, list[str]] = {}
     for sample in samples:
         paths = (anchor.rel_path for anchor in sample.anchors or ())
@@ -219,5 +222,9 @@ def _missing_gold(samples: Iterable[Sample], read: _Read) -> tuple[list[MissingG
     for name, ids in named.items():
         document = read.documents.get(name)
         if why := document.why_missing if document else "not_in_manifest":
-            missing.append(MissingGold(document=name, why=why, n_samples=len(ids), samples=ids[:LISTED]))
+            missing.append(MissingGold(document=name, why=why, n_samples=len(ids), samples=ids))
     return missing, len(named)
+
+
+def _listed(missing: MissingGold) -> MissingGold:
+    return missing.model_copy(update={"samples": missing.samples[:LISTED]})

@@ -7,29 +7,33 @@ from typing import Any
 
 from ragpipe.datasets import file_formats, json_rows
 from ragpipe.datasets.fault_list import Faults, shown_value
+from ragpipe.datasets.mapping_settings import Join, key_text
 from ragpipe.datasets.path_expressions import BadExpression, Expression
-from ragpipe.datasets.settings import Join, key_text
 from ragpipe.datasets.text_lines import DataFile
 
 
 def records(
     files: Sequence[DataFile], inside: Expression | None, faults: Faults
 ) -> Iterator[tuple[DataFile, int, dict[str, Any]]]:
-    """(file, line or row, record) of all files in their order. `inside` is the path of the list in a JSON document."""
+    """(file, line or row, record) of all files in their order. `inside` is the path of the list in a document or row."""
     for file in files:
-        if inside is None:
-            rows = file_formats.read_rows(file, faults)
-        elif file.format != "json":
-            faults.add(
-                file.display_path, "records", f"a {file.format} file", "a JSON document, in which the path finds a list"
-            )
-            continue
-        elif (doc := json_rows.read_document(file, faults)) is None:
-            continue
+        if inside is not None and file.format == "json":
+            document = json_rows.read_document(file, faults)
+            rows = json_rows.inside(file.display_path, inside, document, faults) if document is not None else iter(())
         else:
-            rows = json_rows.inside(file, inside, doc, faults)
+            rows = file_formats.read_rows(file, faults)
+            if inside is not None:
+                rows = _inside_rows(file, rows, inside, faults)
         for position, record in rows:
             yield file, position, record
+
+
+def _inside_rows(
+    file: DataFile, rows: Iterator[tuple[int, dict[str, Any]]], inside: Expression, faults: Faults
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for position, row in rows:
+        for _, record in json_rows.inside(file_formats.place(file, position), inside, row, faults):
+            yield position, record
 
 
 class Index:
@@ -45,10 +49,11 @@ class Index:
         self._last: str | None = None
         self._found: dict[str, Any] = {}
         by, where = Expression(join.by), dict[str, str]()
-        for file, position, record in records(files, Expression(join.records) if join.records else None, faults):
+        rows = records(files, Expression(join.records) if join.records else None, faults)
+        for index, (file, position, record) in enumerate(rows, 1):
             place = file_formats.place(file, position)
             try:
-                key = join_key(by(record))
+                key = join_key(by({**record, "_index": index} if "_index" in by.roots else record))
             except BadExpression as error:
                 faults.add(place, f"join.{name}.by ({join.by})", str(error), "a text or a whole number")
                 continue

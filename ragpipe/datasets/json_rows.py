@@ -1,4 +1,8 @@
-"""JSON: a file that holds one list of objects, streamed; or any document, whole, with the path of its list."""
+"""JSON: a file that holds one list of objects, streamed; or any document, whole, with the path of its list.
+
+Two more forms have names of their own: objects one after another that are not one per line (`json_objects`, streamed), and
+an object of columns, each an object of row name and value (`json_columns`, what `DataFrame.to_json()` writes).
+"""
 
 from __future__ import annotations
 
@@ -19,17 +23,56 @@ def read_json_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[s
     """(line number, record) for each object of the file's list, without holding the list."""
     with open(file.path, encoding="utf-8-sig", newline="") as stream:
         try:
-            yield from _elements(_Window(stream), file, faults)
+            yield from _elements(_Window(stream, file.nan_is_null), file, faults)
         except UnicodeDecodeError:
             for _ in text_lines(file, faults):  # names every line that is not UTF-8
                 pass
 
 
+def read_json_objects(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, record) for each of the objects that stand one after another, with or without line breaks in them."""
+    with open(file.path, encoding="utf-8-sig", newline="") as stream:
+        window = _Window(stream, file.nan_is_null)
+        try:
+            while window.next_sign():
+                line = window.line
+                try:
+                    record = window.value()
+                except strict_json.InvalidJson as error:
+                    _bad_value(window, error, file, faults)
+                    return
+                if isinstance(record, dict):
+                    yield line, record
+                else:
+                    faults.add(file.at(line), "record", shown_value(record), "an object")
+        except UnicodeDecodeError:
+            for _ in text_lines(file, faults):
+                pass
+
+
+def read_json_columns(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(row number from 1, record) of an object of columns. Every column must have the rows of the first one."""
+    document = read_document(file, faults)
+    if document is None:
+        return
+    expected = "an object of columns, each an object of row and value"
+    if not isinstance(document, dict) or not all(isinstance(column, dict) for column in document.values()):
+        faults.add(file.display_path, "document", shown_value(document), expected)
+        return
+    rows = list(next(iter(document.values()), {}))
+    for name, column in document.items():
+        if column.keys() != set(rows):
+            faults.add(file.display_path, name, f"{len(column)} rows", f"the {len(rows)} rows of the first column")
+            return
+    for position, row in enumerate(rows, 1):
+        yield position, {name: column[row] for name, column in document.items()}
+
+
 class _Window:
     """A moving piece of the text; `line` is the line of `at`."""
 
-    def __init__(self, stream: TextIO):
-        self._stream = stream
+    def __init__(self, stream: TextIO, nan_is_null: bool):
+        self._stream, self._nan_is_null = stream, nan_is_null
         self.text, self.at, self.line, self.ended = "", 0, 1, False
 
     def more(self, size: int = _BLOCK) -> None:
@@ -58,7 +101,7 @@ class _Window:
         """Parse the value that begins here; reads on while it is cut by the window's edge."""
         while True:
             try:
-                value, end = strict_json.raw_decode(self.text, self.at)
+                value, end = strict_json.raw_decode(self.text, self.at, nan_is_null=self._nan_is_null)
             except json.JSONDecodeError as error:
                 left = len(self.text) - self.at
                 if not self.ended and left <= MAX_LINE:
@@ -74,7 +117,10 @@ class _Window:
 def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
     if (sign := window.next_sign()) != "[":
         if sign:
-            fix = "name the list inside by dataset.records=PATH; one object a line needs dataset.format=jsonl"
+            fix = (
+                "name the list inside by dataset.records=PATH; one object a line needs dataset.format=jsonl, objects one "
+                "after another json_objects, and columns of rows (DataFrame.to_json) json_columns"
+            )
             faults.add(file.at(window.line), "document", f"it begins with {sign!r}", "a list of objects", fix)
         return
     window.skip(window.at + 1)
@@ -84,11 +130,7 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
         try:
             record = window.value()
         except strict_json.InvalidJson as error:
-            actual = f"{error} at column {error.column}" if error.column else str(error)
-            actual = "the end of the file" if window.next_sign() == "" else actual
-            faults.add(
-                file.at(window.line), "record", actual, "JSON", "the rest of the file was not read; is it cut off?"
-            )
+            _bad_value(window, error, file, faults)
             return
         if isinstance(record, dict):
             yield line, record
@@ -109,6 +151,12 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
         faults.add(file.at(window.line), "document", f"{sign!r} after the list", "the end of the file")
 
 
+def _bad_value(window: _Window, error: strict_json.InvalidJson, file: DataFile, faults: Faults) -> None:
+    actual = f"{error} at column {error.column}" if error.column else str(error)
+    actual = "the end of the file" if window.next_sign() == "" else actual
+    faults.add(file.at(window.line), "record", actual, "JSON", "the rest of the file was not read; is it cut off?")
+
+
 def read_document(file: DataFile, faults: Faults) -> Any:
     """The whole document; None (and a fault) when it cannot be read."""
     if (size := file.path.stat().st_size) > MAX_DOCUMENT:
@@ -121,27 +169,30 @@ def read_document(file: DataFile, faults: Faults) -> Any:
     if faults:
         return None
     try:
-        return strict_json.strict_loads(text)
+        return strict_json.strict_loads(text, nan_is_null=file.nan_is_null)
     except strict_json.InvalidJson as error:
         line = text.count("\n", 0, (error.column or 1) - 1) + 1
         faults.add(file.at(line) if error.column else file.display_path, "document", str(error), "JSON")
     return None
 
 
-def inside(file: DataFile, records: Expression, doc: Any, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(position from 1, record) of the list that `records` gives in a document."""
+def inside(where: str, records: Expression, document: Any, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(position from 1, record) of the list that `records` gives in a document or row, or of the document itself (`@`)."""
     try:
-        value = records(doc)
+        value = records(document)
     except BadExpression as error:
-        faults.add(file.display_path, f"records ({records.text})", str(error), "a list of objects")
+        faults.add(where, f"records ({records.text})", str(error), "a list of objects")
+        return
+    if value is document and isinstance(document, dict):
+        yield 1, document
         return
     if not isinstance(value, list):
-        names = ", ".join(list(doc)[:12]) if isinstance(doc, dict) else ""
+        names = ", ".join(list(document)[:12]) if isinstance(document, dict) else ""
         fix = f"the document's own names: {names}" if names else ""
-        faults.add(file.display_path, f"records ({records.text})", shown_value(value), "a list of objects", fix)
+        faults.add(where, f"records ({records.text})", shown_value(value), "a list of objects", fix)
         return
     for position, record in enumerate(value, 1):
         if isinstance(record, dict):
             yield position, record
         else:
-            faults.add(f"{file.display_path} record {position}", records.text, shown_value(record), "an object")
+            faults.add(f"{where} record {position}", records.text, shown_value(record), "an object")

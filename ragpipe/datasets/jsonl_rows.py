@@ -17,7 +17,7 @@ def read_jsonl_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[
         if not text:
             continue
         try:
-            record = strict_json.strict_loads(text)
+            record = strict_json.strict_loads(text, nan_is_null=file.nan_is_null)
         except strict_json.InvalidJson as error:
             column = f" at column {error.column}" if error.column else ""
             cut = "" if line.endswith("\n") else "; the file's last line, perhaps cut off"

@@ -9,18 +9,24 @@ says that it is not recorded; `""` and `[]` say that nothing was answered or ret
 `c<rank>`, unless given. A context that is an object is a chunk when it has `text` and no name that a chunk has not;
 otherwise the object is the text. A text that is an object is written as `name: value` lines in the order of
 `dataset.chunk_text`, else as canonical JSON.
+
+A record without `id` gets the hash of what it asks: `content_id`.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ragpipe.core.digest import canonical_json
+from ragpipe.core.digest import canonical_json, sha256
+from ragpipe.core.safe_text import shorten
 from ragpipe.datasets.fault_list import Faults, named_fields, shown_value
+from ragpipe.datasets.name_synonyms import field_meant
 from ragpipe.datasets.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
 from ragpipe.schema.blank import is_blank
 from ragpipe.schema.sample import Chunk, Output, Sample
@@ -29,6 +35,20 @@ Flat = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
 
 _CHUNK_FIELDS = frozenset(Chunk.model_fields)
+_TOP_FIELDS = SAMPLE_FIELDS | OUTPUT_FIELDS | {"outputs"}
+_NEAR = 0.75  # `anwser` is 0.83 like `answer`; `retrieved_contexts` and `retrieves`, 0.67, mean different things
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_TEXT_SHOWN = 60  # characters of a context in a fix
+_TO_NUMBER = "number(...)"
+_TEXT_FOR = {
+    "float_type": _TO_NUMBER,
+    "int_type": _TO_NUMBER,
+    "recorded": _TO_NUMBER,
+    "bool_type": "map: {'true': true, 'false': false}",
+    "list_type": "parse_json(...)",
+    "dict_type": "parse_json(...)",
+}
+"""What makes the value of a pydantic error out of a text, by the type of the error."""
 
 
 def split_record(record: Mapping[str, Any], where: str, faults: Faults) -> tuple[Flat, list[Flat]] | None:
@@ -37,11 +57,12 @@ def split_record(record: Mapping[str, Any], where: str, faults: Faults) -> tuple
     flat = {name: value for name, value in record.items() if name in OUTPUT_FIELDS}
     known = len(sample) + len(flat) + ("outputs" in record)
     if known != len(record):
-        for name in record.keys() - SAMPLE_FIELDS - OUTPUT_FIELDS - {"outputs"}:
-            _unknown(name, named_fields(where, record), faults)
+        for name in record:
+            if name not in _TOP_FIELDS:
+                _unknown(name, named_fields(where, record), faults)
         return None
     if "outputs" not in record:
-        return sample, [flat] if any(value is not None for value in flat.values()) else []
+        return sample, [flat] if any(_says_something(value) for value in flat.values()) else []
     outputs = record["outputs"]
     if flat:
         names = ", ".join(sorted(flat))
@@ -53,8 +74,13 @@ def split_record(record: Mapping[str, Any], where: str, faults: Faults) -> tuple
     return sample, outputs
 
 
+def _says_something(value: Any) -> bool:
+    """Whether a field of an output is there: null, and an object without any value, is not. An empty list is a finding."""
+    return any(_says_something(part) for part in value.values()) if isinstance(value, dict) else value is not None
+
+
 def sample_of(fields: Flat, where: str, faults: Faults) -> Sample | None:
-    """The sample, None (and faults) when it is wrong."""
+    """The sample, None (and faults) when it is wrong. Without an id it gets that of its content."""
     place = named_fields(where, fields)
     if "reference" in fields:
         if "references" in fields:
@@ -63,12 +89,32 @@ def sample_of(fields: Flat, where: str, faults: Faults) -> Sample | None:
         fields = dict(fields)
         if (reference := fields.pop("reference")) is not None:
             fields["references"] = [reference]
+    fields = {name: value for name, value in fields.items() if value is not None or name == "question"}
+    if "id" not in fields:
+        fields["id"] = content_id(fields)
     sample = _read(Sample, fields, place, "", faults)
     if sample is not None:
         blank = [name for name in ("id", "question") if _blank(name, getattr(sample, name), place, faults)]
         if blank:
             return None
     return sample
+
+
+def flat_id(fields: Mapping[str, Any]) -> Any:
+    """The id of a sample by its flat fields, before they are checked: the one that they hold, else that of the content."""
+    if fields.get("id") is not None:
+        return fields["id"]
+    reference = fields.get("reference")
+    return content_id({**fields, "references": [reference]} if reference is not None else fields)
+
+
+def content_id(fields: Mapping[str, Any]) -> str:
+    """`h` and the first 12 hex digits of the sha256 over question, history and references: what makes a sample another one.
+
+    Labels are no part of it, and neither are the outputs, so that several methods on one question share its id.
+    """
+    content = [fields.get("question"), fields.get("history") or [], fields.get("references") or []]
+    return "h" + sha256(content)[:12]
 
 
 def _blank(name: str, text: str, where: str, faults: Faults) -> bool:
@@ -94,11 +140,14 @@ def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: 
     if name == "contexts" and "chunks" in fields:
         faults.add(where, "contexts", "`contexts` and `chunks`", "one of the two")
         return None
-    ready = dict(fields)
+    ready = {name: value for name, value in fields.items() if value is not None}
+    for figures in ("timings", "usage"):
+        if isinstance(ready.get(figures), dict):
+            ready[figures] = {name: value for name, value in ready[figures].items() if value is not None}
     items = ready.pop(name, None)
     if items is not None:
         if not isinstance(items, list):
-            faults.add(where, name, shown_value(items), "a list", "write [] when nothing was retrieved")
+            faults.add(where, name, shown_value(items), "a list", _as_list(items))
             return None
         ready["chunks"] = [_chunk(item, rank, name == "contexts", order) for rank, item in enumerate(items, 1)]
     if "sample_id" in ready:
@@ -117,6 +166,17 @@ def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: 
     if ranks != sorted(ranks):
         output = output.model_copy(update={"chunks": sorted(chunks, key=lambda chunk: chunk.rank)})
     return output
+
+
+def _as_list(items: Any) -> str:
+    """How to write as a list what stands where chunks are expected."""
+    if isinstance(items, str) and items.lstrip()[:1] == "[":
+        return "write the list itself, not its text; in a mapping: parse(...)"
+    if isinstance(items, str) and items.strip():
+        return f"write a list of texts: [{json.dumps(shorten(items, _TEXT_SHOWN), ensure_ascii=False)}]"
+    if isinstance(items, dict):
+        return "write a list, also around one object: [{...}]"
+    return "write [] when nothing was retrieved"
 
 
 def _chunk(item: Any, rank: int, context: bool, order: Sequence[str] | None) -> Any:
@@ -166,19 +226,29 @@ def _key(loc: Sequence[int | str], chunks: str) -> str:
 
 
 def _fix(fault: Mapping[str, Any]) -> str:
-    if fault["type"] != "string_type":
-        return ""
-    if isinstance(fault["input"], bool | int | float):
+    kind, value = fault["type"], fault["input"]
+    if kind == "string_type" and isinstance(value, bool | int | float):
         return "write it in quotes; in a mapping: to_string(...)"
-    return 'write "" for an empty text; in a mapping: default' if fault["input"] is None else ""
+    if value is None and fault["loc"] == ("question",):
+        return "correct its path; or leave records without a question out by dataset.filter=question"
+    if kind == "string_type" and value is None:
+        return 'write "" for an empty text; in a mapping: default'
+    if (
+        isinstance(value, str)
+        and (way := _TEXT_FOR.get(kind))
+        and (way != _TO_NUMBER or _NUMBER.fullmatch(value.strip()))
+    ):
+        return f"as in CSV, where every cell is a text: in a mapping {way}"
+    return ""
 
 
 def _unknown(name: str, where: str, faults: Faults) -> None:
-    known = sorted(SAMPLE_FIELDS | OUTPUT_FIELDS | _CHUNK_FIELDS)
-    near = get_close_matches(name.rpartition(".")[2], known, 1)
-    fix = (
-        f"did you mean {near[0]!r}?"
-        if near
-        else "put labels of your own under `meta`, or map the record by dataset.fields"
-    )
+    own, inside = name.rpartition(".")[2], "." in name
+    known = _CHUNK_FIELDS if inside else _TOP_FIELDS
+    near = get_close_matches(own, sorted(known), 1, _NEAR)
+    fix = "put labels of your own under `meta`, or map the record by dataset.fields"
+    if not inside and (meant := field_meant(own)):
+        fix = f"the native form calls it {meant!r}; a file of another tool is mapped by dataset.fields"
+    elif near:
+        fix = f"did you mean {near[0]!r}?"
     faults.add(where, name[:80], "a name that no sample, output or chunk has", "a known field", fix)

@@ -43,7 +43,7 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
                     plain = {}
                     for name, value in zip(batch.schema.names, values, strict=True):
                         try:
-                            plain[name] = _plain(value)
+                            plain[name] = _plain(value, file.nan_is_null)
                         except InvalidJson as error:
                             faults.add(
                                 f"{file.display_path} row {row}",
@@ -108,17 +108,19 @@ def _columns_fit(schema: pa.Schema, file: DataFile, faults: Faults) -> bool:
     return fit
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, nan_is_null: bool) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
+            if nan_is_null and math.isnan(value):
+                return None
             raise InvalidJson(f"{value} (store a missing number as null)")
         return value
     if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): _plain(item, nan_is_null) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, nan_is_null) for item in value]
     if isinstance(value, Decimal) and value.is_finite():
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, datetime.date | datetime.time):

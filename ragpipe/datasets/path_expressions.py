@@ -1,20 +1,20 @@
 """Path expressions: JMESPath, compiled once, checked when the configuration is read.
 
-Two functions are added to the standard ones: `parse_json(text)`, for a CSV cell that holds JSON, and `split(text, separator)`,
-the list of the pieces between the separators (as in JMESPath Community).
+The functions that are added to the standard ones are those of `expression_functions.py`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import jmespath
-from jmespath import exceptions, functions
+from jmespath import exceptions
 
-from ragpipe.core import strict_json
+from ragpipe.datasets.expression_functions import BadExpression, ExpressionFunctions
+
+__all__ = ["BadExpression", "Expression"]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _FIRST_CHILD = {
@@ -27,32 +27,17 @@ _FIRST_CHILD = {
     "flatten",
 }
 _NO_NAMES = {"literal", "current", "identity", "index", "slice", "expref"}
+_SYNTAX = re.compile(r"""["'`\[\]{}()|&=<>!@,]|^\s*$""")
+"""Signs by which a text is meant as an expression, not as the name of a column."""
 
-
-class BadExpression(ValueError):
-    """The expression cannot be compiled, or not applied to a record."""
-
-
-class _Functions(functions.Functions):  # type: ignore[misc]
-    @functions.signature({"types": ["string"]})  # type: ignore[untyped-decorator]
-    def _func_parse_json(self, text: str) -> Any:
-        try:
-            return strict_json.strict_loads(text)
-        except strict_json.InvalidJson as error:
-            raise BadExpression(f"parse_json: {error}") from None
-
-    @functions.signature({"types": ["string"]}, {"types": ["string"]})  # type: ignore[untyped-decorator]
-    def _func_split(self, text: str, separator: str) -> list[str]:
-        return text.split(separator) if separator else list(text)
-
-
-_OPTIONS = jmespath.Options(custom_functions=_Functions())
+_OPTIONS = jmespath.Options(custom_functions=ExpressionFunctions())
 
 
 class Expression:
     """A compiled path expression: call it with a record to get the value, None where the path leads nowhere.
 
-    `roots` are the names it looks up at the top of the record.
+    `roots` are the names it looks up at the top of the record. `plain` is the function of a path of names only (`a.b.c`), which fits
+    every record and never raises; None for any other expression.
     Raises BadExpression when compiled (with the position) and when a function gets a value of a wrong type.
     """
 
@@ -61,10 +46,11 @@ class Expression:
         try:
             self._parsed = jmespath.compile(text)
         except exceptions.JMESPathError as error:
-            raise BadExpression(_syntax(text, error)) from None
+            raise BadExpression(_syntax(text, error), _quoted_name(text)) from None
         _check_functions(text, self._parsed.parsed)
         self.roots = frozenset(_roots(self._parsed.parsed))
-        self._find: Callable[[Any], Any] = _plain_path(text) if _PLAIN.fullmatch(text) else self._search
+        self.plain: Callable[[Any], Any] | None = _plain_path(text) if _PLAIN.fullmatch(text) else None
+        self._find = self.plain or self._search
 
     def __call__(self, record: Any) -> Any:
         return self._find(record)
@@ -86,9 +72,15 @@ def _plain_path(text: str) -> Callable[[Any], Any]:
     names = text.split(".")
     if len(names) == 1:
         return lambda record: record.get(text) if isinstance(record, dict) else None
-    return lambda record: reduce(
-        lambda value, name: value.get(name) if isinstance(value, dict) else None, names, record
-    )
+
+    def find(record: Any) -> Any:
+        for name in names:
+            if not isinstance(record, dict):
+                return None
+            record = record.get(name)
+        return record
+
+    return find
 
 
 def _syntax(text: str, error: exceptions.JMESPathError) -> str:
@@ -100,8 +92,15 @@ def _syntax(text: str, error: exceptions.JMESPathError) -> str:
     return f"path expression {text!r}: {text[position]!r} does not fit at position {position + 1}"
 
 
+def _quoted_name(text: str) -> str:
+    """How a name with blanks or signs in it is written, where the text can be one; else empty."""
+    if _SYNTAX.search(text):
+        return ""
+    return f"a name with blanks or signs in it stands in double quotes; in YAML with single quotes around: '\"{text}\"'"
+
+
 def _check_functions(text: str, node: dict[str, Any]) -> None:
-    known = _Functions.FUNCTION_TABLE
+    known = ExpressionFunctions.FUNCTION_TABLE
     if node["type"] == "function_expression" and node["value"] not in known:
         raise BadExpression(
             f"path expression {text!r}: no function {node['value']!r}; there are {', '.join(sorted(known))}"

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ragpipe.datasets.expression_functions import finite_number
 from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.datasets.joins import Index
+from ragpipe.datasets.mapping_settings import FieldMap, Join, Split, key_text
 from ragpipe.datasets.path_expressions import BadExpression, Expression
-from ragpipe.datasets.settings import DatasetSettings, FieldMap, Join, Split, key_text
+from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.patterns.timed_regex import compile_splitter
+
+_MILLISECONDS: dict[str, Callable[[float], float]] = {
+    "ns": lambda value: value / 1_000_000,
+    "us": lambda value: value / 1000,
+    "ms": lambda value: value,
+    "s": lambda value: value * 1000,
+    "min": lambda value: value * 60_000,
+}
 
 Scope = dict[str, Any]
 Value = Callable[[Any], Any]
 Step = Callable[[Scope], list[Scope]]
 
 NO_OUTPUT = "_no_output"
+_QUOTED_TEXT = re.compile(r"'([^']*)'")
+"""What JMESPath reads as a text."""
 
 
 class BadMapping(ValueError):
@@ -35,19 +48,28 @@ class RecordMapping:
         steps |= {name: _explode_step(name, path) for name, path in settings.explode.items()}
         self._steps = [steps[name] for name in settings.order()]
         self._fields = {name: _value(spec, f"fields.{name}") for name, spec in settings.fields.items()}
-        self._parts = {name: False for name in ("answer", "contexts", "chunks") if name in settings.fields}
+        self._parts = {
+            name: False
+            for name in ("answer", "contexts", "chunks")
+            if name in settings.fields and not _may_be_null(settings.fields[name])
+        }
+        self._needs_id = "id" in settings.fields and not _may_be_null(settings.fields["id"])
         self._answered = False
         self.sources = {name: described(spec) for name, spec in settings.fields.items()}
+        self.sources.setdefault("id", "hash of the content")
         if (recorded := settings.fields.get("recorded")) is not None:
             self.sources |= {f"recorded.{name}": described(part) for name, part in (recorded.fields or {}).items()}
 
-    def cases(self, record: Mapping[str, Any], file: str, line: int) -> Iterator[tuple[Scope, bool, list[BadMapping]]]:
+    def cases(
+        self, record: Mapping[str, Any], file: str, line: int, index: int
+    ) -> Iterator[tuple[Scope, bool, list[BadMapping]]]:
         """(fields, whether there is an output, what did not fit) for each case of a record.
 
-        Beside the record's own names an expression sees `_file` and `_line`. An empty list to explode gives one case
-        without an output: the question is there, nobody answered it.
+        Beside the record's own names an expression sees `_file`, `_line`, `_index` (from 1, among all records) and
+        `_record` (the record itself). An empty list to explode gives one case without an output: the question is there,
+        nobody answered it.
         """
-        scopes: list[Scope] = [{**record, "_file": file, "_line": line}]
+        scopes: list[Scope] = [{**record, "_file": file, "_line": line, "_index": index, "_record": record}]
         try:
             for step in self._steps:
                 scopes = [after for scope in scopes for after in step(scope)]
@@ -62,6 +84,11 @@ class RecordMapping:
                     fields[name] = value(scope)
                 except BadMapping as error:
                     bad.append(error)
+            if self._needs_id and fields.get("id", "") is None:
+                fix = (
+                    "correct the path; or leave `id` out, or give it `default: null`: the id is then the content's hash"
+                )
+                bad.append(BadMapping(f"fields.id ({self.sources['id']})", "null", "a text", fix))
             if NO_OUTPUT not in scope:
                 self._answered = True
                 self._parts |= {name: True for name in self._parts if fields.get(name) is not None}
@@ -73,6 +100,11 @@ class RecordMapping:
         for name in (name for name, is_there in self._parts.items() if self._answered and not is_there):
             fix = "correct the path, or take the field out of the mapping where the data does not record it"
             faults.add(where, f"fields.{name} ({self.sources[name]})", "null in every record", "a value in one", fix)
+
+
+def _may_be_null(spec: FieldMap) -> bool:
+    """Whether the mapping says that the field may be null in every record."""
+    return "default" in spec.model_fields_set and spec.default is None
 
 
 def _join_step(name: str, join: Join, index: Index) -> Step:
@@ -144,16 +176,30 @@ def _value(spec: FieldMap, label: str) -> Value:
         inner = {name: _value(part, f"{label}.{name}") for name, part in spec.fields.items()}
         return lambda scope: {name: value(scope) for name, value in inner.items()}
     path, text, table = Expression(spec.path or ""), spec.path or "", _table(spec, label)
+    if path.plain is not None and table is None and spec.unit is None and spec.default is None:
+        return path.plain  # most fields are of this kind, and a log has millions of them
 
     def value(scope: Any) -> Any:
         result = _applied(path, scope, label, text)
         if result is None:
             return spec.default
+        if spec.unit is not None:
+            return _in_milliseconds(result, spec, label)
         if table is None:
             return result
         return [table(item) for item in result] if isinstance(result, list) else table(result)
 
     return value
+
+
+def _in_milliseconds(value: Any, spec: FieldMap, label: str) -> Any:
+    """The duration in milliseconds; `default` for a text that holds no number. Raises BadMapping."""
+    try:
+        duration = finite_number(value)
+    except BadExpression:
+        expected = f"a duration in {spec.unit}, a number"
+        raise BadMapping(f"{label} ({spec.path})", shown_value(value), expected) from None
+    return spec.default if duration is None else _MILLISECONDS[spec.unit or "ms"](duration)
 
 
 def _each(spec: FieldMap, label: str) -> Value:
@@ -194,7 +240,18 @@ def _applied(find: Callable[[Any], Any], scope: Any, label: str, text: str) -> A
     try:
         return find(scope)
     except BadExpression as error:
-        raise BadMapping(f"{label} ({text})", str(error), "a value the expression can be applied to") from None
+        fix = error.fix or _name_in_single_quotes(text, scope)
+        raise BadMapping(f"{label} ({text})", str(error), "a value the expression can be applied to", fix) from None
+
+
+def _name_in_single_quotes(text: str, scope: Any) -> str:
+    """What to write where an expression has a name of the record in single quotes, which make it a text; else empty."""
+    names = scope if isinstance(scope, Mapping) else {}
+    quoted = next((name for name in _QUOTED_TEXT.findall(text) if name in names), None)
+    if quoted is None:
+        return ""
+    right = text.replace(f"'{quoted}'", f'"{quoted}"')
+    return f"'{quoted}' is a text; a name stands in double quotes: {right}"
 
 
 def _table(spec: FieldMap, label: str) -> Value | None:
@@ -229,4 +286,4 @@ def described(spec: FieldMap) -> str:
         return f"each {spec.each}: {spec.key + ' -> ' if spec.key else ''}{inner}"
     if spec.fields is not None:
         return "{" + ", ".join(f"{name}: {described(part)}" for name, part in spec.fields.items()) + "}"
-    return (spec.path or "") + (" through a map" if spec.map else "")
+    return (spec.path or "") + (" through a map" if spec.map else "") + (f" in {spec.unit}" if spec.unit else "")

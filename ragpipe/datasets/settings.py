@@ -5,6 +5,7 @@
     join:                              other files or lists by key
       run: {file: run, by: query, key: id}
       hits: {each: run.hits, file: corpus, by: id, key: doc, as: passage}
+    group: {by: query_id, as: rows}    rows of one key into one record; before joins, splits and explodes
     split:                             one text into many
       passages: {text: source.passages, pattern: 'passage \\d+:'}
     explode: {response: responses}     one record into one case per element
@@ -22,27 +23,15 @@ Joins, splits and explodes are carried out in the order in which they need each 
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    GetJsonSchemaHandler,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import Field, field_validator, model_validator
 
+from ragpipe.datasets.mapping_settings import FieldMap, Format, Group, Join, PathExpression, Split
 from ragpipe.datasets.path_expressions import Expression
-from ragpipe.patterns.timed_regex import compile_splitter
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
 from ragpipe.schema.settings import NotInIdentity, Settings
-
-Format = Literal["auto", "jsonl", "json", "csv", "parquet", "trec"]
 
 SHORTCUTS = frozenset({"reference", "contexts"})
 SAMPLE_FIELDS = frozenset(Sample.model_fields) | {"reference"}
@@ -56,169 +45,36 @@ _INNER: dict[str, frozenset[str]] = {
 }
 
 
-def _compiles(text: str) -> str:
-    Expression(text)
-    return text
+class SampleOf(Settings):
+    """Which samples are taken (with all their methods): the same for a seed, whatever the order of the file, by the hash of the id.
 
-
-def _pattern(text: str) -> str:
-    compile_splitter(text)
-    return text
-
-
-PathExpression = Annotated[str, AfterValidator(_compiles)]
-
-
-class FieldMap(Settings):
-    """Where a field's value comes from: a path, a constant, a list built from each element, or an object of fields.
-
-    A bare text is a path. `map` translates the value (each one of a list); a value that is not in it becomes `otherwise`,
-    and is a fault without one. `default` stands where the path gives null. `each` takes a list, or an object as its
-    elements `{key, value}`.
+    `n` of them, or for production a `rate` of all, of each day at most `per_day`. Without a `seed` of its own it takes the run's.
     """
 
-    path: PathExpression | None = Field(default=None, description="Path expression (JMESPath) that gives the value.")
-    map: dict[str, Any] | None = Field(
+    n: int | None = Field(
+        default=None, ge=1, description="Number of samples to draw, 1 or more, each with all its methods."
+    )
+    rate: float | None = Field(default=None, gt=0, le=1, description="Share of the samples to draw, above 0 to 1.")
+    per_day: int | None = Field(
+        default=None, ge=1, description="Most samples to draw of one day by `time`, 1 or more. null: no limit."
+    )
+    time: PathExpression | None = Field(
         default=None,
         description=(
-            "Translation of the value, or of each element of a list. A value that is not listed is a fault unless "
-            "`otherwise` is set."
+            "Path, in the sample, of its time, for `per_day`: meta.time. ISO 8601, or seconds, ms, µs or ns since 1970; days are UTC."
         ),
     )
-    otherwise: Any = Field(
-        default=None, description="Value for everything that `map` does not list. null is a value too."
-    )
-    default: Any = Field(default=None, description="Value where the path gives null.")
-    const: Any = Field(default=None, description="The same value for every record.")
-    each: PathExpression | None = Field(
-        default=None,
-        description=(
-            "Path of a list, or of an object read as a list of {key, value}, from whose elements the value is built."
-        ),
-    )
-    fields: dict[str, FieldMap] | None = Field(
-        default=None,
-        description="Fields of the object to build, or with `each` of the object built from every element.",
-    )
-    key: PathExpression | None = Field(
-        default=None, description="Path, in an element of `each`, of the key; builds an object together with `value`."
-    )
-    value: FieldMap | None = Field(
-        default=None, description="Value built from an element of `each`; without `key` the result is a list."
-    )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """A bare text is a path, which the fields alone do not say."""
-        return {"anyOf": [{"type": "string"}, handler(schema)]}
-
-    @model_serializer(mode="wrap")
-    def _as_given(self, serializer: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Only what was given: `const: null` is a source, and the run's config.yaml must read back as the same mapping."""
-        return {name: value for name, value in serializer(self).items() if name in self.model_fields_set}
-
-    def identity(self) -> dict[str, Any]:
-        return {name: value for name, value in super().identity().items() if name in self.model_fields_set}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _text_is_a_path(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str) else value
-
-    @field_validator("map", mode="before")
-    @classmethod
-    def _keys_are_text(cls, value: Any) -> Any:
-        return {key_text(key): item for key, item in value.items()} if isinstance(value, dict) else value
+    seed: int | None = Field(default=None, description="Seed of the draw. null: the run's `seed`.")
 
     @model_validator(mode="after")
-    def _one_source(self) -> FieldMap:
-        fields_set = self.model_fields_set
-        sources = [name for name in ("path", "const", "each", "fields") if name in fields_set]
-        if sources == ["each", "fields"]:
-            sources = ["each"]
-        if len(sources) != 1:
-            raise ValueError(f"one of `path`, `const`, `each` or `fields` must be given, found {sources or 'none'}")
-        allowed = {
-            "path": {"map", "otherwise", "default"},
-            "const": set(),
-            "each": {"fields", "key", "value", "default"},
-            "fields": set(),
-        }
-        if extra := fields_set - allowed[sources[0]] - set(sources):
-            raise ValueError(f"`{sources[0]}` does not go with {', '.join(f'`{name}`' for name in sorted(extra))}")
-        if "otherwise" in fields_set and self.map is None:
-            raise ValueError("`otherwise` stands beside a `map`: it is for values that are not in it")
-        shape = fields_set & {"fields", "key", "value"}
-        if sources == ["each"] and shape not in ({"fields"}, {"value"}, {"key", "value"}):
+    def _one_kind(self) -> SampleOf:
+        if (self.n is None) == (self.rate is None and self.per_day is None):
+            raise ValueError("either `n`, or `rate` and `per_day` (one of the two is enough)")
+        if (self.per_day is None) != (self.time is None):
             raise ValueError(
-                "`each` needs `fields` (a list of objects), `value` (a list) or `key` and `value` (an object)"
+                "`per_day` and `time` go together: the budget, and the path of the time that names the day"
             )
         return self
-
-
-class Join(Settings):
-    """The record of another file, or of another list of the same file, whose `by` equals this record's `key`.
-
-    The match stands in the record under the join's name, null where there is none; with `many` the list of all. With
-    `each` the join is made for every element of a list: the name then holds that list, each element with its match
-    under `as`, and `key` is looked up in the element. `records` is the path of the list within a JSON document.
-    """
-
-    file: str | None = Field(
-        default=None,
-        description="Name, in `dataset.files`, of the file that is joined. null: a list of the same document (`records`).",
-    )
-    records: PathExpression | None = Field(
-        default=None, description="Path of the list of records in a JSON document. null: the file's own records."
-    )
-    format: Format = Field(default="auto", description="Format of the file. auto: by its suffix.")
-    by: PathExpression = Field(description="Path, in the joined records, of the value that must equal `key`.")
-    key: PathExpression = Field(description="Path, in the record or in an element of `each`, of the value to look up.")
-    many: bool = Field(
-        default=False, description="Whether all matches are kept, as a list. Default: the one match, or null."
-    )
-    each: PathExpression | None = Field(
-        default=None, description="Path of a list, for each of whose elements the join is made. null: once per record."
-    )
-    into: str | None = Field(
-        default=None,
-        alias="as",
-        min_length=1,
-        description="Name, in an element of `each`, under which its match is put. null: without `each`.",
-    )
-
-    @model_validator(mode="after")
-    def _complete(self) -> Join:
-        if (self.each is None) != (self.into is None):
-            raise ValueError("`each` and `as` go together: the list, and the name of the match in its elements")
-        if self.file is None and self.records is None:
-            raise ValueError("`file` (one of dataset.files) or `records` (a list of the same document) must be given")
-        return self
-
-
-class Split(Settings):
-    """A text cut at every match of a pattern; the pieces are stripped and empty ones left out.
-
-    The pattern is given one second for a text; a text longer than `max_length` characters is refused.
-    """
-
-    text: PathExpression = Field(description="Path of the text to split.")
-    pattern: Annotated[str, AfterValidator(_pattern)] = Field(
-        description="Regular expression at whose matches the text is cut. It may take one second per text."
-    )
-    max_length: int = Field(
-        default=1_000_000, ge=1, description="Longest text, in characters, that is split; a longer one is refused."
-    )
-
-
-class SampleOf(Settings):
-    """`n` samples (with all their methods), the same for a seed whatever else the file holds: by the hash of the id.
-
-    Without a `seed` of its own it takes the run's.
-    """
-
-    n: int = Field(ge=1, description="Number of samples to draw, 1 or more, each with all its methods.")
-    seed: int | None = Field(default=None, description="Seed of the draw. null: the run's `seed`.")
 
     def seeded(self, seed: int) -> SampleOf:
         """With this seed where it has none of its own."""
@@ -237,7 +93,8 @@ class DatasetSettings(Settings):
     path: Annotated[str, NotInIdentity] = Field(
         min_length=1,
         description=(
-            "File or folder of the data, relative to where the command is started; `package:` names a file of ragpipe."
+            "File or folder of the data, relative to where the command is started; in a YAML file `here:` starts at the "
+            "file's folder; `package:` names a file of ragpipe."
         ),
     )
     files: Annotated[dict[str, str | list[str]], NotInIdentity] = Field(
@@ -252,7 +109,25 @@ class DatasetSettings(Settings):
         default=",", min_length=1, max_length=1, description="Character between the cells of a CSV file."
     )
     records: PathExpression | None = Field(
-        default=None, description="Path of the list of records in a JSON document. null: the document itself."
+        default=None,
+        description=(
+            "Path of the list of records in a JSON document, or in each row of another file; `@` is the document or row "
+            "itself. null: the rows, or the list that the document is."
+        ),
+    )
+    nan: Literal["error"] | None = Field(
+        default="error",
+        description="What NaN in JSON or Parquet means. null: no value. error: it is a fault, as JSON has no NaN.",
+    )
+    empty: Literal["text"] | None = Field(
+        default="text",
+        description=(
+            "What an empty CSV cell is in a mapping. null: no value, as pandas writes it; a first column without a name is "
+            "then its index. text: an empty text."
+        ),
+    )
+    group: Group | None = Field(
+        default=None, description="Rows that become one record, by their key. null: each row is a record."
     )
     join: dict[str, Join] = Field(
         default_factory=dict,
@@ -292,9 +167,19 @@ class DatasetSettings(Settings):
         default=None,
         description="Condition (JMESPath) on the mapped record; other records are left out. null: all are taken.",
     )
-    sample: SampleOf | None = Field(default=None, description="A random but repeatable choice of samples. null: all.")
+    sample: SampleOf | None = Field(
+        default=None,
+        description="A random but repeatable choice of samples: {n: 100}, or {rate: 0.05, per_day: 200, time: meta.time}. null: all.",
+    )
     limit: int | None = Field(
         default=None, ge=1, description="Number of samples to take from the start, 1 or more. null: all."
+    )
+    sha256: Annotated[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Hash that the content must have: the sha256 of the data set's one file, as a frozen set's card has it. "
+            "Other content is refused. null: any."
+        ),
     )
 
     @field_validator("fields")
@@ -304,16 +189,15 @@ class DatasetSettings(Settings):
         for name, known in _INNER.items():
             if name in fields and fields[name].fields:
                 _refuse_unknown(f"fields.{name}.fields", fields[name].fields or {}, known)
-        if fields and not {"id", "question"} <= set(fields):
-            missing = ", ".join(sorted({"id", "question"} - set(fields)))
-            raise ValueError(f"a mapping needs `id` and `question`; missing: {missing}")
+        if fields and "question" not in fields:
+            raise ValueError("a mapping needs `question`; missing: question")
         return fields
 
     @model_validator(mode="after")
     def _consistent(self) -> DatasetSettings:
-        if not self.fields and (self.join or self.split or self.explode):
+        if not self.fields and (self.join or self.split or self.explode or self.group):
             raise ValueError(
-                "`join`, `split` and `explode` need `fields`: records of the native form are read as they are"
+                "`group`, `join`, `split` and `explode` need `fields`: records of the native form are read as they are"
             )
         names = [*self.join, *self.split, *self.explode]
         if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -336,11 +220,6 @@ class DatasetSettings(Settings):
                 raise ValueError(f"{', '.join(left)} need each other: none of them can be made first")
             done.append(free)
         return done
-
-
-def key_text(value: Any) -> str:
-    """A YAML key or a record's value as the text by which maps and joins find it: true, 7 and "7" as `true`, `7`, `7`."""
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def _refuse_unknown(where: str, fields: dict[str, FieldMap], known: frozenset[str]) -> None:

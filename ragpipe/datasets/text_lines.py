@@ -17,13 +17,19 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a data set. `display_path` is how the user named it, `name` its name within the data set's folder."""
+    """A file of a data set. `display_path` is how the user named it, `name` its name within the data set's folder.
+
+    `nan_is_null`: NaN in it is no value; otherwise it is a fault. `empty_is_null`: so is an empty cell of a CSV file; otherwise
+    it is an empty text.
+    """
 
     path: Path
     display_path: str
     name: str
     format: str
     delimiter: str = ","
+    nan_is_null: bool = False
+    empty_is_null: bool = False
 
     def at(self, line: int) -> str:
         return f"{self.display_path}:{line}"
@@ -53,4 +59,9 @@ def text_lines(file: DataFile, faults: Faults) -> Iterator[tuple[int, str]]:
 def not_utf8(raw: bytes, error: UnicodeDecodeError) -> tuple[str, str, str, str]:
     """Key, found, expected and fix of bytes that are not UTF-8."""
     actual = f"byte 0x{raw[error.start]:02x} at column {error.start + 1} ({error.reason})"
-    return "encoding", actual, "UTF-8", "save the file as UTF-8, e.g. `iconv -f latin1 -t utf-8 FILE > NEW`"
+    return (
+        "encoding",
+        actual,
+        "UTF-8",
+        "save the file as UTF-8, e.g. `iconv -f cp1252 -t utf-8 FILE > NEW` (cp1252: as Excel saves CSV)",
+    )

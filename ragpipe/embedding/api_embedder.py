@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.client import ApiResponse, AttemptError, PreparedRequest
 from ragpipe.judging.clients.http_responses import billed_usage
 from ragpipe.judging.clients.litellm_client import LitellmClient
+from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.vector_replies import vector_text
 from ragpipe.schema.call import Call, Paid
@@ -45,11 +46,11 @@ class EmbeddingClient(LitellmClient):
 
     async def send(self, request: PreparedRequest) -> ApiResponse:
         fixed = {name: value for name, value in self._fixed.items() if name != "num_retries"}
-        response = await self._sent("aembedding", **fixed, **request.body)
-        return response if isinstance(response, ApiResponse) else _as_chat(response)
+        response, headers = await self._sent("aembedding", **fixed, **request.body)
+        return response if isinstance(response, ApiResponse) else _as_chat(response, headers)
 
 
-def _as_chat(response: Any) -> ApiResponse:
+def _as_chat(response: Any, headers: Mapping[str, str]) -> ApiResponse:
     """The response as an answer in chat form. Raises AttemptError for one that holds no vector."""
     data = getattr(response, "data", None)
     first = data[0] if isinstance(data, list) and len(data) == 1 else None
@@ -69,7 +70,7 @@ def _as_chat(response: Any) -> ApiResponse:
         "model": getattr(response, "model", None),
         "usage": asked,
     }
-    return ApiResponse(200, {}, content, "")
+    return ApiResponse(200, headers, content, "")
 
 
 def _numbers(values: Any) -> Any:
@@ -92,8 +93,15 @@ class ApiTransport(LiveTransport):
 
     section = "embedder"
 
-    def __init__(self, settings: ApiEmbedder, *, run_id: str, tell: Callable[[str], None] = lambda _: None):
-        super().__init__(settings, run_id=run_id, tell=tell)
+    def __init__(
+        self,
+        settings: ApiEmbedder,
+        *,
+        run_id: str,
+        tell: Callable[[str], None] = lambda _: None,
+        budget: Budget | None = None,
+    ):
+        super().__init__(settings, run_id=run_id, tell=tell, budget=budget)
         self._embedder = settings
 
     def _open(self) -> Any:

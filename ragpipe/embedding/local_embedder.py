@@ -52,14 +52,23 @@ class LocalTransport:
     """Replies by `compute`, from the texts of a question's messages; it runs in one thread at a time. Such a reply is a
     call without attempts and without a price; its `finish_reason` is "length" where the model cut the text.
 
-    What `compute` raises, every waiting question raises: a model that cannot be loaded ends the run.
+    What `compute` raises, every waiting question raises: a model that cannot be loaded ends the run. At most `together` questions
+    (None: 256) are computed in one round. With `drops_waiting` a run that is stopped ends after the round that is being computed: what waits
+    was not paid for, and a slow model would need minutes for it.
     """
 
-    def __init__(self, compute: Compute):
-        self._compute = compute
+    def __init__(self, compute: Compute, *, together: int | None = None, drops_waiting: bool = False):
+        self._compute, self._together, self._drops_waiting = compute, together, drops_waiting
         self._waiting: list[tuple[Texts, asyncio.Future[ComputedReplies]]] = []
         self._round: asyncio.Task[None] | None = None
         self._stopped: RagpipeError | None = None
+        self.computed = 0
+        self._in_batch = 0
+
+    @property
+    def uncomputed(self) -> int:
+        """Questions whose reply is not computed yet."""
+        return len(self._waiting) + self._in_batch
 
     def slot(self) -> AbstractAsyncContextManager[None]:
         """No limit: a question that waits costs nothing."""
@@ -91,8 +100,13 @@ class LocalTransport:
         )
 
     def stop(self, why: RagpipeError) -> None:
-        """Begin no new question; what waits is computed."""
+        """Begin no new question; what waits is computed, or raises `why` where it is dropped."""
         self._stopped = self._stopped or why
+        if self._drops_waiting:
+            waiting, self._waiting = self._waiting, []
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(self._stopped)
 
     async def close(self) -> None:
         if self._round is not None:
@@ -102,8 +116,10 @@ class LocalTransport:
     async def _rounds(self) -> None:
         await asyncio.sleep(0)  # whoever asks at the same time comes along
         while self._waiting:
-            batch, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+            together = self._together or TOGETHER
+            batch, self._waiting = self._waiting[:together], self._waiting[together:]
             batch = [(texts, future) for texts, future in batch if not future.done()]  # a cancelled one waits no more
+            self._in_batch = len(batch)
             different = list(dict.fromkeys(texts for texts, _ in batch))
             try:
                 results = await asyncio.to_thread(self._compute, different)
@@ -115,7 +131,9 @@ class LocalTransport:
                     if not future.done():
                         future.set_exception(error)
             else:
+                self.computed += len(batch)
                 for texts, future in batch:
                     if not future.done():
                         future.set_result(replies[texts])
+            self._in_batch = 0
         self._round = None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.extras import install_command
 from ragpipe.embedding.gelu import gelu
 from ragpipe.embedding.model_files import Floats, read_model_json, read_tensors
 
@@ -32,7 +33,7 @@ class Bert:
                         "model_type",
                         repr(config.get("model_type")),
                         "bert",
-                        "embedder=sentence_transformers runs any model (pip install 'ragpipe[local]')",
+                        f"embedder=sentence_transformers runs any model ({install_command('local')})",
                     )
                 ],
             )

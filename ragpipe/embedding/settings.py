@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ragpipe.core.extras import install_command
 from ragpipe.embedding.model_files import file_hash, packaged_folder
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
@@ -139,7 +140,7 @@ class SentenceTransformers(MiniLM):
     def missing(self) -> str | None:
         from importlib.util import find_spec
 
-        return super().missing() or (None if find_spec("sentence_transformers") else "pip install 'ragpipe[local]'")
+        return super().missing() or (None if find_spec("sentence_transformers") else install_command("local"))
 
 
 class ApiEmbedder(JudgeSettings):
@@ -158,6 +159,15 @@ class ApiEmbedder(JudgeSettings):
     top_p: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
     seed: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
     max_tokens: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
+    capabilities: Annotated[Literal[None], NotInIdentity] = Field(
+        default=None, description="Always null: an embedding has no such parameters."
+    )
+    case_deadline_s: Annotated[Literal[None], NotInIdentity] = Field(
+        default=None, description="Always null: judge.case_deadline_s holds for embeddings too."
+    )
+    run_deadline_s: Annotated[Literal[None], NotInIdentity] = Field(
+        default=None, description="Always null: judge.run_deadline_s holds for embeddings too."
+    )
     output_mode: Annotated[Literal["plain"], NotInIdentity] = Field(
         default="plain", description="Always plain: an embedding has no output mode."
     )

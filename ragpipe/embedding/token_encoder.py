@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Protocol, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from ragpipe.core.extras import install_command
 from ragpipe.embedding.model_files import Floats
 from ragpipe.embedding.settings import INSTALL, MiniLM, Sha256, with_hashes
 from ragpipe.schema.settings import NotInIdentity, Settings
@@ -85,7 +86,7 @@ class EncoderSettings(Settings):
     def missing(self) -> str | None:
         """What to install first; None when all is there."""
         if self.kind == "transformers" and not (find_spec("torch") and find_spec("transformers")):
-            return "pip install 'ragpipe[bertscore]'"
+            return install_command("bertscore")
         return None if self.model else self.files().missing() and INSTALL
 
 

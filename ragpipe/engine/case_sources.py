@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,20 +17,28 @@ from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.engine.frozen_inputs import table_damage
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import JUDGED
+from ragpipe.engine.judge_check import check_judge
 from ragpipe.engine.manifest import previous_manifest
+from ragpipe.engine.system_identity import kept_methods, method_identities, tables_digest
+from ragpipe.engine.work_meter import WorkDone, WorkMeter
+from ragpipe.judging.limits.budget import Budget
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Output
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.collect_outputs import CollectStage
-from ragpipe.stages.collected_outputs import collected_outputs, has_failures
+from ragpipe.stages.collected_outputs import collected_outputs, has_failures, take_over_outputs
 from ragpipe.stages.load_dataset import load_dataset, load_outputs, load_samples, read_samples
+from ragpipe.stages.system_budget import cost_of_answer, open_system_budget
 from ragpipe.store.files.atomic import atomic_write, link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.files.write_if_changed import json_unless_same
+from ragpipe.store.run.journal import has_entries
+from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import check_regular_file
-from ragpipe.systems.live_system import open_system
-from ragpipe.systems.settings import PythonSystem, RecordedSystem
+from ragpipe.systems.answer_costs import AnswerCosts
+from ragpipe.systems.live_system import open_methods
+from ragpipe.systems.settings import LiveSystem, PythonSystem, RecordedSystem
 
 
 class CaseSource(Protocol):
@@ -91,16 +100,14 @@ class DatasetSource:
         return sha256([self.dataset.digest, self._index.digest]) if self._index else self.dataset.digest
 
     def tables_digest(self, identity: dict[str, Any]) -> str:
-        system = {key: value for key, value in identity["system"].items() if key != "prices"}  # they change no answer
-        return sha256([identity["dataset"], system, identity["data"], identity["ragpipe"], identity["format"]])
+        return tables_digest(identity)
 
     def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
         previous = previous_manifest(folder)
         previous_folder = RunFolder(folder.root.parent / str(previous.get("run_id")))
-        if (
-            self._same_tables(previous, identity)
-            and table_damage(previous_folder, previous["data"].get("frozen")) is None
-        ):
+        kept = self._kept_methods(previous, identity)
+        is_sound = bool(previous) and table_damage(previous_folder, previous["data"].get("frozen")) is None
+        if is_sound and self._same_tables(previous, identity, kept):
             link_tables(previous_folder, folder)
             self.linked_from = previous_folder
             self.collected_at = previous["data"].get("collected_at")
@@ -110,9 +117,11 @@ class DatasetSource:
             load_samples(self.dataset, samples=folder.samples)
             self._write_index(folder)  # a wrong index is reported before the system is asked
             if not folder.outputs_journal.exists():
-                self._say_why_collected(folder, previous, identity)
-            self._collect(folder)
-            self._warn_of_unknown_methods([self._config.system.method])
+                self._say_why_collected(folder, previous, identity, kept)
+            self._take_over(previous_folder, folder, kept)
+            check_judge(self._config, folder.root.name, self._console.warn)
+            self._collect(folder, kept)
+            self._warn_of_unknown_methods(self._config.system.method_names)
         self._write_index(folder)
 
     def _load(self, folder: RunFolder, system: RecordedSystem) -> None:
@@ -128,32 +137,49 @@ class DatasetSource:
             )
         else:
             load_samples(self.dataset, samples=folder.samples)
-            outputs = collected_outputs(folder.outputs_journal)
+            outputs = self._collected(folder)
             if lost := [sample.id for sample in read_samples(folder.samples) if sample.id not in outputs]:
                 raise cannot_restore(folder, f"{fault}; outputs.journal.jsonl has no answer to sample {lost[0]!r}")
             self._write_outputs(folder, outputs)
         self._write_index(folder)
 
+    def _take_over(self, earlier: RunFolder, folder: RunFolder, methods: Sequence[str]) -> None:
+        """The answers of methods that are as they were in an earlier run: these are not asked again."""
+        if methods and earlier.outputs_journal.is_file():
+            counts = take_over_outputs(earlier.outputs_journal, folder.outputs_journal, methods)
+            for method, count in counts.items():
+                self._console.say(
+                    f"{count:,} outputs of {method} are those of run {earlier.root.name}: it is as it was"
+                )
+
     def _write_outputs(self, folder: RunFolder, by_sample: Mapping[str, Sequence[Output]]) -> None:
         pairs = ((sample, by_sample[sample.id]) for sample in read_samples(folder.samples))
         load_outputs(pairs, outputs=folder.outputs)
 
-    def _same_tables(self, previous: dict[str, Any], identity: dict[str, Any]) -> bool:
-        """Whether a run has the outputs that this run would collect: also those of an older source, where the user says that
-        the version alone counts."""
-        if previous.get("data", {}).get("tables") == self.tables_digest(identity):
-            return True
+    def _kept_methods(self, previous: Mapping[str, Any], identity: Mapping[str, Any]) -> list[str]:
+        """The live methods whose outputs in a run are those that this run would collect: also those of an older source, where
+        the user says that the version alone counts."""
         system = self._config.system
-        if not (previous and isinstance(system, PythonSystem) and system.recognised_by == "version"):
-            return False
-        return self._differ_in_source(previous, identity)
+        if not previous or isinstance(system, RecordedSystem):
+            return []
+        by_version = (
+            method.method
+            for method in system.each_method()
+            if isinstance(method, PythonSystem) and method.recognised_by == "version"
+        )
+        return kept_methods(previous["identity"], identity, frozenset(by_version))
 
-    def _differ_in_source(self, previous: dict[str, Any], identity: dict[str, Any]) -> bool:
-        """Whether nothing but the system's source makes the outputs of the two runs differ."""
-        before, now = (self.tables_digest(_without_source(item)) for item in (previous["identity"], identity))
-        return before == now
+    def _same_tables(self, previous: Mapping[str, Any], identity: Mapping[str, Any], kept: Sequence[str]) -> bool:
+        """Whether a run has all outputs that this run would collect, and no others."""
+        if previous["data"].get("tables") == tables_digest(identity):
+            return True
+        return bool(kept) and len(kept) == len(method_identities(previous["identity"]["system"])) == len(
+            method_identities(identity["system"])
+        )
 
-    def _say_why_collected(self, folder: RunFolder, previous: dict[str, Any], identity: dict[str, Any]) -> None:
+    def _say_why_collected(
+        self, folder: RunFolder, previous: Mapping[str, Any], identity: Mapping[str, Any], kept: Sequence[str]
+    ) -> None:
         """Before a system is asked though there are outputs already: those of the previous run, or of a collection that was
         stopped."""
         for path in abandoned_collections(folder):
@@ -162,9 +188,16 @@ class DatasetSource:
             )
         if not previous or previous["identity"]["system"]["kind"] == "recorded":
             return
-        run = previous["run_id"]
+        run, before = previous["run_id"], method_identities(previous["identity"]["system"])
+        again = [name for name in method_identities(identity["system"]) if name in before and name not in kept]
+        if kept:
+            if again:
+                self._console.say(
+                    f"outputs of {', '.join(again)} are collected again: another system than in run {run}"
+                )
+            return
         line = f"outputs are collected again: those of run {run} come from another system or other questions"
-        if self._differ_in_source(previous, identity):
+        if again and kept_methods(previous["identity"], identity, frozenset(again)) == again:
             line = (
                 "outputs are collected again, as the system was edited; system.identity=version would keep those of "
                 f"run {run}"
@@ -199,26 +232,52 @@ class DatasetSource:
         if self._index:
             json_unless_same(folder.index, self._index.coverage(read_samples(folder.samples)).model_dump(mode="json"))
 
-    def _collect(self, folder: RunFolder) -> None:
-        """Ask the live system for every output that is missing or failed, and freeze all of them."""
-        run_async(self._ask_system(folder))
-        outputs = collected_outputs(folder.outputs_journal)
-        self.collected_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self._write_outputs(folder, outputs)
-
-    async def _ask_system(self, folder: RunFolder) -> None:
-        settings = self._config.system
-        if isinstance(settings, RecordedSystem):
+    def _collect(self, folder: RunFolder, taken_over: Sequence[str] = ()) -> None:
+        """Ask the live system for every output that is missing or failed, and freeze all of them. The methods in `taken_over`
+        have outputs of an earlier run."""
+        system = self._config.system
+        if isinstance(system, RecordedSystem):
             raise RagpipeError("a recorded system has nothing to collect")
-        system = open_system(settings, self._config.plugins)
-        stage = CollectStage(system, settings, folder.outputs_journal)
-        with SignalHandlers(stage, self._console.warn):
+        with open_system_budget(system, folder.outputs_journal, taken_over) as budget:
             try:
-                count = await stage.run(read_samples(folder.samples))
+                run_async(self._ask_system(folder, system, budget))
             finally:
-                for note in system.notes:
+                if budget is not None:
+                    self._console.say(budget.line())
+        self.collected_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._write_outputs(folder, self._collected(folder))
+
+    def _collected(self, folder: RunFolder) -> dict[str, list[Output]]:
+        system = self._config.system
+        methods = None if isinstance(system, RecordedSystem) else system.method_names
+        return collected_outputs(folder.outputs_journal, methods)
+
+    async def _ask_system(self, folder: RunFolder, settings: LiveSystem, budget: Budget | None) -> None:
+        methods = open_methods(settings, self._config.plugins)
+        if budget is not None:
+            costs = cost_of_answer(settings)
+            methods = [replace(method, costs=AnswerCosts(budget, costs)) for method in methods]
+        stage = CollectStage(methods, folder.outputs_journal, tell=self._console.warn)
+        samples = sum(1 for _ in read_samples(folder.samples))
+        total = samples * sum(method.settings.repeats for method in methods)
+        meter = WorkMeter(
+            "collecting",
+            total,
+            lambda: WorkDone(stage.collected, stage.resumed, stage.failed, dict(stage.failure_kinds)),
+            servers=stage.servers,
+        )
+        view = ProgressView(folder.iteration(1).create().progress, name=self.name, iteration=1, total=total)
+        with (
+            self._console.progress(meter.state, label="collecting", noun="outputs", keep=view.show),
+            SignalHandlers(stage, self._console.warn),
+        ):
+            try:
+                counts = await stage.run(lambda: read_samples(folder.samples))
+            finally:
+                for note in (note for method in methods for note in method.system.notes):
                     self._console.warn(note)
-        self._console.say(f"collected {count:,} outputs of {settings.method}")
+        for method in settings.method_names:
+            self._console.say(f"collected {counts[method]:,} outputs of {method}")
 
 
 class RunSource:
@@ -277,12 +336,7 @@ def abandoned_collections(folder: RunFolder) -> list[Path]:
         for path in sorted(folder.root.parent.glob("*"))
         if path != folder.root and not path.is_symlink()
     )
-    return [run.root for run in siblings if run.outputs_journal.is_file() and not run.manifest.exists()]
-
-
-def _without_source(identity: dict[str, Any]) -> dict[str, Any]:
-    system = {key: value for key, value in identity["system"].items() if key != "source"}
-    return {**identity, "system": system}
+    return [run.root for run in siblings if has_entries(run.outputs_journal) and not run.manifest.exists()]
 
 
 def open_index(config: RunConfig) -> IndexManifest | None:

@@ -20,6 +20,7 @@ from ragpipe.reports.compare.compare_page import compare_page
 from ragpipe.reports.comparison_markdown import summary_markdown
 from ragpipe.reports.exports.comparison_junit import comparison_junit
 from ragpipe.store.files.atomic import sweep_temporaries
+from ragpipe.store.files.page_writer import write_page
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same, write_unless_same
 from ragpipe.store.run.run_folder import COMPARISONS, RunFolder, make_folder
@@ -80,8 +81,9 @@ def _other_runs(sides: Sequence[Side], stack: ExitStack) -> Iterator[Side]:
             yield stack.enter_context(opened_side(RunFolder(path), checked_manifest(RunFolder(path))))
 
 
-def write_comparison(compared: ComparedRuns) -> Path:
-    """Write the files of a comparison beside the (last) candidate, and return their folder.
+def write_comparison(compared: ComparedRuns, *, single_file_mb: float) -> Path:
+    """Write the files of a comparison beside the (last) candidate, and return their folder. A page with more than
+    `single_file_mb` megabytes of data has side files.
 
     The same comparison has the same folder; files that would not change are left alone. Raises OutputError.
     """
@@ -101,7 +103,7 @@ def write_comparison(compared: ComparedRuns) -> Path:
     write_unless_same(folder / "comparison.md", summary_markdown(document))
     write_unless_same(folder / "comparison.junit.xml", comparison_junit(document))
     page = compare_page(document, compared.base, compared.candidates, compared.comparisons)
-    write_unless_same(folder / "compare.html", page)
+    write_page(folder / "compare.html", page, single_file_mb=single_file_mb)
     return folder
 
 

@@ -47,7 +47,7 @@ def _word_to_judge_again(config: RunConfig, manifest: Mapping[str, Any]) -> str 
     iterations as that run: it gets a new season instead of a new iteration."""
     judge = config.judge
     asks = any(not isinstance(metric, Computed) for metric in config.metrics.values())
-    if not (asks and isinstance(judge, JudgeSettings) and config.transport.kind == "live"):
+    if not (asks and isinstance(judge, JudgeSettings) and config.transport.asks):
         return None
     if manifest["source_run"] is not None:
         return shlex.join([f"judge.season={next_name(judge.season)}"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ragpipe.core.errors import Incomplete
 from ragpipe.core.version import __version__
+from ragpipe.engine.alert_file import write_alerts
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.engine.completion_notice import completion_notice
 from ragpipe.engine.event_loop import run_async
@@ -17,15 +20,19 @@ from ragpipe.engine.iteration_judging import judge_iteration
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
 from ragpipe.engine.judge_access import judge_description, scoring_warnings, store_path
 from ragpipe.engine.manifest import check_formats, read_manifest, write_manifest
+from ragpipe.engine.metric_lines import embedded_lines
 from ragpipe.engine.plan_summary import changed_line, missing_embedder_line
-from ragpipe.engine.run_identity import metric_signatures, system_versions
+from ragpipe.engine.run_drift import check_before_judging, note_reply_times
+from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.run_inputs import RunInputs, prepare_inputs
 from ragpipe.engine.run_list import write_run_list
 from ragpipe.engine.run_outcome import RunOutcome
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_prices import applied_rates, configured_rates, rate_changes
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.system_identity import system_versions
 from ragpipe.engine.user_code import metric_sources
+from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
 from ragpipe.reports.missing_replies import MISSING_REPLY, transient_errors
@@ -42,20 +49,31 @@ from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.files.atomic import sweep_below
 from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.progress_file import mark_phase
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import count_rows, read_json
 
 
 class Evaluation:
-    """One start of one run: does what is still to be done of it. `policy` is what the task does differently. `calls` counts
-    this start's calls to the judge."""
+    """One start of one run: does what is still to be done of it. `policy` is what the task does differently; `before_result` is
+    called when all figures are written, before they are printed. `calls` counts this start's calls to the judge."""
 
-    def __init__(self, spec: RunSpec, policy: EvaluatePolicy, console: Console):
+    def __init__(
+        self,
+        spec: RunSpec,
+        policy: EvaluatePolicy,
+        console: Console,
+        *,
+        before_result: Callable[[], None] = lambda: None,
+    ):
+        self._before_result = before_result
         self._spec, self._policy, self._console = spec, policy, console
         self._config, self._folder, self._source = spec.config, spec.folder, spec.source
         self._carried_spend = CarriedSpend(spec.folder, store_path(spec.config), spec.run_id)
         self._providers = ProviderRegistry()  # calls against `judge.max_calls`, and what was learnt of the judge
+        self._began = time.monotonic()
         self._scored: list[int] = []  # the iterations that this start judged or scored
+        self._used_up: BudgetUsedUp | None = None  # why no iteration was judged after the last one
         self.calls = 0
 
     def run(self) -> int:
@@ -68,6 +86,7 @@ class Evaluation:
             self._console.folder = self._folder.root
             manifest = read_manifest(self._folder)
             self._say_complete(manifest)
+            self._before_result()
             return self._exit_code(manifest["iterations"])
         self._folder.create()
         self._console.folder = self._folder.root
@@ -99,7 +118,7 @@ class Evaluation:
             warnings += metric_sources(type(metric)).notes
         if line := missing_embedder_line(self._config):
             warnings.append(line)
-        return warnings
+        return warnings if is_finished else [*warnings, *embedded_lines(self._config)]
 
     def _is_finished(self) -> bool:
         """Whether this is a task over a finished run that changes nothing: then not even its reports are written again.
@@ -126,8 +145,10 @@ class Evaluation:
         inputs = prepare_inputs(self._spec, self._policy, self._console)
         manifest = inputs.manifest
         try:
+            self._check_drift(manifest)
             for iteration in self._spec.iterations:
-                self._run_iteration(inputs, iteration)
+                if self._used_up is None:
+                    self._run_iteration(inputs, iteration)
         finally:
             if inputs.known is not None:
                 inputs.known.close()
@@ -137,17 +158,27 @@ class Evaluation:
         combined = bool(self._scored) or not is_combined(self._folder, scored)
         if combined:
             combine_iterations(self._folder, scored, self._config.scoring, self._sources(manifest))
+        if not (self._scored or inputs.are_new):
+            self._say_complete(manifest)
+        self._before_result()
         reports = self._write_reports(scored[-1])
         if self._policy.seals_run:
             self._seal(inputs, reports, combined=combined)
         states: dict[str, str] = manifest["iterations"]
-        if not (self._scored or inputs.are_new):
-            self._say_complete(manifest)
         states.update({number: COMPLETE for number in map(str, self._scored) if states[number] == JUDGED})
         write_manifest(self._folder, manifest)
         self._carried_spend.clear_notes()
         write_run_list(self._folder.root.parent)
-        return self._exit_code(states)
+        code = self._exit_code(states)
+        if self._spec.made_from is None and not (code == Incomplete.exit_code and INCOMPLETE in states.values()):
+            write_alerts(self._folder, self._config, self._console)  # another start would change them
+        return code
+
+    def _check_drift(self, manifest: Mapping[str, Any]) -> None:
+        """Ask the judge the canary set before a run that asks it, where `drift.every_run` says so."""
+        states = manifest["iterations"]
+        if self._policy.announces_plan and not all_in_state(states, self._spec.iterations, JUDGING_DONE):
+            check_before_judging(self._config, self._console, self._providers)
 
     def _run_iteration(self, inputs: RunInputs, iteration: int) -> None:
         """Judge and score one iteration, unless that is done."""
@@ -160,7 +191,9 @@ class Evaluation:
         # What scoring reads and how it scores are part of the identity: only new prices score a complete iteration again.
         if states[number] != COMPLETE or not is_scored or not self._has_current_prices(iteration):
             self._scored.append(iteration)
+            mark_phase(folder.progress, "scoring")
             self._score(iteration, manifest)
+            mark_phase(folder.progress, "done")
 
     def _judge(self, inputs: RunInputs, iteration: int) -> None:
         manifest = inputs.manifest
@@ -172,13 +205,30 @@ class Evaluation:
         if self._spec.is_own_source:
             self._carried_spend.note_before(iteration)
         judged = run_async(
-            judge_iteration(self._spec, self._policy, iteration, self._providers, self._console, known=inputs.known)
+            judge_iteration(
+                self._spec,
+                self._policy,
+                iteration,
+                self._providers,
+                self._console,
+                known=inputs.known,
+                planned_calls=inputs.planned_calls,
+                began=self._began,
+            )
         )
         self.calls += judged.calls
+        self._used_up = judged.used_up
         self._source.check_unchanged()
         if judged.progress.changed:
             self._console.warn(changed_line(judged.progress.changed, judged.progress.first_changed))
         states[number] = INCOMPLETE if judged.progress.transient else JUDGED
+        note_reply_times(
+            self._config,
+            self._folder.iteration(iteration),
+            manifest,
+            source=self._spec.made_from,
+            reads_store=self._policy.uses_call_store,
+        )
         write_manifest(self._folder, manifest)
 
     def _sources(self, manifest: Mapping[str, Any]) -> ScoringSources:
@@ -244,7 +294,7 @@ class Evaluation:
             scoring=self._config.scoring.identity(),
             n=count_rows(self._folder.outputs),
             iteration=iteration,
-            versions=system_versions(self._spec.identity, output_versions(self._folder.outputs)),
+            versions=system_versions(self._spec.identity.get("system", {}), output_versions(self._folder.outputs)),
         )
 
     def _write_reports(self, newest: int) -> list[Path]:
@@ -287,7 +337,8 @@ class Evaluation:
 
     def _exit_code(self, states: Mapping[str, str]) -> int:
         """The exit code, with the warnings that explain it."""
-        return RunOutcome(self._spec, self._console, asks_judge=self._policy.asks_judge).exit_code(states)
+        outcome = RunOutcome(self._spec, self._console, asks_judge=self._policy.asks_judge, used_up=self._used_up)
+        return outcome.exit_code(states)
 
     def _metrics_of(self, iteration: int) -> dict[str, Any]:
         metrics: dict[str, Any] = read_json(self._folder.iteration(iteration).metrics)

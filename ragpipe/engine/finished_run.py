@@ -22,8 +22,9 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.core.yaml_check import check_yaml
 from ragpipe.core.yaml_lines import FastLoader, key_path, lines_of
 from ragpipe.engine.manifest import checked_manifest
-from ragpipe.engine.run_identity import run_identity, with_source
+from ragpipe.engine.run_identity import run_identity
 from ragpipe.engine.scoring_files import NO_FILES, ScoringFiles, resolved_for_finished
+from ragpipe.engine.system_identity import sources_of, with_sources
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.store.calls.recorded_replies import RecordedReplies
 from ragpipe.store.run.run_folder import RunFolder
@@ -40,6 +41,7 @@ START_SECTIONS = frozenset(
         "task",
         "transport",
         "store",
+        "drift",
         "run",
         "prompt_dirs",
     }
@@ -66,9 +68,9 @@ class FinishedRun:
     def identity(self) -> dict[str, Any]:
         """The identity of the run that this configuration describes, over the same data and outputs."""
         config, system = self.config, self.manifest["identity"].get("system")
-        sources = system.get("source") if isinstance(system, dict) else None
+        sources = sources_of(system) if isinstance(system, dict) else {}
         return run_identity(
-            with_source(config.identity(), sources or {}),
+            with_sources(config.identity(), sources),
             list(config.metrics.values()),
             data=self.manifest["data"]["digest"],
             judge=config.judge.identity_of_judge(),

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
 from ragpipe.store.files.filesystem import is_regular_file
+from ragpipe.store.run.journal import has_entries
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import open_table, read_json
 
@@ -68,10 +69,11 @@ def restore_frozen(
 
 
 def remove_unstarted(folder: RunFolder) -> None:
-    """Remove a folder that never became a run, because its data or its plan was refused. A folder with a journal was a run,
-    and has only lost its manifest: it stays."""
-    journals = (folder.outputs_journal, *(folder.iteration(number).journal for number in folder.iterations()))
-    if not folder.manifest.exists() and not any(path.exists() for path in journals):
+    """Remove a folder that never became a run, because its data, its plan or its system was refused. A folder with a collected
+    output or with an iteration's journal was a run, and has only lost its manifest: it stays."""
+    is_collected = has_entries(folder.outputs_journal)
+    is_judged = any(folder.iteration(number).journal.exists() for number in folder.iterations())
+    if not (folder.manifest.exists() or is_collected or is_judged):
         shutil.rmtree(folder.root, ignore_errors=True)
         with suppress(OSError):
             folder.root.parent.rmdir()

@@ -30,6 +30,7 @@ from ragpipe.scoring.gates.gate_power import (
 from ragpipe.scoring.gates.gate_rules import define
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.gate_measurements import ScoringSources
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
 
@@ -52,6 +53,9 @@ def gate_power_lines(config: RunConfig, frozen: RunFolder) -> list[str]:
     earlier, run_id = _earlier_gates(config)
     lines = []
     for name, gate in gates.items():
+        if gate.against is not None and gate.baseline is None:
+            lines.append(f"gate {name}: not applicable, there is no earlier run of this name")
+            continue
         definition = _definition(config, name, gate)
         precision, source = _expected(definition, questions[name], earlier.get(name), run_id, config.scoring)
         if precision and (words := power_words(definition, precision, config.scoring.level)):
@@ -118,7 +122,7 @@ def _definition(config: RunConfig, name: str, gate: Gate) -> dict[str, Any]:
 
 def _shared(gates: Mapping[str, Gate], frozen: RunFolder) -> dict[str, set[tuple[object, ...]]]:
     """Of each gate against a baseline the keys of the cases that the baseline has too."""
-    held = {name: gate for name, gate in gates.items() if gate.against is not None}
+    held = {name: gate for name, gate in gates.items() if gate.baseline is not None}
     if not held:
         return {}
     baselines, cases = read_baselines(frozen.baseline), read_columns(frozen.outputs, OUTPUT_KEY)
@@ -139,10 +143,11 @@ def _questions(
     """Of each gate the question of every case that it is about, as numbers; of those in `shared` alone where it is there."""
     numbers: dict[str, int] = {}
     chosen: dict[str, list[Whole]] = {name: [] for name in gates}
+    missing_gold = ScoringSources({}, frozen).missing_gold()
     for block in _blocks(frozen.samples, frozen.outputs):
         keys = list(zip(*(block.outputs[name].to_pylist() for name in OUTPUT_KEY), strict=True))
         codes = np.array([numbers.setdefault(str(key[0]), len(numbers)) for key in keys], dtype=np.int64)
-        fields = Fields(case_columns(block, 1, np.full(len(block), np.nan)))
+        fields = Fields(case_columns(block, 1, np.full(len(block), np.nan), missing_gold))
         for name, gate in gates.items():
             is_meant = fields.matching(gate.labels())
             if name in shared:

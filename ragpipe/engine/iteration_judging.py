@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ragpipe.core.errors import JudgeError
 from ragpipe.engine.event_loop import SignalHandlers
 from ragpipe.engine.judge_access import case_window
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.work_meter import WorkDone, WorkMeter
+from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
-from ragpipe.reports.live_progress import Progress
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.stages.load_dataset import references_of
@@ -23,10 +28,12 @@ from ragpipe.store.run.wall_clock import WallClock
 
 @dataclass(frozen=True)
 class JudgedIteration:
-    """How the judging of an iteration ended, and how many calls it made to the judge."""
+    """How the judging of an iteration ended, and how many calls it made to the judge. `used_up` says why the budget admitted
+    nothing more; None where it did, or there is none."""
 
     progress: JudgingProgress
     calls: int
+    used_up: BudgetUsedUp | None = None
 
 
 async def judge_iteration(
@@ -37,6 +44,8 @@ async def judge_iteration(
     console: Console,
     *,
     known: KnownMeasurements | None = None,
+    planned_calls: int | None = None,
+    began: float | None = None,
 ) -> JudgedIteration:
     """Judge all cases of one iteration, and show the progress.
 
@@ -47,28 +56,83 @@ async def judge_iteration(
         providers: counts calls against `judge.max_calls`, and keeps what is learnt of a provider, over all iterations.
         console: shows the progress.
         known: what need not be measured.
+        planned_calls: calls that the plan expects of this iteration; None without a plan.
+        began: when this start began, in monotonic seconds, for `judge.run_deadline_s`; None: now.
 
     Raises what stopped the judging early.
     """
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)
-    clock = WallClock(spec.folder.iteration(iteration).wall)
+    folder = spec.folder.iteration(iteration)
+    clock = WallClock(folder.wall)
+    view = ProgressView(folder.progress, name=spec.source.name, iteration=iteration, total=reader.count)
     try:
         async with policy.open_session(spec.config, spec.run_id, console.warn) as session:
             session.share_provider_state(providers)
             session.corpus = references_of(spec.folder.samples)
-            with console.progress(cases=reader.count) as display:
-
-                def update(progress: JudgingProgress) -> None:
-                    clock.tick()
-                    _show(progress, session, display)
-
-                stage = _stage(spec, reader, session, console, known, update)
-                with SignalHandlers(stage, console.warn):
+            stage = _stage(spec, reader, session, console, known, view, lambda _: clock.tick())
+            meter = WorkMeter(
+                "judging", reader.count, lambda: _work(stage.state), session=session, planned_calls=planned_calls
+            )
+            try:
+                with (
+                    _run_deadline(spec, session, time.monotonic() if began is None else began),
+                    console.progress(meter.state, label=_label(spec, iteration), keep=view.show),
+                    SignalHandlers(stage, console.warn),
+                ):
                     progress = await stage.run()
-            return JudgedIteration(progress, session.usage.asked)
+            finally:
+                view.show(meter.state(), at_once=True)
+            return _judged(progress, session, spec, console)
     finally:
         clock.write()
         reader.close()
+
+
+@contextmanager
+def _run_deadline(spec: RunSpec, session: JudgeSession, began: float) -> Iterator[None]:
+    """Inside, no question is asked after `judge.run_deadline_s`: those that are left fail (kind `run_deadline`)."""
+    seconds = getattr(spec.config.judge, "run_deadline_s", None)
+    if seconds is None:
+        yield
+        return
+    why = JudgeError("run_deadline", f"not asked any more: judge.run_deadline_s={seconds:g} s of this start were over")
+    left = began + seconds - time.monotonic()
+    timer = asyncio.get_running_loop().call_later(max(0.0, left), session.end_asking, why)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _judged(progress: JudgingProgress, session: JudgeSession, spec: RunSpec, console: Console) -> JudgedIteration:
+    """How it ended. Prints what the provider's cache served, with the full result, and what is spent of a budget."""
+    if spec.config.report.detail == "full" and (line := _prefix_line(session)):
+        console.say(line)
+    if session.budget is None:
+        return JudgedIteration(progress, session.usage.asked)
+    console.say(session.budget.line())
+    return JudgedIteration(progress, session.usage.asked, session.budget.used_up)
+
+
+def _prefix_line(session: JudgeSession) -> str | None:
+    """How much of the prompts of this start could come from a provider's cache, and how much the provider says did; None where
+    nothing was sent."""
+    if session.prefixes is None or (share := session.prefixes.share) is None:
+        return None
+    spend = session.usage.spend
+    cached = f"{spend.tokens_cached:,} of {spend.tokens_in:,} prompt tokens"
+    return (
+        f"prompts: {share:.0%} of their text began as an earlier prompt did; the provider took {cached} from its cache"
+    )
+
+
+def _label(spec: RunSpec, iteration: int) -> str:
+    """What the line says is done: with several iterations which of them it is."""
+    return f"judging {iteration} of {len(spec.iterations)}:" if len(spec.iterations) > 1 else "judging"
+
+
+def _work(progress: JudgingProgress) -> WorkDone:
+    return WorkDone(progress.done, progress.resumed, progress.errors, dict(progress.error_kinds))
 
 
 def _stage(
@@ -77,33 +141,33 @@ def _stage(
     session: JudgeSession,
     console: Console,
     known: KnownMeasurements | None,
-    update: Callable[[JudgingProgress], None],
+    view: ProgressView,
+    on_change: Callable[[JudgingProgress], None],
 ) -> JudgeStage:
-    """The judging of the iteration that the reader is for, by the run's configuration."""
+    """The judging of the iteration that the reader is for, by the run's configuration.
+
+    Args:
+        spec: the run.
+        reader: its cases.
+        session: the judge session.
+        console: gets notices.
+        known: what need not be measured.
+        view: the progress file.
+        on_change: called after each finished case.
+    """
     config, folder = spec.config, spec.folder.iteration(reader.iteration)
     return JudgeStage(
         cases=reader,
         metrics=spec.metrics,
         session=session,
         folder=folder,
-        view=ProgressView(folder.progress, name=spec.source.name, iteration=reader.iteration, total=reader.count),
+        view=view,
         window=case_window(config),
+        case_deadline_s=getattr(config.judge, "case_deadline_s", None),
         keep_messages=config.keep_messages,
         on_metric_error=config.on_metric_error,
-        on_change=update,
+        on_change=on_change,
         on_notice=console.warn,
         retry_errors=config.retry_errors,
         known=known,
-    )
-
-
-def _show(progress: JudgingProgress, session: JudgeSession, display: Progress) -> None:
-    usage = session.usage
-    display.update(
-        cases=progress.done,
-        calls=usage.asked,
-        tokens=usage.spend.tokens,
-        cost_usd=usage.spend.usd,
-        errors=progress.errors,
-        resumed=progress.resumed,
     )

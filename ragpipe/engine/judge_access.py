@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import ConfigError
@@ -14,11 +14,15 @@ from ragpipe.core.resources import data_path
 from ragpipe.embedding.local_embedder import LocalTransport, vectors_by
 from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, SentenceTransformers
 from ragpipe.embedding.token_encoder import EncoderSettings
+from ragpipe.engine.open_budget import open_budget
+from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.session_protocols import Transport
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.shared_prefixes import SharedPrefixes
 from ragpipe.judging.transports.stored_transport import StoredTransport
 from ragpipe.schema.call import Call
 from ragpipe.schema.corpus import Corpus
@@ -32,8 +36,11 @@ from ragpipe.store.calls.recorded_file import read_recorded_file
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 from ragpipe.store.calls.reply_store import ReplyStore
 
+if TYPE_CHECKING:
+    from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+
 EMBEDDING_WINDOW = 64
-"""Cases open at once with an embedded judge and an embedder: their texts are computed in batches."""
+"""Cases open at once where a model computes texts here, for an embedder or a detector: those of several cases make a batch."""
 
 
 def store_path(config: RunConfig) -> Path:
@@ -75,10 +82,14 @@ def scoring_warnings(
 def case_window(config: RunConfig) -> int:
     """The number of cases that are open at once.
 
-    With a language model, twice its concurrency, so that a slot is taken as soon as it is free.
+    With a language model, twice its concurrency, so that a slot is taken as soon as it is free; by batch, as many as one
+    batch has questions, because open cases are what a round is made of.
     """
     if isinstance(config.judge, JudgeSettings):
-        return max(8, 2 * config.judge.concurrency)
+        by_batch = config.transport.kind == "batch"
+        return config.transport.batch.max_requests if by_batch else max(8, 2 * config.judge.concurrency)
+    if isinstance(config.judge, DetectorSettings):
+        return EMBEDDING_WINDOW
     return 4 if isinstance(config.embedder, NoEmbedder) else EMBEDDING_WINDOW
 
 
@@ -113,26 +124,51 @@ async def open_judge(
     replies = usable_replies(config, store, recorded)
     if known is not None:
         replies = FallbackStore(known, replies)
-    session = _stored_session(config, run_id, replies, warn, embeds=embeds)
     try:
-        yield session
+        with open_budget(config, store.path, run_id) as budget:
+            session = _stored_session(config, run_id, replies, budget, warn, embeds=embeds)
+            try:
+                yield session
+            finally:
+                await session.close()
     finally:
-        await session.close()
         if store.damaged:
             warn(f"{store.damaged:,} stored replies were damaged: they counted as missing, and were asked again")
         replies.close()
 
 
 def _stored_session(
-    config: RunConfig, run_id: str, replies: ReplyStore, warn: Callable[[str], None], *, embeds: bool
+    config: RunConfig,
+    run_id: str,
+    replies: ReplyStore,
+    budget: Budget | None,
+    warn: Callable[[str], None],
+    *,
+    embeds: bool,
 ) -> JudgeSession:
-    """The session of the configured judge and embedder over stored replies."""
-    transport = _embedder_transport(config, run_id, warn) if embeds else StoredTransport()
+    """The session of the configured judge and embedder over stored replies.
+
+    Args:
+        config: the configuration of the run.
+        run_id: the run that pays for new calls.
+        replies: the stored replies.
+        budget: what new calls may cost; None without a limit.
+        warn: prints a warning.
+        embeds: whether new texts are embedded.
+    """
+    transport = _embedder_transport(config, run_id, budget, warn) if embeds else StoredTransport()
     embedder = _embedder_session(config, replies, transport)
     if isinstance(config.judge, HeuristicSettings):
         session = _heuristic_session(config.judge, embedder)
+    elif isinstance(config.judge, DetectorSettings):
+        from ragpipe.engine.detector_access import detector_session
+
+        session = detector_session(config.judge, replies, embedder)
     else:
-        session = _language_model_session(config, run_id, replies, embedder, warn)
+        session = _language_model_session(config, replies, embedder, _judge_transport(config, run_id, budget, warn))
+        if config.transport.kind == "live":
+            session.prefixes = SharedPrefixes.of(config.judge)
+    session.budget = budget
     session.encoder_factory = partial(_encoder_session, replies, None if embeds else StoredTransport())
     return session
 
@@ -169,7 +205,7 @@ def served_model(settings: Any) -> ServedModel | None:
 
 def refuse_other_addresses(config: RunConfig) -> None:
     """Raises ConfigError when an environment variable would lead the judge or the embedder elsewhere."""
-    if config.transport.kind != "live":
+    if not config.transport.asks:
         return
     from ragpipe.judging.clients.base_urls import conflicting_base_url
 
@@ -181,26 +217,38 @@ def refuse_other_addresses(config: RunConfig) -> None:
 
 def _heuristic_session(judge: HeuristicSettings, embedder: JudgeSession | None) -> JudgeSession:
     """The session of the embedded judge, whose answers are not stored."""
-    from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
-
     return JudgeSession(
-        identity=judge.identity_of_judge(), label=judge.label, embedded=HeuristicJudge(judge), embedder=embedder
+        identity=judge.identity_of_judge(), label=judge.label, embedded=_heuristic_judge(judge), embedder=embedder
     )
 
 
+def _heuristic_judge(judge: HeuristicSettings) -> HeuristicJudge:
+    from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+
+    return HeuristicJudge(judge)
+
+
+def _judge_transport(config: RunConfig, run_id: str, budget: Budget | None, warn: Callable[[str], None]) -> Transport:
+    """The transport to a language model."""
+    if config.transport.kind == "stored":
+        return StoredTransport()
+    assert isinstance(config.judge, JudgeSettings)
+    if config.transport.kind == "batch":
+        from ragpipe.judging.transports.batch_transport import BatchTransport
+
+        folder = store_path(config).parent / "batches"
+        return BatchTransport(config.judge, config.transport.batch, folder, run_id=run_id, tell=warn)
+    from ragpipe.judging.transports.live_transport import LiveTransport
+
+    return LiveTransport(config.judge, run_id=run_id, tell=warn, budget=budget)
+
+
 def _language_model_session(
-    config: RunConfig, run_id: str, replies: ReplyStore, embedder: JudgeSession | None, warn: Callable[[str], None]
+    config: RunConfig, replies: ReplyStore, embedder: JudgeSession | None, transport: Transport
 ) -> JudgeSession:
     """The session of a language model."""
     judge = config.judge
     assert isinstance(judge, JudgeSettings)
-    transport: Transport
-    if config.transport.kind == "stored":
-        transport = StoredTransport()
-    else:
-        from ragpipe.judging.transports.live_transport import LiveTransport
-
-        transport = LiveTransport(judge, run_id=run_id, tell=warn)
     return JudgeSession(
         identity=judge.identity_of_judge(),
         label=judge.label,
@@ -246,13 +294,15 @@ def _encoder_session(
     )
 
 
-def _embedder_transport(config: RunConfig, run_id: str, warn: Callable[[str], None]) -> Transport:
+def _embedder_transport(
+    config: RunConfig, run_id: str, budget: Budget | None, warn: Callable[[str], None]
+) -> Transport:
     """The transport of the configured embedder. Models are loaded and libraries imported for the first text."""
     settings = config.embedder
-    if isinstance(settings, ApiEmbedder) and config.transport.kind == "live":
+    if isinstance(settings, ApiEmbedder) and config.transport.asks:
         from ragpipe.embedding.api_embedder import ApiTransport
 
-        return ApiTransport(settings, run_id=run_id, tell=warn)
+        return ApiTransport(settings, run_id=run_id, tell=warn, budget=budget)
     if isinstance(settings, SentenceTransformers):
         from ragpipe.embedding.sentence_transformers_embedder import SentenceTransformersVectors
 
@@ -278,6 +328,12 @@ async def open_replay(config: RunConfig, replies: ReplyStore, *, fix: str = "") 
         served=served_model(judge),
     )
     session.encoder_factory = partial(_encoder_session, replies, StoredTransport(fix))
+    if isinstance(judge, HeuristicSettings):
+        session.embedded = _heuristic_judge(judge)
+    elif isinstance(judge, DetectorSettings):
+        from ragpipe.judging.detectors.detector_judge import DetectorJudge
+
+        session.embedded = DetectorJudge(judge, None)
     try:
         yield session
     finally:

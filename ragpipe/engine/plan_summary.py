@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,17 +13,23 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.embedding.settings import INSTALL, NoEmbedder
 from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.judge_access import open_replay, recorded_replies, store_path, usable_replies
-from ragpipe.judging.pricing import rates_for
+from ragpipe.engine.past_replies import past_replies
+from ragpipe.judging.capabilities import LOCAL, capabilities
+from ragpipe.judging.detectors.settings import DetectorSettings
+from ragpipe.judging.limits.budget import in_unit
+from ragpipe.judging.pricing import batch_rates_for, rates_for
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.token_count import count_tokens
+from ragpipe.judging.token_count import CHARACTERS_PER_TOKEN, count_tokens
 from ragpipe.reports.console import Console
+from ragpipe.reports.number_format import plural
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.plan_calls import TOKENS_OUT, Plan, make_plan
+from ragpipe.stages.plan_calls import Plan, make_plan
 from ragpipe.stages.remaining_calls import RemainingCalls, count_remaining
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.stages.resume import Resumption
+from ragpipe.stages.step_tokens import PromptCounter, SchemaPlace
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 
@@ -49,11 +56,14 @@ def plan_remaining(
         known: what need not be measured; it keeps the cases that are measured here, for the run.
     """
     judge = config.judge
-    model = judge.model if isinstance(judge, JudgeSettings) else ""
     metrics = list(config.metrics.values())
-    count = (lambda text: len(text) // 4) if rough else (lambda text: count_tokens(text, model))
     plan = make_plan(
-        reader, metrics, iterations=config.iterations, count_tokens=count, has_embedder=has_embedder(config)
+        reader,
+        metrics,
+        iterations=config.iterations,
+        counter=prompt_counter(judge, rough=rough),
+        has_embedder=has_embedder(config),
+        past=past_replies(Path(config.output_dir), judge.label) if isinstance(judge, JudgeSettings) else {},
     )
     if (
         isinstance(judge, JudgeSettings)
@@ -63,6 +73,18 @@ def plan_remaining(
         remaining = run_async(_remaining(config, reader, run_id, recorded, resumed, known))
         plan.stored, plan.missing, plan.resumed = remaining.stored, remaining.missing, remaining.resumed
     return plan
+
+
+def prompt_counter(judge: object, *, rough: bool = False) -> PromptCounter:
+    """How the judge's server counts a prompt, as far as it is known: by the model's encoding, with the answer's schema where
+    the provider bills it. `rough`: four characters a token."""
+    if rough or not isinstance(judge, JudgeSettings):
+        return PromptCounter(lambda text: len(text) // CHARACTERS_PER_TOKEN)
+    mode = judge.output_mode if judge.output_mode != "auto" else capabilities(judge.model, judge.capabilities).modes[0]
+    place: SchemaPlace = "message" if mode != "json_schema" else "request"
+    if place == "request" and (judge.api_base is not None or judge.provider in LOCAL):
+        place = "none"  # such servers constrain the decoding by the schema, and do not show it to the model
+    return PromptCounter(partial(count_tokens, model=judge.model), place)
 
 
 def _has_stored_replies(config: RunConfig) -> bool:
@@ -167,7 +189,7 @@ def reference_lines(plan: Plan) -> list[str]:
 def check_call_budget(plan: Plan, config: RunConfig) -> None:
     """Raises ConfigError for a plan over `judge.max_calls`: nothing was spent yet."""
     judge = config.judge
-    if isinstance(judge, JudgeSettings) and config.transport.kind == "live" and plan.new_calls > judge.max_calls:
+    if isinstance(judge, JudgeSettings) and config.transport.asks and plan.new_calls > judge.max_calls:
         calls, limit = f"up to {plan.new_calls:,} new calls", f"at most {judge.max_calls:,}"
         fix = f"judge.max_calls={plan.new_calls} to allow it, dataset.limit=N for fewer cases, task=plan for the parts"
         problem = Problem("the plan", "judge.max_calls", calls, limit, fix)
@@ -201,13 +223,47 @@ def plan_line(plan: Plan, config: RunConfig) -> str:
     if plan.embeddings:
         details += f"; apart from it up to {plan.embeddings:,} texts to {config.embedder.label}"
     if not isinstance(judge, JudgeSettings):
-        return f"plan: {plan.cases:,} cases, up to {plan.calls:,} questions to the embedded judge, no call, no cost{details}"
-    prices = rates_for(judge)
+        if not plan.calls:
+            return f"plan: {plural(plan.cases, 'case')}, no question to a judge{details}"
+        questions = plural(plan.calls, "question")
+        who = f"the detector {judge.label}" if isinstance(judge, DetectorSettings) else "the embedded judge"
+        return f"plan: {plural(plan.cases, 'case')}, up to {questions} to {who}, no call, no cost{details}"
+    if not plan.new_calls and plan.stored:
+        replies = "the one reply is" if plan.stored == 1 else f"all {plan.stored:,} replies are"
+        return f"plan: {plural(plan.cases, 'case')}, no new call to {judge.label}: {replies} stored{details}"
+    by_batch = config.transport.kind == "batch"
+    prices = batch_rates_for(judge, config.transport.batch.prices) if by_batch else rates_for(judge)
     new = max(1, plan.new_calls)
     usd = prices.usd(plan.tokens_in / new, plan.tokens_out / new)  # per call: long prompts may cost more
+    measured = sum(step.calls for step in plan.steps if step.measured)
+    replies = "lengths by the form of the answers"
+    if measured:
+        replies = f"{measured:,} of {plan.calls:,} by this judge's earlier replies, the rest by their form"
     money = f"about ${usd * plan.new_calls:,.2f}" if usd is not None else f"price unknown ({prices.reason})"
     return (
-        f"plan: {plan.cases:,} cases, up to {plan.new_calls:,} new calls to {judge.label}"
+        f"plan: {plural(plan.cases, 'case')}, up to {plural(plan.new_calls, 'new call')} to {judge.label}"
         f"{f' ({plan.stored:,} replies are stored)' if plan.stored else ''}, about {plan.tokens_in:,} prompt tokens and "
-        f"{plan.tokens_out:,} completion tokens ({TOKENS_OUT} a reply), {money}{details}"
+        f"{plan.tokens_out:,} completion tokens ({replies}), {money}{details}"
     )
+
+
+def over_budget(plan: Plan, config: RunConfig) -> str | None:
+    """A warning about a plan that the judge's budget does not cover; None where it may."""
+    judge = config.judge
+    if not isinstance(judge, JudgeSettings) or not judge.budget.is_set:
+        return None
+    new = max(1, plan.new_calls)
+    usd = rates_for(judge).usd(plan.tokens_in / new, plan.tokens_out / new)
+    expected = {
+        "usd": None if usd is None else usd * plan.new_calls,
+        "tokens": plan.tokens_in + plan.tokens_out,
+        "calls": plan.new_calls,
+    }
+    for part, amount in expected.items():
+        limit = getattr(judge.budget, part)
+        if limit is not None and amount is not None and amount > limit:
+            return (
+                f"judge.budget.{part}={limit:g} is less than the plan of {in_unit(part, amount)}: the run may end with a part of "
+                "its cases"
+            )
+    return None

@@ -18,13 +18,16 @@ from ragpipe.engine.manifest import check_formats, config_text, new_manifest, re
 from ragpipe.engine.plan_summary import check_call_budget, plan_line
 from ragpipe.engine.run_identity import run_id
 from ragpipe.engine.run_list import write_run_list
+from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
+from ragpipe.judging.token_count import CHARACTERS_PER_TOKEN
 from ragpipe.reports.console import Console
 from ragpipe.reports.missing_replies import MISSING_REPLY, MISSING_REPLY_FIX
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.stages.plan_calls import Plan, StepPlan
 from ragpipe.stages.resend_questions import ResendStage, ResendTally, stored_questions
+from ragpipe.stages.step_tokens import TokenSample
 from ragpipe.store.calls.call_store import read_calls
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
@@ -49,7 +52,7 @@ def resend(finished: FinishedRun, console: Console) -> int:
         for notice in lock.notices:
             console.warn(notice)
         _write_manifest(finished, target, identity)
-        stage = run_async(_send(finished, target, console, plan.calls))
+        stage = run_async(_send(finished, target, console, plan.calls, plan.new_calls))
         document = _document(finished, stage)
         json_unless_same(target.root / "resend.json", document)
         write_run_list(target.root.parent)
@@ -79,19 +82,20 @@ def _plan(finished: FinishedRun, run: str) -> Plan:
     """
     retry, served = finished.config.retry_errors, served_model(finished.config.judge)
     judge = judge_parts(finished.config.judge.identity_of_judge())
-    questions = stored = characters = 0
+    sample, stored = TokenSample(), 0
     cases: set[tuple[str | int, ...]] = set()
     for block in stored_questions(finished.judge_inputs()):
         keys = [question_key(key_parts(question.payload, judge, question.row["iteration"], 1)) for question in block]
         for call in read_calls(store_path(finished.config), keys, run_id=run).values():
             is_refused = served is not None and served.refuse(call)
             stored += (call.status == "ok" or not retry) and not is_refused
-        questions += len(block)
         for question in block:
-            characters += sum(len(message["content"]) for message in question.payload.messages)
+            characters = sum(len(message["content"]) for message in question.payload.messages)
+            sample.add(characters, characters // CHARACTERS_PER_TOKEN)
+            sample.add_calls(characters, len(question.row["reply"] or "") / CHARACTERS_PER_TOKEN, 1)
             cases.add(tuple(question.row[name] for name in OUTPUT_KEY))
-    step = StepPlan("", "", "", calls=questions, rendered=questions, tokens_rendered=characters // 4)
-    return Plan(len(cases), 1, [], [step], stored=stored, missing=questions - stored)
+    step = StepPlan("", "", "", calls=sample.calls, sample=sample)
+    return Plan(len(cases), 1, [], [step], stored=stored, missing=sample.calls - stored)
 
 
 def _write_manifest(finished: FinishedRun, target: RunFolder, identity: Mapping[str, Any]) -> None:
@@ -112,23 +116,33 @@ def _write_manifest(finished: FinishedRun, target: RunFolder, identity: Mapping[
     )
 
 
-async def _send(finished: FinishedRun, target: RunFolder, console: Console, questions: int) -> ResendStage:
+async def _send(
+    finished: FinishedRun, target: RunFolder, console: Console, questions: int, missing: int
+) -> ResendStage:
+    """Send all the questions.
+
+    Args:
+        finished: the run whose questions are sent.
+        target: the folder of the results.
+        console: shows the progress.
+        questions: how many there are.
+        missing: how many of them have no stored reply.
+    """
     async with open_judge(finished.config, target.run_id, warn=console.warn) as session:
-        with console.progress(cases=questions, label="resending", noun="questions") as display:
+        done = 0
 
-            def update(done: int) -> None:
-                usage = session.usage
-                display.update(
-                    cases=done,
-                    calls=usage.asked,
-                    tokens=usage.spend.tokens,
-                    cost_usd=usage.spend.usd,
-                    errors=usage.failed,
-                )
+        def count(answered: int) -> None:
+            nonlocal done
+            done = answered
 
-            stage = ResendStage(finished.judge_inputs(), session, target.root / "resend.parquet", update)
-            with SignalHandlers(stage, console.warn):
-                await stage.run()
+        def work() -> WorkDone:
+            return WorkDone(done, errors=session.usage.failed)
+
+        meter = WorkMeter("judging", questions, work, session=session, planned_calls=missing)
+        stage = ResendStage(finished.judge_inputs(), session, target.root / "resend.parquet", count)
+        shown = console.progress(meter.state, label="resending", noun="questions")
+        with shown, SignalHandlers(stage, console.warn):
+            await stage.run()
     return stage
 
 

@@ -9,6 +9,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.flat_keys import changed_keys, short_value
 from ragpipe.core.version import __version__
+from ragpipe.engine.system_identity import Sources, with_sources
 from ragpipe.engine.user_code import metric_sources
 from ragpipe.judging.replies.answer_parsing import PARSER
 from ragpipe.metrics.base import Metric
@@ -45,10 +46,11 @@ def _unsorted_mappings(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: ", ".join(keys) for name, keys in mappings.items() if keys != sorted(keys)}
 
 
-def identity_of_dataset(config: RunConfig, data: str, sources: Mapping[str, str]) -> dict[str, Any]:
-    """The identity of a run of a data set: `data` is its digest, `sources` are the hashes of the code of its system."""
+def identity_of_dataset(config: RunConfig, data: str, sources: Sources) -> dict[str, Any]:
+    """The identity of a run of a data set: `data` is its digest, `sources` are the hashes of the code behind each
+    method of its system."""
     return run_identity(
-        with_source(config.identity(), sources),
+        with_sources(config.identity(), sources),
         list(config.metrics.values()),
         data=data,
         judge=config.judge.identity_of_judge(),
@@ -72,15 +74,6 @@ def _metric_signature(metric: Metric, embedder: str | None) -> str:
     return " ".join(parts)
 
 
-def system_versions(identity: Mapping[str, Any], versions: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """What the run's signature says of each method: the versions that its outputs name, and for a Python system its source."""
-    by_method = {method: list(names) for method, names in versions.items()}
-    system = identity.get("system", {})
-    if source := system.get("source"):
-        by_method.setdefault(system["method"], []).append(f"source:{sha256(source)[:8]}")
-    return by_method
-
-
 def run_identity(
     sections: Mapping[str, Any], metrics: Sequence[Metric], *, data: str, judge: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -96,13 +89,6 @@ def run_identity(
         # the order of metrics orders the rows, and decides which metric pays for a shared reply
         "metric_order": ", ".join(metric.name for metric in metrics),
     }
-
-
-def with_source(sections: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
-    """The sections, with the hashes of the system's source in the system's section where there are any."""
-    if not sources:
-        return dict(sections)
-    return {**sections, "system": {**sections["system"], "source": dict(sources)}}
 
 
 def run_id(identity: Mapping[str, Any]) -> str:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.engine.frozen_inputs import is_readable_table, restore_frozen, table_digests
+from ragpipe.engine.identity_differences import run_differences
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
+from ragpipe.engine.judge_check import check_keys
 from ragpipe.engine.manifest import (
     checked_manifest,
     copy_prompts,
@@ -19,15 +21,16 @@ from ragpipe.engine.manifest import (
     write_manifest,
 )
 from ragpipe.engine.measured_before import EarlierRuns
+from ragpipe.engine.metric_lines import unmet_lines, unscored_line
 from ragpipe.engine.plan_summary import (
     check_call_budget,
+    over_budget,
     plan_line,
     plan_remaining,
     reference_lines,
     report_gaps,
     resumed_lines,
 )
-from ragpipe.engine.run_identity import identity_differences
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.metrics.base import Computed
@@ -42,11 +45,13 @@ from ragpipe.stages.resume import resumption
 @dataclass(frozen=True)
 class RunInputs:
     """The manifest of a run whose inputs are in place. `are_new` says that nothing was judged on them yet, so that they are
-    sealed at the end of this start. `known` is what need not be measured, to be closed after the judging."""
+    sealed at the end of this start. `known` is what need not be measured, to be closed after the judging. `planned_calls` are
+    the calls that the plan expects of one iteration that is still to be judged; None where nothing was planned."""
 
     manifest: dict[str, Any]
     are_new: bool
     known: KnownMeasurements | None = None
+    planned_calls: int | None = None
 
 
 def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> RunInputs:
@@ -68,10 +73,11 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
         manifest["iterations"] |= earlier_runs.take_over(console.say)
     states: dict[str, str] = manifest["iterations"]
     known: KnownMeasurements | None = None
+    planned_calls: int | None = None
     if policy.announces_plan and not all_in_state(states, spec.iterations, JUDGING_DONE):
         if not spec.config.retry_errors:
             known = _known_measurements(spec, manifest, earlier_runs, console)
-        _announce_plan(spec, policy, states, console, known)
+        planned_calls = _announce_plan(spec, policy, states, console, known)
     if not spec.is_own_source:  # a task over a run does not change how the run was described
         write_config(spec.folder, spec.config)
     copy_prompts(spec.config, spec.folder.prompts)
@@ -84,13 +90,14 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
     write_manifest(spec.folder, manifest)
     if spec.made_from is None:
         spec.folder.point_latest()
-    return RunInputs(manifest, are_new, known)
+    return RunInputs(manifest, are_new, known, planned_calls)
 
 
 def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dict[str, Any]:
     """Write the frozen tables of a new run. Returns its manifest, which is not written yet."""
-    for line in identity_differences(previous["identity"], spec.identity) if previous else ():
-        console.say(f"differs from run {previous['run_id']}: {line}")
+    if previous:
+        for line in run_differences(previous["identity"], spec.identity).lines(previous["run_id"]):
+            console.say(line)
     if notice := unreadable_previous(spec.folder):
         console.say(notice)
     source = spec.source
@@ -152,8 +159,9 @@ def _announce_plan(
     states: Mapping[str, str],
     console: Console,
     known: KnownMeasurements | None,
-) -> None:
-    """One line before the first paid call. Raises ConfigError for a plan over `judge.max_calls`.
+) -> int | None:
+    """One line before the first paid call. Returns the calls that it expects of one unfinished iteration, None without a plan.
+    Raises ConfigError for a plan over `judge.max_calls`.
 
     Args:
         spec: the run.
@@ -163,7 +171,7 @@ def _announce_plan(
         known: what need not be measured; it keeps the cases that are measured for the plan.
     """
     if all(isinstance(metric, Computed) for metric in spec.metrics):
-        return
+        return None
     reader = CaseReader(spec.folder.samples, spec.folder.outputs)
     plan = plan_remaining(
         spec.config,
@@ -181,7 +189,15 @@ def _announce_plan(
     for line in resumed_lines(plan):
         console.warn(line)
     report_gaps(plan, console)
-    for line in reference_lines(plan):
+    for line in unmet_lines(spec.config, plan):
+        console.warn(line)
+    for line in filter(None, [*reference_lines(plan), unscored_line(spec.config, plan)]):
         console.say(line)
     console.say(plan_line(plan, spec.config))
+    if warning := over_budget(plan, spec.config):
+        console.warn(warning)
     check_call_budget(plan, spec.config)
+    if plan.new_calls:
+        check_keys(spec.config)
+    unfinished = sum(states.get(str(number)) not in JUDGING_DONE for number in spec.iterations)
+    return round(plan.new_calls / max(1, unfinished))

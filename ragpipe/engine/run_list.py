@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
+from ragpipe.engine.identity_differences import run_differences
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
 from ragpipe.engine.manifest import read_manifest
-from ragpipe.engine.run_identity import identity_differences
-from ragpipe.reports.number_format import price, share_below_one, whole
+from ragpipe.reports.number_format import is_recorded, price, share_below_one, whole
 from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.coverage import LOST, coverage
@@ -121,7 +122,7 @@ def _line(folder: RunFolder, manifest: Mapping[str, Any], before: Mapping[str, A
             gates=_gates(folder),
             cost=_cost(costs),
             before=str(before.get("run_id", "")),
-            differences=identity_differences(before["identity"], manifest["identity"]) if before else (),
+            differences=run_differences(before["identity"], manifest["identity"]).phrases() if before else (),
         )
     except (RagpipeError, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         return RunLine(folder.run_id, broken=_cause(error))
@@ -184,7 +185,8 @@ def _gates(folder: RunFolder) -> str:
 
 def _cost(costs: list[dict[str, Any]]) -> str:
     used = [cost["used"] for cost in costs]
-    if all(usage["calls"] == usage["calls_computed"] for usage in used):
+    recorded = all(is_recorded(cost["used"], cost["spent"]) for cost in costs)
+    if recorded or all(usage["calls"] == usage["calls_computed"] for usage in used):
         return "no call"
     return price(Usage.sum(Usage.from_json(usage) for usage in used))
 
@@ -197,10 +199,9 @@ def _cause(error: Exception) -> str:
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
-    """The run folders of a name; links are skipped."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        is_run = _RUN_ID.fullmatch(path.name) or (path / "manifest.json").exists()
-        if is_run and path.is_dir() and not path.is_symlink():
+    """The run folders of a name. Links are skipped, and so is a folder that this user may not read, unless its name is a run id."""
+    for path in _folders(folder):
+        if _RUN_ID.fullmatch(path.name) or _has_manifest(path):
             yield path
 
 
@@ -210,13 +211,25 @@ def _has_runs(folder: Path) -> bool:
 
 def run_list_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
     """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons are not runs."""
-    for path in sorted(root.iterdir()) if root.is_dir() and depth else ():
-        is_folder = path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
-        if is_folder and path.name not in (SWEEPS, COMPARISONS):
+    for path in sorted(_folders(root)) if depth else ():
+        if not path.name.startswith(".") and path.name not in (SWEEPS, COMPARISONS):
             if _has_runs(path):
                 yield path
-            if not (path / "manifest.json").exists():
+            if not _has_manifest(path):
                 yield from run_list_folders(path, depth - 1)
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in a folder without the links among them; none where it is not there, or this user may not read it."""
+    try:
+        with os.scandir(folder) as entries:
+            return [folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _has_manifest(folder: Path) -> bool:
+    return os.path.exists(folder / "manifest.json")  # False without permission, where Path.exists raises
 
 
 def named_folders(output_dir: str, name: str | None) -> list[Path]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.core.errors import TRANSIENT, Incomplete
 from ragpipe.engine.iteration_states import INCOMPLETE
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.console import Console
 from ragpipe.reports.missing_replies import MISSING_REPLY, MISSING_REPLY_FIX, error_kinds, transient_errors
 from ragpipe.scoring.gates.gate_rules import exit_code
 from ragpipe.stages.collected_outputs import system_failures
+from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.run.run_tables import read_json
 from ragpipe.systems.settings import RecordedSystem
 
@@ -20,31 +22,68 @@ ASK_ELSEWHERE = (
     "this task asks no judge; the command of the evaluation asks for them (or, over its folder, task=rejudge with its "
     "judge named: judge=llm judge.model=...), then start this one again"
 )
+RUN_DEADLINE = "run_deadline"
 _EPSILON = 1e-9  # for rounding errors of the coverage floor
 
 
 class RunOutcome:
-    """`asks_judge` says whether the task of this run asks a judge."""
+    """`asks_judge` says whether the task of this run asks a judge, `used_up` why its budget admitted nothing more."""
 
-    def __init__(self, spec: RunSpec, console: Console, *, asks_judge: bool):
-        self._spec, self._console, self._asks_judge = spec, console, asks_judge
+    def __init__(self, spec: RunSpec, console: Console, *, asks_judge: bool, used_up: BudgetUsedUp | None = None):
+        self._spec, self._console, self._asks_judge, self._used_up = spec, console, asks_judge, used_up
         self._config, self._folder = spec.config, spec.folder
+        scored = set(scored_iterations(spec.folder))
+        self._iterations = [number for number in spec.iterations if number in scored]
 
     def exit_code(self, states: Mapping[str, str]) -> int:
         """0, 3 when a gate blocks, 4 when judgements or outputs are missing beyond the coverage floor.
 
         What another start may still change is printed first: a gate over half of the replies says little.
         """
-        low = any(self._is_below_floor(iteration) for iteration in self._spec.iterations)
-        if incomplete := any(states.get(str(iteration)) == INCOMPLETE for iteration in self._spec.iterations):
+        low = [words for iteration in self._iterations for words in self._below_floor(iteration)]
+        if incomplete := any(states.get(str(iteration)) == INCOMPLETE for iteration in self._iterations):
             self._warn_of_transient_failures()
         failed = self._system_failed()
+        if self._used_up is not None:
+            return self._end_of_budget(self._used_up)
         if low or failed:
             self._console.resume = self._words_to_resume(failed=failed, incomplete=incomplete)
+        if incomplete and self._is_out_of_time():
+            self._console.resume = ()
+            self._console.warn(
+                f"exit code 4, by judge.run_deadline_s={getattr(self._config.judge, 'run_deadline_s', None):g}: the time of this "
+                "start was over, and the results are those of what was answered; the same command asks the rest"
+            )
+            return Incomplete.exit_code
         if incomplete and low:
+            self._say_why(low)
             return Incomplete.exit_code
         blocked = exit_code(read_json(self._folder.gates))
+        if low and not blocked:
+            self._say_why(low)
         return blocked or (Incomplete.exit_code if low or failed else 0)
+
+    def _end_of_budget(self, used_up: BudgetUsedUp) -> int:
+        """Exit code 4 whatever the coverage: the results are those of a part of the run. Prints what was not judged."""
+        self._console.resume = used_up.raised
+        judged, open_iterations = len(self._iterations), len(self._spec.iterations) - len(self._iterations)
+        counts = [self._metrics_of(number)["overall"]["scores"] for number in self._iterations[-1:]]
+        scores = counts[0] if counts else {}
+        partial = [
+            f"{name} {score['n_ok']:,} of {score['n_ok'] + score.get('n_error', 0):,}"
+            for name, score in scores.items()
+            if score.get("n_error")
+        ]
+        coverage = f"; judged: {', '.join(partial)}" if partial else ""
+        later = (
+            f"; {open_iterations:,} of {judged + open_iterations:,} iterations were not begun"
+            if open_iterations
+            else ""
+        )
+        self._console.warn(
+            f"exit code 4: {used_up}{coverage}{later}. What was judged stands, and the figures are of that part alone"
+        )
+        return Incomplete.exit_code
 
     def _words_to_resume(self, *, failed: bool, incomplete: bool) -> tuple[str, ...] | None:
         """The words that this command needs so that another start can change the result.
@@ -64,7 +103,13 @@ class RunOutcome:
         """The kinds of errors of all scores that a judge decides."""
         judging = [metric for metric in self._spec.metrics if not isinstance(metric, Computed)]
         names = {spec.name for metric in judging for spec in metric.scores()}
-        return {kind for number in self._spec.iterations for kind in error_kinds(self._metrics_of(number), names)}
+        return {kind for number in self._iterations for kind in error_kinds(self._metrics_of(number), names)}
+
+    def _is_out_of_time(self) -> bool:
+        """Whether questions were left because the time of this start was over."""
+        if getattr(self._config.judge, "run_deadline_s", None) is None:  # of an earlier start, over stored replies
+            return False
+        return any(RUN_DEADLINE in transient_errors(self._metrics_of(number)) for number in self._spec.iterations)
 
     def _system_failed(self) -> bool:
         """Whether the live system of this run failed on more cases than the coverage floor allows; prints it."""
@@ -81,19 +126,42 @@ class RunOutcome:
 
     def _warn_of_transient_failures(self) -> None:
         """Which questions are open, and what asks them: over stored replies alone the same command asks nothing."""
-        kinds = {kind for iteration in self._spec.iterations for kind in transient_errors(self._metrics_of(iteration))}
+        kinds = {kind for iteration in self._iterations for kind in transient_errors(self._metrics_of(iteration))}
         if MISSING_REPLY in kinds:
             self._console.warn(f"questions without a stored reply were not asked: {MISSING_REPLY_FIX}")
-        if kinds != {MISSING_REPLY}:
+        if not kinds or kinds - {MISSING_REPLY, "budget"}:
             remedy = "the same command asks for them again" if self._asks_judge else ASK_ELSEWHERE
             self._console.warn(f"some calls failed for a transient reason: {remedy}")
 
-    def _is_below_floor(self, iteration: int) -> bool:
-        """Whether too many judgements of some score failed. Composites add no failure of their own; what the system or the
-        data set lacks is in the coverage, but no start of this run can change it."""
+    def _below_floor(self, iteration: int) -> list[str]:
+        """The scores of which too many judgements failed, each with its figures. Composites add no failure of their own; what
+        the system or the data set lacks is in the coverage, but no start of this run can change it."""
         scores, floor = self._metrics_of(iteration)["overall"]["scores"], self._config.scoring.coverage_floor
-        declared = [scores[spec.name] for spec in self._spec.score_specs]
-        return any(score["n_ok"] < floor * (score["n_ok"] + score.get("n_error", 0)) for score in declared)
+        low = []
+        for name in (spec.name for spec in self._spec.score_specs):
+            n_ok, n_asked = scores[name]["n_ok"], scores[name]["n_ok"] + scores[name].get("n_error", 0)
+            if n_ok < floor * n_asked:
+                low.append(f"{name} {n_ok:,} of {n_asked:,} ({n_ok / n_asked:.1%})")
+        return low
+
+    def _say_why(self, low: Sequence[str]) -> None:
+        """Print the rule by which the run ends with code 4, the scores that it is about, and what can be done."""
+        more = f" and {len(low) - 1:,} more" if len(low) > 1 else ""
+        floor = self._config.scoring.coverage_floor
+        rule = f"exit code 4, by scoring.coverage_floor={floor:g}: too few judgements came out for {low[0]}{more}"
+        self._console.warn(f"{rule}; {self._remedy()}")
+
+    def _remedy(self) -> str:
+        words = self._console.resume
+        if words:
+            return f"{' '.join(words)} asks again"
+        if words is not None:
+            return "the same command asks again"
+        if self._error_kinds_of_judge():
+            return MISSING_REPLY_FIX if self._asks_judge else ASK_ELSEWHERE
+        return (
+            "no new start changes it: the errors come from the data; correct what task=plan and the report name there"
+        )
 
     def _metrics_of(self, iteration: int) -> dict[str, Any]:
         metrics: dict[str, Any] = read_json(self._folder.iteration(iteration).metrics)

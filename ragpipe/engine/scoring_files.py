@@ -19,8 +19,9 @@ from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.named_runs import find_named_run, runs_with_id
+from ragpipe.engine.run_history import scored_runs
 from ragpipe.scoring.calibration_file import Calibration, read_calibration
-from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.scoring.gates.gate_settings import NO_EARLIER_RUN, Gate
 from ragpipe.store.files.atomic import link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.files.write_if_changed import write_unless_same
@@ -111,7 +112,7 @@ def resolved_for_dataset(
 ) -> tuple[RunConfig, ScoringFiles]:
     """The configuration of a run of a data set with run ids for what its gates name, and where to copy from.
 
-    `latest` is the newest evaluation of the same name; where that is this very run, started before and perhaps stopped, it
+    `latest` is the newest scored evaluation of the same name; where that is this very run, started before and perhaps stopped, it
     is the run that it named then. `identity_of` is the identity of the run of a configuration. Raises ConfigError.
     """
     root = Path(config.output_dir)
@@ -150,7 +151,7 @@ def resolved_for_finished(
 class _Resolution:
     """Names of baselines as they become run ids: `latest` is that of the folder `named`, the others are looked for below `root`.
 
-    `folders` are those that were found by another name than their id; `newest` is the one that `latest` named.
+    `folders` are those that were found by another name than their id; `newest` is the run that `latest` points to, scored or not.
     """
 
     def __init__(self, named: Path, root: Path):
@@ -166,7 +167,7 @@ class _Resolution:
                 continue
             key = f"scoring.gates.{name}.against"
             try:
-                run_ids[name] = self._run_id(gate.against, key)
+                run_ids[name] = self._run_id(gate, key)
             except RagpipeError as error:
                 problems.append(_no_baseline(key, gate.against, error))
                 continue
@@ -176,28 +177,41 @@ class _Resolution:
             raise ConfigError(_TITLE, problems)
         return run_ids
 
-    def _run_id(self, text: str, key: str) -> str:
-        """The id that a text names. An id stays as it is: the run may have a copy of a baseline that is gone."""
-        if _RUN_ID.fullmatch(text):
+    def _run_id(self, gate: Gate, key: str) -> str:
+        """The id of the baseline that a gate names. An id stays as it is: the run may have a copy of a baseline that is gone.
+
+        Before the first run of the name `latest` is `NO_EARLIER_RUN`, if the gate may be not applicable.
+        """
+        text = str(gate.against)
+        if text == NO_EARLIER_RUN or _RUN_ID.fullmatch(text):
             return text
-        if text == LATEST:
-            if not os.path.lexists(self._named / LATEST):
-                raise DataError(_TITLE, [self._no_earlier_run(key)])
-            folder = RunFolder.find(self._named / LATEST)
-        else:
-            folder = find_named_run(text, self._root, key=key)
+        folder = self._latest() if text == LATEST else find_named_run(text, self._root, key=key)
+        if folder is None:
+            if gate.without_cases == "not_applicable":
+                return NO_EARLIER_RUN
+            raise DataError(_TITLE, [self._no_earlier_run(key)])
         run_id = str(checked_manifest(folder)["run_id"])
         self.folders[run_id] = folder
-        if text == LATEST:
-            self.newest = folder
         return run_id
 
+    def _latest(self) -> RunFolder | None:
+        """The newest evaluation that is scored; a run that was stopped is no baseline. None before the first one."""
+        if not os.path.lexists(self._named / LATEST):
+            return None
+        self.newest = RunFolder.find(self._named / LATEST)
+        if self.newest.final.metrics.is_file():
+            return self.newest
+        scored = scored_runs(self._named, derived=False, newest=1, warn=lambda _: None)
+        return scored[-1].folder if scored else None
+
     def _no_earlier_run(self, key: str) -> Problem:
-        """`latest` before the first run of a name: a fresh folder has none."""
+        """`latest` before the first scored run of a name: a fresh folder has none."""
         name = self._named.relative_to(self._root) if self._named.is_relative_to(self._root) else self._named
         gate = key.removesuffix(".against")
-        fix = f"start it once without this gate ({gate}=null)"
-        return Problem("scoring", key, f"'latest', and no earlier run of the name {name}", "a finished run", fix)
+        fix = f"start it once without this gate ({gate}=null), or {gate}.without_cases=not_applicable"
+        return Problem(
+            "scoring", key, f"'latest', and no earlier run of the name {name} that is scored", "a finished run", fix
+        )
 
 
 def _needs(config: RunConfig) -> dict[str, set[str]]:
@@ -205,10 +219,10 @@ def _needs(config: RunConfig) -> dict[str, set[str]]:
     needs: dict[str, set[str]] = {}
     given = {spec.name for spec in config.scoring.all_specs([s for m in config.metrics.values() for s in m.scores()])}
     for gate in config.scoring.active_gates().values():
-        if gate.against is not None and gate.score is not None:
-            needs.setdefault(gate.against, set())
+        if (run_id := gate.baseline) is not None and gate.score is not None:
+            needs.setdefault(run_id, set())
             if gate.score in given or gate.score == "overall_score":
-                needs[gate.against].add(gate.score)
+                needs[run_id].add(gate.score)
     return needs
 
 

@@ -13,9 +13,11 @@ import pyarrow as pa
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
 from ragpipe.reports.comparison_page import compared_scores, comparison_lines, comparison_markdown, comparison_notes
-from ragpipe.reports.console import Console
+from ragpipe.reports.console import Console, JobConsole
 from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows
 from ragpipe.reports.shared_questions import shared_questions
+from ragpipe.reports.short_notes import warning_lines
+from ragpipe.reports.short_sweep import job_line, sweep_lines, sweep_warnings
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.atomic import sweep_temporaries
 from ragpipe.store.files.parquet_writer import parquet_writer
@@ -41,6 +43,14 @@ _REASONS = {
 }
 
 
+def console_of_job(settings: Any) -> Console:
+    """The console of a job: with `report.detail=short` one that prints no results, for the sweep prints one table. `settings` are
+    those that its task has checked; a task without a report prints as if it were started alone."""
+    finished = getattr(settings, "finished", None)
+    report = getattr(getattr(finished, "config", settings), "report", None)
+    return JobConsole() if getattr(report, "detail", "full") == "short" else Console()
+
+
 def ended_job(number: int, words: Sequence[str], code: int | None, line: str, folder: Path | None) -> Job:
     """One job at its end.
 
@@ -55,8 +65,16 @@ def ended_job(number: int, words: Sequence[str], code: int | None, line: str, fo
     return Job(number, list(words), code, state, line or _REASONS.get(code or 0, ""), folder)
 
 
-def compare_jobs(jobs: Sequence[Job], words: Sequence[str], console: Console) -> Path | None:
-    """Write `comparison.parquet`, `comparison.md` and `sweep.json`, and print the table. Returns the folder.
+def ended_line(job: Job, jobs: int, words: str, seconds: float) -> str:
+    """The line of a job that has ended, one of `jobs`."""
+    return job_line(job.number + 1, jobs, words, _with_results(job), seconds)
+
+
+def compare_jobs(
+    jobs: Sequence[Job], words: Sequence[str], console: Console, short: Sequence[str] | None = None
+) -> Path | None:
+    """Write `comparison.parquet`, `comparison.md` and `sweep.json`, and print the table: in short where `short` has the warnings of
+    the jobs, else in full. Returns the folder.
 
     `words` are those of the whole sweep: the same sweep, started again, has the same folder, and files that would not
     change are left alone. None, and nothing written, when no job has a run folder. Raises OutputError.
@@ -76,13 +94,22 @@ def compare_jobs(jobs: Sequence[Job], words: Sequence[str], console: Console) ->
         writer.write_table(pa.Table.from_pylist(rows, schema=COMPARISON_SCHEMA))
     write_unless_same(folder / "comparison.md", comparison_markdown(results, rows, words))
     json_unless_same(folder / "sweep.json", _document(results, words, home, folder))
-    if compared_scores(results):
+    if short is not None:
+        _print_short(results, rows, short, console)
+    elif compared_scores(results):
         heads, lines = comparison_lines(results, rows)
         console.folded(heads, lines)
         for note in comparison_notes(rows):
             console.say(note)
     console.say(f"comparison: {folder / 'comparison.md'}")
     return folder
+
+
+def _print_short(
+    jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], warnings: Sequence[str], console: Console
+) -> None:
+    console.lines(sweep_lines(jobs, rows, console.screen))
+    console.warn_lines(warning_lines(sweep_warnings(jobs, warnings), "the reports of the runs", console.screen))
 
 
 def _folders_with_records(jobs: Sequence[Job]) -> dict[int, tuple[Path, Mapping[str, Any]]]:

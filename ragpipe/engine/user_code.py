@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from importlib.machinery import ModuleSpec
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from ragpipe.core.digest import sha256
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.systems.settings import PythonSystem, SystemSettings
+from ragpipe.systems.settings import LiveSettings, PythonSystem, SystemSettings
 
 _FOREIGN = frozenset({"ragpipe", "pydantic", "pydantic_core", "typing_extensions", *sys.stdlib_module_names})
 """Packages whose code is not the user's."""
@@ -29,6 +30,13 @@ class SourceHashes(NamedTuple):
     edited after this process imported them."""
 
     sources: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+class SystemSources(NamedTuple):
+    """As `SourceHashes`, by method."""
+
+    sources: dict[str, dict[str, str]]
     notes: tuple[str, ...] = ()
 
 
@@ -53,13 +61,24 @@ def metric_sources(kind: type[Metric]) -> SourceHashes:
     return _hash_modules(modules)
 
 
-def system_sources(settings: SystemSettings, plugins: Iterable[str]) -> SourceHashes:
+def system_sources(settings: SystemSettings, plugins: Iterable[str]) -> SystemSources:
+    """The hashes of the code behind each method of a live system: see `callable_sources`."""
+    by_method, notes = dict[str, dict[str, str]](), dict[str, None]()
+    for method in settings.each_method() if isinstance(settings, LiveSettings) else ():
+        hashes = callable_sources(method, plugins)
+        notes |= dict.fromkeys(hashes.notes)
+        if hashes.sources:
+            by_method[method.method] = hashes.sources
+    return SystemSources(by_method, tuple(notes))
+
+
+def callable_sources(settings: SystemSettings, plugins: Iterable[str]) -> SourceHashes:
     """The hash of the module of a Python system's callable, and of the module that defines it where that is another one of
     the user's `plugins`; none where `system.identity` is `version`. The module must be imported already."""
     if not isinstance(settings, PythonSystem) or settings.recognised_by == "version":
         return SourceHashes({})
     name, _, attribute = settings.callable.partition(":")
-    function = getattr(sys.modules[name], attribute)
+    function = attrgetter(attribute)(sys.modules[name])
     while isinstance(function, partial):
         function = function.func
     if inspect.isroutine(function):

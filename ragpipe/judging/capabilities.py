@@ -1,13 +1,19 @@
-"""What providers support: sampling parameters and the first output mode to try.
+"""What models take: sampling parameters, the system role, the name of the token limit, the first output mode to try.
 
-Compared with the table of litellm 1.106.2. What a provider refuses in spite of this table is learned from its response to
-the first call (`transports/output_modes.py`).
+Three sources, the later ones first: the user (`judge.capabilities`), the model's family, its provider. The provider rows are
+compared with the table of litellm 1.106.2, the families with its o-series and gpt-5 rules and with the columns
+`supports_sampling_params` and `supports_system_messages` of its model table. What a model refuses in spite of this is learned from its
+response to the first call (`transports/output_modes.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
+
+from ragpipe.judging.capability_settings import CapabilitySettings
 
 LOCAL: frozenset[str] = frozenset(
     {
@@ -27,30 +33,80 @@ LOCAL: frozenset[str] = frozenset(
 OPENAI_COMPATIBLE: frozenset[str] = LOCAL | {"openai", "openai_like", "litellm_proxy"}
 """Providers with an OpenAI-compatible endpoint: the direct client can ask them."""
 
-_ALL = frozenset({"temperature", "top_p", "seed"})
-_SEEDLESS = frozenset({"temperature", "top_p"})
+Sampling = Literal["temperature", "top_p", "seed"]
+_ALL: frozenset[str] = frozenset({"temperature", "top_p", "seed"})
+_SEEDLESS: frozenset[str] = frozenset({"temperature", "top_p"})
+
+OutputMode = Literal["json_schema", "json_object", "plain"]
+MODES: tuple[OutputMode, ...] = ("json_schema", "json_object", "plain")
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """`sampling`: parameters that are sent and are in the key. `mode`: the first output mode."""
+    """What a model takes.
+
+    `sampling`: parameters that are sent and are in the key. `modes`: the output modes that are tried, in this order.
+    `system_role`: whether a system message is sent as such. `limit_name`: the parameter for the longest reply.
+    `context_tokens`: the window, prompt and reply together; None where it is not known.
+    """
 
     sampling: frozenset[str] = _ALL
-    mode: Literal["json_schema", "json_object", "plain"] = "json_schema"
+    modes: tuple[OutputMode, ...] = MODES
+    system_role: bool = True
+    limit_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    context_tokens: int | None = None
 
 
-_TABLE = {
+_OBJECT, _PLAIN = MODES[1:], MODES[2:]
+_PROVIDERS = {
     "anthropic": Capabilities(_SEEDLESS),
-    "bedrock": Capabilities(_SEEDLESS, "plain"),
-    "sagemaker": Capabilities(_SEEDLESS, "plain"),
-    "cohere": Capabilities(_ALL, "json_object"),
-    "huggingface": Capabilities(_ALL, "plain"),
-    "ollama": Capabilities(_ALL, "json_schema"),
-    "deepseek": Capabilities(_SEEDLESS, "json_object"),
+    "bedrock": Capabilities(_SEEDLESS, _PLAIN),
+    "sagemaker": Capabilities(_SEEDLESS, _PLAIN),
+    "cohere": Capabilities(_ALL, _OBJECT),
+    "huggingface": Capabilities(_ALL, _PLAIN),
+    "deepseek": Capabilities(_SEEDLESS, _OBJECT),
 }
 _DEFAULT = Capabilities()
 
+_OWN_SAMPLING = re.compile(
+    r"(?:openai|azure|openrouter/openai)/(?:o[134]|gpt-5)(?:-(?:mini|nano|pro))?(?:-\d{4}-\d\d-\d\d)?", re.I
+)
+"""OpenAI's reasoning models: their temperature is fixed, and the limit on the reply covers their thinking."""
+_FIXED_TEMPERATURE = re.compile(
+    r"(?:[\w-]+/)*(?:[\w-]+\.)*(?:databricks-)?"
+    r"(?:claude-(?:opus-4-[78]|(?:opus|sonnet|haiku)-[5-9]|fable|mythos)|gemini-3\.(?:5-flash-lite|[6-9]-flash)).*",
+    re.I,
+)
+_NO_SYSTEM_ROLE = re.compile(r"gemini/gemma-3.*", re.I)
 
-def capabilities(provider: str) -> Capabilities:
-    """The capabilities of a provider; one that is not in the table is assumed to support everything."""
-    return _TABLE.get(provider, _DEFAULT)
+
+@lru_cache(maxsize=64)
+def capabilities(model: str, overrides: CapabilitySettings | None = None) -> Capabilities:
+    """What `provider/name` takes, with what the user says of it; a model that is not known is assumed to take everything."""
+    known = _PROVIDERS.get(model.partition("/")[0], _DEFAULT)
+    if _OWN_SAMPLING.fullmatch(model):
+        known = replace(known, sampling=frozenset({"seed"}), limit_name="max_completion_tokens")
+    elif _FIXED_TEMPERATURE.fullmatch(model):
+        known = replace(known, sampling=known.sampling - {"temperature", "top_p"})
+    elif _NO_SYSTEM_ROLE.fullmatch(model):
+        known = replace(known, system_role=False)
+    return known if overrides is None else _overridden(known, overrides)
+
+
+def _overridden(known: Capabilities, overrides: CapabilitySettings) -> Capabilities:
+    flags = {name: getattr(overrides, name) for name in sorted(_ALL)}
+    taken = {name for name in _ALL if (name in known.sampling if flags[name] is None else flags[name])}
+    allowed = {"json_schema": overrides.json_schema, "json_object": overrides.json_object, "plain": None}
+    modes = tuple(mode for mode in MODES if (mode in known.modes if allowed[mode] is None else allowed[mode]))
+    other_name = (
+        known.limit_name == "max_completion_tokens"
+        if overrides.max_completion_tokens is None
+        else overrides.max_completion_tokens
+    )
+    return Capabilities(
+        frozenset(taken),
+        modes,
+        known.system_role if overrides.system_role is None else overrides.system_role,
+        "max_completion_tokens" if other_name else "max_tokens",
+        overrides.context_tokens,
+    )

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ragpipe.core.errors import JudgeError, PromptTooLong, Skipped
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.http_responses import replace_surrogates
+from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.vector_replies import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
@@ -50,7 +51,8 @@ class JudgeCallUse:
 class CaseJudge:
     """The judge as one metric sees it for one case (`ragpipe.judging.judge_protocol.Judge`).
 
-    `uses` are the questions asked so far, `truncated` the texts of which the embedder read only the beginning.
+    `uses` are the questions asked so far, `truncated` the texts of which the embedder read only the beginning. `time` is what
+    the questions of the case may take together; None: any.
     """
 
     session: JudgeSession
@@ -58,6 +60,7 @@ class CaseJudge:
     metric: str
     uses: list[JudgeCallUse] = field(default_factory=list)
     truncated: set[str] = field(default_factory=set)
+    time: CaseTime | None = None
 
     async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
         """Render the prompt, ask it and parse the reply; an unparsable reply is repaired once."""
@@ -67,7 +70,7 @@ class CaseJudge:
             raise JudgeError("too_long", f"{self.case}: {self.metric}/{error}") from error
         payload = Payload(messages, answer_schema(answer))
         question = self._question(payload, answer, prompt)
-        computed = self.session.compute(question, prompt, values)
+        computed = await self.session.compute(question, prompt, values)
         call = computed or await self.session.reply(question)
         material = () if computed else _echoable_material(prompt, payload, values)
         try:
@@ -124,7 +127,9 @@ class CaseJudge:
         """The reply to a question whose key names iteration 1: vectors and token matches depend on texts and model alone,
         so all iterations share them."""
         asker = f"{self.case} / {self.metric} / {step}"
-        return await session.reply(session.question(payload, answer, 1, asker, asked_in=self.case.iteration))
+        return await session.reply(
+            session.question(payload, answer, 1, asker, asked_in=self.case.iteration, case_time=self.time)
+        )
 
     async def _repair(
         self,
@@ -151,7 +156,7 @@ class CaseJudge:
 
     def _question(self, payload: Payload, answer: type[Answer], prompt: Prompt) -> Question:
         asker = f"{self.case} / {self.metric} / {prompt.step}"
-        return self.session.question(payload, answer, self.case.iteration, asker)
+        return self.session.question(payload, answer, self.case.iteration, asker, case_time=self.time)
 
     def _read(
         self,

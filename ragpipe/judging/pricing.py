@@ -25,6 +25,11 @@ _COLUMNS = {
     "cached_input": "cache_read_input_token_cost",
     "reasoning": "output_cost_per_reasoning_token",
 }
+_BATCH_COLUMNS = {
+    "input": "input_cost_per_token_batches",
+    "output": "output_cost_per_token_batches",
+    "cached_input": "cache_read_input_token_cost_batches",
+}
 _ABOVE = re.compile(rf"({'|'.join(_COLUMNS.values())})_above_(\d+)k_tokens")
 
 
@@ -37,6 +42,24 @@ def rates_for(settings: JudgeSettings) -> Rates:
         reason = f"{section}.api_base names a server of your own, which has no public price: set {section}.prices"
         return Rates(settings.model, f"{section}.api_base", reason=reason)
     return table_rates(settings.model, section=section)
+
+
+def batch_rates_for(settings: JudgeSettings, prices: Price | None) -> Rates:
+    """The prices of replies that come by batch: the user's own (`transport.batch.prices`), else the batch prices of the table.
+    They are never derived from the prices of live replies."""
+    fix = "set transport.batch.prices"
+    if prices is not None:
+        return own_rates(settings.model, prices, "transport.batch.prices")
+    if settings.api_base is not None:
+        reason = f"{settings.section}.api_base names a server of your own, which has no public batch price: {fix}"
+        return Rates(settings.model, f"{settings.section}.api_base", reason=reason)
+    source, rows = _bundled()
+    row = _row(rows, settings.model) or {}
+    known = {name: float(row[key]) for name, key in _BATCH_COLUMNS.items() if _is_price(row.get(key))}
+    if not {"input", "output"} <= known.keys():
+        return Rates(settings.model, source, reason=f"the price table has no batch price for {settings.model}: {fix}")
+    per = {name: _per_million(known.get(name, known[default])) for name, default in _DEFAULT_PRICE.items()}
+    return Rates(settings.model, f"{source}, batch prices", (Tier(0, **per),))
 
 
 def own_rates(model: str, price: Price, source: str) -> Rates:

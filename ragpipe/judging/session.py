@@ -14,10 +14,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import DataError, Interrupted, OutputError, RagpipeError, Skipped
+from ragpipe.core.errors import DataError, Interrupted, JudgeError, OutputError, RagpipeError, Skipped
 from ragpipe.judging.cache_key import Question, judge_parts, key_parts, question_key
+from ragpipe.judging.limits.attempts import AttemptRunner
+from ragpipe.judging.limits.budget import Budget
+from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.served_model import ServedModel
-from ragpipe.judging.session_protocols import InProcessJudge, SharesProviderState, Transport
+from ragpipe.judging.session_protocols import (
+    ComputesTexts,
+    GathersQuestions,
+    InProcessJudge,
+    ReadsByModel,
+    SendsRequests,
+    SharesProviderState,
+    Transport,
+)
+from ragpipe.judging.shared_prefixes import SharedPrefixes
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Payload, Payment
@@ -65,6 +77,7 @@ class JudgeSession:
         retry_errors: Ask again where the stored reply is a failure or unreadable.
         repeat: Which repetition of the question this is; part of the key.
         embedder: The session that computes vectors; None where nothing does.
+        reader: The session that computes what an embedded judge reads by a model; None where it has none.
         prefix: Text that is put before every text that this session embeds.
         served: Which models may answer. Replies of other models are flagged.
     """
@@ -80,6 +93,7 @@ class JudgeSession:
         retry_errors: bool = False,
         repeat: int = 1,
         embedder: JudgeSession | None = None,
+        reader: JudgeSession | None = None,
         prefix: str = "",
         served: ServedModel | None = None,
     ):
@@ -91,15 +105,24 @@ class JudgeSession:
         """Opens the session of an encoder that compares texts token by token, from its settings and a corpus."""
         self.corpus: Corpus | None = None
         """The references of the run's data set, by which an encoder weighs tokens where it is asked to."""
+        self.prefixes: SharedPrefixes | None = None
+        """The beginnings of prompts that a provider caches; None where it caches nothing."""
+        self.budget: Budget | None = None
+        """What the calls of this session and its children may cost; None without a limit."""
         self.retry_errors = retry_errors
         self.usage = SessionUsage()
         self._judge = judge_parts(identity)
-        self._transport, self._store, self._embedded = transport, store, embedded
+        self._transport, self._store, self._embedded, self._reader = transport, store, embedded, reader
+        self._waits_for_model = embedded if isinstance(embedded, ReadsByModel) else None
+        self.embedded = embedded
+        """The judge in this process that answers, or answered in the run that is replayed; None for a language model."""
         self._replies_at_hand = store if isinstance(store, RepliesAtHand) else None
         self._encoder_sessions: dict[str, JudgeSession] = {}
         self._retried: set[str] = set()
         self._in_flight: dict[str, asyncio.Task[Call]] = {}
         self._stop_reason: RagpipeError | None = None
+        if isinstance(transport, GathersQuestions):
+            transport.is_busy = self._is_embedding
 
     def stop(self, why: RagpipeError) -> None:
         """Send no new questions; requests in flight complete. Later questions that are not in the store raise `why`."""
@@ -111,11 +134,35 @@ class JudgeSession:
         for session in self._children():
             session.stop(why)
 
+    def end_asking(self, why: JudgeError) -> None:
+        """Ask no server any more, as no time is left: new questions, and those that wait, raise `why`. Requests in flight
+        complete, and stored replies are still given."""
+        for session in (self, *self._children()):
+            if isinstance(session._transport, SendsRequests):
+                session._transport.stop(why)
+
     def share_provider_state(self, providers: ProviderRegistry) -> None:
         """Continue with the call budget, rate limits and output modes that this process has used and learned so far."""
         for session in (self, *self._children()):
             if isinstance(session._transport, SharesProviderState):
                 session._transport.share_provider_state(providers)
+
+    def own_attempts(self) -> AttemptRunner | None:
+        """The attempts that the questions of this session itself make; None where it asks no server."""
+        return self._transport.attempts if isinstance(self._transport, SendsRequests) else None
+
+    def child_attempts(self) -> list[AttemptRunner]:
+        """The attempts of the sessions that embed texts for this one."""
+        return [attempts for session in self._children() if (attempts := session.own_attempts()) is not None]
+
+    def texts(self) -> tuple[int, int]:
+        """How many texts the models of this process have embedded, and how many wait for them."""
+        computed = uncomputed = 0
+        for session in self._children():
+            model = session._transport
+            if isinstance(model, ComputesTexts):
+                computed, uncomputed = computed + model.computed, uncomputed + model.uncomputed
+        return computed, uncomputed
 
     async def drain(self) -> None:
         """Wait until nothing is in flight.
@@ -136,7 +183,15 @@ class JudgeSession:
             session.cancel()
 
     def question(
-        self, payload: Payload, answer: type[Answer], iteration: int, asker: str, *, asked_in: int | None = None
+        self,
+        payload: Payload,
+        answer: type[Answer],
+        iteration: int,
+        asker: str,
+        *,
+        asked_in: int | None = None,
+        repeat: int | None = None,
+        case_time: CaseTime | None = None,
     ) -> Question:
         """The question with its key: the same content for the same judge has the same key.
 
@@ -146,20 +201,29 @@ class JudgeSession:
             iteration: The iteration in the key.
             asker: `case / metric / step`, for messages.
             asked_in: The iteration that asks, where it differs from the one in the key.
+            repeat: Which repetition of the question this is; None for that of the session.
+            case_time: The time that the questions of the case may take; None: any.
         """
-        parts = key_parts(payload, self._judge, iteration, self.repeat)
-        return Question(question_key(parts), payload, answer, self.label, parts, asker, asked_in or iteration)
+        parts = key_parts(payload, self._judge, iteration, self.repeat if repeat is None else repeat)
+        return Question(
+            question_key(parts), payload, answer, self.label, parts, asker, asked_in or iteration, case_time
+        )
 
-    def compute(self, question: Question, prompt: Prompt, values: Mapping[str, Any]) -> Call | None:
-        """The reply of a judge in this process, as a call; its status is `skipped` where the judge cannot answer. None
-        where the judge is not in this process."""
+    async def compute(self, question: Question, prompt: Prompt, values: Mapping[str, Any]) -> Call | None:
+        """The reply of a judge in this process, as a call; its status is `skipped` where the judge cannot answer, and the kind of
+        failure where its model could not. None where the judge is not in this process."""
         if self._embedded is None:
             return None
         status, text, message = "ok", None, None
         try:
-            text = self._embedded.answer(prompt, question.answer, values).model_dump_json()
+            if self._waits_for_model is not None:
+                text = (await self._waits_for_model.read(prompt, question.answer, values)).model_dump_json()
+            else:
+                text = self._embedded.answer(prompt, question.answer, values).model_dump_json()
         except Skipped as error:
             status, message = "skipped", error.reason
+        except JudgeError as error:
+            status, message = error.kind, error.message
         return Call(
             question.key,
             question.payload.id,
@@ -227,8 +291,14 @@ class JudgeSession:
         return Freshness.NO_FAILURES if retries else Freshness.ANY
 
     async def _ask(self, question: Question, store: ReplyStore, transport: Transport) -> Call:
-        """Ask through the transport and store the reply."""
+        """Ask through the transport and store the reply, in the question's turn among those that begin alike."""
         self._raise_if_stopped()
+        if self.prefixes is None:
+            return await self._ask_in_slot(question, store, transport)
+        async with self.prefixes.turn(question):
+            return await self._ask_in_slot(question, store, transport)
+
+    async def _ask_in_slot(self, question: Question, store: ReplyStore, transport: Transport) -> Call:
         async with transport.slot():
             self._raise_if_stopped()
             call = await transport.ask(question, partial(self._record_payment, question))
@@ -268,5 +338,10 @@ class JudgeSession:
             self._encoder_sessions[name] = self.encoder_factory(encoder, corpus)
         return self._encoder_sessions[name]
 
+    def _is_embedding(self) -> bool:
+        """Whether texts are being embedded or compared: what waits for them may ask the judge afterwards."""
+        return any(session._in_flight for session in self._children())
+
     def _children(self) -> list[JudgeSession]:
-        return [*([self.embedder] if self.embedder else []), *self._encoder_sessions.values()]
+        modelled = (session for session in (self.embedder, self._reader) if session is not None)
+        return [*modelled, *self._encoder_sessions.values()]

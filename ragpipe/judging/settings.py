@@ -8,13 +8,15 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from ragpipe.judging.capabilities import LOCAL, capabilities
-from ragpipe.judging.model_names import is_pinned
+from ragpipe.judging.budget_settings import BudgetSettings
+from ragpipe.judging.capabilities import LOCAL, Capabilities, capabilities
+from ragpipe.judging.capability_settings import CapabilitySettings
+from ragpipe.judging.limit_settings import LimitSettings
+from ragpipe.judging.model_names import is_pinned, with_provider
 from ragpipe.judging.redaction import HIDDEN, has_key_form, hide_secrets, is_variable_name
 from ragpipe.schema.price_rates import Tier, dollars
 from ragpipe.schema.settings import NotInIdentity, Settings
 
-OutputMode = Literal["json_schema", "json_object", "plain"]
 _NAMES = frozenset(
     {"model", "revision", "endpoint", "season", "served_as"}
 )  # may look random (a commit, a digest) and are no secrets
@@ -57,7 +59,7 @@ class Price(Settings):
         return float(dollars(tokens_in, tokens_out, cached, reasoning, self.tier))
 
 
-class JudgeSettings(Settings):
+class JudgeSettings(LimitSettings):
     """A language model as judge.
 
     Only what changes the text of a reply is in `identity_of_judge()`, and so in the key under which replies are found
@@ -124,6 +126,10 @@ class JudgeSettings(Settings):
         default=None, description="What readers should know of this judge; reports show it. null: nothing."
     )
 
+    capabilities: CapabilitySettings | None = Field(
+        default_factory=CapabilitySettings,
+        description="What the model takes, where the table of models does not know it. Default: as known, else learned.",
+    )
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = Field(
         default=0.0, description="Sampling temperature, 0 to 2. null: not sent, for models that refuse it."
     )
@@ -189,6 +195,17 @@ class JudgeSettings(Settings):
     max_calls: Annotated[int, NotInIdentity] = Field(
         default=10_000, ge=1, description="Questions that one start may ask, 1 or more; a larger plan is refused."
     )
+    share_prefixes: Annotated[bool, NotInIdentity] = Field(
+        default=True,
+        description=(
+            "Whether questions with the same long beginning wait for the first of them, so that the provider finds it "
+            "in its cache. false: all go at once."
+        ),
+    )
+    budget: Annotated[BudgetSettings, NotInIdentity] = Field(
+        default_factory=BudgetSettings,
+        description="What all starts of a run may spend on this model together, in money, tokens or requests.",
+    )
     prices: Annotated[Price | None, NotInIdentity] = Field(
         default=None, description="Prices of the model. null: those of litellm's table; an unknown price stays unknown."
     )
@@ -250,7 +267,8 @@ class JudgeSettings(Settings):
     def _pinned(cls, value: str, info: ValidationInfo) -> str:
         provider, slash, name = value.partition("/")
         if not slash or not provider or not name or value != value.strip():
-            raise ValueError("expected provider/model, such as openai/gpt-4o-mini-2024-07-18 or hosted_vllm/my-model")
+            meant = with_provider(name or provider) if (name or provider).strip() else "hosted_vllm/my-model"
+            raise ValueError(f"provider/model, such as openai/gpt-4o-mini-2024-07-18; here perhaps {meant}")
         if {"allow_unpinned", "revision", "api_base"} - set(info.data):
             return value  # one of them is wrong itself, and is reported
         revision, local = info.data["revision"], info.data["api_base"] is not None or provider in LOCAL
@@ -271,17 +289,18 @@ class JudgeSettings(Settings):
             f"as 2024-07-18, @sha256:..., a revision); {how}, or accept the drift with {cls.section}.allow_unpinned=true"
         )
 
-    @field_validator("top_p", "seed")
+    @field_validator("temperature", "top_p", "seed")
     @classmethod
     def _taken(cls, value: Any, info: ValidationInfo) -> Any:
-        model = info.data.get("model")
-        if value is None or model is None:
+        name, model = info.field_name, info.data.get("model")
+        if value is None or model is None or "capabilities" not in info.data:
             return value
-        provider = model.partition("/")[0]
-        if info.field_name not in capabilities(provider).sampling:
+        if name == "temperature" and value == 0:
+            return value  # the default: as little chance as the model allows
+        if name not in capabilities(model, info.data["capabilities"]).sampling:
             raise ValueError(
-                f"{provider} takes no {info.field_name}: it would not be sent, and replies would not depend on it; remove it "
-                f"({cls.section}.{info.field_name}: null)"
+                f"{model} takes no {name}: it would not be sent, and replies would not depend on it; remove it "
+                f"({cls.section}.{name}: null), or say that it takes one ({cls.section}.capabilities.{name}: true)"
             )
         return value
 
@@ -347,10 +366,15 @@ class JudgeSettings(Settings):
         """The key itself, read from the environment; it is never stored. None when it is not set."""
         return (os.environ.get(self.key_variable) or None) if self.key_variable else None
 
+    @property
+    def supported(self) -> Capabilities:
+        """What the model takes, as far as it is known before the first call."""
+        return capabilities(self.model, self.capabilities)
+
     def sampling(self) -> dict[str, Any]:
-        """The sampling parameters that this provider takes, as they are in keys and are sent."""
+        """The sampling parameters that this model takes, as they are in keys and are sent."""
         parameters = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed}
-        supported = capabilities(self.provider).sampling
+        supported = self.supported.sampling
         return {name: value for name, value in parameters.items() if value is not None and name in supported}
 
     def identity_of_judge(self) -> dict[str, Any]:

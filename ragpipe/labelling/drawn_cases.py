@@ -14,7 +14,7 @@ from ragpipe.labelling.label_files import DRAWN_COLUMNS, STRATA_COLUMNS, Draw, S
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.population import Key, Population
 from ragpipe.labelling.shown_cases import ShownCase
-from ragpipe.labelling.strata import Strata
+from ragpipe.labelling.strata import QUEUE, Strata
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.table_schemas import table_from, table_of
 
@@ -27,6 +27,7 @@ def draw_id_of(runs: Sequence[str], score: str, asked: Mapping[str, Any], settin
         "stratified": ("field", "allocation", "random_share"),
         "threshold": ("near", "random_share"),
         "disagreement": ("random_share",),
+        "queue": (),
     }
     design = {name: getattr(settings, name) for name in ("draw", "seed", *kinds[settings.draw])}
     plain = "".join(sign if sign.isalnum() or sign in "_-" else "_" for sign in score)
@@ -47,6 +48,9 @@ def drawn_of(
 
     Raises ConfigError, and DataError where the strata have changed since.
     """
+    if strata.part == QUEUE:  # the population is the queue
+        order = random_order(population.names(), settings.seed)
+        return DrawnCases(order, 0, {QUEUE: len(order)}, {QUEUE: len(order)})
     if before:
         _check_unchanged(before, strata)
     is_random = strata.part == "random"
@@ -76,8 +80,8 @@ def _check_unchanged(before: Draw, strata: Strata) -> None:
 
 
 def strata_table(population: Population, strata: Strata) -> pa.Table | None:
-    """The stratum of every case that is drawn from; None where there is one stratum for all."""
-    if strata.part == "random":
+    """The stratum of every case that is drawn from; None where there is one stratum for all, and for a queue."""
+    if strata.part in ("random", QUEUE):
         return None
     names = zip(*population.keys, strict=True)
     columns = dict(zip(OUTPUT_KEY, names, strict=True))
@@ -122,7 +126,7 @@ def drawn_rows(
             "answer_sha256": shown[key].answer_sha256,
             "part": "random" if rank < drawn.random else strata.part,
             "stratum": stratum,
-            "probability": drawn.probability(stratum),
+            "probability": None if strata.part == QUEUE else drawn.probability(stratum),
         }
     ordered = [rows[item] for item in dict.fromkeys([*earlier, *rows])]
     for row, annotators in zip(ordered, asked_of(len(ordered), settings.annotators, settings.shared), strict=True):

@@ -20,7 +20,8 @@ LABELS_FOLDER = "labels"
 DRAW, DRAWN, STRATA, LABELS = "draw.json", "draw.parquet", "strata.parquet", "labels.parquet"
 
 
-def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
+def table_schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
+    """A schema of columns with their descriptions."""
     return pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in columns])
 
 
@@ -31,21 +32,21 @@ _CASE = (
     ("answer_sha256", TEXT, "digest of what the label is about: question, earlier turns, answer and chunk texts"),
 )
 _DESIGN = (
-    ("part", TEXT, "random, stratified or targeted: the part of the draw that the case came in by"),
+    ("part", TEXT, "random, stratified, targeted or queue: the part of the draw that the case came in by"),
     ("stratum", TEXT, "the stratum of the case; all for a random draw"),
-    ("probability", REAL, "drawn cases of the stratum / cases of the stratum"),
+    ("probability", REAL, "drawn cases of the stratum / cases of the stratum; null in a queue"),
 )
-STRATA_COLUMNS = _schema(
+STRATA_COLUMNS = table_schema(
     *_CASE[:3],
     ("stratum", TEXT, "the stratum of the case"),
 )
-DRAWN_COLUMNS = _schema(
+DRAWN_COLUMNS = table_schema(
     ("item", TEXT, "the opaque name of the case on the page and in the sheets"),
     *_CASE,
     *_DESIGN,
     ("annotators", TEXTS, "who is asked; null = everyone"),
 )
-LABEL_COLUMNS = _schema(
+LABEL_COLUMNS = table_schema(
     *_CASE,
     ("annotator", TEXT, "who gave the label"),
     ("label", REAL, "in the native scale of the score; null = cannot tell"),
@@ -132,14 +133,14 @@ def write_draw(folder: Path, draw: Draw) -> None:
 
 def read_drawn(folder: Path) -> pa.Table:
     """The cases of a draw (DRAWN_COLUMNS), in the order in which they were drawn. Raises DataError."""
-    return _read(folder / DRAWN, DRAWN_COLUMNS)
+    return read_columns_of(folder / DRAWN, DRAWN_COLUMNS)
 
 
 def read_strata(folder: Path) -> pa.Table | None:
     """The stratum of every case that was drawn from (STRATA_COLUMNS), drawn or not; None for a random draw, which has one.
     Raises DataError."""
     path = folder / STRATA
-    return _read(path, STRATA_COLUMNS) if path.exists() else None
+    return read_columns_of(path, STRATA_COLUMNS) if path.exists() else None
 
 
 def read_labels(folder: Path) -> pa.Table:
@@ -148,7 +149,7 @@ def read_labels(folder: Path) -> pa.Table:
     if not path.exists():
         fix = "label its cases on label.html, then: python -m ragpipe task=label run=RUN 'label.import=[FILE]'"
         raise DataError("there are no labels", [Problem(str(folder), "labels", f"no {LABELS}", "imported labels", fix)])
-    return _read(path, LABEL_COLUMNS)
+    return read_columns_of(path, LABEL_COLUMNS)
 
 
 def write_rows(path: Path, rows: pa.Table) -> None:
@@ -157,7 +158,8 @@ def write_rows(path: Path, rows: pa.Table) -> None:
         pq.write_table(rows, file, compression="zstd")
 
 
-def _read(path: Path, columns: pa.Schema) -> pa.Table:
+def read_columns_of(path: Path, columns: pa.Schema) -> pa.Table:
+    """A table with exactly these columns. Raises DataError for one that is missing, damaged or has other types."""
     with open_table(path, columns.names) as file:
         table = file.read(columns=columns.names)
     if table.schema.types != columns.types:

@@ -79,6 +79,24 @@ def merged_labels(
     return table_of([_row(rows[key.item], key, labels[key]) for key in keys], LABEL_COLUMNS)
 
 
+def given_again(
+    earlier: pa.Table | None, new: Sequence[Mapping[LabelKey, GivenLabel | None]], drawn: pa.Table
+) -> dict[str, tuple[int, int]]:
+    """By annotator how many items have labels of theirs from two files, or from an earlier import and a file, given at different
+    times, and how many of these labels differ. Who gave none twice is left out."""
+    labels = _earlier_labels(earlier, {row["item"]: row for row in drawn.to_pylist()})
+    again: dict[LabelKey, bool] = {}
+    for file in new:
+        for key, label in file.items():
+            before = labels.get(key)
+            if label is not None and before is not None and (before.at != label.at or before.value != label.value):
+                again[key] = again.get(key, False) or before.value != label.value
+        labels |= {key: label for key, label in file.items() if label is not None}
+    people = sorted({key.annotator for key in again})
+    of_each = {name: [differs for key, differs in again.items() if key.annotator == name] for name in people}
+    return {name: (len(flags), sum(flags)) for name, flags in of_each.items()}
+
+
 def unlabelled_cases(drawn: pa.Table, labels: pa.Table, annotator: str) -> tuple[int, int]:
     """How many of the cases that an annotator is asked have no label by them (a "cannot tell" is one), and how many are asked."""
     asked = {

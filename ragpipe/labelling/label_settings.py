@@ -36,11 +36,11 @@ class LabelSettings(Settings):
         default=60, ge=1, le=100_000, description="How many cases are drawn. A draw that has more keeps them."
     )
     more: int = Field(default=0, ge=0, le=100_000, description="How many cases are added to the draw that there is.")
-    draw: Literal["random", "stratified", "threshold", "disagreement"] = Field(
+    draw: Literal["random", "stratified", "threshold", "disagreement", "queue"] = Field(
         default="random",
         description=(
             "random; stratified: shares by `field`; threshold: cases close to it; disagreement: cases that `rejudged` judged "
-            "otherwise. All but random begin with a random part."
+            "otherwise; queue: all cases with a verdict given on report.html. All but random and queue begin with a random part."
         ),
     )
     random_share: Share = Field(
@@ -77,5 +77,5 @@ class LabelSettings(Settings):
     files: list[str] = Field(
         default_factory=list,
         alias="import",
-        description="Labelled files to read: labels.jsonl of the page, sheets as .csv or .jsonl.",
+        description="Files to read: labels.jsonl of the page, sheets as .csv or .jsonl, verdicts.jsonl of report.html.",
     )

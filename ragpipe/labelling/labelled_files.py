@@ -41,28 +41,35 @@ class LabelEvent:
 
 def read_labelled_file(path: Path, problems: list[Problem]) -> list[LabelEvent]:
     """The labels of a file in their order; lines of a sheet without a label are left out. Faults go to `problems`."""
+    text = labelled_text(path, problems)
+    if text is None:
+        return []
+    if path.suffix.lower() not in (".csv", ".jsonl"):
+        problems.append(Problem(str(path), "label.import", f"a file {path.suffix or 'without an ending'}", _FORMS))
+        return []
+    rows = _csv_rows(path, text, problems) if path.suffix.lower() == ".csv" else json_line_rows(path, text, problems)
+    events = (_event(where, row, problems) for where, row in rows)
+    return [event for event in events if event is not None]
+
+
+def labelled_text(path: Path, problems: list[Problem]) -> str | None:
+    """The text of a file that is to be imported. None, and a fault in `problems`, where it is too large or no UTF-8 text."""
     try:
         if path.stat().st_size > LIMIT:
             problems.append(Problem(str(path), "label.import", f"{path.stat().st_size:,} bytes", f"at most {LIMIT:,}"))
-            return []
-        text = path.read_text(encoding="utf-8-sig")
+            return None
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        found = f"text that is not UTF-8 (byte {error.start + 1:,})"
-        problems.append(Problem(str(path), "label.import", found, "a file in UTF-8", f"save it as {_utf8_words(path)}"))
-        return []
+        content = f"text that is not UTF-8 (byte {error.start + 1:,})"
+        fix = f"save it as {_utf8_words(path)}"
+        problems.append(Problem(str(path), "label.import", content, "a file in UTF-8", fix))
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and outside_cause(error):
             raise
         problems.append(
             Problem(str(path), "label.import", f"no readable text ({error})", "a labelled file", "check the path")
         )
-        return []
-    if path.suffix.lower() not in (".csv", ".jsonl"):
-        problems.append(Problem(str(path), "label.import", f"a file {path.suffix or 'without an ending'}", _FORMS))
-        return []
-    rows = _csv_rows(path, text, problems) if path.suffix.lower() == ".csv" else _json_rows(path, text, problems)
-    events = (_event(where, row, problems) for where, row in rows)
-    return [event for event in events if event is not None]
+    return None
 
 
 def _utf8_words(path: Path) -> str:
@@ -90,7 +97,8 @@ def _csv_rows(path: Path, text: str, problems: list[Problem]) -> Iterator[tuple[
         problems.append(Problem(f"{path}:{reader.line_num}", "csv", str(error), "a CSV file with a row per case"))
 
 
-def _json_rows(path: Path, text: str, problems: list[Problem]) -> Iterator[tuple[str, dict[str, Any]]]:
+def json_line_rows(path: Path, text: str, problems: list[Problem]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file of JSON lines with their places; what is none goes to `problems`."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,15 +83,25 @@ def read_population(records: Sequence[Path], score: str, case_field: str | None 
     )
 
 
+def only_cases(population: Population, keys: Collection[Key]) -> Population:
+    """The cases of these keys, in the order of the run; keys without a value are left out."""
+    wanted = set(keys)
+    return _at(population, [place for place, key in enumerate(population.keys) if key in wanted])
+
+
 def with_same_answers(population: Population, outputs: Path, others: Path) -> Population:
     """The cases whose answer and chunks are the same in two tables of outputs. Raises DataError."""
     texts, other_texts = _answers(outputs), _answers(others)
     same = [place for place, key in enumerate(population.keys) if texts.get(key) == other_texts.get(key)]
+    return _at(population, same)
+
+
+def _at(population: Population, places: Sequence[int]) -> Population:
     return Population(
-        [population.keys[place] for place in same],
-        [population.values[place] for place in same],
-        [population.passed[place] for place in same],
-        [population.labels[place] for place in same],
+        [population.keys[place] for place in places],
+        [population.values[place] for place in places],
+        [population.passed[place] for place in places],
+        [population.labels[place] for place in places],
     )
 
 

@@ -11,6 +11,8 @@ from ragpipe.labelling.population import VERDICT, Population
 from ragpipe.schema.score import ScoreSpec
 
 NEAR, FAR = "near", "far"
+QUEUE = "queue"
+"""The one stratum of a queue, and its part: its cases were picked by people, with no probability."""
 DISAGREE, AGREE, NOT_COMPARED = "disagree", "agree", "not_compared"
 APART = 0.25
 """Without a threshold two judgings disagree where they are this share of the scale apart."""
@@ -51,6 +53,8 @@ def strata_of(
         return _near_threshold(settings.near, population, spec, threshold)
     if settings.draw == "disagreement" and rejudged is not None:
         return _in_disagreement(population, rejudged, spec)
+    if settings.draw == QUEUE:
+        return Strata([QUEUE] * len(population.keys), {}, QUEUE)
     return Strata([ALL] * len(population.keys), {}, "random")
 
 

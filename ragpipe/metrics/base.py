@@ -8,7 +8,7 @@ prompt steps are the fields annotated `Prompt`, filled from `prompts/<folder>/<s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,12 +19,13 @@ from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.label_question import LabelQuestion
 from ragpipe.schema.reference_answers import distinct_references
-from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, OutputPart, Sample
+from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, Chunk, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec
 
 Need = Literal["answer", "contexts", "reference", "labels", "citations"]
 
 NO_ANSWER = "no_answer"
+_STATEMENT = "The harbour has four basins."
 _SKIP_REASONS: dict[Need, str] = {
     "answer": NO_ANSWER,
     "contexts": "no_context_retrieved",
@@ -90,7 +91,7 @@ class Metric(BaseModel):
     @classmethod
     def prompt_folder(cls, step: str) -> str:
         """The folder below `prompts/` with the templates of a step."""
-        return cls.shared_prompts.get(step) or cls.folder or cls.__module__.rsplit(".", 1)[1]
+        return cls.shared_prompts.get(step) or cls.folder or cls.__module__.rpartition(".")[2]
 
     @classmethod
     def step_names(cls) -> tuple[str, ...]:
@@ -189,10 +190,26 @@ class Metric(BaseModel):
         """What it expects to ask about this case, for the plan. An upper bound where it depends on the replies."""
         return ()
 
+    def planned_rounds(self, calls: Sequence[PlannedCall]) -> int:
+        """How many of these questions about one case wait for each other, at most: the rounds that they take by batch. A metric
+        whose steps each ask all their questions at once has one round per step."""
+        return len({call.prompt.step for call in calls})
+
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         """How the value of one of its scores follows from the score's details, as one line for `task=explain`. None where
         the value is the judge's own, or where there is nothing to calculate."""
         return None
+
+    def with_whole_output(self, case: Case) -> Case | None:
+        """The case as it would be if nothing of its output were missing: with a chunk where there is none, and an answer that
+        states something where it has no word.
+
+        Values that cost no question count only where the embedded judge, if it judges, could answer about this case. None: such
+        values are findings of their own and always count.
+        """
+        chunks = case.output.chunks or [Chunk(id="c1", rank=1, text=_STATEMENT)]
+        answer = case.answer if any(c.isalnum() for c in case.answer) else _STATEMENT
+        return replace(case, output=case.output.model_copy(update={"chunks": chunks, "answer": answer}))
 
     def notes(self, case: Case) -> Sequence[str]:
         """Lines about the case that `task=explain` prints once for all scores of the metric: what matched, what is missing."""

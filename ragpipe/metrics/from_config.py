@@ -71,7 +71,7 @@ def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metr
     module, attribute = _module_of(path)
     if not module or (module != _shipped_module(path) and not _is_below(module, plugins)):
         value = repr(path) if path is not None else "nothing"
-        raise _class_error(name, value, expected, _class_fix(path))
+        raise _class_error(name, value, expected, _class_fix(path, plugins))
     try:
         cls = getattr(importlib.import_module(module), attribute, None)
     except Exception as error:  # a plugin may fail at import in any way; the user needs to see which and why
@@ -81,6 +81,12 @@ def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metr
         raise _class_error(name, f"{path!r}, which is {'not there' if cls is None else 'no Metric'}", expected)
     if _is_abstract(cls):
         raise _class_error(name, f"{path!r}, which is only a base of metrics", expected)
+    if cls.step_names() and cls.planned_calls is Metric.planned_calls:
+        text = f"{path!r}, which has the prompt {cls.step_names()[0]} and does not say what it will ask"
+        fix = (
+            "define `planned_calls(self, case)`: it yields a PlannedCall per kind of question (docs/adding-a-metric.md)"
+        )
+        raise _class_error(name, text, "a class that says it: plan, prices and judge.max_calls count these calls", fix)
     return cls
 
 
@@ -111,10 +117,12 @@ def _is_below(module: str, packages: Sequence[str]) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
-def _class_fix(path: Any) -> str:
+def _class_fix(path: Any, plugins: Sequence[str]) -> str:
     if not isinstance(path, str):
         return ""
-    return "list your own package under plugins:" if "." in path else "conf/metrics/ has the shipped classes"
+    if "." not in path:
+        return "conf/metrics/ has the shipped classes"
+    return f"list your own package: 'plugins=[{','.join([*plugins, path.partition('.')[0]])}]'"
 
 
 def _is_abstract(cls: type[Metric]) -> bool:

@@ -1,4 +1,4 @@
-"""Charts of pages, made here as SVG and HTML: no script draws. They print, work without a script, and a mark is a link.
+"""Differences by score and heat maps, made here as SVG and HTML: no script draws. They print, work without a script, and a mark is a link.
 
 Colour never stands alone: each mark has its number or its word beside it.
 """
@@ -9,14 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from markupsafe import Markup
-from numpy.typing import NDArray
-
-POINTS_MAX = 2000
-"""More points than this are counted in bins."""
-BINS = 20
-_SIDE = 240  # of the square of a scatter chart, in its own units
+from markupsafe import Markup, escape
 
 
 @dataclass(frozen=True)
@@ -53,9 +46,9 @@ def forest(rows: Sequence[ForestRow], heads: tuple[str, str], caption: str) -> M
     limit = axis_limit([v for row in rows for v in (row.share, row.low, row.high) if v is not None])
     head = Markup(
         '<thead><tr><th scope="col">score</th><th scope="col" class="num means">{}</th><th scope="col" class="num means">{}</th>'
-        '<th scope="col">worse <span aria-hidden="true">&#8592; &#8594;</span> better</th><th scope="col" class="num">difference</th>'
+        '<th scope="col" class="plot">worse <span aria-hidden="true">&#8592; &#8594;</span> better</th><th scope="col" class="num">difference</th>'
         '<th scope="col" class="counts-head">better / equal / worse</th></tr></thead>'
-    ).format(*heads)
+    ).format(*map(_breakable, heads))
     body = Markup("\n").join(_forest_row(row, limit) for row in rows)
     return Markup('<table class="forest"><caption>{}</caption>{}<tbody>\n{}\n</tbody></table>').format(
         caption, head, body
@@ -73,7 +66,7 @@ def axis_limit(values: Sequence[float]) -> float:
 
 def _forest_row(row: ForestRow, limit: float) -> Markup:
     return Markup(
-        '<tr class="{}{}"><th scope="row"><a href="{}">{}</a><small class="soft few-columns">{} → {}</small>{}</th><td class="num means">{}</td><td class="num means">{}</td>'
+        '<tr class="{}{}"><th scope="row"><a href="{}">{}</a> <small class="soft few-columns">{} → {}</small>{}</th><td class="num means">{}</td><td class="num means">{}</td>'
         '<td class="plot">{}</td><td class="num"><span class="difference">{}</span> <span class="bounds">{}</span></td>'
         '<td class="counts">{} / {} / {}{}</td></tr>'
     ).format(
@@ -83,7 +76,7 @@ def _forest_row(row: ForestRow, limit: float) -> Markup:
         row.name,
         row.base,
         row.candidate,
-        Markup('<small class="soft">{}</small>').format(row.remark) if row.remark else "",
+        Markup(' <small class="soft">{}</small>').format(row.remark) if row.remark else "",
         row.base,
         row.candidate,
         _interval_svg(row, limit),
@@ -133,6 +126,10 @@ def _counts_svg(wins: int, ties: int, losses: int) -> Markup:
     )
 
 
+_WIDE = 6
+"""Columns of a heat map, with more of which the heads of its rows may break."""
+
+
 @dataclass(frozen=True)
 class HeatCell:
     """A cell of a heat map: its text, what a pointer reads over it, its link, and its shade: 2, 1 better, 0 grey, -1, -2 worse."""
@@ -146,7 +143,7 @@ class HeatCell:
 
 def heat_map(corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]]) -> Markup:
     """A table whose cells are shaded links. `rows` are (head, remark, a cell or None per column); `corner` heads the row heads."""
-    head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in columns)
+    head = Markup("").join(Markup('<th scope="col">{}</th>').format(_breakable(name)) for name in columns)
     body = Markup("\n").join(
         Markup('<tr><th scope="row">{} <small class="soft">{}</small></th>{}</tr>').format(
             name, remark, Markup("").join(_heat_cell(cell) for cell in cells)
@@ -154,8 +151,19 @@ def heat_map(corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str,
         for name, remark, cells in rows
     )
     return Markup(
-        '<table class="heat"><thead><tr><th scope="col">{}</th>{}</tr></thead><tbody>\n{}\n</tbody></table>'
-    ).format(corner, head, body)
+        '<table class="heat{}"><thead><tr><th scope="col">{}</th>{}</tr></thead><tbody>\n{}\n</tbody></table>'
+    ).format(" wide" if len(columns) > _WIDE else "", corner, head, body)
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may go on in the next line after the underscore next to its middle, and not inside its scale: `groundedness 0-5`."""
+    first, space, scale = name.partition(" ")
+    ends = [place + 1 for place, letter in enumerate(first[:-1]) if letter == "_"]
+    middle = min(ends, key=lambda end: abs(end - len(first) / 2), default=0)
+    broken = escape(first[:middle]) + Markup("<wbr>" if middle else "") + escape(first[middle:])
+    return broken + (
+        Markup('{}<span class="whole">{}</span>').format(space, scale) if "-" in scale else space + escape(scale)
+    )
 
 
 def _heat_cell(cell: HeatCell | None) -> Markup:
@@ -165,63 +173,3 @@ def _heat_cell(cell: HeatCell | None) -> Markup:
     return Markup('<td class="{}{}"><a href="{}" title="{}">{}</a></td>').format(
         shade, " few" if cell.few else "", cell.link, cell.title, cell.text
     )
-
-
-def scatter(
-    base: NDArray[np.float64],
-    candidate: NDArray[np.float64],
-    bounds: tuple[float, float],
-    heads: tuple[str, str],
-    label: str,
-) -> Markup:
-    """A point per case, base across and candidate up, with the diagonal on which both are equal; many points as bins.
-
-    Args:
-        base: the values of the base; pairs with a NaN are left out.
-        candidate: the values of the candidate, in the same order.
-        bounds: the ends of both axes; values outside are drawn at the edge.
-        heads: the names of the two sides.
-        label: what a screen reader says in place of the chart.
-    """
-    both = np.isfinite(base) & np.isfinite(candidate)
-    low, high = bounds
-    span = (high - low) or 1.0
-    x, y = (np.clip((side[both] - low) / span, 0, 1) for side in (base, candidate))
-    marks = _point_path(x, y) if len(x) <= POINTS_MAX else _bin_rects(x, y)
-    return Markup(
-        '<svg class="scatter" viewBox="-34 -8 {w} {h}" width="{w}" height="{h}" role="img" aria-label="{label}">'
-        '<rect class="frame" x="0" y="0" width="{side}" height="{side}"/><line class="axis" x1="0" y1="{side}" x2="{side}" y2="0"/>{marks}'
-        '<text x="0" y="{below}">{low:g}</text><text x="{side}" y="{below}" text-anchor="end">{high:g}</text>'
-        '<text x="{middle}" y="{below}" text-anchor="middle">{base}</text>'
-        '<text x="-6" y="{side}" text-anchor="end">{low:g}</text><text x="-6" y="10" text-anchor="end">{high:g}</text>'
-        '<text x="4" y="12">{candidate}</text></svg>'
-    ).format(
-        w=_SIDE + 46, h=_SIDE + 30, side=_SIDE, below=_SIDE + 15, middle=_SIDE // 2, marks=marks, label=label, low=low, high=high,
-        base=heads[0], candidate=heads[1],
-    )  # fmt: skip
-
-
-def _point_path(x: NDArray[np.float64], y: NDArray[np.float64]) -> Markup:
-    """All points as one path of lines without length, whose round ends are the dots."""
-    places = zip((x * _SIDE).round().astype(int).tolist(), ((1 - y) * _SIDE).round().astype(int).tolist(), strict=True)
-    return Markup('<path class="points" d="{}"/>').format("".join(f"M{a} {b}h0" for a, b in places))
-
-
-def _bin_rects(x: NDArray[np.float64], y: NDArray[np.float64]) -> Markup:
-    """`BINS` x `BINS` squares, the more cases the more opaque (square root); each says its count."""
-    counts, _, _ = np.histogram2d(x, y, bins=BINS, range=[[0, 1], [0, 1]])
-    step, most = _SIDE / BINS, counts.max()
-    rects = [
-        Markup(
-            '<rect x="{:g}" y="{:g}" width="{:g}" height="{:g}" fill-opacity="{:.2f}"><title>{}</title></rect>'
-        ).format(
-            column * step,
-            (BINS - 1 - row) * step,
-            step,
-            step,
-            math.sqrt(counts[column, row] / most),
-            int(counts[column, row]),
-        )
-        for column, row in np.argwhere(counts > 0).tolist()
-    ]
-    return Markup('<g class="bins">{}</g>').format(Markup("").join(rects))

@@ -7,7 +7,8 @@ the element, and nothing has to be escaped. `assets/blocks.js` reads it. The nam
 - `cols`: numbers and codes, column after column: Float32 (NaN is missing) and Uint8.
 - `text`: JSON: one lower-case text per row, for the search.
 - `d<n>`: JSON: the rows `ROWS_PER_BLOCK * n` and on in full.
-- `t<n>`: JSON: long texts that several rows share, each once (`TextPool`), `TEXTS_PER_BLOCK` per block.
+- `t<n>`: JSON: long texts that several rows share, each once (`TextPool`), `TEXTS_PER_BLOCK` per block; `p<n>` the same for prompts.
+- `files`: JSON: where the blocks are that the page does not hold itself (`side_files`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import base64
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -48,10 +50,35 @@ def pack(name: str, content: bytes) -> DataBlock:
 
 def json_block(name: str, value: Any) -> DataBlock:
     """A JSON value as a block. Control characters of its texts are shown as escapes (`safe_text.printable`)."""
+    return pack(name, _printable_json(value).encode())
+
+
+class JsonList:
+    """A JSON list that is packed while it grows: memory holds it compressed."""
+
+    def __init__(self) -> None:
+        self._gzip = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+        self._pieces: list[bytes] = []
+        self._length = 0
+
+    def append(self, value: Any) -> None:
+        """Add a value, with its control characters shown as escapes."""
+        text = ("," if self._length else "[") + _printable_json(value)
+        self._pieces.append(self._gzip.compress(text.encode()))
+        self._length += 1
+
+    def block(self, name: str) -> DataBlock:
+        """The list as a block, at the end."""
+        end = b"]" if self._length else b"[]"
+        packed = b"".join([*self._pieces, self._gzip.compress(end), self._gzip.flush()])
+        return DataBlock(name, base64.b64encode(packed).decode("ascii"))
+
+
+def _printable_json(value: Any) -> str:
     text = _json(value)
-    if _ESCAPED.search(text) or printable(text) != text:  # few blocks have any: the others are encoded once
+    if _ESCAPED.search(text) or printable(text) != text:  # few texts have any: the others are encoded once
         text = _json(_shown(value))
-    return pack(name, text.encode())
+    return text
 
 
 def _json(value: Any) -> str:
@@ -79,15 +106,17 @@ def column_block(columns: Mapping[str, NDArray[Any]]) -> tuple[DataBlock, list[d
 
 class TextPool:
     """Texts that several rows share, each kept once under a number. Full blocks are packed at once: memory holds the last
-    one, and a hash of each text."""
+    one, and a hash of each text. `prefix` begins the names of its blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "t") -> None:
+        self._prefix = prefix
         self._numbers: dict[bytes, int] = {}
         self._texts: list[str] = []
         self._blocks: list[DataBlock] = []
+        self._closed = 0
 
     def number(self, text: str) -> int:
-        """The number of a text: block `t<number // TEXTS_PER_BLOCK>`, place `number % TEXTS_PER_BLOCK`."""
+        """The number of a text: block `<prefix><number // TEXTS_PER_BLOCK>`, place `number % TEXTS_PER_BLOCK`."""
         digest = _digest(text)
         if digest not in self._numbers:
             self._numbers[digest] = len(self._numbers)
@@ -96,14 +125,20 @@ class TextPool:
                 self._close()
         return self._numbers[digest]
 
+    def full_blocks(self) -> Iterator[DataBlock]:
+        """The blocks that are full and were not taken yet: whoever takes them between texts keeps memory small."""
+        while self._blocks:
+            yield self._blocks.pop(0)
+
     def blocks(self) -> Iterator[DataBlock]:
-        """The blocks of all texts, at the end."""
+        """The blocks that were not taken yet, at the end."""
         if self._texts:
             self._close()
-        yield from self._blocks
+        yield from self.full_blocks()
 
     def _close(self) -> None:
-        self._blocks.append(json_block(f"t{len(self._blocks)}", self._texts))
+        self._blocks.append(json_block(f"{self._prefix}{self._closed}", self._texts))
+        self._closed += 1
         self._texts = []
 
 

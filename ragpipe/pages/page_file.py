@@ -1,7 +1,8 @@
 """A page as one HTML file: it loads nothing, sends nothing, and runs no script or style but its own.
 
 A Content-Security-Policy names the page's style and script by their hashes. Nothing may be loaded from anywhere, and no
-script may turn text into markup (`require-trusted-types-for`).
+script may turn text into markup (`require-trusted-types-for`). A page whose data is too much for one file may load scripts from
+where it is itself (`script-src 'self'`), and only one named policy of its script may say which: those of its side files.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from markupsafe import Markup
 
 from ragpipe.core.safe_text import printable
 from ragpipe.pages.data_blocks import DataBlock
+from ragpipe.pages.side_files import POLICY, SideFolder, divided_blocks
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _ASSETS = Path(__file__).resolve().parent / "assets"
-PIECES = ("dom", "blocks", "address", "keys", "list", "filters", "share", "word_diff")
+PIECES = ("dom", "folds", "blocks", "address", "keys", "list", "filters", "share", "list_page", "word_diff", "changes")
 """The pieces of the core script, in the order in which they go into a page."""
 _POLICY = (
-    "default-src 'none'; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'; "
-    "require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; style-src '{style}'; script-src '{script}'{loaded}; base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types {types}"
 )
 _PAGE = Markup(
     """<!doctype html>
@@ -60,15 +62,27 @@ class Page:
     style: str
     script: str
     blocks: Iterable[DataBlock] = ()
+    connects: bool = False
+    """Whether its script may ask the server that it came from."""
 
 
-def page_html(page: Page) -> str:
-    """The file; control characters in its body are shown as escapes. Raises ValueError for a style or a script that would end its own element."""
+def page_html(page: Page, side: SideFolder | None = None) -> str:
+    """The file; control characters in its body are shown as escapes. With `side`, blocks beyond its limit are saved there
+    (`side_files.divided_blocks`). Raises ValueError for a style or a script that would end its own element."""
     for kind, text in (("style", page.style), ("script", page.script)):
         if f"</{kind}" in text.lower():
             raise ValueError(f"the {kind} of the page {page.title!r} contains its own end tag")
-    policy = _POLICY.format(style=content_hash(page.style), script=content_hash(page.script))
-    blocks = Markup("\n").join(Markup(_BLOCK.format(name=block.name, text=block.text)) for block in page.blocks)
+    inside = list(page.blocks) if side is None else divided_blocks(page.blocks, side)
+    is_divided = any(block.name == "files" for block in inside)
+    policy = _POLICY.format(
+        style=content_hash(page.style),
+        script=content_hash(page.script),
+        loaded=" 'self'" if is_divided else "",
+        types=POLICY if is_divided else "'none'",
+    )
+    if page.connects:
+        policy += "; connect-src 'self'"
+    blocks = Markup("\n").join(Markup(_BLOCK.format(name=block.name, text=block.text)) for block in inside)
     html = _PAGE.format(
         policy=Markup(policy),  # its quotes are its own
         title=printable(page.title),
@@ -95,6 +109,11 @@ def core_script(pieces: Sequence[str]) -> str:
     if unknown := [name for name in pieces if name not in PIECES]:
         raise ValueError(f"no piece {unknown[0]!r} in the core script; there are: {', '.join(PIECES)}")
     return "\n".join(['"use strict";', *(_asset(f"{name}.js") for name in PIECES if name in pieces)])
+
+
+def asset_texts() -> dict[str, str]:
+    """The files of the core, by name: what a page is made with beside its own files."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(_ASSETS.iterdir()) if path.is_file()}
 
 
 def page_environment(templates: Path) -> Environment:

@@ -96,3 +96,14 @@ def print_value(value: Any) -> Any:
     if value is None:
         raise jinja2.UndefinedError("a value is None: guard it with {% if %}")
     return fence(canonical_json(value))
+
+
+def print_plain(value: Any) -> Any:
+    """What `{{ value }}` prints in a template with `fences: false`: every value as it is. Raises UndefinedError for None."""
+    if isinstance(value, AnyReference):
+        return value.laid_out(str)
+    if isinstance(value, (str, *_PRINTED_AS_THEY_ARE)):
+        return value
+    if value is None:
+        raise jinja2.UndefinedError("a value is None: guard it with {% if %}")
+    return canonical_json(value)

@@ -17,7 +17,7 @@ import jinja2.meta
 import jinja2.nodes
 
 from ragpipe.core.errors import Problem, PromptError
-from ragpipe.prompting.fences import print_value
+from ragpipe.prompting.fences import print_plain, print_value
 from ragpipe.prompting.prompt import Prompt, render_block
 from ragpipe.prompting.template_files import (
     TemplateFile,
@@ -66,6 +66,7 @@ class PromptLibrary:
     def __init__(self, folders: Sequence[Path]):
         self.folders = tuple(folders)
         self._env = environment(self.folders, print_value)
+        self._plain_env = environment(self.folders, print_plain)
         self._includes: dict[str, jinja2.nodes.Template] = {}
 
     def load(self, folder: str, step: str, version: str) -> Prompt:
@@ -104,7 +105,8 @@ class PromptLibrary:
         variables, includes = set[str](), dict[str, str]()
         for block in file.blocks:
             line = block.lines_before + 1
-            tree = self._tree(path, block.source, block.lines_before)
+            env = self._env if file.fences else self._plain_env
+            tree = self._tree(path, block.source, block.lines_before, env)
             block_variables = self._variables(path, tree, includes)
             if self._loop_depth(path, tree) > LOOPS_DEEP:
                 raise template_error(
@@ -112,8 +114,11 @@ class PromptLibrary:
                 )
             if self._part_count(tree) > MAX_PARTS:
                 raise template_error(path, line, f"more than {MAX_PARTS:,} parts with all that is included", "a prompt")
-            compiled.append((block.role, self._compile(path, tree, line, block_variables)))
+            compiled.append((block.role, self._compile(path, tree, line, block_variables, env)))
             variables |= block_variables
+        if not file.fences:  # an audit's templates: their folder may be gone when the first case is rendered
+            for include in includes:
+                self._plain_env.get_template(include)
         _check_variables(file, variables)
         digest = template_hash(file.text, includes)
         known = frozenset(variables | set(file.optional))
@@ -131,10 +136,12 @@ class PromptLibrary:
             file.answer_type,
         )
 
-    def _tree(self, path: Path, source: str, lines_before: int) -> jinja2.nodes.Template:
+    def _tree(
+        self, path: Path, source: str, lines_before: int, env: jinja2.Environment | None = None
+    ) -> jinja2.nodes.Template:
         """The syntax tree of a template's text. `lines_before` it in the file count for the line of an error."""
         try:
-            return self._env.parse(source)
+            return (env or self._env).parse(source)
         except jinja2.TemplateSyntaxError as error:
             fault, _, expected = str(error.message).partition(": not in ")
             line = lines_before + (error.lineno or 1)
@@ -143,11 +150,16 @@ class PromptLibrary:
             raise template_error(path, lines_before + 1, _named(error), _VALID_TEMPLATE) from error
 
     def _compile(
-        self, path: Path, tree: jinja2.nodes.Template, line: int, variables: set[str]
+        self,
+        path: Path,
+        tree: jinja2.nodes.Template,
+        line: int,
+        variables: set[str],
+        env: jinja2.Environment | None = None,
     ) -> jinja2.Template | str:
         """The block compiled, or its text where it shows no value."""
         try:
-            template = self._env.from_string(tree)  # compiling folds constants in the tree
+            template = (env or self._env).from_string(tree)  # compiling folds constants in the tree
             return template if variables else render_block(template, {METER: Meter()})
         except _COMPILE_ERRORS as error:
             raise template_error(path, line, _named(error), _VALID_TEMPLATE) from error

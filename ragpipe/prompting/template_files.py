@@ -18,7 +18,7 @@ from ragpipe.core.yaml_lines import FastLoader
 MAX_BYTES = 64_000  # of one template file; the largest shipped one has 2,500
 _FRONT_MATTER = re.compile(r"(?:\{#.*?#\}\s*)?---\n(.*?)\n---\n", re.S)
 _BLOCK = re.compile(r"^\[\[(system|user)\]\][ \t]*\n", re.M)
-_FRONT_KEYS = {"roles", "optional", "answer_type"}
+_FRONT_KEYS = {"roles", "optional", "answer_type", "fences"}
 _HEADING = re.compile(r"^[ \t]*\[\[[^\[\]\n]*\]\][ \t]*$", re.M)
 _LINE_END = re.compile(r"[ \t]*\n")
 
@@ -34,7 +34,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFile:
-    """A template file taken apart; nothing in its blocks is checked yet."""
+    """A template file taken apart; nothing in its blocks is checked yet. `fences`: false prints values without tags."""
 
     path: Path
     text: str
@@ -42,6 +42,7 @@ class TemplateFile:
     optional: Mapping[str, Any]
     answer_type: str
     blocks: tuple[Block, ...]
+    fences: bool = True
 
 
 def read_template_file(path: Path) -> TemplateFile:
@@ -61,7 +62,7 @@ def read_template_file(path: Path) -> TemplateFile:
         line = line_of(text, re.escape(heading[0]))
         raise template_error(path, line, f"the block {heading[0].strip()}", "[[system]] or [[user]]")
     blocks = tuple(_blocks(parts, text, match.end(), body))
-    return TemplateFile(path, text, front["roles"], front["optional"], front["answer_type"], blocks)
+    return TemplateFile(path, text, front["roles"], front["optional"], front["answer_type"], blocks, front["fences"])
 
 
 def line_of(text: str, pattern: str) -> int:
@@ -102,11 +103,13 @@ def _front_matter(path: Path, source: str, *, lines_before: int) -> dict[str, An
     if problems := check_text(source, str(path), lines_before=lines_before):
         raise PromptError("a prompt template is wrong", problems)
     front = yaml.load(source, Loader=FastLoader) or {}
-    front = {"roles": {}, "optional": {}, "answer_type": "", **front} if isinstance(front, dict) else {}
+    front = {"roles": {}, "optional": {}, "answer_type": "", "fences": True, **front} if isinstance(front, dict) else {}
     mappings: list[Any] = [front.get("roles"), front.get("optional")]
-    if set(front) != _FRONT_KEYS or not all(isinstance(part, dict) for part in mappings):
+    is_read = all(isinstance(part, dict) for part in mappings) and isinstance(front.get("fences"), bool)
+    if set(front) != _FRONT_KEYS or not is_read:
         expected = (
-            "the mappings `roles` and, if needed, `optional`, and the name `answer_type` where the step has several"
+            "the mappings `roles` and, if needed, `optional`, the name `answer_type` where the step has several, and "
+            "`fences: false` in a template that an audit compares with"
         )
         raise template_error(path, 2, f"front matter {sorted(map(str, front))}", expected)
     names = [front["answer_type"] or "_", *(name for part in mappings for name in part)]

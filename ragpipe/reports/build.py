@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from ragpipe.reports.model import Report, Section
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.cases_section import browser_section, lowest_cases_section
+from ragpipe.reports.sections.better_section import better_section
+from ragpipe.reports.sections.cases_section import lowest_cases_section
 from ragpipe.reports.sections.contradictions_section import contradictions_section
 from ragpipe.reports.sections.corrected_section import corrected_section
 from ragpipe.reports.sections.cost_section import cost_section
@@ -18,33 +19,37 @@ from ragpipe.reports.sections.index_section import index_section
 from ragpipe.reports.sections.iterations_section import iterations_section
 from ragpipe.reports.sections.methods_section import methods_section
 from ragpipe.reports.sections.operations_section import operations_section
-from ragpipe.reports.sections.overview import closing_lines, notices, summary_line, tiles
+from ragpipe.reports.sections.overview import closing_lines, notices, summary_line
 from ragpipe.reports.sections.reading_section import reading_section
 from ragpipe.reports.sections.results_section import results_section, shared_section
 from ragpipe.reports.sections.slices_section import slices_section
+from ragpipe.reports.sections.spread_section import spread_section
+from ragpipe.reports.sections.verdict import verdict_of
 
 SectionBuilder = Callable[[ReportData], Section | None]
 
 SECTIONS: tuple[SectionBuilder, ...] = (
+    better_section,
     results_section,
     shared_section,
     methods_section,
     corrected_section,
-    iterations_section,
-    gates_section,
     diagnosis_section,
     contradictions_section,
+    gates_section,
     slices_section,
+    spread_section,
     distributions_section,
+    iterations_section,
+    lowest_cases_section,
     coverage_section,
+    cost_section,
     operations_section,
     index_section,
-    cost_section,
-    lowest_cases_section,
-    browser_section,
     reading_section,
 )
-"""The builders in the order of the report. A builder returns None where its section does not apply to the run."""
+"""The builders in the order of the report: is it better, what is wrong, where, the cases, the fine print. A builder returns None
+where its section does not apply to the run."""
 
 
 def build_report(data: ReportData) -> Report:
@@ -54,7 +59,7 @@ def build_report(data: ReportData) -> Report:
         name=data.name,
         summary=summary_line(data.metrics),
         signature=data.metrics["signature"],
-        tiles=tuple(tiles(data)),
+        verdict=verdict_of(data),
         notices=tuple(notices(data)),
         sections=tuple(section for section in sections if section is not None),
         closing=tuple(closing_lines(data)),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ragpipe.calibrating.corrected_scores import correction_words
+from ragpipe.calibrating.score_calibration import AGREEMENT_PARTS
+from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.agreement_reasons import reason_words
-from ragpipe.reports.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.scoring.calibration_file import Calibration, CalibrationStatistic, ScoreCalibration
 
 _OF_VERDICTS = ("kappa", "agreement", "auroc", "sensitivity", "specificity", "difference")
@@ -78,12 +79,12 @@ def _without_verdicts(name: str, score: ScoreCalibration) -> str:
     fix = f"set scoring.thresholds.{name}=..."
     if "quadratic_kappa" in score.statistics:
         fix += ", or ask for calibrate.target.statistic=quadratic_kappa"
-    return f"not decided. {labels:,} labels, but no threshold from which a case passes, so there is no kappa: {fix}"
+    return f"inconclusive. {labels:,} labels, but no threshold from which a case passes, so there is no kappa: {fix}"
 
 
 def _counted_labels(score: ScoreCalibration) -> int:
     """The labels that agreement goes by."""
-    return sum(label.part in ("random", "recorded") for label in score.labels)
+    return sum(label.part in AGREEMENT_PARTS for label in score.labels)
 
 
 def _missing(score: ScoreCalibration, estimate: CalibrationStatistic, limit: float) -> str:
@@ -128,7 +129,7 @@ def replaced_lines(earlier: Calibration, calibration: Calibration) -> Iterator[s
             labels = estimate.n if estimate else _counted_labels(score)
             source = f"draw {score.draw_id}" if score.draw_id else f"the recorded score {score.recorded}"
             gone = "" if new else ", now without a calibration"
-            state = "not decided" if score.state == "not_enough_labels" else score.state
+            state = score.state.replace("_", " ")
             yield f"replaces: {name} {state} on {labels:,} labels of {source}{gone}"
 
 

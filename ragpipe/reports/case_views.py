@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from ragpipe.reports.highlight import Quotes, TextPart, highlight
-from ragpipe.reports.lowest_cases import select_cases
 from ragpipe.reports.score_details import (
     MARKS,
     ContradictedClaim,
@@ -19,13 +18,15 @@ from ragpipe.reports.score_details import (
     evidence_quotes,
     unsupported_claims,
 )
+from ragpipe.schema.answer_digest import digest_of_texts
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
-from ragpipe.store.run.run_tables import rows_at, rows_of_cases, run_file_error
+from ragpipe.store.run.run_tables import count_rows, rows_at, rows_of_cases, run_file_error
 
 TEXT_MAX = 8000  # characters of one text; the tables have it whole
 QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
+BLOCK = 512  # cases in memory at once
 ITEMS_MAX = 50  # contexts, questions to the judge, and contradicted claims of one score, of one case
 
 
@@ -45,58 +46,69 @@ class ScoreView:
 
 @dataclass(frozen=True)
 class CaseView:
-    """A case of the page. `row` is its place in the data (from 0); `sampled` cases were drawn, the others are the lowest."""
+    """A case of the page in full. `digest` is that of what a person who labels it reads (`answer_digest`);
+    empty where a text is no Unicode."""
 
-    row: int
-    sampled: bool
     sample_id: str
     method: str
     repeat: int
     question: str
-    answer: list[TextPart]
-    record: Mapping[str, Any]
+    answer: list[TextPart] | None
+    error: str | None
     labels: list[tuple[str, str]]
     references: list[str]
     history: list[Mapping[str, str]]
     contexts: list[Mapping[str, Any]]
     scores: list[ScoreView]
     calls: list[Mapping[str, Any]]
-    overall: float | None
-    passed: bool | None
-    failed_by: list[str]
     modes: list[str]
     diagnosis: list[str]
     left_out: list[str]
+    digest: str
 
     @property
-    def marks(self) -> list[tuple[str, str]]:
-        """The kinds of marks in its answer and its contexts, each with what it means."""
-        texts = [self.answer, *(context["text"] for context in self.contexts)]
+    def marks(self) -> list[str]:
+        """The kinds of marks in its answer and its contexts."""
+        texts = [self.answer or [], *(context["text"] for context in self.contexts)]
         kinds = {part.mark for text in texts for part in text}
-        return [(mark, meaning) for mark, meaning in MARKS.items() if mark in kinds]
+        return [mark for mark in MARKS if mark in kinds]
 
 
-def read_cases(run: RunFolder, iteration: IterationFolder, names: Sequence[str], count: int) -> list[CaseView]:
-    """At most `count` cases of an iteration: the worst ones first, then a sample of the others (`select_cases`).
+def case_views(
+    run: RunFolder,
+    iteration: IterationFolder,
+    names: Sequence[str],
+    with_prompts: Callable[[int], bool] = lambda place: True,
+) -> Iterator[CaseView]:
+    """All cases of an iteration in the order of `records.parquet`, `BLOCK` of them in memory at once. Raises DataError.
 
-    `names` are its scores in their order. Memory is bounded by what is shown. Raises DataError.
+    Args:
+        run: the run.
+        iteration: the iteration.
+        names: its scores in their order.
+        with_prompts: whether the case at a place has the prompts and replies of its questions to the judge, and not only what
+            was asked.
     """
-    worst, sampled = select_cases(iteration.records, count)
-    records = rows_at(iteration.records, [*worst, *sampled])
-    outputs = rows_at(run.outputs, records, ("sample_row", "chunks"))
-    if missing := records.keys() - outputs.keys():
-        raise run_file_error(run.outputs, f"no row {min(missing)}", "a row for each of records.parquet")
-    samples = rows_at(run.samples, {row["sample_row"] for row in outputs.values()})
-    cases = [CaseKey.of(row) for row in records.values()]
-    scores = rows_of_cases(iteration.scores, cases, (*CaseKey._fields, "score_name", "details"))
-    calls = rows_of_cases(iteration.judge_inputs, cases, (*CaseKey._fields, *_CALL, *_CALL_CONTENT))
-    views = []
-    for row in (*worst, *sampled):
-        record, output = records[row], outputs[row]
-        case, sample = CaseKey.of(record), samples.get(output["sample_row"], {})
-        rows = _CaseRows(record, output, sample, scores[case], calls[case])
-        views.append(_case_view(row, rows, names, sampled=row in sampled))
-    return views
+    total = count_rows(iteration.records)
+    for start in range(0, total, BLOCK):
+        places = range(start, min(total, start + BLOCK))
+        records = rows_at(iteration.records, places)
+        outputs = rows_at(run.outputs, places, ("sample_row", "chunks"))
+        if missing := records.keys() - outputs.keys():
+            raise run_file_error(run.outputs, f"no row {min(missing)}", "a row for each of records.parquet")
+        samples = rows_at(run.samples, {row["sample_row"] for row in outputs.values()})
+        cases = {place: CaseKey.of(records[place]) for place in places}
+        scores = rows_of_cases(iteration.scores, cases.values(), (*CaseKey._fields, "score_name", "details"))
+        asked = [case for place, case in cases.items() if with_prompts(place)]
+        others = [case for place, case in cases.items() if not with_prompts(place)]
+        calls = dict[CaseKey, list[dict[str, Any]]]()
+        for chosen, columns in ((asked, (*_CALL, *_CALL_CONTENT)), (others, _CALL)):
+            if chosen:
+                calls |= rows_of_cases(iteration.judge_inputs, chosen, (*CaseKey._fields, *columns))
+        for place, case in cases.items():
+            output = outputs[place]
+            sample = samples.get(output["sample_row"], {})
+            yield _case_view(_CaseRows(records[place], output, sample, scores[case], calls[case]), names)
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,7 @@ class _CaseRows:
     calls: Sequence[Mapping[str, Any]]
 
 
-def _case_view(row: int, rows: _CaseRows, names: Sequence[str], *, sampled: bool) -> CaseView:
+def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
     record, sample = rows.record, rows.sample
     details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in rows.scores}
     quotes = Quotes(evidence_quotes(*details.values())[:QUOTES_MAX])
@@ -118,27 +130,39 @@ def _case_view(row: int, rows: _CaseRows, names: Sequence[str], *, sampled: bool
     chunks, history = parse_json_cell(rows.output["chunks"], list), parse_json_cell(sample.get("history"), list)
     scores = (_score_view(name, record, details.get(name, {})) for name in names if f"{name}.status" in record)
     return CaseView(
-        row=row,
-        sampled=sampled,
         sample_id=record["sample_id"],
         method=record["method"],
         repeat=record["repeat"],
         question=shorten_for_page(record["question"] or ""),
-        answer=_highlighted(record["answer"] or "", claims),
-        record=record,
+        answer=None if record["answer"] is None else _highlighted(record["answer"], claims),
+        error=record["system_error"],
         labels=list(_labels(record, sample)),
         references=[shorten_for_page(text) for text in distinct_references(sample.get("references") or ())],
-        history=[{key: shorten_for_page(str(value)) for key, value in turn.items()} for turn in history],
+        history=[
+            {key: shorten_for_page(str(turn.get(key, ""))) for key in ("role", "text")}
+            for turn in history
+            if isinstance(turn, dict)
+        ],
         contexts=[_context(chunk, quotes) for chunk in chunks[:ITEMS_MAX]],
         scores=sorted(scores, key=_urgency),
         calls=_calls(rows.calls[:ITEMS_MAX]),
-        overall=record["overall_score"],
-        passed=record["overall_passed"],
-        failed_by=_texts(record, "failed_by"),
         modes=_texts(record, "failure_modes"),
         diagnosis=_texts(record, "diagnosis"),
         left_out=list(_left_out(contexts=len(chunks), questions=len(rows.calls))),
+        digest=_digest(record, history, rows.output["chunks"], chunks),
     )
+
+
+def _digest(record: Mapping[str, Any], history: Sequence[Any], cell: str | None, chunks: Sequence[Any]) -> str:
+    """As `answer_digest`, from the cells of the tables."""
+    turns = [(str(turn.get("role")), str(turn.get("text"))) for turn in history if isinstance(turn, dict)]
+    texts = [str(chunk.get("text") or "") if isinstance(chunk, dict) else str(chunk) for chunk in chunks]
+    try:
+        return digest_of_texts(record["question"] or "", turns, record["answer"], None if cell is None else texts)
+    except (
+        UnicodeError
+    ):  # half a character in a cell of JSON: no data set of ours holds it, so no label can be about it
+        return ""
 
 
 def _texts(record: Mapping[str, Any], column: str) -> list[str]:
@@ -169,7 +193,7 @@ def _urgency(score: ScoreView) -> int:
     return 0 if score.passed is False else 1 if score.status == "error" else 2
 
 
-_LABELS = ("category", "subcategory", "difficulty", "question_type", "vault", "answerable", "abstained", "system_error")
+_LABELS = ("category", "subcategory", "difficulty", "question_type", "vault", "answerable", "abstained")
 
 
 def _labels(record: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -177,7 +201,11 @@ def _labels(record: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tu
     for name in _LABELS:
         if (value := record.get(name)) is not None:
             yield name, str(value).lower() if isinstance(value, bool) else shorten_for_page(str(value))
-    for name, values in (("tags", record.get("tags")), ("relevant", _relevant(sample))):
+    for name, values in (
+        ("tags", record.get("tags")),
+        ("relevant", _relevant(sample)),
+        ("flags", record.get("flag_reasons")),
+    ):
         if values:
             yield name, ", ".join(map(str, values[:ITEMS_MAX]))
 
@@ -193,37 +221,45 @@ def _context(chunk: Any, evidence: Quotes) -> dict[str, Any]:
         "rank": chunk.get("rank"),
         "score": chunk.get("score"),
         "policy": chunk.get("policy"),
+        "id": str(chunk.get("id") or ""),
         "places": list(dict.fromkeys(places)),
         "text": _highlighted(str(chunk.get("text") or ""), evidence),
     }
 
 
-_CALL = ("metric", "step", "turn", "judge", "template", "template_version", "status", "message", "finish_reason", "key")
-_CALL_CONTENT = ("flags", "messages", "reply", "tokens_in", "tokens_out", "output_mode")
+_CALL = (
+    "metric",
+    "step",
+    "turn",
+    "judge",
+    "template",
+    "template_version",
+    "status",
+    "message",
+    "tokens_in",
+    "tokens_out",
+    "output_mode",
+)
+_CALL_CONTENT = ("key", "flags", "messages", "reply")
 
 
 def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The questions to the judge. A message of an earlier question of the case is referred to, not repeated."""
+    """The questions to the judge. A message of an earlier question of the case is referred to, not repeated. Without `messages` a
+    row gives what was asked and no more."""
     views, first_number = list[Mapping[str, Any]](), dict[str, int]()
     for number, call in enumerate(calls, 1):
         messages = []
-        for message in parse_json_cell(call["messages"], list):
+        for message in parse_json_cell(call.get("messages"), list):
             if isinstance(message, dict):
                 content = _content(message.get("content"))
                 earlier = first_number.setdefault(content, number)
                 text = shorten_for_page(content) if earlier == number else f"(the same as in question {earlier})"
                 messages.append((str(message.get("role", "")), text))
-        views.append(
-            {name: call[name] for name in _CALL}
-            | {
-                "flags": list(call["flags"] or ()),
-                "messages": messages,
-                "reply": shorten_for_page(reply_text(call)),
-                "tokens_in": call["tokens_in"],
-                "tokens_out": call["tokens_out"],
-                "computed": call["output_mode"] in ("computed", "local"),
-            }
-        )
+        view = {name: call[name] for name in _CALL} | {"computed": call["output_mode"] in ("computed", "local")}
+        if "messages" in call:
+            view |= {"key": call["key"], "flags": list(call["flags"] or ()), "messages": messages}
+            view["reply"] = shorten_for_page(reply_text(call))
+        views.append(view)
     return views
 
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.reports.comparison_summary import (
     HEADS,
     absent_score_lines,
     bridge_lines,
-    case_text,
     difference_rows,
-    difference_text,
     differs_lines,
-    figure_text,
     headline_rows,
     needed_lines,
     side_label,
     slice_text,
     why_lines,
 )
-from ragpipe.reports.markdown_text import code_span, escape_markdown, markdown_table
+from ragpipe.reports.difference_figures import case_text, difference_text, figure_text
 from ragpipe.reports.number_format import whole
+from ragpipe.reports.operation_lines import operation_lines
 
 _LISTED = 20  # flipped cases and slices of a comparison
 
@@ -51,7 +50,9 @@ def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> It
     )
     yield ""
     yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in headline_rows(comparison)])
+    side = document["candidates"][comparison["candidate"]]
     notes = [
+        *operation_lines(comparison["operations"], bool(side["method"])),
         *bridge_lines(comparison["scores"]),
         *why_lines(comparison["why"]),
         *needed_lines({**comparison["scores"], **comparison["operations"]}),
@@ -60,7 +61,7 @@ def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> It
     ]
     if notes:
         yield from ("", *(f"- {escape_markdown(line, 2000)}" for line in notes))
-    yield from _flips(comparison, document["candidates"][comparison["candidate"]])
+    yield from _flips(comparison, side)
     yield from _slices(comparison)
     rest = {name: score for name, score in comparison["scores"].items() if not score["headline"]}
     if rest:
@@ -78,7 +79,7 @@ def _flips(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[s
         for direction, text in (("to_failed", "now fail"), ("to_passed", "now pass")):
             if keys := directions[direction]:
                 more = f" and {whole(len(keys) - _LISTED)} more" if len(keys) > _LISTED else ""
-                cases = ", ".join(code_span(case_text(key, side)) for key in keys[:_LISTED])
+                cases = ", ".join(code_span(case_text(key, bool(side["method"]))) for key in keys[:_LISTED])
                 yield f"- {code_span(name)}: {whole(len(keys))} {text}: {cases}{more}"
 
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragpipe.core.markdown_text import code_span, markdown_table
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.job_comparison import Job, job_labels
-from ragpipe.reports.markdown_text import code_span, markdown_table
-from ragpipe.reports.number_format import bracketed, percentage, price, share_below_one, whole
+from ragpipe.reports.number_format import bracketed, is_recorded, percentage, price, share_below_one, whole
 from ragpipe.schema.usage import Usage
 
 _WORD = 40  # characters of one word of a job on the terminal
@@ -190,7 +190,9 @@ def _cost(job: Job) -> str:
         return job.state
     used, spent = job.cost["total"]["used"], job.cost["total"]["spent"]
     lines = ["no call"]  # the embedded judge is computed here, and some metrics ask no judge
-    if used["calls"] > used["calls_computed"]:
+    if used["calls"] > used["calls_computed"] and is_recorded(used, spent):
+        lines = [f"{whole(used['calls'])} replies", "recorded"]
+    elif used["calls"] > used["calls_computed"]:
         lines = [f"{whole(used['calls'])} calls", price(Usage.from_json(used))]
         lines += [f"{whole(spent['calls'])} paid by the run"] if spent.get("calls") is not None else []
     return "\n".join(lines if job.code == 0 else [*lines, job.state])
@@ -212,4 +214,4 @@ def _prices(job: Job) -> tuple[str, str]:
     here = f"{whole(spent.get('calls') or 0)} calls"
     if spent.get("calls"):
         here += f", {price(Usage.from_json(spent))}"
-    return price(Usage.from_json(used)), here
+    return "no call" if is_recorded(used, spent) else price(Usage.from_json(used)), here

@@ -7,7 +7,9 @@ from typing import Any
 
 from ragpipe.comparing.operation_differences import OPERATIONS
 from ragpipe.core.safe_text import on_one_line
+from ragpipe.reports.difference_figures import case_text, difference_text, figure_text, wins_text
 from ragpipe.reports.number_format import whole
+from ragpipe.reports.operation_lines import operation_lines, operation_rows
 
 HEADS = ("score", "base", "new", "difference", "w/t/l", "verdict", "could show")
 NAMED = 5
@@ -39,7 +41,7 @@ def title_line(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> st
     alone = [(cases["only_base"], "only in the base"), (cases["only_candidate"], "only in the new one")]
     notes = [f"{whole(count)} {where}" for count, where in alone if count]
     if all(document["base"][key] == candidate[key] for key in ("run_id", "method")):
-        notes.append("the same run on both sides")
+        notes.append(f"the same run on both sides (task=runs name={candidate['name']} lists the others)")
     return ", ".join([text, *notes])
 
 
@@ -47,11 +49,11 @@ def difference_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     """A row of `HEADS` per score."""
     return [
         [
-            name,
+            name + parts_mark(score),
             figure_text(score["base_mean"]),
             figure_text(score["candidate_mean"]),
             difference_text(score),
-            f"{whole(score['wins'])}/{whole(score['ties'])}/{whole(score['losses'])}",
+            wins_text(score),
             score["state"],
             figure_text(score["detectable"]),
         ]
@@ -59,16 +61,24 @@ def difference_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     ]
 
 
+def parts_mark(score: Mapping[str, Any]) -> str:
+    """` (2 of 8 parts)` of a composite that lacks some; ` (2 of 8 and 3 of 8 parts)` where the sides have different ones."""
+    parts = dict.fromkeys(f"{measured} of {total}" for measured, total in score.get("parts") or ())
+    return f" ({' and '.join(parts)} parts)" if parts else ""
+
+
 def headline_rows(comparison: Mapping[str, Any]) -> list[list[str]]:
     """The rows of the headline scores, then latency and cost."""
     headline = {name: score for name, score in comparison["scores"].items() if score["headline"]}
-    return difference_rows({**headline, **comparison["operations"]})
+    return [*difference_rows(headline), *operation_rows(comparison["operations"])]
 
 
 def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
-    """What stands below the table: flips, slices, what undecided scores need, what differs, what was not compared."""
+    """What stands below the table: flips, slices, what inconclusive scores need, what differs, what was not compared."""
+    side = document["candidates"][comparison["candidate"]]
     yield from look_lines(comparison)
-    yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
+    yield from operation_lines(comparison["operations"], bool(side["method"]))
+    yield from flip_lines(comparison, side)
     yield from bridge_lines(comparison["scores"])
     yield from why_lines(comparison["why"])
     yield from slice_lines(comparison["slices"])
@@ -96,13 +106,6 @@ def flip_lines(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterat
         if comparison["scores"][name]["headline"]:
             passed, failed = (_cases_text(flips[direction], side) for direction in ("to_passed", "to_failed"))
             yield f"flips of {name}: {passed} now pass, {failed} now fail"
-
-
-def case_text(key: Sequence[Any], side: Mapping[str, Any]) -> str:
-    """`dao-01`, with the method where the side has several, and with the repeat where it is not the first."""
-    sample, method, repeat = key
-    name = sample if side["method"] else f"{sample}/{method}"
-    return on_one_line(name + (f" repeat {repeat}" if repeat != 1 else ""), _ID)
 
 
 def slice_lines(slices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -161,7 +164,7 @@ def why_lines(why: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
 
 
 def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """For each undecided headline score, latency and cost: why, what could have been shown, and how many cases would decide."""
+    """For each inconclusive headline score, latency and cost: why, what could have been shown, and how many cases would decide."""
     undecided = {
         name: score
         for name, score in scores.items()
@@ -171,17 +174,27 @@ def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield f"no value changed: {', '.join(unchanged)}"
     for name, score in undecided.items():
         if score["changed"]:
-            yield f"{name} is undecided: {undecided_text(score)}"
+            yield f"{name} is inconclusive: {undecided_text(score)}"
 
 
 def undecided_text(score: Mapping[str, Any]) -> str:
-    """`too few cases; these could show a difference of 0.110, about 264 decide on one of 0.050`."""
+    """`too few cases: 40 could show a difference of 0.110; one of 0.050 takes about 264`. Of latency and cost the smallest
+    difference is a share of the base's mean; where one case decides that mean, no number of cases is named."""
     reason = _UNDECIDED.get(score["reason"], score["reason"] or "too few cases")
-    shown = f"these could show a difference of {figure_text(score['detectable'])}" if score["detectable"] else ""
-    needed = ""
+    typical = score.get("typical")
+    if typical and typical["dominant"] and score["reason"] in (None, "too_wide"):
+        return "one case decides the mean, so its interval is wide; compare the medians"
+    text = reason
+    if score["detectable"]:
+        text += f": {whole(score['n'])} could show a difference of {figure_text(score['detectable'])}"
     if score["n_needed"]:
-        needed = f"about {whole(score['n_needed'])} cases decide whether it is {figure_text(score['smallest_effect'])}"
-    return "; ".join([reason, *([", ".join(filter(None, [shown, needed]))] if shown or needed else [])])
+        share = (
+            f" ({score['smallest_effect'] / score['base_mean']:.0%} of the base)"
+            if typical and score["base_mean"]
+            else ""
+        )
+        text += f"; one of {figure_text(score['smallest_effect'])}{share} takes about {whole(score['n_needed'])}"
+    return text
 
 
 def differs_lines(differs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -208,30 +221,9 @@ def absent_score_lines(comparison: Mapping[str, Any]) -> Iterator[str]:
             yield f"{text}: {', '.join(on_one_line(name, _ID) for name in comparison[key])}"
 
 
-def difference_text(score: Mapping[str, Any]) -> str:
-    """`+0.043 [+0.012, +0.074]`; `n = 3: too few` in place of an interval of fewer than 5 questions."""
-    if score["difference"] is None:
-        return "-"
-    text = figure_text(score["difference"], sign=True)
-    if interval := score["interval"]:
-        if interval["too_few"]:
-            return f"{text} (n = {whole(score['n'])}: too few)"
-        text += f" [{figure_text(interval['low'], sign=True)}, {figure_text(interval['high'], sign=True)}]"
-    return text
-
-
-def figure_text(value: float | None, *, sign: bool = False) -> str:
-    """Three decimals below 10, one below 1,000, none above; two digits where three decimals show none; `-` for none."""
-    if value is None:
-        return "-"
-    if 0 < abs(value) < 0.001:
-        return f"{value:+.1e}" if sign else f"{value:.1e}"
-    places = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
-    return f"{value:+,.{places}f}" if sign else f"{value:,.{places}f}"
-
-
 def _cases_text(keys: Sequence[Sequence[Any]], side: Mapping[str, Any]) -> str:
     if not keys:
         return "none"
     more = ", ..." if len(keys) > NAMED else ""
-    return f"{whole(len(keys))} ({', '.join(case_text(key, side) for key in keys[:NAMED])}{more})"
+    names = ", ".join(case_text(key, bool(side["method"])) for key in keys[:NAMED])
+    return f"{whole(len(keys))} ({names}{more})"

@@ -1,22 +1,20 @@
-"""The console of a process: results, warnings, errors and progress as plain text, on streams that never end a run."""
+"""The console of a process: results, warnings, errors and progress, on streams that never end a run. Colour only on a terminal."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, TextIO
 
 from ragpipe.core.safe_text import on_one_line, printable
 from ragpipe.reports.live_progress import Progress
 from ragpipe.reports.safe_stream import SafeStream
+from ragpipe.reports.styled_text import GAP, STYLES, Bad, Caution, Grey, Line, Screen
+from ragpipe.store.run.progress_state import ProgressState
 
 _HEAD_MAX = 60  # characters of a column's head
-_GAP = 2  # columns between two cells
-
-
-class Grey(str):
-    """A text of a table that is shown grey: a figure from too few questions."""
 
 
 class Console:
@@ -25,6 +23,7 @@ class Console:
 
     Attributes:
         folder: The run folder that a task works in, for callers that read the results; None before there is one.
+        shows_results: Whether results are printed.
         resume: The words that the command needs so that starting it again can change an incomplete result; None where
             no start can.
     """
@@ -34,6 +33,7 @@ class Console:
         self._err = SafeStream(err if err is not None else sys.stderr)
         self._progress: Progress | None = None
         self._warned: set[str] = set()
+        self.shows_results = True
         self.folder: Path | None = None
         self.resume: tuple[str, ...] | None = ()
 
@@ -41,20 +41,47 @@ class Console:
         """Print a line of results, or several."""
         self._write(self._out, printable(text) + "\n")
 
+    def lines(self, lines: Iterable[Line]) -> None:
+        """Print lines of results; their pieces have colours where the terminal has them."""
+        for line in lines:
+            self._write_line(self._out, line)
+
     def warn(self, text: str) -> None:
         """Print a warning, once. One that an earlier warning says with more words (`text: more`) is not repeated."""
-        if any(earlier == text or earlier.startswith(f"{text}: ") for earlier in self._warned):
-            return
+        if not self.has_warned(text):
+            self.note_warned(text)
+            self._write_line(self._err, (Caution("warning:"), f" {text}"))
+
+    def has_warned(self, text: str) -> bool:
+        """Whether this warning, or one with more words, was printed."""
+        return any(earlier == text or earlier.startswith(f"{text}: ") for earlier in self._warned)
+
+    def note_warned(self, text: str) -> None:
+        """Print this warning no more: another line says it."""
         self._warned.add(text)
-        self._write(self._err, f"warning: {printable(text)}\n")
+
+    def warn_lines(self, lines: Iterable[Line]) -> None:
+        """Print the lines of a warning as they are."""
+        for line in lines:
+            self._write_line(self._err, line)
 
     def error(self, text: str) -> None:
         """Print an error."""
-        self._write(self._err, f"error: {printable(text)}\n")
+        self._write_line(self._err, (Bad("error:"), f" {text}"))
 
-    def progress(self, *, cases: int, done: int = 0, label: str = "judging", noun: str = "cases") -> Progress:
-        """A live display to be used as a context manager; one at a time."""
-        self._progress = Progress(self._err, cases=cases, done=done, label=label, noun=noun)
+    def progress(
+        self,
+        source: Callable[[], ProgressState],
+        *,
+        label: str = "judging",
+        noun: str = "cases",
+        keep: Callable[[ProgressState], None] = lambda _: None,
+    ) -> Progress:
+        """A live display of what `source` reads, to be used as a context manager; one at a time. `keep` is called with every
+        state that was read."""
+        self._progress = Progress(
+            self._err, source, label=label, noun=noun, keep=keep, ends_with_line=self.shows_results
+        )
         return self._progress
 
     def table(
@@ -66,7 +93,8 @@ class Console:
         from rich.table import Table
         from rich.text import Text
 
-        rich = Rich(file=self._out, markup=False, highlight=False, emoji=False)  # type: ignore[arg-type]
+        plain = None if _has_colour(self._out) else False
+        rich = Rich(file=self._out, markup=False, highlight=False, emoji=False, force_terminal=plain)  # type: ignore[arg-type]
         heading = Text(on_one_line(title)) if title else None
         grid = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, title=heading, title_justify="left")
         for place, head in enumerate(heads):
@@ -89,11 +117,35 @@ class Console:
             self.table([heads[place] for place in lot], rows, title=title, left=range(names))
 
     @property
+    def kept_warnings(self) -> tuple[str, ...] | None:
+        """The warnings that were not printed; None where each was printed at once."""
+        return None
+
+    @property
     def width(self) -> int:
         """Columns of the terminal (`COLUMNS`, else the terminal's own, else 80)."""
         import shutil
 
         return shutil.get_terminal_size((80, 24)).columns
+
+    @property
+    def screen(self) -> Screen:
+        """The screen that results are shown on."""
+        return Screen(self.width, lambda text: self._out.writable(printable(text)))
+
+    def _write_line(self, stream: SafeStream, line: Line) -> None:
+        """Print the pieces of a line, with their colours on a terminal that has them."""
+        if not _has_colour(stream) or not any(type(piece) in STYLES for piece in line):
+            self._write(stream, printable("".join(line)) + "\n")
+            return
+        from rich.console import Console as Rich
+        from rich.text import Text
+
+        live = self._progress.live if self._progress else None
+        rich = live.console if live else Rich(file=stream, markup=False, highlight=False, emoji=False)  # type: ignore[arg-type]
+        parts = ((stream.writable(printable(piece)), STYLES.get(type(piece), "")) for piece in line)
+        rich.print(Text.assemble(*parts), soft_wrap=True)
+        stream.flush()
 
     def _write(self, stream: SafeStream, text: str) -> None:
         live = self._progress.live if self._progress else None
@@ -104,6 +156,33 @@ class Console:
             return
         stream.write(text)
         stream.flush()
+
+
+class JobConsole(Console):
+    """The console of a job of a sweep, which prints one table for all jobs: progress and errors are shown, results are not, and
+    warnings are kept for the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._out = SafeStream(None)
+        self.shows_results = False
+        self._kept: list[str] = []
+
+    def warn(self, text: str) -> None:
+        """Keep a warning, once."""
+        if not self.has_warned(text):
+            self.note_warned(text)
+            self._kept.append(text)
+
+    @property
+    def kept_warnings(self) -> tuple[str, ...]:
+        """The warnings of the job, each once."""
+        return tuple(self._kept)
+
+
+def _has_colour(stream: SafeStream) -> bool:
+    """Whether a stream is a terminal that shows colours, and nobody asked for none (https://no-color.org)."""
+    return stream.can_redraw and not os.environ.get("NO_COLOR")
 
 
 def column_lots(table: Sequence[Sequence[str]], width: int, names: int = 1) -> list[list[int]]:
@@ -121,4 +200,4 @@ def column_lots(table: Sequence[Sequence[str]], width: int, names: int = 1) -> l
 
 def _column_width(texts: Sequence[str]) -> int:
     """Columns of the terminal that these texts take, with the gap around them."""
-    return max(min(len(line), _HEAD_MAX) for text in texts for line in text.splitlines() or [""]) + _GAP
+    return max(min(len(line), _HEAD_MAX) for text in texts for line in text.splitlines() or [""]) + GAP

@@ -146,7 +146,7 @@ def _sums(chain: CaseExplanation) -> Iterator[str]:
         if composite is not None and name in chain.record:
             yield from _sum(chain, name, composite.weights, composite.scale[1])
     yield from _sum(chain, OVERALL.name, chain.scoring.weight_shares(), 1)
-    for key in ("failed_by", "failure_modes", "diagnosis"):
+    for key in ("failed_by", "failure_modes", "diagnosis", "flag_reasons"):
         if chain.record.get(key):
             yield f"{key}: {', '.join(chain.record[key])}"
 
@@ -170,7 +170,7 @@ def _sum(chain: CaseExplanation, name: str, weights: Mapping[str, float], top: f
         yield f"  passes exactly when {', '.join(others)} do: {_VERDICTS[passed]}"
     elif threshold is not None:
         gates = _by_gates(chain) if name == OVERALL.name else ""
-        yield f"  threshold: passes from {threshold:g} on{gates}: {_VERDICTS[passed]}"
+        yield f"  threshold: passes where >= {threshold:g}{gates}: {_VERDICTS[passed]}"
 
 
 def _by_gates(chain: CaseExplanation) -> str:

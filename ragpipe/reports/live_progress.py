@@ -2,94 +2,80 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ragpipe.reports.number_format import money, whole
+from ragpipe.reports.progress_line import progress_line
 from ragpipe.reports.safe_stream import SafeStream
+from ragpipe.store.run.progress_state import ProgressState
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-REDRAW_S = 0.1
-PLAIN_S = 5.0
+TICK_S = 0.5
+"""Seconds between two looks at the counters: how often the line changes on a terminal."""
+FIRST_PLAIN_S, PLAIN_S = 1.0, 5.0
+"""Seconds before the first plain line, and between two of them."""
 _BAR = 20
 
 
 class Progress:
-    """Cases and calls done, rate, tokens, money, errors and the time left. `update` gives totals, not differences.
+    """Shows work while it goes on, as a context manager: on a terminal that can draw it again a line that is drawn at once and twice a second from
+    then on, elsewhere a plain line after one second and then every five. A last line has the totals, however the work ends.
 
-    `done` are the cases that an earlier start finished: they count as done, but not for the rate.
+    A thread of its own looks at the counters, so that the line also moves while no case finishes and while a metric blocks
+    the event loop. It ends with the work, and nothing that goes wrong in it touches the work.
+
+    Args:
+        stream: where the line is written.
+        source: reads the counters; called in that thread.
+        label: what is done.
+        noun: what is counted.
+        keep: called with every state that was read, and with the last one.
+        ends_with_line: whether the last line has the totals; without it nothing is left of the display.
+        clock: seconds that only grow.
     """
 
     def __init__(
         self,
         stream: SafeStream,
+        source: Callable[[], ProgressState],
         *,
-        cases: int,
-        done: int = 0,
         label: str = "judging",
         noun: str = "cases",
+        keep: Callable[[ProgressState], None] = lambda _: None,
+        ends_with_line: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self._stream, self._clock, self._label, self._noun = stream, clock, label, noun
-        self._total, self._first, self._cases = cases, done, done
-        self._calls = self._tokens = self._errors = 0
-        self._usd: float | None = 0.0
-        self._start = self._drawn = clock()
+        self._stream, self._source, self._keep, self._clock = stream, source, keep, clock
+        self._label, self._noun, self._ends_with_line = label, noun, ends_with_line
+        self._start = clock()
+        self._next_plain = self._start + FIRST_PLAIN_S
         self._live: Live | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
     @property
     def live(self) -> Live | None:
+        """The line on the terminal while it changes; None elsewhere."""
         return self._live
 
-    def update(
-        self,
-        *,
-        cases: int,
-        calls: int = 0,
-        tokens: int = 0,
-        cost_usd: float | None = 0.0,
-        errors: int = 0,
-        resumed: int | None = None,
-    ) -> None:
-        """Show these totals; drawn at most ten times per second.
-
-        Args:
-            cases: finished cases.
-            calls: calls that were made.
-            tokens: their tokens.
-            cost_usd: their price in US dollars; None where a price is unknown.
-            errors: judgements that failed.
-            resumed: cases that an earlier start had finished, where that is known only now.
-        """
-        self._first = self._first if resumed is None else resumed
-        self._cases, self._calls, self._tokens, self._usd, self._errors = cases, calls, tokens, cost_usd, errors
-        now = self._clock()
-        if now - self._drawn >= (REDRAW_S if self._live else PLAIN_S):
-            self._drawn = now
-            self._draw()
-
-    def line(self) -> str:
-        """What is shown, without the bar."""
-        elapsed = max(self._clock() - self._start, 1e-9)
-        parts = [f"{self._label} {whole(self._cases)}/{whole(self._total)} {self._noun}"]
-        if self._calls:
-            parts.append(f"{whole(self._calls)} calls, {self._calls / elapsed:,.1f}/s")
-        if self._tokens:
-            parts += [f"{whole(self._tokens)} tokens", money(self._usd)]
-        parts.append(f"{whole(self._errors)} error{'' if self._errors == 1 else 's'}")
-        fresh = self._cases - self._first
-        if fresh > 0 and self._cases < self._total:
-            parts.append(f"{duration(elapsed / fresh * (self._total - self._cases))} left")
-        elif self._cases >= self._total:
-            parts.append(duration(elapsed))
-        return " | ".join(parts)
+    def tick(self) -> None:
+        """Look at the counters, and show them where that is due."""
+        state = self._source()
+        self._keep(state)
+        if self._live is not None:
+            self._live.update(self._drawing(state), refresh=True)
+        elif self._clock() >= self._next_plain:
+            self._next_plain = self._clock() + PLAIN_S
+            self._write(self._line(state))
 
     def __enter__(self) -> Self:
-        if self._stream.isatty():
+        if self._stream.can_redraw:
             from rich.console import Console
             from rich.live import Live
 
@@ -98,33 +84,51 @@ class Progress:
                 console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
             )
             self._live.start()
+        self.tick()
+        self._thread = threading.Thread(target=self._run, name="ragpipe progress", daemon=True)
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
         if self._live:
             self._live.stop()
             self._live = None
-        self._stream.write(self.line() + "\n")
+        state = self._source()
+        if self._ends_with_line:
+            self._write(self._line(state, is_ended=True))
+        self._keep(state)
+
+    def _run(self) -> None:
+        while not self._ended.wait(TICK_S):
+            with suppress(Exception):  # a line that cannot be drawn is no reason to end the work
+                self.tick()
+
+    def _line(self, state: ProgressState, *, is_ended: bool = False, width: int | None = None) -> str:
+        elapsed = self._clock() - self._start
+        return progress_line(state, label=self._label, noun=self._noun, elapsed=elapsed, is_ended=is_ended, width=width)
+
+    def _write(self, line: str) -> None:
+        self._stream.write(line + "\n")
         self._stream.flush()
 
-    def _draw(self) -> None:
-        if self._live is None:
-            self._stream.write(self.line() + "\n")
-            self._stream.flush()
-        else:
-            self._live.update(self._drawing(), refresh=True)
-
-    def _drawing(self) -> Any:
+    def _drawing(self, state: ProgressState) -> Any:
+        """The line with a bar before it where it leaves room for one."""
         from rich.text import Text
 
-        full = round(_BAR * min(1.0, self._cases / self._total)) if self._total else _BAR
+        assert self._live is not None
+        width = self._live.console.width - 1  # some terminals break a line that is as wide as they are
+        line = self._line(state, width=width)
+        if len(line) + _BAR + 1 <= width:
+            line = f"{self._bar(state)} {line}"
+        return Text(line, no_wrap=True, overflow="crop")
+
+    def _bar(self, state: ProgressState) -> str:
+        cases = state.cases
+        full = round(_BAR * min(1.0, cases.done / cases.total)) if cases.total else _BAR
         done, rest = ("#", "-") if self._stream.ascii_only else ("━", "╌")
-        return Text(f"{done * full}{rest * (_BAR - full)} {self.line()}", no_wrap=True, overflow="ellipsis")
-
-
-def duration(seconds: float) -> str:
-    minutes, left = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+        return done * full + rest * (_BAR - full)

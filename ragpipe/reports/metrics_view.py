@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ragpipe.comparing.headline import headline_scores
 from ragpipe.reports.model import Plot, ScoreCell
 from ragpipe.reports.number_format import bracketed, decimal, share_below_one, whole
+from ragpipe.scoring.composites import OVERALL
+
+HEADLINES = 8
+"""Scores that a chart shows at most: more are a table."""
 
 
 def method_groups(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -15,7 +20,7 @@ def method_groups(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def table_scores(metrics: Mapping[str, Any]) -> Sequence[str]:
-    """Names of the scores in table order; the overall score comes last, and only where it has a value."""
+    """Names of the scores in table order; the overall score comes last, and only where it has a value. `by_importance` sorts them."""
     scores = metrics["overall"]["scores"]
     return [name for name in scores if name != "overall_score" or scores[name]["n_ok"]]
 
@@ -25,6 +30,30 @@ def main_scores(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
     weights = metrics["scoring"].get("weights_used", {})
     main = [name for name in names if name in weights or metrics["declared"][name]["threshold"] is not None]
     return main or list(names)
+
+
+def headline_names(metrics: Mapping[str, Any]) -> list[str]:
+    """The scores that the run is about, the overall one first: those that are weighted or gated (`headline_scores`), and have a
+    value; at most `HEADLINES`."""
+    scores = metrics["overall"]["scores"]
+    names = headline_scores(metrics, metrics, list(metrics["declared"]))
+    return [name for name in names if name in scores and scores[name]["n_ok"]][:HEADLINES]
+
+
+def chart_names(metrics: Mapping[str, Any]) -> list[str]:
+    """The headline scores, and after them those on a scale that have a threshold, up to `HEADLINES` together."""
+    names = headline_names(metrics)
+    for name in table_scores(metrics):
+        declared, score = metrics["declared"][name], metrics["overall"]["scores"][name]
+        if declared["threshold"] is not None and declared["low"] is not None and score["n_ok"]:
+            names.append(name)
+    return [name for name in dict.fromkeys(names) if metrics["declared"][name]["low"] is not None][:HEADLINES]
+
+
+def by_importance(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
+    """The overall score, the headline scores, those with a threshold, the others."""
+    first = dict.fromkeys((OVERALL.name, *headline_names(metrics), *chart_names(metrics), *names))
+    return [name for name in first if name in names]
 
 
 def iteration_count(metrics: Mapping[str, Any]) -> int:

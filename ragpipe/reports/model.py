@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ragpipe.reports.case_views import CaseView
+from markupsafe import Markup
+
+from ragpipe.pages.page_address import case_name, page_address
 
 Medium = Literal["terminal", "markdown", "html"]
 Media = frozenset[Medium]
@@ -36,18 +38,21 @@ class Strong(str):
 
 @dataclass(frozen=True)
 class CaseName:
-    """A case. `row` is its row in `records.parquet` where the page shows the case, so that it can be linked; else None."""
+    """A case, which `report.html` links to."""
 
     sample_id: str
     method: str
     repeat: int
-    row: int | None = None
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], page_rows: Mapping[tuple[str, str, int], int] | None = None) -> CaseName:
-        """The case of a row of a table; `page_rows` are the rows of the cases on the page."""
-        key = (row["sample_id"], row["method"], row["repeat"])
-        return cls(*key, (page_rows or {}).get(key))
+    def of(cls, row: Mapping[str, Any]) -> CaseName:
+        """The case of a row of a table."""
+        return cls(row["sample_id"], row["method"], row["repeat"])
+
+    @property
+    def address(self) -> str:
+        """Its address on the page."""
+        return page_address(case=case_name(self.sample_id, self.method, self.repeat))
 
     @property
     def suffix(self) -> str:
@@ -182,15 +187,20 @@ class CaseExcerpt:
 
 
 @dataclass(frozen=True)
-class CaseBrowser:
-    """The cases in full, to be filtered and sorted; `score_names` are those that filters offer."""
+class Chart:
+    """A chart of a page, drawn in Python (`ragpipe.pages.charts`). Its figures are also in tables or in its own marks.
 
-    cases: tuple[CaseView, ...]
-    score_names: tuple[str, ...]
+    `title` heads it, `note` below it says what is drawn. A `folded` chart opens at a click.
+    """
+
+    title: RichText
+    markup: Markup
+    note: RichText = ""
+    folded: bool = False
     shown_in: Media = HTML
 
 
-SectionPart = Table | Note | CaseExcerpt | CaseBrowser
+SectionPart = Table | Note | CaseExcerpt | Chart
 
 
 @dataclass(frozen=True)
@@ -205,22 +215,23 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Tile:
-    """A figure to see first: its head, its value and a remark below it."""
+class RunVerdict:
+    """What a page says first: a word in capitals, sentences, and remarks in small print. `kind` colours it; the words say the same."""
 
-    head: RichText
-    value: str
-    remark: str
+    kind: Literal["plain", "good", "warn", "bad"]
+    lead: str
+    sentences: tuple[RichText, ...]
+    remarks: tuple[RichText, ...] = ()
 
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report: what the run is, notices before the sections, and the terminal's last lines after them."""
+    """A whole report: what the run is, its verdict, notices before the sections, and the terminal's last lines after them."""
 
     name: str
     summary: str
     signature: str
-    tiles: tuple[Tile, ...]
+    verdict: RunVerdict | None
     notices: tuple[Note, ...]
     sections: tuple[Section, ...]
     closing: tuple[Note, ...] = ()

@@ -30,6 +30,16 @@ def price(usage: Usage) -> str:
     return f"at least {money(known)} ({whole(unpriced)} call{'s' if unpriced > 1 else ''} without a price)"
 
 
+def is_free(used: Mapping[str, Any]) -> bool:
+    """Whether the replies that the results use cost nothing, as those of a recorded judge; `used` is that of `cost.json`."""
+    return not (used["usd_known"] or used["unpriced"])
+
+
+def is_recorded(used: Mapping[str, Any], spent: Mapping[str, Any]) -> bool:
+    """Whether they cost nothing and none was asked for here; `used` and `spent` are those of `cost.json`."""
+    return is_free(used) and not spent.get("calls")
+
+
 def decimal(value: float, places: int) -> str:
     """A mean or a bound: `0.85`; from 100 on `1,234.5`."""
     return f"{value:.{places}f}" if abs(value) < 100 else f"{value:,.1f}"
@@ -57,6 +67,6 @@ def count_with_share(count: int, total: int) -> str:
     return f"{whole(count)} ({count / total:.1%})" if count else "0"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 error`, `2 errors`."""
-    return f"{whole(count)} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """`1 error`, `2 errors`; `nouns` is the plural where it is not the noun and an s."""
+    return f"{whole(count)} {noun if count == 1 else nouns or noun + 's'}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragpipe.reports.case_views import CaseView
+from ragpipe.reports.case_figures import CaseFigures
 from ragpipe.reports.contradictions import CaseContradiction
 from ragpipe.reports.metrics_view import iteration_count
 from ragpipe.reports.settings import ReportSettings
@@ -29,7 +29,9 @@ class ReportData:
         methods: The run's id, and its methods against the first one (`method_differences`); None for one method.
         lowest: Rows of `records.parquet`: the lowest cases of the last iteration.
         contradictions: What the contexts of the lowest cases contradict.
-        cases: The cases of the HTML page.
+        figures: Numbers of every case of the last iteration, for the charts of the HTML page; None where no page is made.
+        questions: The questions of the diagnoses' examples, by the id of the sample.
+        first_error: The first error of a run without any value, in words; empty for none.
         judging_seconds: How long each iteration was judged, all starts together.
         folder: The run folder as the user names it.
         next_command: The next useful command; empty for none.
@@ -44,7 +46,9 @@ class ReportData:
     methods: Mapping[str, Any] | None = None
     lowest: Sequence[Mapping[str, Any]] = ()
     contradictions: Sequence[CaseContradiction] = ()
-    cases: Sequence[CaseView] = ()
+    figures: CaseFigures | None = None
+    questions: Mapping[str, str] = field(default_factory=dict)
+    first_error: str = ""
     judging_seconds: Mapping[int, float] = field(default_factory=dict)
     folder: str = ""
     next_command: str = ""

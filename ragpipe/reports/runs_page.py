@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ragpipe.core.markdown_text import code_span, markdown_table
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.markdown_text import code_span, markdown_table
 
 SCORES_SHOWN = 4
 DIFFERENCES_SHOWN = 3
@@ -98,11 +98,16 @@ def _coded(row: Sequence[str], line: RunLine) -> list[str]:
     return [code_span(run_id), code_span(created), code_span(state) if line.unread else state, cases, code_span(judge)]
 
 
-def differences_text(line: RunLine) -> str:
-    """`against 1a2b3c: judge.model: a -> b; 3 more`."""
+def differences_text(line: RunLine, width: int | None = None) -> str:
+    """`against 1a2b3c: metrics +rubric; judge.model: a -> b; 3 more`, in at most `width` characters: what does not fit is
+    counted, and only the first difference is ever cut."""
     if not line.differences:
         return f"nothing against {line.before}" if line.before else "-"
-    texts = [on_one_line(text, _DIFFERENCE) for text in line.differences[:DIFFERENCES_SHOWN]]
-    if len(line.differences) > DIFFERENCES_SHOWN:
-        texts.append(f"{len(line.differences) - DIFFERENCES_SHOWN} more")
-    return f"against {line.before}: " + "; ".join(texts)
+    lead, texts = f"against {line.before}: ", [on_one_line(text, _DIFFERENCE) for text in line.differences]
+    for shown in range(min(DIFFERENCES_SHOWN, len(texts)), 0, -1):
+        more = len(texts) - shown
+        text = lead + "; ".join([*texts[:shown], *([f"{more} more"] if more else [])])
+        if width is None or len(text) <= width:
+            return text
+    ending = f"; {len(texts) - 1} more" if len(texts) > 1 else ""
+    return lead + on_one_line(texts[0], max(1, (width or 0) - len(lead) - len(ending))) + ending

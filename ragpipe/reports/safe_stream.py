@@ -40,6 +40,12 @@ class SafeStream:
         except (OSError, ValueError):
             return False
 
+    @property
+    def can_redraw(self) -> bool:
+        """Whether it is a terminal that can draw a line again; one with `TERM=dumb` cannot."""
+        terminal = os.environ.get("TERM", "" if os.name == "nt" else "dumb")
+        return self.isatty() and terminal not in ("dumb", "unknown")
+
     def fileno(self) -> int:
         if self._stream is None:
             raise OSError("no stream")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.reports.number_format import plural, whole
 
 CAUGHT_HEADS = ("mutation", "score", "caught", "% [95%]", "left out")

@@ -52,7 +52,8 @@ class MissingGold(_Frozen):
 
 class IndexCoverage(_Frozen):
     """The whole of `index.json`. `gold_documents` is how many documents the samples' labels name (`relevant_docs`, and
-    the paths of `anchors`); `gold_missing` lists the first of the `gold_missing_count` that cannot be retrieved."""
+    the paths of `anchors`); `gold_missing` lists the first of the `gold_missing_count` that cannot be retrieved.
+    `samples_missing_gold` has every sample with such documents, and how many it has."""
 
     format: Annotated[int, Field(ge=FORMAT, le=FORMAT)] = FORMAT
     chunkers: list[str]
@@ -65,3 +66,4 @@ class IndexCoverage(_Frozen):
     gold_documents: Count
     gold_missing_count: Count
     gold_missing: list[MissingGold]
+    samples_missing_gold: dict[str, Annotated[int, Field(ge=1)]]

@@ -45,6 +45,14 @@ class Rates:
         tier = next(t for t in reversed(self.tiers) if tokens_in > t.above or t is self.tiers[0])
         return float(dollars(tokens_in, tokens_out, cached or 0, reasoning or 0, tier))
 
+    def most_usd(self, tokens_in: int, tokens_out: int) -> float | None:
+        """Dollars that a reply with at most so many tokens can cost: at the dearest price of any kind of token and any length of
+        prompt up to there. None where the price is unknown."""
+        reached = [tier for tier in self.tiers if tier is self.tiers[0] or tokens_in > tier.above]
+        prices_in = [max(tier.input, tier.cached_input) for tier in reached]
+        prices_out = [max(tier.output, tier.reasoning) for tier in reached]
+        return (tokens_in * max(prices_in) + tokens_out * max(prices_out)) / _MILLION if reached else None
+
     def usd_of(self, tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any) -> Any:
         """The same for arrays of many replies: NaN where it is unknown, also among the tokens."""
         import numpy as np

@@ -117,6 +117,8 @@ class Output(_Noun):
     `answer` and `chunks` are None where the data set does not record them: that says nothing about the method. An empty
     text and an empty list are findings: nothing was answered, nothing was retrieved.
     `repeat` counts, from 1, the outputs that one method gave for one sample when it was asked several times.
+    `attempts` are the requests that it took, None where nobody counted them: `timings.total` is the time of the last one, and
+    `timings.waited` that before it.
     `recorded` holds what people or other judges said of it, by name: see `schema/recorded.py`.
     `retrieves` is false where the method retrieves nothing by design (closed book): what measures retrieval or contexts is
     then skipped, while an empty list of chunks from a method that does retrieve is a finding.
@@ -136,6 +138,7 @@ class Output(_Noun):
     usage: dict[str, float] = Field(default_factory=dict)
     error: str | None = None
     retrieves: bool = True
+    attempts: int | None = Field(default=None, ge=1)
     recorded: dict[str, Recorded] = Field(default_factory=dict)
 
 

@@ -69,6 +69,7 @@ OUTPUTS = _schema(
     ("usage", TEXT, "JSON object: the system's own token counts and cost_usd"),
     ("error", TEXT, "why the system gave no answer"),
     ("retrieves", FLAG, "false: the method retrieves nothing by design (closed book)"),
+    ("attempts", WHOLE, "requests that the output took; null = not counted"),
     ("recorded", TEXT, "JSON object name -> what people or other judges said: a verdict, or a list or object of them"),
 )
 

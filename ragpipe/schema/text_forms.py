@@ -6,17 +6,24 @@ Nothing is guessed: what could mean either of two things means neither. Digits a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal, cast
 
 YesOrNo = Literal["YES", "NO"]
 
 OPPOSITE: dict[str, YesOrNo] = {"YES": "NO", "NO": "YES"}
-_MARKUP = re.compile("[*_`#>\"'\u2018\u2019\u201c\u201d]")
+_MARKUP = re.compile("</?[A-Za-z]{1,12}>|[*_`#>\"'\u2018\u2019\u201c\u201d]")
 _LABEL = re.compile(
     r"\A\W*(?:(?:my|the|final|overall)\s+)*(?:answer|verdict|judge?ment|decision|result|conclusion)\s*[:=]", re.I
 )
 _WORD = re.compile(r"[^\W_]+")
 _CLAUSE_END = re.compile("[.!?:;,/|=()\u2013\u2014]|\\s-\\s")
+_TAKEN_BACK = re.compile(
+    r"\b(?:BUT|ACTUALLY|RATHER|INSTEAD|OTHERWISE|ELSE|SO|THUS|HENCE|THEREFORE|FINALLY|(?:ANSWER|VERDICT) (?:IS|TO)|SHOULD BE|CHANGED? TO)"
+    r"[ ,:]+(YES|NO)\b(?=\W*\Z|\s*[.!,;])"
+)
+"""A verdict that ends a sentence of its own after another one was given."""
+_NUMBER_SIGN = re.compile(r"\W*NO\.?\s*[0-9]")  # number, as in `No. 3`
 _AFTER_NO = frozenset(
     {
         "BECAUSE",
@@ -49,6 +56,14 @@ _GRADE = re.compile(
     r"(?P<scale>\s*(?:/|out\s+of)\s*5(?:\.0+)?)?(?P<stop>\s*\.)?",
     re.I,
 )
+_GRADE_MARKUP = re.compile(r"(?<!\d)[*_`#]+|[*_`#]+(?!\d)")
+_STATED_GRADE = re.compile(
+    r"\b(?:the|my|final|overall|correct|revised)\s+(?:score|grade|rating)\s+(?:is|should\s+be|must\s+be|becomes)\s*:?\s*[*`]*"
+    r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?![0-9]|[.,:-][0-9]|\s*(?:/|of|out\s+of)\s*(?!5\b)[0-9])",
+    re.I,
+)
+_CLASS = re.compile(r"\W*([^\W_]\w*)")
+_CLASS_ALONE = re.compile(r"\W*([^\W_]\w*)\W*")
 
 
 def read_verdict(text: str) -> YesOrNo | None:
@@ -66,12 +81,18 @@ def read_verdict(text: str) -> YesOrNo | None:
         alone = len(words) == 1 and any(_WORD.findall(line) == words for line in lines)
         return cast(YesOrNo, words[0]) if alone else None
     verdict = _verdict_of_line(lines[0])
-    opposed = verdict is not None and any(_verdict_of_line(line) == OPPOSITE[verdict] for line in lines[1:])
-    return None if opposed else verdict
+    if verdict is None:
+        return None
+    opposite = OPPOSITE[verdict]
+    opposed = any(_verdict_of_line(line) == opposite for line in lines[1:])
+    taken_back = any(opposite in _TAKEN_BACK.findall(line) for line in lines)
+    return None if opposed or taken_back else verdict
 
 
 def _verdict_of_line(line: str) -> YesOrNo | None:
     """The verdict with which a line in capitals begins, None where there is none or the line takes it back."""
+    if _NUMBER_SIGN.match(line):
+        return None
     first, *later = [words for part in _CLAUSE_END.split(line) if (words := _WORD.findall(part))]
     if first[0] not in OPPOSITE:
         return None
@@ -87,13 +108,32 @@ def read_grade(line: str) -> float | None:
 
     `4.` alone is the number of a list or the beginning of 4.5; a full stop may follow a label or a scale.
     """
-    grade = _GRADE.fullmatch(re.sub(r"[*_`#]", "", line).strip())
+    grade = _GRADE.fullmatch(_GRADE_MARKUP.sub("", line).strip())
     if not grade or (grade["stop"] and not grade["label"] and not grade["scale"]):
         return None
     return float(grade["number"])
 
 
 def other_grades(text: str, grade: float) -> list[float]:
-    """Grades on lines of their own that differ from `grade`."""
-    grades = (read_grade(line) for line in text.splitlines())
-    return [number for number in grades if number is not None and number != grade]
+    """Grades in a text that differ from `grade`: on lines of their own (`Score: 3`), and plainly stated (`the score should
+    be 3`). Numbers that a sentence only mentions (`3 of the 4 facts`, `a 5 would need a source`) are none."""
+    if not text:
+        return []
+    lines = (read_grade(line) for line in text.splitlines())
+    stated = (float(number) for number in _STATED_GRADE.findall(text))
+    return [number for number in (*lines, *stated) if number is not None and number != grade]
+
+
+def stated_words(text: str, words: Sequence[str]) -> list[str]:
+    """Those of the words that a line of the text gives as its verdict: alone (`WRONG`), or after a label (`Verdict: WRONG,
+    since ...`). Small letters count as capitals."""
+    if not text.strip():
+        return []
+    by_capitals = {_MARKUP.sub("", word).upper(): word for word in words}
+    verdicts = []
+    for raw in _MARKUP.sub("", text).upper().splitlines():
+        line = _LABEL.sub("", raw, count=1)
+        stated = _CLASS.match(line) if line != raw else _CLASS_ALONE.fullmatch(line)
+        if stated and stated[1] in by_capitals:
+            verdicts.append(by_capitals[stated[1]])
+    return verdicts

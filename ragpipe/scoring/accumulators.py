@@ -141,6 +141,7 @@ class Accumulators:
             "error": [],
             "timeout": [],
             "abstained": [],
+            "retried": [],
         }
         self._pairs: dict[str, tuple[list[Any], list[Any]]] = {field: ([], []) for field in self.fields}
 
@@ -199,6 +200,7 @@ class Accumulators:
         self._marks["timeout"].append(timeouts)
         abstained = outputs["abstained"].fill_null(False).combine_chunks()
         self._marks["abstained"].append(abstained.to_numpy(zero_copy_only=False))
+        self._marks["retried"].append(outputs["attempts"].fill_null(1).to_numpy() > 1)
         self.usage.add(outputs["usage"], self.n)
         for stage, times in _by_stage(outputs["timings"], self.n).items():
             for parts, numbers in zip(self._timings.setdefault(stage, ([], [])), zip(*times, strict=True), strict=True):

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ragpipe.schema.run_warning import warnings_about
 from ragpipe.schema.sample import NOT_RECORDED
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import Accumulators, ScoreLedger
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.coverage import LOST, coverage, coverage_warnings, lost
-from ragpipe.scoring.dimensions import DIMENSIONS, Coded
+from ragpipe.scoring.crossed_fields import membership
+from ragpipe.scoring.dimensions import DIMENSIONS
 from ragpipe.scoring.estimates import estimate_of, figures_of
 from ragpipe.scoring.operations import operations
 from ragpipe.scoring.score_declarations import score_declarations
@@ -42,14 +44,17 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
     shown_specs = [*specs, *([OVERALL] if OVERALL.name in overall["scores"] else [])]
     shared = _shared(ledger, shown_specs, settings)
     warnings = [
-        *settings.warnings(),
-        *settings.unjudged_warnings(ledger.scores),
-        *_evidence_warnings(overall["scores"], settings),
-        *field_warnings,
-        *_recording_warnings(ledger, overall),
-        *(unshared_warnings(shared) if shared else []),
-        *_overall_warnings(specs, overall["scores"], settings),
-        *lone_grades(ledger, specs),
+        *warnings_about("scoring", settings.warnings()),
+        *warnings_about("verdicts", settings.unjudged_warnings(ledger.scores)),
+        *warnings_about("coverage", coverage_warnings(overall["scores"], settings.coverage_floor)),
+        *warnings_about("verdicts", _unjudged(overall["scores"], settings)),
+        *warnings_about("unfinished", _unfinished(overall["scores"])),
+        *warnings_about("breakdowns", field_warnings),
+        *warnings_about("not_recorded", _not_recorded(ledger, overall)),
+        *warnings_about("system_errors", _system_errors(ledger, overall)),
+        *warnings_about("shared_questions", unshared_warnings(shared) if shared else []),
+        *warnings_about("overall_score", _overall_warnings(specs, overall["scores"], settings)),
+        *warnings_about("grades", lone_grades(ledger, specs)),
     ]
     return {
         "n_cases": ledger.n,
@@ -75,7 +80,7 @@ def _breakdowns(
     warnings = []
     everything = np.arange(ledger.n, dtype=np.int64)
     for field in dict.fromkeys((*DIMENSIONS, *settings.slices)):
-        names, cases, codes = _membership(ledger, field)
+        names, cases, codes = membership(ledger, field)
         if len(names) > VALUES_MAX:
             warnings.append(f"{field} has more than {VALUES_MAX} values: not broken down by it")
         elif names:
@@ -88,16 +93,16 @@ def _breakdowns(
     return by, warnings
 
 
-def _recording_warnings(ledger: Accumulators, overall: Mapping[str, Any]) -> Iterator[str]:
-    """What some outputs do not record, where a score lost cases by it; and failures of the system under test."""
+def _not_recorded(ledger: Accumulators, overall: Mapping[str, Any]) -> Iterator[str]:
+    """What some outputs do not record, where a score lost cases by it."""
     scores = overall["scores"].values()
     parts = {part for score in scores if "n_not_recorded" in score for part in _parts_lost(score)}
     yield from (str(gap) for gap in ledger.recording.gaps() if gap.part in parts and not gap.is_whole)
+
+
+def _system_errors(ledger: Accumulators, overall: Mapping[str, Any]) -> Iterator[str]:
     if failures := overall["operations"]["n_error"]:
-        yield (
-            f"the system under test failed on {failures} of {ledger.n} cases; their scores are skipped, see system_error in "
-            "records"
-        )
+        yield f"the system failed on {failures} of {ledger.n} cases: skipped, see column system_error"
 
 
 def _overall_warnings(
@@ -112,7 +117,7 @@ def _overall_warnings(
 
 def _shared(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
     """`shared` of `metrics.json`: the methods on the questions that they share; empty with a single method."""
-    names, cases, codes = _membership(ledger, "method")
+    names, cases, codes = membership(ledger, "method")
     if len(names) < 2:
         return {}
     methods = {names[code]: places for code, places in by_label(cases, codes)}
@@ -139,37 +144,6 @@ def _why_no_overall(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSe
         return f"none of the scores with a weight was measured ({', '.join(weighed)})"
     failed = [f"{name} {scores[name]['n_error']}" for name in weighed if "n_error" in scores.get(name, ())]
     return f"where a score with a weight was to be measured, one failed ({', '.join(failed)})"
-
-
-def _membership(ledger: Accumulators, field: str) -> tuple[list[str], Places, Places]:
-    """Which case is in which group of a field, or of several crossed by `*`: labels, case numbers, label numbers."""
-    first, *rest = (Coded(*ledger.pairs[part], ledger.fields[part].names) for part in field.split("*"))
-    cases, codes, names = crossed(first, *rest)
-    return names, cases, codes
-
-
-def crossed(first: Coded, *rest: Coded) -> Coded:
-    """The labels of several fields together, `a * b`, for every case that has one in each.
-
-    A `*` within a label is written `\\*` (and a backslash twice), so that no two groups have one name.
-    """
-    cases, codes, names = first
-    names = [_escaped(name) for name in names] if rest else names
-    for other_cases, other_codes, more in rest:
-        if not more:
-            return Coded(cases[:0], codes[:0], [])
-        starts = np.searchsorted(other_cases, cases, side="left")
-        times = np.searchsorted(other_cases, cases, side="right") - starts
-        within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        cases, left = np.repeat(cases, times), np.repeat(codes, times)
-        combined = left.astype(np.int64) * len(more) + other_codes[np.repeat(starts, times) + within]
-        used, codes = np.unique(combined, return_inverse=True)
-        names = [f"{names[pair // len(more)]} * {_escaped(more[pair % len(more)])}" for pair in used.tolist()]
-    return Coded(cases, codes.astype(np.int64), names)
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace("*", "\\*")
 
 
 def by_label(cases: Places, codes: Places) -> Iterator[tuple[int, Places]]:
@@ -253,16 +227,19 @@ def _reasons(score: ScoreLedger, places: Places) -> dict[str, int]:
     return {**listed, "(other)": listed.get("(other)", 0) + rest} if rest else listed
 
 
-def _evidence_warnings(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings) -> list[str]:
-    warnings = coverage_warnings(scores, settings.coverage_floor)
+def _unjudged(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings) -> Iterator[str]:
+    """A warning for each score of which too few cases with a value are judged passed or failed."""
     for name, score in scores.items():
         judged, unjudged = score.get("n_judged", 0), score.get("n_unjudged", 0)
         due = judged + unjudged
         if unjudged and judged < due * settings.coverage_floor:
-            warnings.append(
+            yield (
                 f"{name}: only {judged} of {due} cases with a value are judged passed or failed: for the others "
                 "a score that decides it failed or is not measured"
             )
+
+
+def _unfinished(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for name, score in scores.items():
         if missing := score.get("n_missing"):
-            warnings.append(f"{name}: {missing} cases are not measured yet: the run is not finished")
-    return warnings
+            yield f"{name}: {missing} cases are not measured yet: the run is not finished"

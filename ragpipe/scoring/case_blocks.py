@@ -37,6 +37,7 @@ SAMPLE_COLUMNS = (
     "relevant_chunks",
     "gains",
     "anchors",
+    "required_support_groups",
 )
 OUTPUT_COLUMNS = (
     *OUTPUT_KEY,
@@ -50,6 +51,7 @@ OUTPUT_COLUMNS = (
     "usage",
     "error",
     "retrieves",
+    "attempts",
 )
 DETAILS = "details"  # read only where something asks for it: it is most of the table
 SCORE_COLUMNS = (*OUTPUT_KEY, "iteration", "metric", "score_name", "value", "status", "reason")

@@ -25,6 +25,7 @@ Flags = NDArray[np.bool_]
 LOST = ("n_error", "n_system_error", "n_not_recorded")
 """The counts of a score whose judgements were due and did not come out."""
 SYSTEM_ERROR = "system_error"
+_NAMES_SHOWN = 6
 
 
 class Lost(NamedTuple):
@@ -87,16 +88,24 @@ def _composed(score: ScoreLedger, parts: Sequence[Lost]) -> Lost:
 
 
 def coverage_warnings(scores: Mapping[str, Mapping[str, Any]], floor: float) -> list[str]:
-    """A warning for each score of a summary whose coverage is under the floor, with what was lost."""
-    warnings = []
+    """A warning for the scores of a summary whose coverage is under the floor, one for all that lost the same number of
+    judgements of as many for the same causes."""
+    by_loss: dict[str, list[str]] = {}
     for name, score in scores.items():
         if score["coverage"] is None or score["coverage"] >= floor:
             continue
         kinds = [f"{kind} {count}" for kind, count in score.get("errors", {}).items()]
         words = (("n_system_error", "system errors"), ("n_not_recorded", "not recorded"))
         kinds += [f"{word} {score[key]}" for key, word in words if key in score]
-        warnings.append(
-            f"{name}: only {score['n_ok']} of {due(score)} judgements came out "
-            f"({score['coverage']:.1%}, floor {floor:.0%}): {', '.join(kinds)}"
+        loss = (
+            f"only {score['n_ok']} of {due(score)} judgements came out "
+            f"({score['coverage']:.1%}, floor {floor:.0%}; {', '.join(kinds)})"
         )
-    return warnings
+        by_loss.setdefault(loss, []).append(name)
+    return [f"{loss}: {_listed(names)}" for loss, names in by_loss.items()]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names; of many the first ones, and how many there are."""
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown}, ... ({len(names)} scores)"

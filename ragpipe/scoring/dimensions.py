@@ -50,6 +50,11 @@ CASE = (
     ("n_chunks", WHOLE, "retrieved chunks; null = not recorded"),
     ("n_citations", WHOLE, "references that the answer makes; null = not recorded"),
     ("n_references", WHOLE, "reference answers"),
+    (
+        "gold_not_indexed",
+        WHOLE,
+        "labelled documents of the question without a chunk in the index; null = without an index manifest or such labels",
+    ),
     ("n_turns", WHOLE, "earlier turns of the conversation"),
     ("answer_chars", WHOLE, "characters of the answer; null = not recorded"),
 )
@@ -116,8 +121,11 @@ class Fields:
         return _of_lists(column) if field in LISTS else _of_column(column)
 
 
-def case_columns(block: CaseBlock, iteration: int, judge_ms: NDArray[np.float64]) -> dict[str, pa.Array]:
-    """The columns of `CASE` for a block, by name. `judge_ms` is what the judge took for each case, NaN where unknown."""
+def case_columns(
+    block: CaseBlock, iteration: int, judge_ms: NDArray[np.float64], missing_gold: Mapping[str, int] | None
+) -> dict[str, pa.Array]:
+    """The columns of `CASE` for a block, by name. `judge_ms` is what the judge took for each case, NaN where unknown;
+    `missing_gold` says of samples how many labelled documents are not in the index, None without an index manifest."""
     outputs, samples = block.outputs, block.samples
     columns = {name: samples[name] for name, _, _ in CASE if name in samples.column_names}
     columns |= {name: outputs[name] for name in _OF_OUTPUTS}
@@ -127,6 +135,7 @@ def case_columns(block: CaseBlock, iteration: int, judge_ms: NDArray[np.float64]
     columns["n_chunks"], columns["doc_types"] = block.chunks.lengths, block.chunks.doc_types()
     columns["n_citations"] = _lengths(outputs["citations"])
     columns["n_references"] = pc.fill_null(pc.list_value_length(samples["references"]), 0).cast(WHOLE)
+    columns["gold_not_indexed"] = _gold_not_indexed(samples, missing_gold)
     columns["n_turns"] = pc.fill_null(_lengths(samples["history"]), 0)
     columns["answer_chars"] = pc.utf8_length(outputs["answer"]).cast(WHOLE)
     return {
@@ -197,6 +206,17 @@ def _of_column(column: pa.Array) -> Coded:
     present = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
     codes = encoded.indices.take(pa.array(present)).to_numpy(zero_copy_only=False).astype(np.int64)
     return Coded(present, codes, [field_labels(value)[0] for value in encoded.dictionary.to_pylist()])
+
+
+def _gold_not_indexed(samples: pa.Table, missing_gold: Mapping[str, int] | None) -> pa.Array:
+    """Of each sample how many of its labelled documents are not in the index; null where nothing says so."""
+    if missing_gold is None:
+        return pa.nulls(len(samples), WHOLE)
+    documents = pc.fill_null(pc.list_value_length(samples["relevant_docs"]), 0)
+    anchors = pc.fill_null(_lengths(samples["anchors"]), 0)
+    is_labelled = pc.greater(pc.add(documents.combine_chunks(), anchors), 0)
+    counts = pa.array([missing_gold.get(name, 0) for name in samples["id"].to_pylist()], type=WHOLE)
+    return pc.if_else(is_labelled, counts, pa.scalar(None, WHOLE))
 
 
 def _lengths(lists: pa.ChunkedArray) -> pa.Array:

@@ -25,7 +25,7 @@ def operations(ledger: Accumulators, places: Places) -> dict[str, Any]:
     """`operations` of a summary of `metrics.json`, over the cases at `places`.
 
     An error is a case with `error`; a timeout is an error whose text says so (`is_timeout`); an empty answer is a recorded
-    one without a word and without an error. Rates are shares of all cases, 0 to 1, null where there is no case; that of
+    one without a word and without an error; a retried case is one whose output took more than one request. Rates are shares of all cases, 0 to 1, null where there is no case; that of
     empty answers is one of the cases that record an answer or an error. `latency_ms` has for each stage of the system's own
     timings, and for `total`, the number of cases that name it, mean and percentiles (linear interpolation); the means of the
     stages add up, the percentiles do not. `usage` is what the system used (`UsageLedger.summary`).
@@ -36,6 +36,7 @@ def operations(ledger: Accumulators, places: Places) -> dict[str, Any]:
         "n_timeout": int(np.count_nonzero(ledger.marks["timeout"][places])),
         "n_empty": int(np.count_nonzero(ledger.marks["empty"][places] & ~errors)),
         "n_abstained": int(np.count_nonzero(ledger.marks["abstained"][places])),
+        "n_retried": int(np.count_nonzero(ledger.marks["retried"][places])),
     }
     known = len(places) - int(np.count_nonzero(ledger.marks["unrecorded"][places]))
     rates = {f"{name}_rate": share(counts[f"n_{name}"], len(places)) for name in ("error", "timeout")}

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -24,24 +25,61 @@ from pydantic_core import from_json
 from ragpipe.scoring.case_blocks import aligned
 from ragpipe.scoring.retrieved_chunks import RetrievedChunks
 
-MOST = 0.5  # of all, from which on it is said
+MOST = 0.5  # of all citations or contexts, from which on it is said
+NEARLY_ALL = 0.9  # of the ids of a label: a retriever may well miss most of them
 SHOWN = 3  # ids named in a warning
+NAMES = 20  # ids of a kind that are listed
+CITATIONS = "citations"
 KEPT = 100_000  # different ids of a kind held; of larger runs nothing is said of labels
-_LABELS = ("relevant_docs", "relevant_chunks", "gains", "anchors")
-_OUTPUTS = ("sample_row", "method", "chunks", "citations")
+_FIELDS = ("relevant_docs", "relevant_chunks", "gains", "anchors", "required_support_groups")
+_LABELS = ("id", *_FIELDS)
+_OUTPUTS = ("sample_id", "sample_row", "method", "chunks", "citations")
 _ADDRESSES = re.compile(r"\s*(?:(?:\[\d{1,4}\]|[-*•]|\d{1,3}\.)?\s*(?:https?://|www\.)\S+\s*)+", re.I)
 # what every text of addresses begins with, for a quick look at many texts: it is true of some others too
 _MAY_BE_ADDRESSES = r"^[^A-Za-z]*(?i:http|www)"
 _CITED = re.compile(r"\[\s*\^?(\d{1,4})\s*\]")
 
 
+@dataclass(frozen=True, slots=True)
+class Dangling:
+    """Ids that lead nowhere: those of a label that were retrieved in no case, or citations of a chunk that was not retrieved.
+
+    `missing` of `total`, `first` is the id of the first sample with one, `names` are some of the ids. `alike` is an example of
+    two ids that differ in their form only, empty where there is none: then the ids are at fault, not the retriever.
+    """
+
+    field: str
+    missing: int
+    total: int
+    first: str
+    names: tuple[str, ...]
+    alike: str
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the ids are probably wrong: most citations or nearly all labels lead nowhere, or an id is written otherwise."""
+        return self.missing > (MOST if self.field == CITATIONS else NEARLY_ALL) * self.total or bool(self.alike)
+
+    def __str__(self) -> str:
+        if self.field == CITATIONS:
+            return (
+                f"{self.missing:,} of {self.total:,} citations name a chunk that was not retrieved ({_named(self.names)}), first in "
+                f"{self.first!r}: are they ids of chunks as `contexts` has them? {self.alike}".rstrip()
+            )
+        return (
+            f"{self.missing:,} of {self.total:,} ids of {self.field} were retrieved in no case ({_named(self.names)}), first in "
+            f"{self.first!r}: do labels and retrieved chunks have the same ids? {self.alike}".rstrip()
+        )
+
+
 class Pointers:
-    """Counts over the cases of a run; `warnings` says what most of them have wrong."""
+    """Counts over the cases of a run; `warnings` says what most of them have wrong, `dangling` every id that leads nowhere."""
 
     def __init__(self) -> None:
         self._citations = 0
         self._dangling: Counter[str] = Counter()
-        self._gold: dict[str, set[str]] = {}
+        self._first_dangling = ""
+        self._gold: dict[str, dict[str, str]] = {}  # by field: an id, and the first sample that has it
         self._retrieved: set[str] = set()
         self._contexts: Counter[str] = Counter()
         self._addresses: Counter[str] = Counter()
@@ -54,27 +92,37 @@ class Pointers:
             samples: the rows of `samples.parquet` that they belong to, in the same order.
             chunks: the chunks of these outputs.
         """
-        self._cite(outputs["citations"].to_pylist(), chunks)
+        self._cite(outputs["citations"].to_pylist(), outputs["sample_id"], chunks)
         self._read(outputs["method"], chunks)
         self._label(samples, chunks)
 
+    def dangling(self) -> list[Dangling]:
+        """The ids that lead nowhere, citations first; of labels of a run with too many ids nothing is said."""
+        found = []
+        if names := tuple(name for name, _ in self._dangling.most_common()):
+            missing, alike = sum(self._dangling.values()), _alike(names, self._retrieved)
+            found.append(Dangling(CITATIONS, missing, self._citations, self._first_dangling, names[:NAMES], alike))
+        for field, gold in self._gold.items():
+            missing_ids = sorted(gold.keys() - self._retrieved)
+            if missing_ids and max(len(gold), len(self._retrieved)) < KEPT:
+                if (same := _of_same_ids(found, missing_ids, len(gold))) is not None:
+                    found[same] = replace(found[same], field=f"{found[same].field}, {field}")
+                    continue
+                first = next(sample for name, sample in gold.items() if name not in self._retrieved)
+                alike = _alike(missing_ids, self._retrieved)
+                names = tuple(missing_ids[:NAMES])
+                found.append(Dangling(field, len(missing_ids), len(gold), first, names, alike))
+        return found
+
+    def notes(self) -> list[str]:
+        """One line for the ids that lead nowhere without being at fault, such as what no case retrieved."""
+        parts = [f"{d.missing:,} of {d.total:,} of {d.field}" for d in self.dangling() if not d.is_fault]
+        first = next((d.first for d in self.dangling() if not d.is_fault), "")
+        return [f"ids that no chunk has: {'; '.join(parts)}; first in {first!r}"] if parts else []
+
     def warnings(self) -> list[str]:
         """One line for each thing that most of the run has wrong, with some of the ids."""
-        lines = []
-        dangling = sum(self._dangling.values())
-        if dangling > MOST * self._citations:
-            ids = _named([name for name, _ in self._dangling.most_common(SHOWN)])
-            lines.append(
-                f"{dangling:,} of {self._citations:,} citations name a chunk that was not retrieved ({ids}): are they ids of "
-                f"chunks as `contexts` has them? {_alike(self._dangling, self._retrieved)}".rstrip()
-            )
-        for field, gold in self._gold.items():
-            missing = sorted(gold - self._retrieved)
-            if len(missing) > MOST * len(gold) and max(len(gold), len(self._retrieved)) < KEPT:
-                lines.append(
-                    f"{len(missing):,} of {len(gold):,} ids of {field} were retrieved in no case ({_named(missing)}): do "
-                    f"labels and retrieved chunks have the same ids? {_alike(missing, self._retrieved)}".rstrip()
-                )
+        lines = [str(dangling) for dangling in self.dangling() if dangling.is_fault]
         for method, count in self._addresses.items():
             if count > MOST * self._contexts[method]:
                 lines.append(
@@ -83,7 +131,7 @@ class Pointers:
                 )
         return lines
 
-    def _cite(self, citations: Sequence[str | None], chunks: RetrievedChunks) -> None:
+    def _cite(self, citations: Sequence[str | None], sample_ids: pa.ChunkedArray, chunks: RetrievedChunks) -> None:
         """Citations by id, or by a mark `[n]` of a rank; others name nothing that could be looked up."""
         recorded = chunks.recorded
         citing = [case for case, text in enumerate(citations) if text and text != "[]" and recorded[case]]
@@ -95,6 +143,8 @@ class Pointers:
         for case in citing:
             start, end = int(starts[case]), int(ends[case])
             self._look_up(from_json(citations[case] or ""), set(ids[start:end]), set(map(str, ranks[start:end])))
+            if self._dangling and not self._first_dangling:
+                self._first_dangling = sample_ids[case].as_py()
 
     def _look_up(self, citations: Sequence[Mapping[str, Any]], ids: set[str], ranks: set[str]) -> None:
         """Count the citations of a case whose chunks have these ids and ranks."""
@@ -124,13 +174,16 @@ class Pointers:
     def _label(self, samples: pa.Table, chunks: RetrievedChunks) -> None:
         """Collect gold ids of the cases that retrieved something, and what was retrieved from the first of them on."""
         retrieving = np.flatnonzero(chunks.counts)
-        lists = _gold_ids(samples.select(_LABELS).take(pa.array(retrieving)))
+        labels = samples.select(_LABELS).take(pa.array(retrieving))
+        lists = _gold_ids(labels)
         firsts = {field: int(retrieving[_has_ids(ids).argmax()]) for field, ids in lists.items()}
         since = 0 if self._gold else min(firsts.values(), default=len(samples))
         for field in sorted(lists, key=firsts.__getitem__):
-            gold = self._gold.setdefault(field, set())
+            gold = self._gold.setdefault(field, {})
             if len(gold) < KEPT:
-                gold.update(pc.unique(lists[field].flatten()).to_pylist())
+                for name, case in _firsts(lists[field]).items():
+                    if name not in gold:
+                        gold[name] = labels["id"][case].as_py()
         self._retrieve(chunks, int(np.searchsorted(chunks.cases, since)))
 
     def _retrieve(self, chunks: RetrievedChunks, since: int) -> None:
@@ -148,12 +201,12 @@ class Pointers:
             self._retrieved.update(name for _, row in chunks_of_case for name in row if name)
 
 
-def pointer_warnings(samples: Path, outputs: Path) -> list[str]:
-    """The warnings for frozen cases that are not judged yet."""
+def read_pointers(samples: Path, outputs: Path) -> Pointers:
+    """The pointers of frozen cases that are not judged yet."""
     pointers = Pointers()
     for output_rows, sample_rows in aligned(samples, outputs, of_samples=_LABELS, of_outputs=_OUTPUTS):
         pointers.add(output_rows, sample_rows, RetrievedChunks(output_rows["chunks"]))
-    return pointers.warnings()
+    return pointers
 
 
 def _gold_ids(samples: pa.Table) -> dict[str, pa.ListArray]:
@@ -163,8 +216,28 @@ def _gold_ids(samples: pa.Table) -> dict[str, pa.ListArray]:
         "relevant_chunks": samples["relevant_chunks"].combine_chunks(),
         "gains": _lists(samples["gains"], lambda gains: [name for name, gain in gains.items() if gain > 0]),
         "anchors": _lists(samples["anchors"], lambda anchors: [anchor["rel_path"] for anchor in anchors]),
+        "required_support_groups": _lists(samples["required_support_groups"], _members),
     }
     return {field: ids for field, ids in lists.items() if len(ids.flatten())}
+
+
+def _firsts(ids: pa.ListArray) -> dict[str, int]:
+    """Each different id with the place of the first list that has it, in this order."""
+    encoded = ids.flatten().dictionary_encode()
+    places = np.unique(encoded.indices.to_numpy(zero_copy_only=False), return_index=True)[1]
+    lists = pc.list_parent_indices(ids).to_numpy(zero_copy_only=False)[places].tolist()
+    return dict(zip(encoded.dictionary.to_pylist(), lists, strict=True))
+
+
+def _of_same_ids(found: Sequence[Dangling], missing: Sequence[str], total: int) -> int | None:
+    """The place of the finding about the same ids under another label, such as `gains` beside `relevant_docs`."""
+    same = (place for place, other in enumerate(found) if (other.missing, other.total) == (len(missing), total))
+    return next((place for place in same if found[place].names == tuple(missing[:NAMES])), None)
+
+
+def _members(groups: Sequence[Sequence[Any]]) -> list[str]:
+    """The ids, and the paths of anchors, of all groups."""
+    return [member if isinstance(member, str) else member["rel_path"] for group in groups for member in group]
 
 
 def _lists(column: pa.ChunkedArray, ids: Callable[[Any], list[str]]) -> pa.ListArray:
@@ -192,7 +265,7 @@ def _alike(missing: Collection[str], retrieved: Collection[str]) -> str:
     forms = {_plain(name): name for name in retrieved}
     for name in sorted(missing):
         similar = forms.get(_plain(name))
-        if similar is None:
+        if similar is None or similar == name:
             continue
         if unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", similar):
             return f"{name!r} and a retrieved id look the same and differ in Unicode form (NFC, NFD)"

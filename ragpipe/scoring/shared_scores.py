@@ -31,7 +31,7 @@ def unshared_warnings(counts: Mapping[str, int]) -> list[str]:
     n, of = counts["n_questions"], counts["of"]
     if n == of:
         return []
-    return [f"methods were not asked the same questions: {n} of {of} shared; compare them on those alone"]
+    return [f"methods share {n} of {of} questions: compare by differences, not by means"]
 
 
 def shared_score(

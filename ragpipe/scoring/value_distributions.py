@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import Accumulators, ScoreLedger
 from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.crossed_fields import membership
 from ragpipe.scoring.normalisation import OK, TOLERANCE
 from ragpipe.stats.clusters import in_all
 
 Whole = NDArray[np.int64]
 
-BY = ("method", "question_type")
-"""The fields by which grades and classes are counted; means by any other field stand under `by`."""
+BY = ("method", "question_type", "method*question_type")
+"""The fields by which grades and classes are counted, crossed where there are several methods and several types; means by any
+other field stand under `by`."""
 METHODS_MAX = 200
 _LEAST_CASES = 20
 _ONE_GRADE = 0.95
@@ -100,8 +102,9 @@ def _by_group(ledger: Accumulators, field: str, labels: Sequence[str], cases: Wh
     """The counts of each group of a field; empty where the data does not have it."""
     of_case = np.full(ledger.n, -1, dtype=np.int64)
     of_case[cases] = codes
-    members, groups = ledger.pairs[field]
-    names = ledger.fields[field].names
+    if "*" in field and any(len(ledger.fields[part].names) < 2 for part in field.split("*")):
+        return {}
+    names, members, groups = membership(ledger, field)
     if len(names) > METHODS_MAX:
         return {}
     counted = {name: of_case[members[groups == code]] for code, name in enumerate(names)}

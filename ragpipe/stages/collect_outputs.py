@@ -6,133 +6,262 @@ The outputs are frozen here: judging, iterations and re-judging use them and nev
 from __future__ import annotations
 
 import asyncio
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ragpipe.core.errors import ConfigError, Incomplete, Interrupted, Problem, RagpipeError
-from ragpipe.datasets.fault_list import Faults
-from ragpipe.datasets.native_form import output_of
+from ragpipe.core.errors import ConfigError, Incomplete, Interrupted, Problem, ProviderUnusable, RagpipeError
+from ragpipe.judging.limits.attempts import NO_ANSWER, AttemptRunner
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.stages.collected_outputs import JOURNAL_FIELDS, last_outputs
+from ragpipe.stages.collected_outputs import JOURNAL_FIELDS, OutputKey, append_output, last_outputs
+from ragpipe.stages.read_answers import ANSWER_PLACE, read_output
 from ragpipe.store.run.journal import Journal
-from ragpipe.systems.live_system import System
-from ragpipe.systems.settings import LiveSystem
+from ragpipe.systems.asking import AddressLimits, AskTally, ask, shared_limits
+from ragpipe.systems.live_system import LiveMethod
+from ragpipe.systems.settings import HttpSystem
+from ragpipe.systems.system_failures import SystemFailure
 
 _RESUME = "what it answered before is kept; when it is up again, the same command goes on"
+_PROBES = 3
+"""Questions that fail for reasons which may be their own before a method's first answer ends the collection."""
+_WORTH_RECORDING_MS = 1.0  # a shorter wait before a request is the machine's
 
 
 class CollectStage:
-    """Collects `repeats` outputs per sample.
+    """Collects the outputs of every method: `repeats` per sample.
 
-    A system that fails, times out or answers in the wrong shape gives an output with `error` set: its cases are counted
-    as system errors, never as zeros, and a later collection asks for them again. A system that fails `concurrency` + 5
-    times in a row is down: the collection stops, and can be resumed. `on_change` gets the number of outputs so far.
+    Before anything else one question of each method is asked alone and read completely: what would go wrong with every question
+    ends the collection there. Later, a system that fails, times out or answers in the wrong shape gives an output with `error`
+    set: its cases are counted as system errors, never as zeros, and a later collection asks for them again. After
+    `concurrency` + 5 failures in a row the collection stops, and can be resumed. `tell` gets notices for the user.
+
+    Attributes:
+        resumed: outputs that an earlier start had collected.
+        failure_kinds: how many outputs of this start failed, by kind.
     """
 
-    def __init__(
-        self,
-        system: System,
-        settings: LiveSystem,
-        journal: Path,
-        on_change: Callable[[int], None] = lambda _: None,
-    ):
-        self._system, self._settings, self._on_change = system, settings, on_change
+    def __init__(self, methods: Sequence[LiveMethod], journal: Path, tell: Callable[[str], None] = lambda _: None):
+        self._limits = shared_limits(methods, tell)
+        self._methods = [_MethodCollection(self, *pair) for pair in zip(methods, self._limits, strict=True)]
         self._path = journal
-        self._failures_in_a_row = self._done = 0
         self._stopped: RagpipeError | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[SystemFailure | None]] = set()
+        self._counts: Counter[str] = Counter()
+        self.resumed = 0
+        self.failure_kinds: Counter[str] = Counter()
+
+    @property
+    def collected(self) -> int:
+        """Outputs so far, with those of earlier starts and those that failed."""
+        return self._counts.total()
+
+    @property
+    def failed(self) -> int:
+        """Outputs of this start that failed."""
+        return self.failure_kinds.total()
+
+    @property
+    def servers(self) -> list[AttemptRunner]:
+        """The requests to each address."""
+        return [limits.attempts for limits in dict.fromkeys(self._limits)]
 
     def stop(self, why: RagpipeError) -> None:
         """Ask for nothing more; answers in flight are kept."""
         self._stopped = self._stopped or why
+        for limits in self._limits:
+            limits.stop(why)
 
     def cancel(self) -> None:
         """Give up the answers in flight."""
         for task in tuple(self._tasks):
             task.cancel()
 
-    async def run(self, samples: Iterator[Sample]) -> int:
-        """Ask for every repeat of every sample that has no output in the journal. Returns the number of outputs.
+    async def run(self, samples: Callable[[], Iterable[Sample]]) -> Counter[str]:
+        """Ask each method for every repeat of every sample that has no output in the journal; `samples` gives them anew for
+        each method. Returns the number of outputs by method.
 
-        Raises Incomplete when the system is down.
+        Raises ConfigError where the first answers show that every question would fail, ProviderUnusable for a system that
+        cannot be reached or is down for too long, Incomplete for one that keeps failing.
         """
         with Journal.open(self._path, form=JOURNAL_FIELDS) as journal:
-            collected = {key for key, output in last_outputs(journal).items() if output.error is None}
-            self._done = len(collected)
+            self._journal = journal
+            outputs = last_outputs(journal)
+            self._collected = {key for key, output in outputs.items() if output.error is None}
+            for method in self._methods:
+                method.note_costs(outputs.values())
+            self._counts = Counter(key.method for key in self._collected)
+            self._answering = set(self._counts)
+            self.resumed = self._counts.total()
             try:
-                await self._collect(samples, collected, journal)
+                for method in self._methods:
+                    await method.probe(samples())
+                await asyncio.gather(*(method.collect(samples()) for method in self._methods))
+                while self._tasks:
+                    await asyncio.wait(tuple(self._tasks))
             finally:
-                await self._system.close()
+                for method in self._methods:
+                    await method.close()
         if self._stopped:
             raise self._stopped
-        return self._done
+        return self._counts
 
-    async def _collect(self, samples: Iterator[Sample], collected: set[tuple[str, int]], journal: Journal) -> None:
-        slots = asyncio.Semaphore(self._settings.concurrency)
-        repeats = range(1, self._settings.repeats + 1)
-        for sample, repeat in ((sample, repeat) for sample in samples for repeat in repeats):
-            if (sample.id, repeat) in collected:
-                continue
-            await slots.acquire()
-            if self._stopped:
-                break
-            task = asyncio.create_task(self._collect_output(sample, repeat, journal, slots))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        while self._tasks:
-            await asyncio.wait(tuple(self._tasks))
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more is to be asked."""
+        return self._stopped is not None
 
-    async def _collect_output(self, sample: Sample, repeat: int, journal: Journal, slots: asyncio.Semaphore) -> None:
+    def has_answers_of(self, method: str) -> bool:
+        """Whether the method has answered, in this start or an earlier one."""
+        return method in self._answering
+
+    def is_collected(self, key: OutputKey) -> bool:
+        """Whether the journal has this output, and it is no failure."""
+        return key in self._collected
+
+    def start(self, work: Coroutine[Any, Any, SystemFailure | None]) -> asyncio.Task[SystemFailure | None]:
+        """Let one answer be under way."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def keep(self, output: Output, failure: SystemFailure | None = None) -> None:
+        """Write one output down, with the failure that it is."""
+        append_output(self._journal, output)
+        if output.error is None:
+            self._collected.add(OutputKey(output.sample_id, output.method, output.repeat))
+            self._answering.add(output.method)
+        self._counts[output.method] += 1
+        if failure is not None:
+            self.failure_kinds[failure.kind] += 1
+
+
+class _MethodCollection:
+    """The outputs of one method."""
+
+    def __init__(self, stage: CollectStage, method: LiveMethod, limits: AddressLimits):
+        self._stage, self._method, self._limits = stage, method, limits
+        self._settings = method.settings
+        self._failures_in_a_row = 0
+        self._failed: set[OutputKey] = set()  # in this start
+
+    def note_costs(self, outputs: Iterable[Output]) -> None:
+        """Learn from the outputs of earlier starts what an answer of this method may cost."""
+        costs = self._method.costs
+        for output in outputs if costs is not None else ():
+            if costs is not None and output.method == self._settings.method and output.error is None:
+                costs.note_usage(output.usage)
+
+    async def close(self) -> None:
+        await self._method.system.close()
+
+    async def probe(self, samples: Iterable[Sample]) -> None:
+        """Ask one question after another until one is answered: the first alone, where all is well. Whatever every question
+        would meet stops the stage."""
+        for number, (sample, repeat) in enumerate(self._missing(samples), 1):
+            if self._stage.is_stopped:
+                return
+            await self._limits.slots.acquire()
+            task = self._stage.start(self._collect_output(sample, repeat, is_probe=True))
+            await asyncio.wait({task})
+            failure = None if task.cancelled() else task.result()
+            if failure is None or self._stage.has_answers_of(self._settings.method):
+                return
+            if number == _PROBES:
+                self._stage.stop(self._nothing_answered(failure))
+
+    async def collect(self, samples: Iterable[Sample]) -> None:
+        """Ask for every output that is missing, as long as the stage is not stopped."""
+        for sample, repeat in self._missing(samples):
+            await self._limits.slots.acquire()
+            if self._stage.is_stopped:
+                self._limits.slots.release()
+                return
+            self._stage.start(self._collect_output(sample, repeat))
+
+    def _missing(self, samples: Iterable[Sample]) -> Iterator[tuple[Sample, int]]:
+        """The questions, each with the number of its repeat, that have no output yet and did not fail in this start."""
+        for sample in samples:
+            for repeat in range(1, self._settings.repeats + 1):
+                key = OutputKey(sample.id, self._settings.method, repeat)
+                if not self._stage.is_collected(key) and key not in self._failed:
+                    yield sample, repeat
+
+    async def _collect_output(self, sample: Sample, repeat: int, *, is_probe: bool = False) -> SystemFailure | None:
+        """Ask for one output and keep it, be it a failure, which is returned. The caller has taken a slot, which is freed."""
+        stop = self._stage.stop
         try:
-            output = await self._answer(sample, repeat)
-            failed, text = output.error is not None, output.model_dump_json()
-            journal.append({"sample_id": sample.id, "repeat": repeat, "failed": failed, "output": text})
+            output, failure = await self._asked(sample, repeat)
+            if failure is not None:
+                self._end_where_all_fail(failure, is_probe=is_probe)
+            self._stage.keep(output, failure)
+            if output.error is not None:
+                self._failed.add(OutputKey(sample.id, self._settings.method, repeat))
             self._count_failures(output.error)
-            self._done += 1
-            self._on_change(self._done)
+            return failure
         except RagpipeError as error:
-            self.stop(error)
+            stop(error)
         except asyncio.CancelledError:
-            self.stop(Interrupted("the run was cancelled"))
+            stop(Interrupted("the run was cancelled"))
         except Exception as error:  # a task's exception would be lost, and its sample with it
             why = RagpipeError(f"the output of sample {sample.id!r} could not be kept: {error}")
             why.__cause__ = error
-            self.stop(why)
+            stop(why)
         finally:
-            slots.release()
+            self._limits.slots.release()
+        return None
+
+    def _end_where_all_fail(self, failure: SystemFailure, *, is_probe: bool) -> None:
+        """Raises what ends the collection, where later questions would meet the same failure."""
+        place = f"the system at {self._limits.place}"
+        has_answered = self._stage.has_answers_of(self._settings.method)
+        if is_probe and not has_answered and failure.problem is not None:
+            title = f"the first answer of {place} cannot be used; nothing else was asked"
+            raise ConfigError(title, [self._with_way_out(failure.problem)])
+        if failure.kind == "auth":
+            raise ProviderUnusable(f"{place} refuses the key: {failure.message}; {_RESUME}", "auth")
+        if is_probe and (failure.no_connection or failure.kind == "unreachable"):
+            raise ProviderUnusable(f"{place} cannot be reached: {failure.message}; nothing else was asked")
+
+    def _with_way_out(self, problem: Problem) -> Problem:
+        """The problem of a first answer, with the line that leaves out what was read by its own name and has another form."""
+        by_name = isinstance(self._settings, HttpSystem) and not self._settings.fields
+        if not by_name or problem.where != ANSWER_PLACE or problem.key.startswith(("answer", "contexts")):
+            return problem
+        return replace(problem, fix="fields: {answer: answer, contexts: contexts} reads these two alone")
+
+    def _nothing_answered(self, failure: SystemFailure) -> RagpipeError:
+        """What ends a collection whose first questions all failed."""
+        title = (
+            f"the system at {self._limits.place} answered none of the first {_PROBES} questions; nothing else was asked"
+        )
+        if failure.kind in NO_ANSWER - {"not_an_api_answer"}:
+            return ProviderUnusable(f"{title}. The last: {failure.message}")
+        fix = "correct the request (system.body) or the system; what failed is asked again by the same command"
+        problem = Problem(self._limits.place, "answer", failure.message, "an answer", fix)
+        return ConfigError(title, [problem])
 
     def _count_failures(self, error: str | None) -> None:
         self._failures_in_a_row = self._failures_in_a_row + 1 if error else 0
         if self._failures_in_a_row >= self._settings.concurrency + 5:
             reason = f"the system under test failed {self._failures_in_a_row} times in a row, last with: {error}"
-            self.stop(Incomplete(f"{reason}\n    {_RESUME}"))
+            self._stage.stop(Incomplete(f"{reason}\n    {_RESUME}"))
 
-    async def _answer(self, sample: Sample, repeat: int) -> Output:
-        """The system's output for one sample, or one that says how it failed."""
-        started, limit = time.monotonic(), asyncio.timeout(self._settings.timeout_s)
+    async def _asked(self, sample: Sample, repeat: int) -> tuple[Output, SystemFailure | None]:
+        """The system's output for one sample, or one that says how it failed, with the failure."""
+        tally = AskTally()
+        key = f"{self._settings.method}/{sample.id}/{repeat}"
         try:
-            async with limit:
-                raw = dict(await self._system.answer(sample))
+            raw = dict(await ask(self._method, self._limits, sample, key, tally))
             raw |= {"method": self._settings.method, "repeat": repeat}
             if self._settings.version:
                 raw.setdefault("version", self._settings.version)
-            output = self._checked_retrieval(read_output(raw, sample))
-        except ConfigError:
-            raise
-        except (Exception, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-                raise  # this collection is given up; without that, the system has raised it
-            reason = f"{type(error).__name__}: {error}"[:500]
-            if limit.expired() and isinstance(error, TimeoutError):  # the system may raise one of its own
-                reason = f"timeout after {self._settings.timeout_s:g} s"
-            return self._failure(sample, repeat, reason, started)
-        if "total" in output.timings:
-            return output
-        return output.model_copy(update={"timings": {**output.timings, "total": _elapsed_ms(started)}})
+            output, failure = self._checked_retrieval(read_output(raw, sample)), None
+        except SystemFailure as error:
+            output, failure = self._failed_output(sample, repeat, error), error
+        return _with_times(output, tally), failure
 
     @property
     def _retrieves(self) -> bool:
@@ -154,52 +283,21 @@ class CollectStage:
             raise ConfigError("the system under test retrieves something; the collection was stopped", [problem])
         return output.model_copy(update={"retrieves": False})
 
-    def _failure(self, sample: Sample, repeat: int, error: str, started: float) -> Output:
+    def _failed_output(self, sample: Sample, repeat: int, failure: SystemFailure) -> Output:
         return Output(
             sample_id=sample.id,
             method=self._settings.method,
             repeat=repeat,
-            error=error,
-            timings={"total": _elapsed_ms(started)},
+            error=failure.message or failure.kind,
             version=self._settings.version or None,
             retrieves=self._retrieves,
         )
 
 
-def read_output(raw: Mapping[str, Any], sample: Sample) -> Output:
-    """A system's raw answer as an output, by the rules of a data file: without a key `answer` or `contexts` that part is not
-    recorded. An output with `abstained` and no answer has the empty answer. Raises DataError."""
-    faults = Faults("the system's answer has the wrong shape")
-    for key, value, expected in _unstorable_values(raw, ""):
-        faults.add("the system's answer", key, value, expected)
-    faults.raise_all()
-    output = output_of(dict(raw), sample.id, None, "the system's answer", faults)
-    faults.raise_all()
-    if output is None:
-        raise RagpipeError("the system's answer has the wrong shape")
-    silent = output.abstained and output.answer is None and output.error is None
-    return output.model_copy(update={"answer": ""}) if silent else output
-
-
-def _unstorable_values(value: Any, key: str) -> Iterator[tuple[str, str, str]]:
-    """(key, value, what is expected) for each number or text of an answer that no file can hold: NaN, infinities, lone
-    surrogates."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield key, str(value), "a finite number"
-    elif isinstance(value, str) and _has_lone_surrogate(value):
-        yield key, f"a lone surrogate (half a character) in {value[:40]!a}", "whole characters"
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _unstorable_values(str(name), f"{key}.{name!a}")
-            yield from _unstorable_values(item, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list | tuple):
-        for number, item in enumerate(value):
-            yield from _unstorable_values(item, f"{key}[{number}]")
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _elapsed_ms(started: float) -> float:
-    return round((time.monotonic() - started) * 1000, 3)
+def _with_times(output: Output, tally: AskTally) -> Output:
+    """The output with its requests, the time of the last of them as `total` (unless the system names its own), and the time
+    before it as `waited` where there was any."""
+    timings = {"total": tally.latency_ms or 0.0, **output.timings}
+    if tally.attempts > 1 or tally.waited_ms >= _WORTH_RECORDING_MS:
+        timings["waited"] = tally.waited_ms
+    return output.model_copy(update={"timings": timings, "attempts": tally.attempts})

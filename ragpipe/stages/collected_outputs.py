@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,33 +17,44 @@ from ragpipe.store.run.run_tables import batches, read_columns
 
 _BATCH = 65_536  # rows read at once
 
-JOURNAL_FIELDS = {"sample_id": str, "repeat": int, "failed": bool, "output": str}
+JOURNAL_FIELDS = {"sample_id": str, "method": str, "repeat": int, "failed": bool, "output": str}
 """The fields of every line of the outputs' journal; `output` is an Output as JSON."""
 
 
-def collected_outputs(journal: Path) -> dict[str, list[Output]]:
-    """The outputs of a finished collection by sample id, in the order of their repeats; the last line on each counts.
-    Raises DataError."""
+class OutputKey(NamedTuple):
+    """What names one output of a collection."""
+
+    sample_id: str
+    method: str
+    repeat: int
+
+
+def collected_outputs(journal: Path, methods: Sequence[str] | None = None) -> dict[str, list[Output]]:
+    """The outputs of a finished collection by sample id, in the order of `methods` (by name where there is none) and of their
+    repeats; the last line on each counts. Raises DataError."""
     opened = Journal.open(journal, form=JOURNAL_FIELDS)
     try:
         outputs = last_outputs(opened)
     finally:
         opened.close()
+    places = {method: place for place, method in enumerate(methods or ())}
     by_sample: dict[str, list[Output]] = {}
-    for (sample_id, _), output in sorted(outputs.items()):
-        by_sample.setdefault(sample_id, []).append(output)
+    for key in sorted(outputs, key=lambda key: (key.sample_id, places.get(key.method, 0), key.method, key.repeat)):
+        if methods is None or key.method in places:
+            by_sample.setdefault(key.sample_id, []).append(outputs[key])
     return by_sample
 
 
-def last_outputs(journal: Journal) -> dict[tuple[str, int], Output]:
-    """The last output of each (sample id, repeat). Raises DataError for a line that holds no output."""
-    outputs: dict[tuple[str, int], Output] = {}
+def last_outputs(journal: Journal) -> dict[OutputKey, Output]:
+    """The last output of each sample, method and repeat. Raises DataError for a line that holds no output."""
+    outputs: dict[OutputKey, Output] = {}
     for entry in journal.entries:
+        key = OutputKey(entry["sample_id"], entry["method"], entry["repeat"])
         try:
-            outputs[entry["sample_id"], entry["repeat"]] = Output.model_validate_json(entry["output"])
+            outputs[key] = Output.model_validate_json(entry["output"])
         except ValueError as error:
             problem = Problem(
-                f"sample {entry['sample_id']!r}, repeat {entry['repeat']}",
+                f"sample {key.sample_id!r}, method {key.method!r}, repeat {key.repeat}",
                 "output",
                 str(error)[:200],
                 "an output as JSON",
@@ -49,6 +62,26 @@ def last_outputs(journal: Journal) -> dict[tuple[str, int], Output]:
             )
             raise DataError(f"the journal {journal.path} cannot be continued", [problem]) from error
     return outputs
+
+
+def append_output(journal: Journal, output: Output) -> None:
+    """Write one output as a line of the journal."""
+    failed, text = output.error is not None, output.model_dump_json()
+    key = OutputKey(output.sample_id, output.method, output.repeat)
+    journal.append({**key._asdict(), "failed": failed, "output": text})
+
+
+def take_over_outputs(earlier: Path, journal: Path, methods: Sequence[str]) -> Counter[str]:
+    """Write the answers of these methods in an earlier journal into this one, where it has none of its own. Returns their
+    number by method. Failures are not taken over: they are asked again. Raises DataError for an unreadable line."""
+    counts: Counter[str] = Counter()
+    with Journal.open(earlier, form=JOURNAL_FIELDS) as source, Journal.open(journal, form=JOURNAL_FIELDS) as target:
+        known = last_outputs(target)
+        for key, output in last_outputs(source).items():
+            if key.method in methods and key not in known and output.error is None:
+                append_output(target, output)
+                counts[key.method] += 1
+    return counts
 
 
 def has_failures(journal: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from ragpipe.calibrating.corrected_scores import CorrectedRun
 from ragpipe.comparing.baseline_table import read_baselines
 from ragpipe.comparing.drop_gates import GatedRun, measure_drops
+from ragpipe.reports.sections.index_section import read_index
 from ragpipe.scoring.calibration_file import read_calibration
 from ragpipe.scoring.gates.calibration import judged_scores
 from ragpipe.scoring.settings import ScoringSettings
@@ -23,11 +24,18 @@ from ragpipe.store.run.run_folder import RunFolder
 class ScoringSources:
     """What scoring reads beside the scores of a run.
 
-    `manifest` has its identity and its prompts, `folder` its tables, its `baseline.parquet` and its `calibration.json`.
+    `manifest` has its identity and its prompts, `folder` its tables, its `baseline.parquet`, its `calibration.json` and its
+    `index.json`.
     """
 
     manifest: Mapping[str, Any]
     folder: RunFolder
+
+    def missing_gold(self) -> Mapping[str, int] | None:
+        """Of samples how many labelled documents are not in the index; None for a run without an index manifest. Raises
+        DataError for a broken `index.json`."""
+        index = read_index(self.folder.root)
+        return None if index is None else index.samples_missing_gold
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,9 @@ def measured_together(
         judged=judged_scores(settings, declared, origins.asked),
         embedding=origins.embedding,
     )
-    gates = measure_drops(run, read_baselines(sources.folder.baseline)) if has_baseline else {}
+    has_copy = any(gate.baseline is not None for gate in settings.active_gates().values())
+    baselines = read_baselines(sources.folder.baseline) if has_copy else {}
+    gates = measure_drops(run, baselines) if has_baseline else {}
     if not has_labels:
         return MeasuredTogether(gates)
     calibration, identity = read_calibration(sources.folder.calibration), sources.manifest["identity"]

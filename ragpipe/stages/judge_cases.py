@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread  # noqa: F401  asyncio loads it at first use: too late when no file can be opened
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from ragpipe.core.errors import (
     Skipped,
 )
 from ragpipe.judging.case_judge import CaseJudge
+from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
@@ -36,6 +38,8 @@ from ragpipe.schema.score import Score
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.computed_scores import ComputedScores
+from ragpipe.stages.load_dataset import BLOCK
+from ragpipe.stages.measure_case import measure_case
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
 from ragpipe.stages.score_table import computed_table, in_case_order
@@ -71,7 +75,8 @@ class MetricBug(RagpipeError):
 @dataclass(slots=True)
 class JudgingProgress:
     """Counts of an iteration under way. `transient` cases failed for a transient reason. `changed` cases have another result
-    than an earlier start had written down, though `retry_errors` did not ask for it. `started` is in monotonic seconds."""
+    than an earlier start had written down, though `retry_errors` did not ask for it. `error_kinds` counts measurements that
+    failed, by the kind of their error. `started` is in monotonic seconds."""
 
     cases: int
     done: int = 0
@@ -80,6 +85,7 @@ class JudgingProgress:
     transient: int = 0
     changed: int = 0
     first_changed: str = ""
+    error_kinds: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.monotonic)
 
 
@@ -107,6 +113,12 @@ def _decisive_error(error: Exception) -> Exception:
     return next(ending, None) or next(bugs, None) or errors[0]
 
 
+def _error_kinds(measured: Iterable[Measurement]) -> list[str]:
+    """The kind of error of each measurement that failed."""
+    first_errors = (next((s for s in m.scores if s.status == "error"), None) for m in measured)
+    return [str((score.details or {}).get("kind", "other")) for score in first_errors if score is not None]
+
+
 class JudgeStage:
     """One iteration of the judging.
 
@@ -116,6 +128,7 @@ class JudgeStage:
         session: the judge session that the metrics ask through.
         folder: the folder of the iteration.
         window: cases that are open at once.
+        case_deadline_s: seconds that the questions of one case may take together; None: any.
         keep_messages: whether messages and replies are kept in `judge_inputs.parquet`.
         on_metric_error: `stop` (the first unexpected exception ends the run once paid calls have landed) or `record` (it
             becomes that case's error).
@@ -134,6 +147,7 @@ class JudgeStage:
         session: JudgeSession,
         folder: IterationFolder,
         window: int,
+        case_deadline_s: float | None = None,
         keep_messages: bool = True,
         on_metric_error: str = "stop",
         retry_errors: bool = False,
@@ -146,7 +160,8 @@ class JudgeStage:
         self._asking = tuple(m for m in metrics if not isinstance(m, Computed))
         self._computes = len(self._asking) < len(self._metrics)
         self._window = asyncio.Semaphore(window)
-        self._open = asyncio.Semaphore(OPEN_BLOCKS)
+        self._open = asyncio.Semaphore(max(OPEN_BLOCKS, 1 + window // BLOCK))
+        self._case_deadline_s = case_deadline_s
         self._keep_messages, self._record = keep_messages, on_metric_error == "record"
         self._retry, self._known_measurements = retry_errors, known
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
@@ -297,21 +312,24 @@ class JudgeStage:
         known = self._known_measurements
         holding = known.holding(case) if known is not None else {}
         left = (metric for metric in self._asking if metric.name not in holding)
-        results = await asyncio.gather(*(self._measure(metric, case) for metric in left), return_exceptions=True)
+        time_left = None if self._case_deadline_s is None else CaseTime(self._case_deadline_s)
+        results = await asyncio.gather(
+            *(self._measure(metric, case, time_left) for metric in left), return_exceptions=True
+        )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
             holding[result.metric.name] = result
         return [holding[metric.name] for metric in self._asking]
 
-    async def _measure(self, metric: Metric, case: Case) -> Measurement:
+    async def _measure(self, metric: Metric, case: Case, time_left: CaseTime | None) -> Measurement:
         """Run one metric on one case. A failed judgement is a result; a bug is not, unless it is recorded."""
         reason = run_skip_reason(metric, case, embedder=self._session.embedder is not None)
         if reason:
             return failed_measurement(metric, Skipped(reason), [])
-        judge = CaseJudge(self._session, case.key, metric.name)
+        judge = CaseJudge(self._session, case.key, metric.name, time=time_left)
         try:
-            return Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), judge.uses)
+            return Measurement(metric, scores_by_name(metric, await measure_case(metric, case, judge)), judge.uses)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -344,7 +362,8 @@ class JudgeStage:
         entry = self._entry(case, measured)
         self._write_down(case, entry)
         # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
-        failed = any(score.status == "error" for measurement in measured for score in measurement.scores)
+        kinds = _error_kinds(measured)
+        failed = bool(kinds)
         if not failed and block.asked[place] is None:
             block.asked[place] = self._packed(case.key, measured)
             for measurement in measured:
@@ -354,6 +373,7 @@ class JudgeStage:
         self.state.done += 1
         self.state.transient += entry["transient"]
         self.state.errors += failed
+        self.state.error_kinds.update(kinds)
         self._on_change(self.state)
         if block.left == 0:
             await asyncio.to_thread(self._write, block)

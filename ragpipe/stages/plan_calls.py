@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ragpipe.core.errors import PromptTooLong
 from ragpipe.metrics.base import Metric, PlannedCall, run_skip_reason
@@ -16,33 +17,56 @@ from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import NOT_RECORDED, Case
 from ragpipe.scoring.unrecorded_fields import Gap, Recording
+from ragpipe.stages.expected_replies import expected_tokens
 from ragpipe.stages.resume import ResumedCases
+from ragpipe.stages.step_tokens import PromptCounter, TokenSample
 
 RENDERED = 50
-"""Questions of one step that are rendered to estimate tokens; the rest is scaled from them."""
+"""Questions of one step that are rendered to estimate tokens; all others are counted by the lengths of their texts."""
 REPEATED = 4
 """How often a template may show the same values without being rendered to see whether a question is too long."""
-TOKENS_OUT = 150
-"""Completion tokens assumed for one reply: a reply's length is not known before it is asked for."""
+FEWEST_REPLIES = 10
+"""Replies of the judge to a template from which on their mean length is expected of further ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastReplies:
+    """Replies of this judge to a template in earlier runs: how many, and their completion tokens on average."""
+
+    n: int
+    tokens_out: float
 
 
 @dataclass(slots=True)
 class StepPlan:
     """Expected questions of one prompt step. `shared` more are the same as those of an earlier step and are asked once for
-    both. `tokens_in` is scaled from the first `RENDERED` questions."""
+    both. `measured` is the number of earlier replies that `tokens_out` is measured on; 0: it follows from the form of the
+    answer. `sample` has the prompts."""
 
     metric: str
     step: str
     prompt: str
     calls: int = 0
     shared: int = 0
-    rendered: int = 0
-    tokens_rendered: int = 0
+    sample: TokenSample = field(default_factory=TokenSample)
+    past: PastReplies | None = None
+
+    @property
+    def measured(self) -> int:
+        """On how many earlier replies the completion tokens are measured."""
+        return self.past.n if self.past is not None and self.past.n >= FEWEST_REPLIES else 0
 
     @property
     def tokens_in(self) -> int:
         """Prompt tokens of all calls of the step."""
-        return round(self.calls * self.tokens_rendered / self.rendered) if self.rendered else 0
+        return round(self.sample.tokens_in())
+
+    @property
+    def tokens_out(self) -> int:
+        """Completion tokens of all calls of the step."""
+        if self.past is not None and self.measured:
+            return round(self.calls * self.past.tokens_out)
+        return round(self.sample.replies)
 
 
 @dataclass(slots=True)
@@ -72,7 +96,9 @@ class Plan:
     `stored` of the questions already have a reply, `missing` (at most) have none; None where the store was not read.
     `embeddings` counts texts to the embedder, stored or not: once per case and metric, whatever the iteration. `several` are
     the cases with several references, by the rule that says which of them count. `gaps` are the parts of the outputs that
-    are not recorded, each with the metrics that are skipped for it. `resumed` is what became of finished cases.
+    are not recorded, each with the metrics that are skipped for it. `recorded` counts the cases that have a recorded value of
+    a name. `resumed` is what became of finished cases. `rounds` is the longest chain of questions that wait for each other, at
+    most, all iterations, but for questions that are asked again because a reply was of no use.
     """
 
     cases: int
@@ -84,7 +110,9 @@ class Plan:
     embeddings: int = 0
     several: dict[ReferenceRule, SeveralReferences] = field(default_factory=dict)
     gaps: list[tuple[Gap, list[str]]] = field(default_factory=list)
+    recorded: Counter[str] = field(default_factory=Counter)
     resumed: ResumedCases = field(default_factory=ResumedCases)
+    rounds: int = 0
 
     @property
     def calls(self) -> int:
@@ -104,13 +132,15 @@ class Plan:
     @property
     def tokens_in(self) -> int:
         """Prompt tokens of the new calls."""
-        tokens = sum(step.tokens_in for step in self.steps)
-        return round(tokens * self.new_calls / self.calls) if self.calls else 0
+        return self._of_new_calls(sum(step.tokens_in for step in self.steps))
 
     @property
     def tokens_out(self) -> int:
         """Completion tokens of the new calls."""
-        return self.new_calls * TOKENS_OUT
+        return self._of_new_calls(sum(step.tokens_out for step in self.steps))
+
+    def _of_new_calls(self, tokens: int) -> int:
+        return round(tokens * self.new_calls / self.calls) if self.calls else 0
 
 
 def make_plan(
@@ -118,8 +148,9 @@ def make_plan(
     metrics: Sequence[Metric],
     *,
     iterations: int,
-    count_tokens: Callable[[str], int],
+    counter: PromptCounter,
     has_embedder: bool = False,
+    past: Mapping[str, PastReplies] = MappingProxyType({}),
 ) -> Plan:
     """Walk over all cases once and add up what the metrics declare. Renders few prompts and asks no judge.
 
@@ -127,13 +158,14 @@ def make_plan(
         cases: the cases of one iteration.
         metrics: the metrics of the run.
         iterations: how often each case is judged.
-        count_tokens: the tokens of a text.
+        counter: counts the tokens of a prompt.
         has_embedder: whether the run has an embedder.
+        past: by the hash of a template, the judge's earlier replies to it.
 
     Raises ConfigError for an answer type that cannot be asked for, PromptError for a template that does not ask for what
     its step reads.
     """
-    planner = _Planner(metrics, iterations, count_tokens, has_embedder)
+    planner = _Planner(metrics, iterations, counter, has_embedder, past)
     for case in cases:
         planner.add(case)
     return planner.plan()
@@ -146,21 +178,24 @@ class _Planner:
         self,
         metrics: Sequence[Metric],
         iterations: int,
-        count_tokens: Callable[[str], int],
+        counter: PromptCounter,
         has_embedder: bool,
+        past: Mapping[str, PastReplies],
     ):
         self._metrics, self._iterations = metrics, iterations
-        self._count_tokens, self._has_embedder = count_tokens, has_embedder
+        self._counter, self._has_embedder, self._past = counter, has_embedder, past
         self._plans = {metric.name: MetricPlan(metric.name) for metric in metrics}
         self._steps: dict[tuple[str, str], StepPlan] = {}
         self._several: dict[ReferenceRule, SeveralReferences] = {}
         self._gaps = _Gaps()
-        self._cases = self._embeddings = 0
+        self._recorded: Counter[str] = Counter()
+        self._cases = self._embeddings = self._rounds = 0
 
     def add(self, case: Case) -> None:
         """Add one case for all metrics."""
         self._cases += 1
         self._gaps.recording.add_case(case)
+        self._recorded.update(name for name, value in case.output.recorded.items() if value is not None)
         asked: dict[str, list[PlannedCall]] = {}
         applying: list[Metric] = []
         for metric in self._metrics:
@@ -172,7 +207,9 @@ class _Planner:
             applying.append(metric)
             plan.cases += 1
             self._embeddings += metric.planned_embeddings(case)
-            for call in metric.planned_calls(case):
+            calls = list(metric.planned_calls(case))
+            self._rounds = max(self._rounds, metric.planned_rounds(calls))
+            for call in calls:
                 try:
                     self._add_call(metric, call, asked)
                 except PromptTooLong as error:
@@ -188,17 +225,20 @@ class _Planner:
             others = [other for other in metric.answer_types.get(call.prompt.step, ()) if other is not call.answer]
             schemas = {other.__name__: answer_schema(other) for other in others}
             check_reply_keys(call.prompt, answer_schema(call.answer), schemas)
-        step = self._steps.get(key) or StepPlan(metric.name, call.prompt.step, call.prompt.signature)
+        prompt = call.prompt
+        past = self._past.get(prompt.sha256)
+        step = self._steps.get(key) or StepPlan(metric.name, prompt.step, prompt.signature, past=past)
         is_shared = _asked_before(call, asked)
-        messages = _rendered(call, always=step.rendered < RENDERED and not is_shared)
+        length, times = prompt.length(call.values), call.times * self._iterations
+        messages = _rendered(call, length, always=step.sample.n < RENDERED and not is_shared)
         self._steps[key] = step
         if is_shared:
-            step.shared += call.times * self._iterations
+            step.shared += times
             return
-        step.calls += call.times * self._iterations
-        if messages and step.rendered < RENDERED:
-            step.rendered += 1
-            step.tokens_rendered += sum(self._count_tokens(message["content"]) for message in messages)
+        step.calls += times
+        step.sample.add_calls(length, expected_tokens(call.answer, call.values), times)
+        if messages and step.sample.n < RENDERED:
+            step.sample.add(length, self._counter.tokens(messages, call.answer))
 
     def plan(self) -> Plan:
         """The plan of all cases so far."""
@@ -210,6 +250,8 @@ class _Planner:
             embeddings=self._embeddings,
             several=self._several,
             gaps=self._gaps.named(),
+            recorded=self._recorded,
+            rounds=self._rounds * self._iterations,  # one iteration follows the other
         )
 
 
@@ -250,8 +292,9 @@ def _asked_before(call: PlannedCall, asked: dict[str, list[PlannedCall]]) -> boo
     return False
 
 
-def _rendered(call: PlannedCall, *, always: bool) -> tuple[Message, ...]:
-    """The messages of a question; empty where they are not needed and its values are short. Raises PromptTooLong."""
-    if always or call.prompt.length(call.values) * REPEATED > MAX_RENDERED:
+def _rendered(call: PlannedCall, length: int, *, always: bool) -> tuple[Message, ...]:
+    """The messages of a question; empty where they are not needed and its values, `length` characters, are short. Raises
+    PromptTooLong."""
+    if always or length * REPEATED > MAX_RENDERED:
         return call.prompt.render(**call.values)
     return ()

@@ -10,6 +10,7 @@ from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
+from ragpipe.stages.measure_case import measure_case
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.stages.resume import CaseMark, ResumedCases
 from ragpipe.stages.table_rows import Measurement, failed_measurement, journal_entry, scores_by_name
@@ -85,7 +86,7 @@ async def _replay(metric: Metric, case: Case, session: JudgeSession) -> _Replay:
     judge = CaseJudge(session, case.key, metric.name)
     is_known, measurement = True, None
     try:
-        measurement = Measurement(metric, scores_by_name(metric, await metric.measure(case, judge)), judge.uses)
+        measurement = Measurement(metric, scores_by_name(metric, await measure_case(metric, case, judge)), judge.uses)
     except (JudgeError, Skipped) as outcome:
         is_known = not any(use.call.status == "missing_reply" for use in judge.uses)
         measurement = failed_measurement(metric, outcome, judge.uses) if is_known else None

@@ -10,10 +10,11 @@ from typing import Any
 from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import DataError
 from ragpipe.core.resources import code_digest
-from ragpipe.reports.render.html import template_texts
+from ragpipe.reports.run_page.run_page import template_texts
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.seal_run import derived_and_frozen
+from ragpipe.store.files.page_writer import side_folder
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
@@ -43,7 +44,7 @@ class ReportSources:
         sources = {
             "code": code_digest(),
             "templates": template_texts(),
-            "settings": settings.model_dump(mode="json"),
+            "settings": settings.model_dump(mode="json", exclude={"detail"}),  # of the terminal alone
             "shown": dict(shown),
             "files": digests,
         }
@@ -82,4 +83,4 @@ def _is_source(name: str) -> bool:
 def _is_report(run: RunFolder, name: str) -> bool:
     """Whether a file of the run, named by its path in the folder, is what reports write."""
     pages = {path.name for path in (run.report, run.html, run.junit)}
-    return name in pages or name.startswith("export/")
+    return name in pages or name.startswith(("export/", f"{side_folder(run.html).name}/"))

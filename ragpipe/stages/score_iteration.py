@@ -12,11 +12,13 @@ from typing import Any
 from ragpipe.core.errors import ConfigError
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.price_rates import Rates
+from ragpipe.schema.run_warning import warnings_about
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.accumulators import Accumulators
 from ragpipe.scoring.aggregate import aggregate
 from ragpipe.scoring.case_blocks import BLOCK, case_blocks
+from ragpipe.scoring.case_flags import case_flags
 from ragpipe.scoring.case_records import records_of, records_schema
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.cost import cost
@@ -106,7 +108,7 @@ def score_iteration(inputs: ScoreInputs) -> dict[str, Any]:
     served_models = costs["used"]["served_models"]
     head = {"format": FORMAT, "signature": signed(inputs.signature, served_models)}
     metrics = {**head, "iteration": inputs.iteration, "judge": dict(inputs.judge), **results.metrics}
-    metrics["warnings"] += filter(None, [served_line(served_models)])
+    metrics["warnings"] += warnings_about("served_models", filter(None, [served_line(served_models)]))
     low_scores = {**head, "iteration": inputs.iteration, "scores": results.low_scores}
     json_unless_same(inputs.folder / "metrics.json", metrics)
     json_unless_same(inputs.folder / "low_scores.json", low_scores)
@@ -139,7 +141,7 @@ def _score_cases(inputs: ScoreInputs) -> _ScoredCases:
     aggregated = aggregate(accumulators, specs, settings)
     together = measured_together([inputs.folder], aggregated["declared"], settings, inputs.sources)
     gates = gate_results(accumulators, aggregated, specs, settings, _untrusted_scores(inputs), together.gates)
-    aggregated["warnings"] += pointers.warnings()
+    aggregated["warnings"] += warnings_about("ids", pointers.warnings())
     metrics = {
         "scoring": {**settings.identity(), "weights_used": _weights_used(settings, specs)},
         **aggregated,
@@ -165,16 +167,18 @@ def _write_records(
         size=inputs.block,
     )
     path, schema = inputs.folder / "records.parquet", records_schema(inputs.all_specs)
+    missing_gold = inputs.sources.missing_gold() if inputs.sources else None
     with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
         for block in cases:
-            columns = case_columns(block, inputs.iteration, times.take(block))
+            columns = case_columns(block, inputs.iteration, times.take(block), missing_gold)
             fields = Fields(columns)
             scored = score_block(block, fields, inputs.specs, settings)
             facts = Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, names)
             accumulators.add(block, fields, scored)
             low_scores.add(facts)
             pointers.add(block.outputs, block.samples, block.chunks)
-            writer.write_table(records_of(columns, scored, accumulators.findings.add(facts), schema))
+            findings = {**accumulators.findings.add(facts), **case_flags(block)}
+            writer.write_table(records_of(columns, scored, findings, schema))
 
 
 def _group_fields(settings: ScoringSettings) -> list[str]:

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ragpipe.comparing.method_differences import method_differences
 from ragpipe.reports.build import build_report
-from ragpipe.reports.case_views import read_cases
+from ragpipe.reports.case_figures import read_case_figures
 from ragpipe.reports.console import Console
 from ragpipe.reports.contradictions import read_contradictions
 from ragpipe.reports.exports.junit import junit_xml
 from ragpipe.reports.exports.table_export import export_tables
 from ragpipe.reports.lowest_cases import lowest_cases
 from ragpipe.reports.model import Report
-from ragpipe.reports.render.html import render_html
-from ragpipe.reports.render.markdown import render_markdown
+from ragpipe.reports.render.markdown_report import render_markdown
 from ragpipe.reports.render.terminal import print_report
 from ragpipe.reports.report_data import ReportData, read_results
+from ragpipe.reports.run_page.page_cases import RunCases
+from ragpipe.reports.run_page.run_page import write_run_page
 from ragpipe.reports.sections.index_section import read_index
 from ragpipe.reports.settings import ReportSettings
+from ragpipe.reports.short_report import print_short_report
 from ragpipe.scoring.gates.gate_rules import gates_document
+from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.reports_made import ReportSources
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
-from ragpipe.store.run.run_tables import read_json
+from ragpipe.store.run.run_tables import read_columns, read_json
 from ragpipe.store.run.wall_clock import judged_seconds
 
 
@@ -59,16 +65,27 @@ def write_reports(
     sources = ReportSources.of(run, settings, shown)
     written = sources.written()
     if written is not None:
-        settings = settings.model_copy(update={"formats": [name for name in settings.formats if name == "terminal"]})
+        prints = "terminal" in settings.formats and console.shows_results
+        settings = settings.model_copy(update={"formats": ["terminal"] if prints else []})
     if written is None or settings.formats:
         data = read_report_data(run, iteration, settings)
         report = build_report(replace(data, folder=shown_folder or str(target), next_command=next_command))
         if written is None:
-            written = _write_pages(run, report, settings) + _write_exports(run, settings)
+            written = _write_pages(run, iteration, data, report) + _write_exports(run, settings)
             sources.note(written)
-        if "terminal" in settings.formats:
+        if not console.shows_results:
+            return written
+        if "terminal" in settings.formats and settings.detail == "short":
+            print_short_report(data, _page(run, written, shown_folder or str(target)), console)
+        elif "terminal" in settings.formats:
             print_report(report, console)
     return written
+
+
+def _page(run: RunFolder, written: Sequence[Path], folder: str) -> str:
+    """The page that a reader opens next, in the folder as it is named to the user; the folder where no page was written."""
+    page = next((path for path in (run.html, run.report) if path in written), None)
+    return folder if page is None else str(Path(folder) / page.name)
 
 
 def judging_times(run: RunFolder) -> dict[int, float]:
@@ -84,14 +101,14 @@ def write_report_files(run: RunFolder, iteration: IterationFolder, settings: Rep
     """
     written = list[Path]()
     if {"markdown", "html"} & set(settings.formats):
-        written += _write_pages(run, build_report(read_report_data(run, iteration, settings)), settings)
+        data = read_report_data(run, iteration, settings)
+        written += _write_pages(run, iteration, data, build_report(data))
     return written + _write_exports(run, settings)
 
 
 def read_report_data(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> ReportData:
-    """What the report is made from. Cases in full are read only for the page that shows them."""
+    """What the report is made from."""
     metrics, cost = read_results(run.root, iteration.root)
-    names = list(metrics["overall"]["scores"])
     lowest = lowest_cases(iteration.records, settings.worst_cases)
     return ReportData(
         metrics,
@@ -103,9 +120,38 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         methods=_methods(run, iteration, metrics),
         lowest=lowest,
         contradictions=read_contradictions(iteration, lowest),
-        cases=read_cases(run, iteration, names, settings.html_cases) if "html" in settings.formats else (),
+        figures=read_case_figures(iteration.records, metrics, _number(iteration))
+        if "html" in settings.formats
+        else None,
+        questions=_example_questions(run, metrics),
+        first_error=_first_error(run, iteration, metrics),
         judging_seconds=judging_times(run),
     )
+
+
+def _example_questions(run: RunFolder, metrics: Mapping[str, Any]) -> dict[str, str]:
+    """The question of the first example of each diagnosis, by the id of the sample."""
+    ids = {case["sample_id"] for diagnosis in metrics.get("diagnosis") or () for case in diagnosis["examples"][:1]}
+    if not ids:
+        return {}
+    samples = read_columns(run.samples, ["id", "question"])
+    rows = samples.filter(pc.is_in(samples["id"], pa.array(sorted(ids)))).to_pylist()
+    return {row["id"]: row["question"] for row in rows}
+
+
+def _first_error(run: RunFolder, iteration: IterationFolder, metrics: Mapping[str, Any]) -> str:
+    """Where no score has a value, the first failure of the system, else of a judgement, with its case; empty otherwise."""
+    if any(score["n_ok"] for score in metrics["overall"]["scores"].values()):
+        return ""
+    if first := system_failures(run.outputs).first:
+        return first
+    rows = read_columns(iteration.scores, ["sample_id", "score_name", "status", "reason"])
+    failed = rows.filter(pc.equal(rows["status"], "error")).slice(0, 1).to_pylist()
+    return f"{failed[0]['sample_id']}: {failed[0]['score_name']}: {failed[0]['reason']}" if failed else ""
+
+
+def _number(iteration: IterationFolder) -> int:
+    return int(iteration.root.name.removeprefix("iteration-"))
 
 
 def _methods(run: RunFolder, iteration: IterationFolder, metrics: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -115,14 +161,14 @@ def _methods(run: RunFolder, iteration: IterationFolder, metrics: Mapping[str, A
     return None if found is None else {"run_id": _run_id(run), **found}
 
 
-def _write_pages(run: RunFolder, report: Report, settings: ReportSettings) -> list[Path]:
-    written = list[Path]()
+def _write_pages(run: RunFolder, iteration: IterationFolder, data: ReportData, report: Report) -> list[Path]:
+    settings, written = data.settings, list[Path]()
     if "markdown" in settings.formats:
         write_unless_same(run.report, render_markdown(report, text_chars=settings.text_chars))
         written.append(run.report)
     if "html" in settings.formats:
-        write_unless_same(run.html, render_html(report))
-        written.append(run.html)
+        cases = RunCases(run, iteration, data.metrics, _run_id(run))
+        written += write_run_page(run.html, report, cases, single_file_mb=settings.single_file_mb)
     return written
 
 

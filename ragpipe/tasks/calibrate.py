@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ragpipe.calibrating.embedded_fit import fit_embedded_judge, judge_section
 from ragpipe.calibrating.fit_report import fit_lines
-from ragpipe.calibrating.people_labels import TITLE
+from ragpipe.calibrating.people_labels import TITLE, unused_lines
 from ragpipe.calibrating.run_calibration import CalibratedRun, calibrate_run, score_evidence
 from ragpipe.calibrating.score_calibration import ScoreEvidence
 from ragpipe.core.errors import ConfigError, DataError, Problem
@@ -32,6 +32,7 @@ from ragpipe.reports.calibration_report import (
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.calibration_file import (
+    PICKED,
     Calibration,
     CalibrationTarget,
     ScoreCalibration,
@@ -49,6 +50,16 @@ CALIBRATION_FOLDER, CALIBRATION_FILE = "calibration", "calibration.json"
 FITTED_JUDGE = "evidence_fitted.yaml"
 CHANGEABLE = ("scoring.thresholds", "scoring.slices", "scoring.level")
 _TITLE = "task=calibrate is wrong; nothing was written"
+_PICKED_WORDS: Mapping[str, str] = {
+    "open": (
+        "not blind: these verdicts were given on report.html, beside the judge's, on cases that people picked. The agreement is "
+        "flattered and is not that of the run: no calibration is written, and no gate or corrected mean goes by it"
+    ),
+    "queue": (
+        "a queue: these cases were picked by people on report.html, not drawn. The agreement is that of these cases, not of the run: no "
+        "calibration is written, and no gate or corrected mean goes by it"
+    ),
+}
 
 
 class TargetSettings(Settings):
@@ -76,6 +87,12 @@ class CalibrateSettings(Settings):
     scores: list[str] = Field(default_factory=list, description="Scores to calibrate. Default: all that have labels.")
     draw: str | None = Field(
         default=None, description="Draw whose labels count (a folder in `labels/`). null: the only one with labels."
+    )
+    open_labels: bool = Field(
+        default=False,
+        description=(
+            "Whether verdicts given on report.html are the labels. They are not blind: agreement is shown, and no calibration written."
+        ),
     )
     recorded: dict[str, str] = Field(
         default_factory=dict,
@@ -116,31 +133,49 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     if settings.fit and not isinstance(judge, HeuristicSettings):
         expected = "a run by the embedded judge (judge=evidence): only that has settings to fit"
         raise ConfigError(_TITLE, [Problem(origins.location("calibrate.fit"), "calibrate.fit", judge.label, expected)])
+    if settings.open_labels:
+        others = {"fit": settings.fit, "draw": settings.draw, "recorded": settings.recorded, "out": settings.out}
+        place, expected = (
+            origins.location("calibrate.open_labels"),
+            "labels that are blind: leave out calibrate.open_labels",
+        )
+        faults = [Problem(place, f"calibrate.{key}", str(value), expected) for key, value in others.items() if value]
+        if faults:
+            raise ConfigError(_TITLE, faults)
     return FinishedRunTask(finished, settings)
 
 
 def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
-    """Print the table and a verdict per score, and write `calibration/calibration.json` and `calibration.md` into the run.
-    Returns 0. Raises DataError for a run or a score without labels, OutputError."""
+    """Print the table and a verdict per score, and write `calibration/calibration.json` and `calibration.md` into the run; nothing
+    is written where labels are of picked cases. Returns 0. Raises DataError for a run or a score without labels, OutputError."""
     settings, folder = task.settings, task.finished.folder
     held = calibrated_run(task.finished)
+    if not settings.open_labels:
+        for line in unused_lines(folder, settings.scores or held.scores, settings.draw):
+            console.say(line)
     evidence = score_evidence(
         held,
         scores=settings.scores,
         recorded=settings.recorded,
         by_annotators=settings.verdicts == "annotators",
         draw_id=settings.draw,
+        open_verdicts=settings.open_labels,
     )
-    calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()), settings.width)
+    picked = any(case.part in PICKED for of_score in evidence.values() for case in of_score.labels.cases)
+    target, widest = CalibrationTarget(**settings.target.model_dump()), None if picked else settings.width
+    calibration = calibrate_run(held, evidence, target, widest)
     console.folded(*calibration_table(calibration), title="judge against people")
     for name, score in calibration.scores.items():
         asked = more_labels_command(folder.root, score)
         for line in (
             *advice_lines(name, score),
-            *width_lines(name, score, settings.width, asked),
+            *width_lines(name, score, widest, asked),
             verdict_line(name, score),
         ):
             console.say(line)
+    if picked:
+        console.say(_PICKED_WORDS["open" if settings.open_labels else "queue"])
+        return 0
     judge = _fitted_judge(task, held, evidence, console) if settings.fit else None
     for line in _replaced(folder, calibration, settings.out):
         console.say(line)

@@ -11,13 +11,16 @@ from pydantic import Field
 
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.validation import ConfigOrigins, NoOrigins
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.comparison_files import ComparedRuns, compared_runs, write_comparison
 from ragpipe.engine.named_runs import find_named_run
 from ragpipe.engine.task_settings import task_settings
-from ragpipe.reports.comparison_summary import HEADS, headline_rows, summary_lines, title_line
+from ragpipe.pages.side_files import SINGLE_FILE_MB
+from ragpipe.reports.comparison_summary import summary_lines, title_line
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.reports.short_comparison import headline_lines
 from ragpipe.schema.settings import Settings
 from ragpipe.store.run.run_folder import RunFolder
 
@@ -42,11 +45,12 @@ class CompareTaskSettings(Settings):
 
 @dataclass(frozen=True)
 class CompareTask:
-    """The runs to compare and how."""
+    """The runs to compare and how; a page with more than `single_file_mb` megabytes of data has side files."""
 
     base: RunFolder
     candidates: Sequence[RunFolder]
     settings: CompareSettings
+    single_file_mb: float = SINGLE_FILE_MB
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> CompareTask:
@@ -54,7 +58,9 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     origins = origins or NoOrigins()
     settings = task_settings(CompareTaskSettings, plain, origins, title=_TITLE)
     expected = ("run",) if settings.compare.kind == "methods" else ("base", "candidate")
-    problems = [_missing(key, settings.compare.kind) for key in expected if not getattr(settings, key)]
+    problems: list[Problem] = []
+    report = validated(ReportSettings, plain.get("report", {}), "report", origins, problems)
+    problems += [_missing(key, settings.compare.kind) for key in expected if not getattr(settings, key)]
     problems += [
         Problem(
             origins.location(key), key, repr(getattr(settings, key)), f"no {key} with compare={settings.compare.kind}"
@@ -62,7 +68,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
         for key in {"run", "base", "candidate"}.difference(expected)
         if getattr(settings, key)
     ]
-    if problems:
+    if problems or report is None:
         raise ConfigError(_TITLE, problems)
     output_dir, name = Path(str(plain.get("output_dir", "outputs"))), str(plain.get("name", _DEFAULT_NAME))
     named = name if name != _DEFAULT_NAME or "name" in getattr(origins, "chosen", ()) else None
@@ -71,10 +77,10 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
         return find_named_run(word, output_dir, name=named, key=key)
 
     if settings.compare.kind == "methods":
-        return CompareTask(folder("run", str(settings.run)), (), settings.compare)
+        return CompareTask(folder("run", str(settings.run)), (), settings.compare, report.single_file_mb)
     words = [settings.candidate] if isinstance(settings.candidate, str) else settings.candidate or []
     candidates = [folder("candidate", word) for word in words]
-    return CompareTask(folder("base", str(settings.base)), candidates, settings.compare)
+    return CompareTask(folder("base", str(settings.base)), candidates, settings.compare, report.single_file_mb)
 
 
 def _missing(key: str, kind: str) -> Problem:
@@ -95,7 +101,7 @@ def compare_task(task: CompareTask, console: Console) -> dict[str, Any]:
     """As `run`; returns the content of `comparison.json`."""
     with compared_runs(task.base, task.candidates, task.settings) as compared:
         _print(compared, console)
-        folder = write_comparison(compared)
+        folder = write_comparison(compared, single_file_mb=task.single_file_mb)
     console.say(f"written: {folder / 'compare.html'}, comparison.md, .json, .parquet, .junit.xml")
     return compared.document
 
@@ -104,7 +110,7 @@ def _print(compared: ComparedRuns, console: Console) -> None:
     for comparison in compared.document["comparisons"]:
         console.say(comparison["verdict"]["sentence"])
         console.say(title_line(compared.document, comparison))
-        console.folded(HEADS, headline_rows(comparison))
+        console.lines(headline_lines(comparison, console.screen))
         for line in summary_lines(compared.document, comparison):
             console.say(line)
         rest = sum(not score["headline"] for score in comparison["scores"].values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ragpipe.config.settings import RunConfig
+from ragpipe.engine.alert_file import alert_baseline
 from ragpipe.engine.case_sources import DatasetSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.judge_access import refuse_other_addresses
@@ -19,6 +20,7 @@ from ragpipe.reports.console import Console
 def run(config: RunConfig, console: Console) -> int:
     """Evaluate. Returns 0, 3 when a gate blocks, 4 when judgements failed beyond the coverage floor; raises what stopped it."""
     refuse_other_addresses(config)  # before a system under test is asked
+    alert_baseline(config)
     source = DatasetSource(config, console)
     system = system_sources(config.system, config.plugins)
     for note in system.notes:

@@ -1,4 +1,4 @@
-"""`task=export`: a finished run for other programs, from its folder alone: CSV, JSON Lines, JUnit, and the page."""
+"""`task=export`: a finished run for other programs, from its folder alone: CSV, JSON Lines, JUnit, and the page; a static site."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.finished_run import read_config
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.reports.console import Console
+from ragpipe.reports.number_format import plural
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
@@ -21,28 +22,47 @@ from ragpipe.stages.seal_run import seal_added
 from ragpipe.stages.write_reports import write_report_files
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.viewing.folder_scan import run_home
 
 _TITLE = "task=export cannot start; nothing was written"
 
 
 class ExportSettings(Settings):
-    """`run` names the run folder, `formats` what to write."""
+    """`run` names the run folder, `formats` what to write. Only a site needs no run: it holds all finished ones then."""
 
-    run: str = Field(min_length=1, description="Folder of the run.")
-    formats: list[Literal["csv", "json", "html", "junit"]] = Field(
-        min_length=1, description="Files to write: tables as csv or json, the page report.html, and report.junit.xml."
+    run: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder of the run. null, with formats=[site]: all runs of `output_dir`.",
+    )
+    formats: list[Literal["csv", "json", "html", "junit", "site"]] = Field(
+        min_length=1,
+        description="Files to write: tables as csv or json, the page report.html, report.junit.xml; site: a folder of pages.",
+    )
+    dir: str = Field(
+        default="site", min_length=1, description="Folder of the site. It is made; its own files are replaced."
     )
 
 
 @dataclass(frozen=True)
+class SiteExport:
+    """A site of the runs below `root`, or of the run with the key `run` alone."""
+
+    root: Path
+    target: Path
+    run: str = ""
+
+
+@dataclass(frozen=True)
 class Export:
-    """The run to write. `report` holds the formats and the options of the page.
+    """The run to write, or None. `report` holds the formats and the options of the page; `site` is the site to write, if any.
 
     An export needs no checked configuration of the run: it also works where the run's own classes are not installed.
     """
 
-    folder: RunFolder
+    folder: RunFolder | None
     report: ReportSettings
+    site: SiteExport | None = None
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> Export:
@@ -51,12 +71,26 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     origins = origins or NoOrigins()
     misplaced = _misplaced_formats(plain, origins)
     settings = task_settings(ExportSettings, plain, origins, title=_TITLE, known_problems=misplaced)
-    folder = RunFolder.find(Path(settings.run))
+    formats = [name for name in settings.formats if name != "site"]
+    folder = RunFolder.find(Path(settings.run)) if settings.run else None
+    if folder is None and formats:
+        fix = "run=outputs/<name>/latest; formats=[site] alone takes all runs"
+        raise ConfigError(_TITLE, [Problem("command line", "run", "not set", "the folder of a run", fix)])
+    site = _site(settings, folder, plain) if "site" in settings.formats else None
     problems: list[Problem] = []
-    report = validated(ReportSettings, _report_section(folder, plain, origins), "report", origins, problems)
+    section = plain.get("report", {}) if folder is None else _report_section(folder, plain, origins)
+    report = validated(ReportSettings, section, "report", origins, problems)
     if report is None:
         raise ConfigError("the report section is wrong; nothing was written", problems)
-    return Export(folder, report.model_copy(update={"formats": settings.formats}))
+    return Export(folder, report.model_copy(update={"formats": formats}), site)
+
+
+def _site(settings: ExportSettings, folder: RunFolder | None, plain: Mapping[str, Any]) -> SiteExport:
+    """The site of all runs, or that of one run, wherever its folder is."""
+    if folder is None:
+        return SiteExport(Path(str(plain.get("output_dir", "outputs"))), Path(settings.dir))
+    root, key = run_home(folder.root.resolve(), Path(str(plain.get("output_dir", "outputs"))).resolve())
+    return SiteExport(root, Path(settings.dir), key)
 
 
 def _misplaced_formats(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
@@ -82,7 +116,21 @@ def _report_section(folder: RunFolder, plain: Mapping[str, Any], origins: Config
 
 def run(export: Export, console: Console) -> int:
     """Write the files and print their paths. Returns 0. Raises DataError for a run that is not scored, OutputError."""
-    folder = export.folder
+    if export.folder is not None and export.report.formats:
+        _write_files(export.folder, export.report, console)
+    if export.site is not None:
+        from ragpipe.viewing.site import write_site
+
+        contents = write_site(export.site.root, export.site.target, export.site.run)
+        console.say(str(export.site.target / "index.html"))
+        left_out = f"; {plural(contents.left_out, 'run')} left out (not finished, without report.html, or not readable)"
+        words = f"{plural(contents.runs, 'run')}, {plural(contents.comparisons, 'comparison')}"
+        console.say(words + (left_out if contents.left_out and not export.site.run else ""))
+        console.say("it holds questions, contexts, replies: whoever has the folder sees them")
+    return 0
+
+
+def _write_files(folder: RunFolder, report: ReportSettings, console: Console) -> None:
     with FolderLock(folder.root) as lock:
         for notice in lock.notices:
             console.warn(notice)
@@ -91,8 +139,7 @@ def run(export: Export, console: Console) -> int:
             fix = "finish the run: start its command again"
             problem = Problem(str(folder.root), "run", "no iteration that is scored", "a finished run", fix)
             raise DataError("there is nothing to export", [problem])
-        written = write_report_files(folder, folder.iteration(numbers[-1]), export.report)
+        written = write_report_files(folder, folder.iteration(numbers[-1]), report)
         seal_added(folder, written)
         for path in written:
             console.say(str(path))
-    return 0

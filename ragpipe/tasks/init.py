@@ -1,4 +1,5 @@
-"""`task=init dir=my`: a folder with a working experiment, a data file of three lines and a judge, to start your own from."""
+"""`task=init dir=my`: a folder to start from. Empty-handed, with an experiment, a data file of three lines and a judge; with
+`from=FILE`, for that file."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from ragpipe.core.errors import ConfigError, OutputError, Problem
-from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.schema.settings import Settings
+from ragpipe.starting.option_files import judge
+from ragpipe.starting.start_folder import write_new
 
 if TYPE_CHECKING:
     from ragpipe.reports.console import Console
@@ -26,8 +27,22 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,40}\Z")
 class InitSettings(Settings):
     """`dir` is the folder to make; its last part becomes the name of the experiment, of the data and of the judge."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     dir: str = Field(
         min_length=1, description="Folder to make. Its last part names the experiment, the data and the judge."
+    )
+    source: str | None = Field(
+        default=None,
+        alias="from",
+        min_length=1,
+        description="File or folder of data that the options are written for. null: three lines of example data.",
+    )
+    read_as: str | None = Field(
+        default=None,
+        alias="as",
+        min_length=1,
+        description="Option of the group `dataset` that reads the file. null: the one that its structure tells.",
     )
 
     @field_validator("dir")
@@ -37,43 +52,44 @@ class InitSettings(Settings):
             raise ValueError("a folder whose last part has letters, digits, '_' and '-' only and begins with a letter")
         return value
 
+    @model_validator(mode="after")
+    def _as_needs_from(self) -> InitSettings:
+        if self.read_as and not self.source:
+            raise ValueError("`as` says how the file of `from` is read")
+        return self
+
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> InitSettings:
-    """Check the key of this task. Raises ConfigError."""
+    """Check the keys of this task. Raises ConfigError."""
     title = "task=init needs a folder; nothing was written"
     return task_settings(InitSettings, plain, origins or NoOrigins(), title=title)
 
 
 def run(config: InitSettings, console: Console) -> int:
-    """Write the folder and print what to type next. Returns 0. Raises ConfigError when the folder is not empty, OutputError."""
+    """Write the folder and print what to type next. Returns 0. Raises ConfigError when the folder is not empty, DataError for
+    a file that cannot be read, OutputError."""
     folder = Path(config.dir)
+    if config.source is not None:
+        from ragpipe.starting.file_start import start_from
+        from ragpipe.starting.start_messages import say_next, say_start
+        from ragpipe.starting.start_words import check_option
+
+        if config.read_as:
+            check_option(config.read_as, "as")
+        start = start_from(Path(config.source), folder, config.read_as or "")
+        say_start(start, config.source, console)
+        say_next(start, console)
+        return 0
     name = folder.name
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        existing = f"{config.dir!r}, which exists already"
-        problem = Problem("command line", "dir", existing, "a new or empty folder", "choose another name")
-        raise ConfigError("task=init overwrites nothing", [problem])
     files = {
         f"{name}.jsonl": "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in RECORDS),
-        f"dataset/{name}.yaml": DATASET.format(name=name, path=json.dumps(str(folder.absolute() / f"{name}.jsonl"))),
-        f"judge/{name}.yaml": JUDGE.format(name=name),
+        f"dataset/{name}.yaml": DATASET.format(name=name),
+        f"judge/{name}.yaml": judge(name),
         f"experiment/{name}.yaml": EXPERIMENT.format(name=name, folder=config.dir),
     }
-    schemas = {f"schema/{name}": text for name, text in _shipped_schemas().items()}
-    try:
-        for file, text in (files | schemas).items():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            with open(folder / file, "x", encoding="utf-8") as stream:
-                stream.write(text)
-    except OSError as error:
-        raise OutputError(f"cannot write {error.filename}: {error.strerror}") from error
+    write_new(folder, files)
     console.say(_next_steps(name, shlex.quote(config.dir), [*sorted(files), "schema/ (for your editor)"]))
     return 0
-
-
-def _shipped_schemas() -> dict[str, str]:
-    """The JSON Schemas that the YAML written here names, by file name."""
-    folder = conf_dir() / "schema"
-    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.json")}
 
 
 def _next_steps(name: str, folder: str, files: list[str]) -> str:
@@ -130,19 +146,7 @@ DATASET = """\
 # Other shapes (CSV, Parquet, nested JSON, a run and its judgements) are mapped here, under `fields:`.
 # Use: dataset={name}
 name: {name}
-path: {path}
-"""
-
-JUDGE = """\
-# yaml-language-server: $schema=../schema/judge.json
-# A language model as judge. Use: judge={name}
-defaults:
-  - llm
-  - _self_
-
-model: openai/gpt-4o-mini-2024-07-18   # 1. provider/model, pinned by a date, a digest or a revision
-api_key_env: OPENAI_API_KEY            # 2. the NAME of the variable that holds the key, never the key
-# api_base: http://127.0.0.1:8000/v1   # any OpenAI-compatible server (vLLM, Ollama, llama.cpp)
+path: here:../{name}.jsonl   # `here:` starts at the folder of this file, wherever the command is started
 """
 
 EXPERIMENT = """\

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.finished_run import open_run
@@ -32,21 +34,36 @@ from ragpipe.labelling.label_import import (
     GivenLabel,
     LabelKey,
     draw_of_files,
+    given_again,
     labels_of,
     merged_labels,
     unlabelled_cases,
 )
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.labelled_files import CANNOT_READ, LabelEvent, checked, read_labelled_file
-from ragpipe.labelling.population import VERDICT, Population, read_population, with_same_answers
+from ragpipe.labelling.open_verdicts import (
+    OVERALL,
+    case_as_shown,
+    is_verdicts_file,
+    merged_verdicts,
+    nothing_imported,
+    of_these_answers,
+    queued_cases,
+    read_verdicts,
+    read_verdicts_file,
+    verdicts_path,
+    without_verdicts,
+)
+from ragpipe.labelling.population import VERDICT, Population, only_cases, read_population, with_same_answers
 from ragpipe.labelling.shown_cases import read_shown_cases
-from ragpipe.labelling.strata import strata_of
+from ragpipe.labelling.strata import QUEUE, strata_of
 from ragpipe.reports.console import Console
-from ragpipe.schema.sample import CaseKey
+from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.store.run.folder_lock import FolderLock
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_folder import RunFolder, make_folder
+from ragpipe.store.run.run_tables import read_columns
 
 SECTION = "label"
 _TITLE = "task=label is wrong; nothing was written"
@@ -60,6 +77,10 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     if needs_run:
         fix = "label.rejudged=outputs/x/RUN, the run that task=rejudge made of this one"
         problem = Problem(origins.location("label.rejudged"), "label.rejudged", "null", "the other run of the two", fix)
+        raise ConfigError(_TITLE, [problem])
+    if settings.draw == QUEUE and settings.more:
+        expected = "0: a queue has all cases with a verdict, and grows with them"
+        problem = Problem(origins.location("label.more"), "label.more", str(settings.more), expected, "leave it out")
         raise ConfigError(_TITLE, [problem])
     return FinishedRunTask(open_run(plain, origins, changeable=(), task="label", task_keys=(SECTION,)), settings)
 
@@ -86,10 +107,13 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     folder = run_folder.root / LABELS_FOLDER / draw_id_of(runs, score, what, settings)
     before = _earlier_draw(folder, settings, score)
     population = _population(run_folder, score, settings)
+    if settings.draw == QUEUE:
+        population = _queue(run_folder, score, population, folder if before else None, console)
     rejudged = _same_cases_of(rejudged_run, run_folder, score, settings) if rejudged_run else None
     strata = strata_of(settings, population, asked.spec, finished.config.scoring.thresholds.get(score), rejudged)
     have = int(before.settings["n"]) if before else 0
-    size = min(have + settings.more if settings.more else max(have, settings.n), len(population.keys))
+    n = len(population.keys) if settings.draw == QUEUE else settings.n
+    size = min(have + settings.more if settings.more else max(have, n), len(population.keys))
     drawn = drawn_of(settings, population, strata, size, before)
     keys = [population.keys[place] for place in drawn.places]
     shown = read_shown_cases(run_folder.samples, run_folder.outputs, keys)
@@ -122,6 +146,18 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     )
     _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - len(earlier) if before else None)
     return written
+
+
+def _queue(run: RunFolder, score: str, population: Population, folder: Path | None, console: Console) -> Population:
+    """The cases of a queue: those with a verdict, and those that it has already. Raises DataError where there is none."""
+    keys = queued_cases(run.root, score)
+    drawn = [CaseKey.of(row)[:3] for row in read_drawn(folder).to_pylist()] if folder else []
+    queue = only_cases(population, {*keys, *drawn})
+    if left_out := len(set(keys) - set(population.keys)):
+        console.warn(f"{left_out:,} cases with a verdict have no value of {score} and are left out")
+    if not queue.keys:
+        raise without_verdicts(run.root, score)
+    return queue
 
 
 def _with_metric(task: FinishedRunTask[LabelSettings]) -> LabelSettings:
@@ -184,10 +220,15 @@ def _say_draw(
     console.say(
         f"draw {draw.draw_id}: {total} of {draw.cases:,} cases with a value of {draw.score}{grown} (seed {draw.seed})"
     )
-    if task.settings.draw != "random":
+    if task.settings.draw == QUEUE:
+        console.say(
+            "  a queue: its cases were picked by people on report.html, not drawn. Its labels show agreement on these cases, and "
+            "count in no corrected mean, gate or weight"
+        )
+    elif task.settings.draw != "random":
         parts = ", ".join(f"{stratum.name} {stratum.drawn} of {stratum.cases:,}" for stratum in draw.strata)
         console.say(f"  {random} at random, then by strata: {parts}")
-    if added == 0 and task.settings.n < total:
+    if added == 0 and task.settings.n < total and task.settings.draw != QUEUE:
         console.say(f"  the draw had {total} cases already, and keeps them: label.seed=... draws others")
     console.say(f"asked: {asked.question} ({', '.join(grade.name for grade in asked.grades)}, cannot tell)")
     folder = task.finished.folder.root / LABELS_FOLDER / draw.draw_id
@@ -196,30 +237,99 @@ def _say_draw(
 
 
 def _import(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
-    """Read labelled files into the draws that they belong to. Nothing is written where one of them has a fault."""
+    """Read labelled files into the draws that they belong to, and verdicts of the page beside them. Nothing is written where
+    one of them has a fault."""
+    paths = [Path(name) for name in task.settings.files]
+    of_page = [path for path in paths if is_verdicts_file(path)]
+    labels = _labels_of_files(task, [path for path in paths if path not in of_page], console)
+    verdicts = _verdicts_of_files(task, of_page, console) if of_page else None
+    written = _write_labels(task, labels, console)
+    if verdicts is not None:
+        path = verdicts_path(task.finished.folder.root)
+        make_folder(path.parent)
+        write_rows(path, verdicts)
+        written.append(path)
+        console.say(
+            f"{path}: verdicts that are not blind. task=calibrate leaves them out; label.draw=queue has their cases labelled blind"
+        )
+    return written
+
+
+def _verdicts_of_files(task: FinishedRunTask[LabelSettings], paths: Sequence[Path], console: Console) -> pa.Table:
+    """The verdicts of the run with those of these files. Raises DataError."""
+    folder = task.finished.folder
+    scores = [spec.name for metric in task.finished.config.metrics.values() for spec in metric.scores()]
+    files = {path: read_verdicts_file(path, task.finished.run_id, {*scores, OVERALL}) for path in paths}
+    columns = read_columns(folder.outputs, OUTPUT_KEY)
+    known = set(zip(*(columns[name].to_pylist() for name in OUTPUT_KEY), strict=True))
+    named = {case_as_shown(verdict.key.case) for verdicts in files.values() for verdict in verdicts}
+    keys = {case for case in known if case_as_shown(case) in named}
+    shown = read_shown_cases(folder.samples, folder.outputs, keys)
+    digests = {key: case.answer_sha256 for key, case in shown.items()}
+    table = read_verdicts(folder.root)
+    for path, verdicts in files.items():
+        kept, refusals = of_these_answers(verdicts, digests)
+        if not kept:
+            raise nothing_imported(path, refusals)
+        for refusal in refusals:
+            console.warn(refusal)
+        merged = merged_verdicts(table, kept)
+        table = merged.table
+        people = ", ".join(sorted({verdict.key.annotator for verdict in kept}))
+        again = [f"{merged.again} given again, {merged.changed} of them another verdict"] if merged.again else []
+        withdrawn = [f"{merged.withdrawn} withdrawn"] if merged.withdrawn else []
+        console.say(
+            f"{path}: {', '.join([f'{merged.new} new {_verdicts(merged.new)} by {people}', *again, *withdrawn])}"
+        )
+    assert table is not None
+    return table
+
+
+def _verdicts(count: int) -> str:
+    return "verdict" if count == 1 else "verdicts"
+
+
+def _labels_of_files(
+    task: FinishedRunTask[LabelSettings], paths: Sequence[Path], console: Console
+) -> dict[Path, list[dict[LabelKey, GivenLabel | None]]]:
+    """By folder of a draw, the labels of each file. Raises DataError."""
     run_folder = task.finished.folder.root
     draws = {
         folder: (read_draw(folder), set(read_drawn(folder)["item"].to_pylist())) for folder in draw_folders(run_folder)
     }
     files: dict[Path, list[dict[LabelKey, GivenLabel | None]]] = {}
-    for name in task.settings.files:
-        events = _events_of(Path(name))
+    for name in paths:
+        events = _events_of(name)
         folder = draw_of_files(draws, events) if events else None
         if folder is None:
-            raise _without_draw(Path(name), events, [draw for draw, _ in draws.values()])
+            raise _without_draw(name, events, [draw for draw, _ in draws.values()])
         labels = labels_of(*draws[folder], events)
         files.setdefault(folder, []).append(labels)
         console.say(f"{name}: {_counts(labels)}")
+    return files
+
+
+def _write_labels(
+    task: FinishedRunTask[LabelSettings],
+    files: Mapping[Path, Sequence[Mapping[LabelKey, GivenLabel | None]]],
+    console: Console,
+) -> list[Path]:
+    """Write the labels of files into their draws; returns the tables."""
     written = []
     for folder, labels_by_file in files.items():
         earlier = read_labels(folder) if (folder / LABELS).is_file() else None
-        drawn = read_drawn(folder)
+        drawn, draw = read_drawn(folder), read_draw(folder)
+        for annotator, (again, changed) in given_again(earlier, labels_by_file, drawn).items():
+            cases = "case has" if again == 1 else "cases have"
+            console.say(
+                f"{again:,} {cases} two labels by {annotator}, {changed:,} of them different: the later one counts"
+            )
         table = merged_labels(earlier, labels_by_file, drawn)
         write_rows(folder / LABELS, table)
         written.append(folder / LABELS)
         labelled = len({CaseKey.of(row) for row in table.to_pylist()})
         people = len(set(table["annotator"].to_pylist()))
-        total = sum(stratum.drawn for stratum in draws[folder][0].strata)
+        total = sum(stratum.drawn for stratum in draw.strata)
         console.say(
             f"draw {folder.name}: {labelled} of {total} cases labelled by {people} {'person' if people == 1 else 'people'}"
         )

@@ -1,46 +1,107 @@
-"""`task=plan`: what a run would do and cost, and how the first case was mapped. Spends nothing, writes nothing."""
+"""`task=plan`: what a data set holds and what looks wrong in it, what a run would do and cost. Spends nothing."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from ragpipe.config.run_validation import INVALID_CONFIGURATION, validate_config
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.safe_text import on_one_line
+from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.datasets.dataset import Dataset
+from ragpipe.engine.batch_plan import batch_lines
 from ragpipe.engine.case_sources import DatasetSource, open_index
 from ragpipe.engine.gate_plan import gate_power_lines
 from ragpipe.engine.judge_access import scoring_warnings, store_path
-from ragpipe.engine.plan_summary import missing_embedder_line, plan_line, plan_remaining, reference_lines, report_gaps
+from ragpipe.engine.judge_check import missing_keys
+from ragpipe.engine.metric_lines import embedded_lines, unmet_lines, unscored_line
+from ragpipe.engine.plan_document import plan_document
+from ragpipe.engine.plan_summary import (
+    missing_embedder_line,
+    over_budget,
+    plan_line,
+    plan_remaining,
+    reference_lines,
+    report_gaps,
+)
+from ragpipe.engine.profile_report import print_fields, print_findings
 from ragpipe.engine.run_identity import identity_of_dataset, run_id
 from ragpipe.engine.scoring_files import resolved_for_dataset
+from ragpipe.engine.task_settings import task_settings
 from ragpipe.engine.user_code import system_sources
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.profiling.data_profile import DataProfile
+from ragpipe.profiling.metric_needs import need_of
+from ragpipe.profiling.value_checks import times_are_known
 from ragpipe.reports.console import Console
+from ragpipe.reports.number_format import plural
 from ragpipe.reports.sections.index_section import index_notes
-from ragpipe.scoring.pointer_checks import pointer_warnings
+from ragpipe.schema.settings import Settings
+from ragpipe.scoring.pointer_checks import Pointers, read_pointers
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.load_dataset import load_dataset
 from ragpipe.stages.plan_calls import Plan
+from ragpipe.store.files.atomic import atomic_write, json_bytes
 from ragpipe.store.run.format_check import check_store
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.systems.settings import RecordedSystem
+from ragpipe.systems.settings import LiveSettings, RecordedSystem
 
 VALUE_WIDTH = 50  # characters of a mapped value
+SOURCE_WIDTH = 36  # characters of the expression that it comes from
+REASONS = 2  # why a metric is skipped, the most frequent ones; `plan.out` has all
+SECTION = "plan"
 
 
-def run(config: RunConfig, console: Console) -> int:
-    """Print the plan. Returns 0. Raises FormatMismatch for a call store that the run could not use."""
-    plan_run(config, console)
+class PlanSettings(Settings):
+    """Where the whole plan is written; what is printed is a part of it."""
+
+    out: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="File for the whole plan and profile as JSON; an older one is replaced. null: none."
+    )
+
+
+@dataclass(frozen=True)
+class PlanTask:
+    """The configuration of the run that is planned, and where the plan is written."""
+
+    config: RunConfig
+    settings: PlanSettings
+
+    @property
+    def plugins(self) -> list[str]:
+        """The packages of the user's own classes that this start may import."""
+        return self.config.plugins
+
+    @property
+    def log_level(self) -> str:
+        """The level of the library logs of this start."""
+        return self.config.log_level
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> PlanTask:
+    """Check the configuration of the run, and the section `plan`. Raises ConfigError."""
+    config = validate_config({key: value for key, value in plain.items() if key != SECTION}, origins)
+    settings = task_settings(PlanSettings, plain, origins or NoOrigins(), title=INVALID_CONFIGURATION, section=SECTION)
+    return PlanTask(config, settings)
+
+
+def run(task: PlanTask, console: Console) -> int:
+    """Print the plan. Returns 0. Raises FormatMismatch for a call store that the run could not use, OutputError."""
+    plan_run(task, console)
     return 0
 
 
-def plan_run(config: RunConfig, console: Console) -> Plan | None:
+def plan_run(task: PlanTask, console: Console) -> Plan | None:
     """Print the plan and return it; None for a live system, whose outputs decide what is asked. Raises as `run`."""
+    config = task.config
     check_store(store_path(config))
     source = DatasetSource(config, console)
     dataset, sources = source.dataset, system_sources(config.system, config.plugins).sources
@@ -51,45 +112,108 @@ def plan_run(config: RunConfig, console: Console) -> Plan | None:
     calibration = scoring_files.calibration_of(RunFolder.at(Path(config.output_dir), config.name, run_id(identity)))
     for warning in scoring_warnings(config, identity, calibration, are_answers_known=False):
         console.warn(warning)
-    _print_first_case(dataset, config, console)
+    profile = DataProfile(config.metrics.values(), times_known=times_are_known(config.dataset))
+    run_plan, gate_lines, pointers = None, list[str](), Pointers()
     if not isinstance(config.system, RecordedSystem):
-        samples = len({record.sample.id for record in dataset})
-        times = "once" if config.system.repeats == 1 else f"{config.system.repeats:,} times"
-        console.say(
-            f"{samples:,} samples; the {config.system.kind} system is asked {times} for each when the run starts"
-        )
-        console.say("questions to the judge depend on its outputs: the run prints their number before the first one")
-        return None
-    with tempfile.TemporaryDirectory() as scratch:
-        frozen = RunFolder(Path(scratch))
-        samples_path, outputs_path = frozen.samples, frozen.outputs
-        records = mark_closed_book(dataset, config.system)
-        counts = load_dataset(records, samples=samples_path, outputs=outputs_path)
-        reader = CaseReader(samples_path, outputs_path)
-        run_plan = plan_remaining(config, reader)
-        reader.close()
-        scoring_files.write(frozen, config)  # refuses what the run would refuse
-        gate_lines = gate_power_lines(config, frozen)
-        warnings = [unknown_methods(config.system, counts.methods), *pointer_warnings(samples_path, outputs_path)]
-    console.say(f"{counts.samples:,} samples, {counts.cases:,} cases, methods: {', '.join(counts.methods)}")
-    for line in filter(None, warnings):
-        console.warn(line)
-    _print_plan(run_plan, config, console)
+        for _ in profile.watch(dataset):
+            pass
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            frozen = RunFolder(Path(scratch))
+            records = profile.watch(mark_closed_book(dataset, config.system))
+            counts = load_dataset(records, samples=frozen.samples, outputs=frozen.outputs)
+            reader = CaseReader(frozen.samples, frozen.outputs)
+            run_plan = plan_remaining(config, reader)
+            reader.close()
+            scoring_files.write(frozen, config)  # refuses what the run would refuse
+            gate_lines = gate_power_lines(config, frozen)
+            pointers = read_pointers(frozen.samples, frozen.outputs)
+        if line := unknown_methods(config.system, counts.methods):
+            console.warn(line)
+    _print_data(dataset, profile, pointers, config, console)
+    if run_plan is None:
+        _print_live(profile, config, console)
+    else:
+        _print_plan(run_plan, config, console)
+    if run_plan is not None and run_plan.new_calls:
+        _warn_of_missing_keys(config, console)
     for line in gate_lines:
         console.say(line)
+    if task.settings.out is not None:
+        needs = [need_of(metric, profile.facts) for metric in config.metrics.values()]
+        document = plan_document(profile, pointers, needs, run_plan, gate_lines)
+        atomic_write(Path(task.settings.out), json_bytes(document, indent=1))
+        console.say(f"written: {task.settings.out}")
     return run_plan
 
 
-def _print_first_case(dataset: Dataset, config: RunConfig, console: Console) -> None:
-    """Print how the first case was mapped. Raises DataError where the data is at fault, before anything is printed of it."""
-    first = dataset.first()
-    console.say(f"data set {dataset.name}, {dataset.digest[:8]}: its first case as it was mapped")
+def _print_data(
+    dataset: Dataset, profile: DataProfile, pointers: Pointers, config: RunConfig, console: Console
+) -> None:
+    """Print what looks wrong, how the first case was mapped, and the profile.
+
+    Args:
+        dataset: the data set, which is read to its first record again.
+        profile: what it holds.
+        pointers: ids that lead nowhere.
+        config: the configuration of the run.
+        console: where it is printed.
+    """
+    console.say(_title(dataset, profile))
     if index := open_index(config):
         for note in index_notes(index.coverage(record.sample for record in dataset)):
             console.say(f"index: {on_one_line(note, 1000)}")
+    print_findings(profile, pointers, console)
+    if config.dataset.fields:
+        _print_first_case(dataset, console)
+    print_fields(profile, console)
+
+
+def _title(dataset: Dataset, profile: DataProfile) -> str:
+    """The data set with its size on one line."""
+    title = f"data set {dataset.name}, {dataset.digest[:8]}: {plural(profile.samples, 'sample')}"
+    cases, noun = sum(profile.cases.values()), "method" if len(profile.cases) == 1 else "methods"
+    return f"{title}, {plural(cases, 'case')}, {noun}: {', '.join(profile.cases)}" if cases else title
+
+
+def _print_live(profile: DataProfile, config: RunConfig, console: Console) -> None:
+    """Print what a live system would be asked."""
+    assert not isinstance(config.system, RecordedSystem)
+    asked = sum(method.repeats for method in config.system.each_method())
+    console.say(
+        f"{plural(profile.samples, 'sample')}; {_live_plan(config.system)}: "
+        f"{plural(asked * profile.samples, 'question')} to it"
+    )
+    for line in embedded_lines(config):
+        console.warn(line)
+    console.say("questions to the judge depend on its outputs: the run prints their number before the first one")
+    _warn_of_missing_keys(config, console)
+
+
+def _warn_of_missing_keys(config: RunConfig, console: Console) -> None:
+    for problem in missing_keys(config):
+        console.warn(f"{problem.found}: the run would be refused; {problem.fix}")
+
+
+def _live_plan(system: LiveSettings) -> str:
+    """How often which live methods are asked."""
+    methods = system.each_method()
+    times = {"once" if method.repeats == 1 else f"{method.repeats:,} times" for method in methods}
+    if len(methods) == 1:
+        return f"the {methods[0].kind} system is asked {times.pop()} for each when the run starts"
+    names = ", ".join(
+        method.method if len(times) == 1 else f"{method.method} ({method.repeats:,} times)" for method in methods
+    )
+    often = f" {times.pop()}" if len(times) == 1 else ""
+    return f"{len(methods):,} methods are asked{often} for each when the run starts: {names}"
+
+
+def _print_first_case(dataset: Dataset, console: Console) -> None:
+    """Print how the first case was mapped, field by field."""
+    console.say("its first case as it was mapped")
     rows = []
-    for mapped in first.fields:
-        source = "" if mapped.source == mapped.field else mapped.source
+    for mapped in dataset.first().fields:
+        source = "" if mapped.source == mapped.field else on_one_line(mapped.source, SOURCE_WIDTH)
         rows.append((mapped.field, source, _short(mapped.value)))
     console.table(("field", "from", "value"), rows, left=(0, 1, 2))
 
@@ -98,21 +222,41 @@ def _print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
     """Print the cases and questions of each metric, what is skipped and why, and the cost."""
     metric_rows = []
     for metric in run_plan.metrics:
-        skipped = ", ".join(f"{count:,} {reason}" for reason, count in metric.skipped.most_common())
-        metric_rows.append((metric.name, f"{metric.cases:,}", skipped or "-"))
-    console.table(("metric", "cases", "skipped, and why"), metric_rows, left=(0, 2))
+        skipped = ", ".join(f"{count:,} {reason}" for reason, count in metric.skipped.most_common(REASONS))
+        skipped += ", ..." if len(metric.skipped) > REASONS else ""
+        steps = [step for step in run_plan.steps if step.metric == metric.name]
+        calls, tokens = sum(step.calls for step in steps), sum(step.tokens_in for step in steps)
+        metric_rows.append((metric.name, f"{metric.cases:,}", skipped or "-", f"{calls:,}", f"{tokens:,}"))
+    heads = ("metric", "cases", "skipped, and why", "calls,\nat most", "prompt\ntokens")
+    console.table(heads, metric_rows, left=(0, 2))
+    if isinstance(config.judge, JudgeSettings) and run_plan.steps:
+        _print_steps(run_plan, console)
     report_gaps(run_plan, console)
-    if line := missing_embedder_line(config):
+    lines = [
+        missing_embedder_line(config),
+        *embedded_lines(config),
+        *unmet_lines(config, run_plan),
+        over_budget(run_plan, config),
+    ]
+    for line in filter(None, lines):
         console.warn(line)
-    for line in reference_lines(run_plan):
+    for line in filter(None, [*reference_lines(run_plan), unscored_line(config, run_plan)]):
         console.say(line)
-    if run_plan.steps:
-        step_rows = []
-        for step in run_plan.steps:
-            prompt = step.prompt.removeprefix(f"{step.metric}/")
-            step_rows.append((step.metric, prompt, f"{step.calls:,}", f"{step.tokens_in:,}"))
-        console.table(("metric", "step", "calls, at most", "prompt tokens"), step_rows, left=(0, 1))
     console.say(plan_line(run_plan, config))
+    for line in batch_lines(run_plan, config):
+        console.say(line)
+
+
+def _print_steps(run_plan: Plan, console: Console) -> None:
+    """Print the calls and tokens of each step, and what the length of its replies is taken from."""
+    rows = []
+    for step in run_plan.steps:
+        source = f"{step.measured:,} earlier replies" if step.measured else "form of the answer"
+        rows.append(
+            (f"{step.metric}/{step.step}", f"{step.calls:,}", f"{step.tokens_in:,}", f"{step.tokens_out:,}", source)
+        )
+    heads = ("step", "calls,\nat most", "prompt\ntokens", "completion\ntokens", "length of\nreplies by")
+    console.table(heads, rows, left=(0, 4))
 
 
 def _short(value: Any) -> str:

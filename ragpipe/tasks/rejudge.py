@@ -28,6 +28,7 @@ from ragpipe.reports.agreement_report import (
     question_lines,
 )
 from ragpipe.reports.console import Console
+from ragpipe.reports.short_agreement import short_agreement_lines
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
@@ -117,43 +118,62 @@ def run(task: FinishedRunTask[RejudgeSettings], console: Console) -> int:
         return resend(finished, console)
     spec = RunSpec.of_finished_run(finished, RunSource(finished.folder, finished.manifest))
     policy = StoredRejudgePolicy(finished) if task.settings.mode == "stored" else RejudgePolicy(finished)
-    evaluation = Evaluation(spec, policy, console)
+    comparisons: list[dict[str, Any]] = []
+
+    def before_result() -> None:
+        if (comparison := _compare(finished, spec.folder, console, calls=evaluation.calls)) is not None:
+            comparisons.append(comparison)
+
+    evaluation = Evaluation(spec, policy, console, before_result=before_result)
     code = evaluation.run()
-    _compare(finished, spec.folder, console, calls=evaluation.calls)
+    for comparison in comparisons:  # no longer under the lock of the run, which sealed its own files first
+        _write_agreement(spec.folder, comparison, agreement_markdown(_judged(comparison, finished)))
     return code
 
 
-def _compare(finished: FinishedRun, new: RunFolder, console: Console, *, calls: int) -> None:
-    """Compare the old judge with the new: on the terminal, in `agreement.json` and in `agreement.md`. `calls` were made."""
+def _compare(finished: FinishedRun, new: RunFolder, console: Console, *, calls: int) -> dict[str, Any] | None:
+    """Compare the old judge with the new on the terminal; returns what `agreement.json` holds, None where there is nothing to
+    compare. `calls` were made."""
     old, name = finished.folder, finished.run_id
     if old == new:
         effort = f"{calls:,} calls, for what had no reply" if calls else "asked nothing again"
         console.say(f"this is {name} itself, by the same judge: {effort}")
-        return
+        return None
     comparison = compare_runs(old, new)
     if comparison is None:
         console.say(f"{name} was never scored: there is nothing to compare with")
-        return
-    computed = _computed_scores(finished)
-    scores = {score: values for score, values in comparison["scores"].items() if score not in computed}
-    judged = comparison | {"scores": scores}
-    page = _write_agreement(new, comparison, agreement_markdown(judged))
+        return None
+    judged = _judged(comparison, finished)
     title = f"old ({comparison['old']['judge']}) against new ({comparison['new']['judge']})"
-    console.folded(AGREEMENT_HEADS, agreement_rows(judged), title=title)
-    console.say(AGREEMENT_NOTE)
+    if finished.config.report.detail == "short":
+        console.lines(short_agreement_lines(judged, title, console.screen))
+    else:
+        console.folded(AGREEMENT_HEADS, agreement_rows(judged), title=title)
+        console.say(AGREEMENT_NOTE)
     for line in [*question_lines(judged), *absent_lines(judged)]:
         console.say(line)
-    console.say(f"agreement: {page}")
+    console.say(f"agreement: {_page(new)}")
+    return comparison
 
 
-def _write_agreement(new: RunFolder, comparison: Mapping[str, Any], markdown: str) -> Path:
-    """Write and seal `agreement.json` (all scores) and `agreement.md`; returns the page."""
-    document, page = new.root / "agreement.json", new.root / "agreement.md"
+def _judged(comparison: Mapping[str, Any], finished: FinishedRun) -> dict[str, Any]:
+    """The comparison without the scores that no judge decides."""
+    computed = _computed_scores(finished)
+    scores = {score: values for score, values in comparison["scores"].items() if score not in computed}
+    return {**comparison, "scores": scores}
+
+
+def _page(run: RunFolder) -> Path:
+    return run.root / "agreement.md"
+
+
+def _write_agreement(new: RunFolder, comparison: Mapping[str, Any], markdown: str) -> None:
+    """Write and seal `agreement.json` (all scores) and `agreement.md`."""
+    document = new.root / "agreement.json"
     with FolderLock(new.root):
         json_unless_same(document, comparison)
-        write_unless_same(page, markdown)
-        seal_added(new, [document, page])
-    return page
+        write_unless_same(_page(new), markdown)
+        seal_added(new, [document, _page(new)])
 
 
 def _computed_scores(finished: FinishedRun) -> set[str]:

@@ -48,13 +48,16 @@ def run(task: FinishedRunTask[RescoreSettings], console: Console) -> int:
     spec = RunSpec.of_finished_run(finished, source)
     existed = spec.folder.manifest.exists()
     try:
-        code = Evaluation(spec, RescorePolicy(finished, fix=FIX), console).run()
+        return Evaluation(
+            spec,
+            RescorePolicy(finished, fix=FIX),
+            console,
+            before_result=lambda: _print_changes(finished, spec.folder, console),
+        ).run()
     except DataError:
         if not existed:
             shutil.rmtree(spec.folder.root, ignore_errors=True)
         raise
-    _print_changes(finished, spec.folder, console)
-    return code
 
 
 def _print_changes(finished: FinishedRun, new: RunFolder, console: Console) -> None:

@@ -12,14 +12,9 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.run_list import list_runs, named_folders, refuse_other_formats
 from ragpipe.engine.task_settings import chosen_name, task_settings
 from ragpipe.reports.console import Console
-from ragpipe.reports.runs_page import (
-    RunLine,
-    differences_text,
-    run_list_cells,
-    run_list_heads,
-    run_list_scores,
-    runs_markdown,
-)
+from ragpipe.reports.number_format import plural
+from ragpipe.reports.run_list_text import run_list_text
+from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.schema.settings import Settings
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import RUNS
@@ -59,13 +54,10 @@ def run(settings: RunsSettings, console: Console) -> int:
 
 
 def _print_table(folder: Path, lines: Sequence[RunLine], older: int, console: Console) -> None:
-    """Print the table of the runs of a name, and write its runs.md."""
-    names = run_list_scores(lines)
-    rows = [run_list_cells(line, names)[:-1] for line in lines if not line.refused]
-    console.table(run_list_heads(lines)[:-1], rows, title=str(folder), left=(0, 1, 2, 4))
-    for line in lines:
-        if line.differences:
-            console.say(f"{line.run_id} differs {differences_text(line)}")
+    """Print the runs of a name, and write its runs.md."""
+    console.say(f"{folder}: {plural(len(lines), 'run')}, the newest last")
+    for text in run_list_text([line for line in lines if not line.refused], console.width):
+        console.say(text)
     if older:
         console.say(f"{older:,} older runs are not listed")
     write_unless_same(folder / RUNS, runs_markdown(folder.name, lines, older=older))

@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import json
 import random
+import re
 import socket
 import struct
 import time
@@ -139,10 +140,12 @@ _GEMINI = (
 
 
 def _gemini(fault: ServerFault, request: FaultyRequest) -> FakeResponse:
-    """A per-minute limit as Gemini's OpenAI-compatible endpoint words it: in a list, without a Retry-After."""
+    """A per-minute limit as Gemini's OpenAI-compatible endpoint words it: in a list, without a Retry-After. `words=no`: its message
+    does not say the wait."""
     again = fault.options.get("again", "0.2s")
+    words = _GEMINI.format(again)
     error = {
-        "code": 429, "message": _GEMINI.format(again), "status": "RESOURCE_EXHAUSTED",
+        "code": 429, "message": words.partition(" Please retry")[0] if fault.options.get("words") == "no" else words, "status": "RESOURCE_EXHAUSTED",
         "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": again}],
     }  # fmt: skip
     return FakeResponse(429, [{"error": error}])
@@ -270,6 +273,27 @@ def _named(name: str, text: str) -> Callable[[ServerFault, FaultyRequest], FakeR
     return _content(lambda _: text)
 
 
+def _draft(text: str) -> str:
+    """What a model might think before it writes this: another verdict."""
+    opposite = {"true": "false", "false": "true", "YES": "NO", "NO": "YES"}
+    text = re.sub(r"\b(?:true|false|YES|NO)\b", lambda word: opposite[word[0]], text)
+    return re.sub(r"(?<=: )\d+(?:\.\d+)?(?=[,}])", lambda number: f"{(float(number[0]) + 1) % 5:g}", text)
+
+
+def _small_context(fault: ServerFault, request: FaultyRequest) -> FakeResponse | None:
+    """A window of `tokens` (default 4096) for prompt and longest reply together, a token being four characters."""
+    window = int(fault.number("tokens", 4096))
+    prompt = request.reply["usage"]["prompt_tokens"]
+    reply = request.body.get("max_tokens") or request.body.get("max_completion_tokens") or 0
+    if prompt + reply <= window:
+        return None
+    message = (
+        f"This model's maximum context length is {window} tokens. However, you requested {prompt + reply} tokens "
+        f"({prompt} in the messages, {reply} in the completion)."
+    )
+    return _error(400, message, "context_length_exceeded", "invalid_request_error")
+
+
 _TOO_LONG = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
 
 FAULTS: dict[str, Callable[[ServerFault, FaultyRequest], FakeResponse | Cut | Drip | Hang | None]] = {
@@ -372,6 +396,10 @@ FAULTS: dict[str, Callable[[ServerFault, FaultyRequest], FakeResponse | Cut | Dr
     "no_temperature": _refuses("temperature", lambda v: v != 1, "Unsupported value: 'temperature' does not support 0 with "
                                "this model. Only the default (1) value is supported."),
     "no_seed": _refuses("seed", lambda v: True, "Unsupported parameter: 'seed' is not supported with this model."),
+    "no_system_role": _refuses("messages", lambda v: any(m.get("role") == "system" for m in v), "System role not supported"),
+    "no_logprobs": _refuses("logprobs", lambda v: True, "Unsupported parameter: 'logprobs' is not supported with this model."),
+    "small_context": _small_context,
+    "thinks": _content(lambda t: f"<think>\nPerhaps {_draft(t)}? No.\n</think>\n\n{t}"),
     "no_max_tokens": _refuses("max_tokens", lambda v: True, "Unsupported parameter: 'max_tokens' is not supported with this "
                               "model. Use 'max_completion_tokens' instead."),
 }  # fmt: skip

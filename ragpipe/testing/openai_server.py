@@ -12,6 +12,8 @@ without one), `auth` (first 12 hex digits of the sha256
 of the Authorization header, '' without one), `fault`, `model`, `peer` (the client's port), `mode` (response format).
 A kill of the client shows as `written: false`.
 
+Limits of rate, tokens and concurrency are described in `openai_limits.py`.
+
 A script is a JSON list of `{"match": regex on the last user message, "reply": text, "finish_reason": ..., "status": ...,
 "times": n}`; the first that matches and is not used up wins. Everything else is answered by `openai_answers.py`.
 """
@@ -30,13 +32,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from ragpipe.testing.batch_endpoint import BatchEndpoint
 from ragpipe.testing.openai_answers import chat_reply, question_hash
 from ragpipe.testing.openai_faults import (
     FAULTS,
@@ -49,6 +52,7 @@ from ragpipe.testing.openai_faults import (
     cut_connection,
     draw_latency,
 )
+from ragpipe.testing.openai_limits import ServerLimits
 
 SERVER = (sys.executable, "-m", "ragpipe.testing.local_server")
 """The command of the server in a process of its own, wherever ragpipe can be imported."""
@@ -60,12 +64,16 @@ class OpenAIServer:
     def __init__(
         self, *, latency_ms: float = 0, jitter: float = 0, faults: Iterable[str] = (), script: list[dict[str, Any]] | None = None,
         log: Path | None = None, model: str | None = None, tls: tuple[Path, Path] | None = None,
+        limits: str = "", count: Callable[[str], int] | None = None, caches: bool = False,
     ):  # fmt: skip
+        self.prompts: list[str] | None = [] if caches else None  # of answered requests, for a cache of their beginnings
+        self.count = count  # the tokens of a text; None: four characters a token
         self.tls = None
         if tls:  # certificate and key
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.tls.load_cert_chain(*tls)
         self.latency_ms, self.jitter, self.model = latency_ms, jitter, model
+        self.limits = ServerLimits(limits) if limits else None
         self.faults = [ServerFault.read(text) for text in faults]
         self.script = [dict(entry) for entry in script or []]
         self._lines: list[dict[str, Any]] = []
@@ -74,12 +82,16 @@ class OpenAIServer:
         self.peak = self.in_flight = self.arrivals = 0
         self._file = open(log, "a", encoding="utf-8", buffering=1) if log else None  # noqa: SIM115
         self.url = ""
+        self.batches = BatchEndpoint(self._good)
+        """The Batch API of this server; its requests are in its own log."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "GET" and request.path.endswith("/models"):
             return web.json_response(
                 {"object": "list", "data": [{"id": self.model or "test-model", "object": "model"}]}
             )
+        if (answer := await self.batches.handle(request)) is not None:
+            return answer
         if request.method != "POST" or not request.path.endswith(("/chat/completions", "/embeddings")):
             return web.json_response({"error": {"message": f"no route {request.method} {request.path}"}}, status=404)
         arrived = time.time()
@@ -113,9 +125,29 @@ class OpenAIServer:
             self.bodies[line["body"]] = body
         line["question"], line["model"] = question_hash(body.get("messages")), body.get("model")
         line["mode"] = (body.get("response_format") or {}).get("type", "plain")
+        if self.limits is None:
+            return await self._answer_admitted(request, line, body, raw, auth)
+        refusal = self.limits.admit(body, self._good(body, line["question"])["usage"])
+        if refusal is not None:
+            line["fault"] = "limits"
+            return await self._write(request, line, refusal)
+        try:
+            return await self._answer_admitted(request, line, body, raw, auth)
+        finally:
+            self.limits.release()
+
+    async def _answer_admitted(
+        self, request: web.BaseRequest, line: dict[str, Any], body: dict[str, Any], raw: bytes, auth: str
+    ) -> web.StreamResponse:
+        cached = self._cached_characters(body)
         if self.latency_ms:
             await asyncio.sleep(draw_latency(self.latency_ms, self.jitter, line["body"]))
-        good = FakeResponse(200, self._good(body, line["question"]))
+        good = FakeResponse(200, self._good(body, line["question"]), self.limits.headers() if self.limits else {})
+        if self.prompts is not None and isinstance(good.body, dict):
+            usage = good.body["usage"]
+            prompt = _prompt(body)
+            usage["prompt_tokens_details"] = {"cached_tokens": usage["prompt_tokens"] * cached // max(1, len(prompt))}
+            self.prompts.append(prompt)
         action = self._script(body) or self._faulty(line, body, raw, auth) or good
         if isinstance(action, Hang):
             await asyncio.sleep(action.seconds)
@@ -127,6 +159,12 @@ class OpenAIServer:
         if isinstance(action, Drip):
             return await self._drip(request, line, json.dumps(good.body).encode(), action.every_s)
         return await self._write(request, line, action)
+
+    def _cached_characters(self, body: dict[str, Any]) -> int:
+        """The beginning that an answered request had too: from 4,096 characters on, in steps of 512."""
+        prompt = _prompt(body)
+        shared = max((_common_length(prompt, earlier) for earlier in self.prompts or ()), default=0)
+        return shared // 512 * 512 if shared >= 4096 else 0
 
     def _faulty(
         self, line: dict[str, Any], body: dict[str, Any], raw: bytes, auth: str
@@ -167,14 +205,17 @@ class OpenAIServer:
             return self._vectors(body)
         if text is None:
             text = chat_reply(body)
-        asked = sum(len(str(m.get("content") or "")) for m in body.get("messages") or []) // 4 + 3
+        messages = [str(m.get("content") or "") for m in body.get("messages") or []]
+        asked, answered = sum(map(len, messages)) // 4 + 3, len(text) // 4 + 1
+        if self.count:  # as OpenAI's chat format counts: four tokens around each message, three for the reply to come
+            asked, answered = 3 + sum(4 + self.count(message) for message in messages), self.count(text)
         return {
             "id": f"chatcmpl-{question[:12]}", "object": "chat.completion", "created": 1_700_000_000,
             "model": self.model or body.get("model"), "system_fingerprint": "fp_test",
             "choices": [{"index": 0, "finish_reason": finish, "logprobs": None,
                          "message": {"role": "assistant", "content": text, "refusal": None}}],
-            "usage": {"prompt_tokens": asked, "completion_tokens": len(text) // 4 + 1,
-                      "total_tokens": asked + len(text) // 4 + 1, "prompt_tokens_details": {"cached_tokens": 0}},
+            "usage": {"prompt_tokens": asked, "completion_tokens": answered,
+                      "total_tokens": asked + answered, "prompt_tokens_details": {"cached_tokens": 0}},
         }  # fmt: skip
 
     def _vectors(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -242,6 +283,16 @@ class OpenAIServer:
         return len({line["peer"] for line in self.log})
 
 
+def _prompt(body: dict[str, Any]) -> str:
+    return "".join(f"{message['role']}\n{message.get('content')}\n" for message in body.get("messages") or [])
+
+
+def _common_length(left: str, right: str) -> int:
+    """How many characters two texts begin with together."""
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(left), len(right)))
+
+
 @contextmanager
 def serving(**options: Any) -> Iterator[OpenAIServer]:
     """The server in a thread of this process, with a loop of its own: for sync and async tests alike."""
@@ -295,6 +346,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path)
     parser.add_argument("--script", type=Path)
     parser.add_argument("--fault", action="append", default=[], help="name[:option=value,...], repeatable")
+    parser.add_argument("--limits", default="", help="option=value,...: see ragpipe/testing/openai_limits.py")
     parser.add_argument("--model", help="the model named in replies (default: the one asked for)")
     args = parser.parse_args()
     script = json.loads(args.script.read_text(encoding="utf-8")) if args.script else None
@@ -305,6 +357,7 @@ def main() -> None:
         script=script,
         log=args.log,
         model=args.model,
+        limits=args.limits,
     )
 
     async def serve() -> None:

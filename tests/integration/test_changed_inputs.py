@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.core.resources import prompts_dir
+
+pytestmark = pytest.mark.slow  # several whole runs
 
 CASE = {
     "id": "q1",
@@ -41,7 +44,6 @@ def metrics() -> dict[str, Any]:
     return json.loads(Path("outputs/x/latest/iteration-1/metrics.json").read_text())
 
 
-@pytest.mark.slow
 def test_a_changed_configuration_opens_its_own_folder_and_says_the_difference(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -54,7 +56,6 @@ def test_a_changed_configuration_opens_its_own_folder_and_says_the_difference(
     assert len(folders()) == 2, "going back finds the first folder again"
 
 
-@pytest.mark.slow
 def test_an_edited_template_opens_its_own_folder_and_is_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
     """[E9, E10] told by the text's hash, not by the version's name; both hashes are named."""
     shutil.copytree(prompts_dir() / "faithfulness", "mine/faithfulness")
@@ -81,7 +82,7 @@ def test_a_changed_data_file_opens_its_own_folder(capsys: pytest.CaptureFixture[
     write({**CASE, "answer": "Grace wrote it."})
     assert main(WORDS) == 0
     assert len(folders()) == 2
-    assert ": data: " in capsys.readouterr().out
+    assert re.search(r"^differs from run [0-9a-f]{12}: other data$", capsys.readouterr().out, re.M)
 
 
 def test_empty_answers_and_contexts_are_counted_not_refused() -> None:
@@ -108,7 +109,6 @@ def test_labels_that_fit_nothing_give_null_with_a_reason() -> None:
     assert "NaN" not in Path("outputs/x/latest/iteration-1/metrics.json").read_text()
 
 
-@pytest.mark.slow
 def test_a_huge_record_is_read_and_judged() -> None:
     """[D19] two million characters of context."""
     write({**CASE, "contexts": ["word " * 400_000 + "Ada wrote it in 1843."]})

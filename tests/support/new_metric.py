@@ -144,7 +144,7 @@ _JUDGED_YAML = """# yaml-language-server: $schema=../schema/metrics/{name}.json
   prompts: {{grade: v1}}
   # Show earlier turns of the conversation where a case has any (false: never).
   history: true
-  # Ask for the reasons step by step: longer replies, dearer.
+  # Ask for the reasons step by step: longer replies, higher cost.
   reasoning: false
   # Worked examples for the judge, by step, shown as material: {{grade: ["..."]}}.
   examples: {{}}

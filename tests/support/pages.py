@@ -46,9 +46,15 @@ class Section:
         return [_step(found) for found in _FENCE.finditer(self.text)]
 
 
+IN_ONE = ("tutorial.md",)
+"""Pages that are followed from the first section to the last: all their examples share one folder."""
+
+
 def sections(page: str) -> list[Section]:
-    """The sections of a page below `docs/` (or `README.md`) that hold any fence."""
+    """The sections of a page below `docs/` (or `README.md`) that hold any fence; a page of `IN_ONE` as one."""
     path = ROOT / page if page == "README.md" else DOCS / page
+    if page in IN_ONE:
+        return [Section(page, "from the first step to the last", path.read_text(encoding="utf-8"))]
     parts = re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.M)
     found = [Section(page, *_titled(part, first=index == 0)) for index, part in enumerate(parts)]
     return [section for section in found if section.steps]
@@ -71,8 +77,17 @@ def _step(found: re.Match[str]) -> Step:
 
 def commands(text: str) -> list[str]:
     """The lines of a `bash` fence without comments; a line that ends in a backslash goes on."""
-    joined = text.replace("\\\n", " ")
-    return [line for raw in joined.split("\n") if (line := re.sub(r"(?:^|\s{2,})# .*$", "", raw).strip())]
+    return [line for line, _ in commands_with_codes(text)]
+
+
+def commands_with_codes(text: str) -> list[tuple[str, int]]:
+    """The same, each with its exit code: what a comment behind it says (`# exit code 3`), else 0, or 2 for a `broken` file."""
+    found = []
+    for raw in text.replace("\\\n", " ").split("\n"):
+        if line := re.sub(r"(?:^|\s{2,})# .*$", "", raw).strip():
+            said = re.search(r"# .*?exit code (\d+)", raw)
+            found.append((line, int(said[1]) if said else 2 if "broken" in line else 0))
+    return found
 
 
 def missing(shown: str, printed: str) -> str | None:

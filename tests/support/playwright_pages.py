@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import os
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support.browser import CHROMIUM
-
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Request
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+"""The Chromium of the machine; browser tests are skipped without one."""
 AXE = os.environ.get("RAGPIPE_AXE")
 """Path of axe.min.js of the npm package axe-core; tests that need it are skipped where it is not set."""
+_LIMIT_S = 30.0
+
+
+def wait_until(page: Page, condition: str) -> None:
+    """Wait until this JavaScript expression is true. Asked from outside: `wait_for_function` evaluates it in the page again and
+    again, which the page's Content Security Policy refuses. Raises AssertionError after 30 s."""
+    end = time.monotonic() + _LIMIT_S
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"never true in {_LIMIT_S:g} s: {condition}"
+        page.wait_for_timeout(20)
 
 
 @dataclass
 class OpenPage:
-    """A page and its faults: messages of the console, exceptions, dialogs, and requests for anything but the file itself."""
+    """A page and its faults: messages of the console, exceptions, dialogs, and requests for anything but the file itself and
+    what lies in its folder `<name>.data`."""
 
     page: Page
     faults: list[str] = field(default_factory=list)
@@ -36,7 +49,7 @@ class OpenPage:
 
     def shown(self) -> list[str]:
         """The names of the rows in the list."""
-        return self.page.locator("#list [role=option] b").all_text_contents()
+        return self.page.locator("#list [role=option] .name").all_text_contents()
 
     def address(self) -> str:
         """The fragment of the address, after what follows typing by 150 ms."""
@@ -75,13 +88,17 @@ def open_page(browser: Browser, *, width: int = 1440, height: int = 900, **conte
     page.on("console", lambda message: faults.append(f"console: {message.text}"))
     page.on("pageerror", lambda error: faults.append(f"exception: {error}"))
     page.on("dialog", lambda dialog: faults.append(f"dialog: {dialog.message}"))
-    page.on(
-        "request", lambda request: None if request.is_navigation_request() else faults.append(f"request: {request.url}")
-    )
+    page.on("request", lambda request: None if _is_own(request) else faults.append(f"request: {request.url}"))
     try:
         yield opened
     finally:
         profile.close()
+
+
+def _is_own(request: Request) -> bool:
+    """Whether a request is for the page itself, or for a file in the folder beside it."""
+    folder = request.frame.url.partition("#")[0].removesuffix(".html") + ".data/"
+    return request.is_navigation_request() or request.url.startswith(folder)
 
 
 def axe_violations(page: Page) -> list[tuple[str, int, str]]:

@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 
+from ragpipe.pages.page_file import page_html
 from ragpipe.reports.build import build_report
 from ragpipe.reports.console import Console
 from ragpipe.reports.model import Report, Section
-from ragpipe.reports.render.html import render_html
-from ragpipe.reports.render.markdown import render_markdown
+from ragpipe.reports.render.markdown_report import render_markdown
 from ragpipe.reports.render.terminal import print_report
 from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.run_page.run_page import run_page
 
 
 def report_of(*sections: Section | None) -> Report:
     """A report of these sections alone."""
-    return Report("run", "summary", "signature", (), (), tuple(section for section in sections if section is not None))
+    return Report(
+        "run", "summary", "signature", None, (), tuple(section for section in sections if section is not None)
+    )
 
 
 def markdown_of(report: Report) -> str:
@@ -28,7 +31,7 @@ def markdown_of(report: Report) -> str:
 
 
 def html_of(report: Report) -> str:
-    return render_html(report)
+    return page_html(run_page(report, None))
 
 
 def terminal_of(report: Report, columns: int = 120) -> str:

@@ -17,7 +17,7 @@ FILLERS_AT_MOST = 0.005
 
 SAME_MEANING = frozenset({"load", "main", "plan", "rejudge", "rescore", "run", "validate", "verify"})
 """Public names in several modules: the protocol of a task, and the public functions of `ragpipe/api.py` over them."""
-SAME_FILE = frozenset({"__init__", "settings"})
+SAME_FILE = frozenset({"__init__", "__main__", "settings"})
 LAYOUTS_BY_HAND = 20
 FUNCTION_LINES = 50
 

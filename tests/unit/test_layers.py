@@ -12,8 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "ragpipe"
 ROOMS = (
-    "core", "schema", "patterns", "prompting", "pages", "store", "stats", "judging", "embedding", "datasets", "systems", "metrics",
-    "scoring", "comparing", "labelling", "calibrating", "mutating", "reports", "stages", "config", "engine", "tasks", "composition", "process_streams", "cli", "api", "__main__", "testing",
+    "core", "schema", "patterns", "documents", "prompting", "pages", "store", "stats", "judging", "embedding", "datasets", "systems", "metrics",
+    "scoring", "drifting", "comparing", "labelling", "calibrating", "mutating", "auditing", "profiling", "building", "synthesizing", "reports", "stages", "config", "engine", "viewing", "starting", "tasks",
+    "composition", "process_streams", "cli", "api", "__main__", "testing", "example_rag",
 )  # fmt: skip
 """From the bottom to the top: a room imports from rooms that stand before it, and from itself."""
 FLOORS = {room: floor for floor, room in enumerate(ROOMS)}

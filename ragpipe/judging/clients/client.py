@@ -21,8 +21,8 @@ class PreparedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """An HTTP response. `data` is its JSON (None when it is not JSON). `headers` (names in lower case) and `text`, its
-    beginning, may be empty where the status is 200 and `data` an object: they only explain failures."""
+    """An HTTP response. `data` is its JSON (None when it is not JSON). `headers` are found by names in lower case. `text`, its
+    beginning, may be empty where the status is 200 and `data` an object: it only explains failures."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,6 +42,8 @@ class AttemptError(Exception):
         names_parameter: The response names it in a field of its own, so that no words of a question can be meant.
         partial: What could be read of a response all the same (text, model, usage). Such an attempt is paid for.
         permanent: Another attempt would end the same way.
+        overload: The server takes no more requests at once (status 503 or 529, or a 429 that says so).
+        unbilled: The server refused the request before it worked on it, so that nothing is paid for it.
     """
 
     def __init__(
@@ -55,11 +57,14 @@ class AttemptError(Exception):
         names_parameter: bool = False,
         partial: Mapping[str, Any] | None = None,
         permanent: bool = False,
+        overload: bool = False,
+        unbilled: bool = False,
     ):
         self.kind = kind
         self.message = message
         self.retry_after = retry_after
-        self.no_connection, self.permanent = no_connection, permanent
+        self.no_connection, self.permanent, self.overload = no_connection, permanent, overload
+        self.unbilled = unbilled or no_connection
         self.refused_parameter, self.names_parameter = refused_parameter, names_parameter
         self.partial = partial or {}
         super().__init__(f"{kind}: {message}")

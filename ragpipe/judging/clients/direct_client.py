@@ -37,7 +37,9 @@ class DirectClient:
         except (ValueError, RecursionError):
             data = None
         if response.status == 200 and isinstance(data, dict):
-            return ApiResponse(response.status, {}, data)
+            return ApiResponse(
+                response.status, response.headers, data
+            )  # aiohttp's mapping ignores upper and lower case
         headers = {name.lower(): value for name, value in response.headers.items()}
         return ApiResponse(response.status, headers, data, response.body[:4000].decode("utf-8", "replace"))
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -31,16 +32,53 @@ class HttpResponse:
     body: bytes
 
 
-class HttpConnections:
-    """The HTTP connections of one event loop. `limit` is how many may be open at once; 0: any number."""
+class IncomingResponse:
+    """A response whose body is still to come: iterate over `pieces` once, or take all of it with `body`."""
 
-    def __init__(self, limit: int):
-        self._limit = limit
+    def __init__(self, response: aiohttp.ClientResponse, most_bytes: int):
+        self.status, self.headers = response.status, response.headers
+        self._response, self._most_bytes = response, most_bytes
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The decoded body as it arrives. Raises AttemptError where it is too long or not in its encoding."""
+        response = self._response
+        if (response.content_length or 0) > self._most_bytes:
+            raise AttemptError("not_an_api_answer", f"an answer of {response.content_length:,} bytes", permanent=True)
+        decoder = _Decoder(response.headers.get("Content-Encoding", "").strip().lower(), self._most_bytes)
+        async for piece in response.content.iter_any():
+            if decoded := decoder.feed(piece):
+                yield decoded
+        decoder.close()
+
+    async def body(self) -> bytes:
+        """The whole decoded body. Raises as `pieces`."""
+        return b"".join([piece async for piece in self.pieces()])
+
+
+class HttpConnections:
+    """The HTTP connections of one event loop.
+
+    Args:
+        limit: How many may be open at once; 0: any number.
+        most_bytes: The longest decoded body that is read.
+    """
+
+    def __init__(self, limit: int, most_bytes: int = MAX_BODY):
+        self._limit, self._most_bytes = limit, most_bytes
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[str, Proxy | None] = {}  # by scheme and host: a client asks one or two
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], body: bytes) -> HttpResponse:
         """Send a request. Raises AttemptError when no complete response came."""
+        async with self.exchange(method, url, headers=headers, body=body) as response:
+            return HttpResponse(response.status, response.headers, await response.body())
+
+    @asynccontextmanager
+    async def exchange(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes
+    ) -> AsyncIterator[IncomingResponse]:
+        """Send a request; inside, its response can be read as it arrives. Raises AttemptError when none comes, or while it is
+        read."""
         proxy = self._proxy(url)
         if proxy is not None and not proxy.is_http:
             raise AttemptError(
@@ -48,29 +86,23 @@ class HttpConnections:
                 f"the proxy {proxy} is no HTTP proxy: it must begin with http:// or https://",
                 no_connection=True,
             )
+        sent_headers = {**headers, "Accept-Encoding": "gzip, deflate"}
         attempt_error: AttemptError
         try:
-            response = await self._request(method, url, headers, body, proxy.url if proxy else None)
-        except AttemptError as error:
-            attempt_error = error
+            async with self._open().request(
+                method, url, data=body, headers=sent_headers, allow_redirects=False, proxy=proxy.url if proxy else None
+            ) as response:
+                if response.status == _PROXY_REFUSED:
+                    raise AttemptError(
+                        "unreachable", f"the proxy {proxy or 'on the way'} wants another user or password (status 407)"
+                    )
+                yield IncomingResponse(response, self._most_bytes)
+                return
+        except AttemptError:
+            raise
         except Exception as error:  # no library's exception leaves here: it may contain headers, and so the key
             attempt_error = _attempt_error(error, url, proxy)
-        else:
-            if response.status != _PROXY_REFUSED:
-                return response
-            attempt_error = AttemptError(
-                "unreachable", f"the proxy {proxy or 'on the way'} wants another user or password (status 407)"
-            )
         raise attempt_error from None
-
-    async def _request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, proxy: str | None
-    ) -> HttpResponse:
-        sent_headers = {**headers, "Accept-Encoding": "gzip, deflate"}
-        async with self._open().request(
-            method, url, data=body, headers=sent_headers, allow_redirects=False, proxy=proxy
-        ) as response:
-            return HttpResponse(response.status, response.headers, await _read_body(response))
 
     def _proxy(self, url: str) -> Proxy | None:
         """The proxy of these connections for the host of a URL, by the environment of the first request to it."""
@@ -100,31 +132,35 @@ class HttpConnections:
 
 
 class _Decoder:
-    """Decodes a body as it arrives, up to `MAX_BODY` bytes."""
+    """Decodes a body as it arrives, up to a number of bytes."""
 
-    def __init__(self, encoding: str):
-        self._encoding = encoding
-        self._pieces: list[bytes] = []
+    def __init__(self, encoding: str, most_bytes: int):
+        self._encoding, self._most_bytes = encoding, most_bytes
         self._size = 0
+        self._began = False
         self._decompressor = self._new_decompressor(first=True)
 
-    def feed(self, piece: bytes) -> None:
-        """Decode the next bytes. Raises AttemptError where they are too many or not in the encoding."""
+    def feed(self, piece: bytes) -> bytes:
+        """The next bytes, decoded. Raises AttemptError where they are too many or not in the encoding."""
+        pieces = []
         while piece:
             if self._decompressor is None:
                 decoded, piece = piece, b""
             else:
                 decoded, piece = self._decompress(piece)
+            self._began = True
             self._size += len(decoded)
-            if self._size > MAX_BODY:
-                raise AttemptError("not_an_api_answer", f"an answer of more than {MAX_BODY:,} bytes", permanent=True)
-            self._pieces.append(decoded)
+            if self._size > self._most_bytes:
+                raise AttemptError(
+                    "not_an_api_answer", f"an answer of more than {self._most_bytes:,} bytes", permanent=True
+                )
+            pieces.append(decoded)
+        return b"".join(pieces)
 
-    def result(self) -> bytes:
-        """The decoded body. Raises AttemptError where the stream was cut."""
-        if self._decompressor is not None and self._pieces and not self._decompressor.eof:
+    def close(self) -> None:
+        """The body has ended. Raises AttemptError where its stream was cut."""
+        if self._decompressor is not None and self._began and not self._decompressor.eof:
             raise AttemptError("network", f"the connection broke: the answer's {self._encoding} stream was cut")
-        return b"".join(self._pieces)
 
     def _new_decompressor(self, *, first: bool = False):  # type: ignore[no-untyped-def]
         if self._encoding in ("", "identity"):
@@ -144,25 +180,16 @@ class _Decoder:
         """Some decoded bytes, and the rest of the piece that is still encoded."""
         if self._decompressor.eof:  # another member of a gzip stream follows
             self._decompressor = self._new_decompressor()
-        room = MAX_BODY - self._size + 1
+        room = self._most_bytes - self._size + 1
         try:
             decoded = self._decompressor.decompress(piece, room)
         except zlib.error as error:
-            if self._encoding == "deflate" and not self._pieces:  # some servers leave zlib's header out
-                self._pieces.append(b"")
+            if self._encoding == "deflate" and not self._began:  # some servers leave zlib's header out
+                self._began = True
                 self._decompressor = self._new_decompressor()
                 return b"", piece
             raise AttemptError("not_an_api_answer", f"an answer that is no {self._encoding} stream: {error}") from None
         return decoded, self._decompressor.unused_data or self._decompressor.unconsumed_tail
-
-
-async def _read_body(response: aiohttp.ClientResponse) -> bytes:
-    if (response.content_length or 0) > MAX_BODY:
-        raise AttemptError("not_an_api_answer", f"an answer of {response.content_length:,} bytes", permanent=True)
-    decoder = _Decoder(response.headers.get("Content-Encoding", "").strip().lower())
-    async for piece in response.content.iter_any():
-        decoder.feed(piece)
-    return decoder.result()
 
 
 def _attempt_error(error: Exception, url: str, proxy: Proxy | None) -> AttemptError:
@@ -181,7 +208,7 @@ def _through(proxy: Proxy | None) -> str:
 def _connection_error(error: Exception, url: str, proxy: Proxy | None) -> tuple[FailureKind, str] | None:
     """Kind and message where no connection could be made at all, else None."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        refusal = f"status {error.status} {_cause(error)}"
+        refusal = f"status {error.status} {' '.join(error.message.split())[:200]}"  # its full text has the proxy's URL
         return "unreachable", f"the proxy {proxy} does not let this through: {refusal}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return "network", f"no connection to the proxy {proxy}: {_cause(error)}"

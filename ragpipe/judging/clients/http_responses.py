@@ -21,9 +21,13 @@ _QUOTA = re.compile(r"exceeded your current quota|billing|credit balance|out of 
 _AGAIN_IN = re.compile(
     r"\b(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)? ?(?:ms|[hms]|(?:hour|minute|second)s?)\s*)+)", re.I
 )
+_CONCURRENCY = re.compile(
+    r"concurren|simultaneous|(requests|calls) (in flight|in parallel|at once)|parallel (requests|calls)", re.I
+)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_GOOGLE_DELAY = re.compile(r"(\d{1,9}(?:\.\d+)?)s")
 _TOO_LONG = re.compile(
-    r"context_length_exceeded|maximum context length|context window|context length|prompt is too long"
+    r"context_length_exceeded|maximum context length|context window|context length|context size|maximum model length|prompt is too long"
     r"|input is too long|too many (input )?tokens|maximum number of tokens|exceeds? the (model'?s )?(maximum|limit)",
     re.I,
 )
@@ -31,8 +35,13 @@ _FILTERED = re.compile(r"content_filter|content management policy|content policy
 _TO_TLS = re.compile(r"HTTP request (was )?sent to (an )?HTTPS|plain HTTP to an SSL", re.I)  # nginx, Go; Apache
 _FORM = re.compile(r"response_format|json_schema|json_object|structured output|guided_json|json mode", re.I)
 _REFUSED = re.compile(
-    r"not support|unsupported|unknown|unrecogni[sz]ed|only the default|not permitted|not allowed|extra inputs", re.I
+    r"not support|unsupported|unknown|unrecogni[sz]ed|only the default|not permitted|not allowed|not enabled|extra inputs",
+    re.I,
 )
+_SYSTEM = re.compile(
+    r"system (?:role|messages?|prompts?|instructions?)|developer instructions?|role\W{0,4}system|'system' with this model",
+    re.I,
+)  # Gemma's template at vLLM, Gemini, o1 at OpenAI
 _OUR_PARAMETERS = ("max_tokens", "temperature", "top_p", "seed")
 MAX_TEXT = 1_000_000
 """Characters of a completion. A judge's answer has a few thousand, a vector of 65,536 numbers 350,000."""
@@ -43,7 +52,9 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 def parse_response(response: ApiResponse) -> Completion:
     """The completion in a response. Raises AttemptError when it has none that may be read as the judge's answer."""
     if response.status != 200:
-        raise _status_error(response)
+        error = _status_error(response)
+        error.unbilled = is_unbilled(response.status)
+        raise error
     data = response.data
     if not isinstance(data, dict):
         raise AttemptError("not_an_api_answer", f"not an API answer (a proxy?): {_excerpt(response.text or data)}")
@@ -85,6 +96,12 @@ def _completion(choice: dict[str, Any], data: dict[str, Any]) -> Completion:
     return Completion(text, notes=notes, **metadata)
 
 
+def is_unbilled(status: int) -> bool:
+    """Whether a status says that the request was refused before any work on it. A gateway may hide an answer that is billed
+    behind any 5xx but those that say that there is no room."""
+    return status < 500 or status in _OVERLOADED
+
+
 def _status_error(response: ApiResponse) -> AttemptError:
     """The error behind a status other than 200."""
     status, (text, codes) = response.status, _error_body(response.data)
@@ -98,15 +115,20 @@ def _status_error(response: ApiResponse) -> AttemptError:
         return AttemptError(kind, message)
     wait = retry_after(response.headers)
     if status == 429:
-        wait = asked_to_wait(text) if wait is None else wait
+        delay, quota = _google_details(response.data)
+        wait = next((seconds for seconds in (wait, delay, asked_to_wait(text)) if seconds is not None), None)
+        if quota is not None:
+            return AttemptError("quota", f"{message} ({quota}: it is back tomorrow)")
         if _is_quota_exhausted(codes, text, wait):
             return AttemptError("quota", message)
-        return AttemptError("rate_limit", message, retry_after=wait)
+        overload = _CONCURRENCY.search(" ".join((*codes, text))) is not None
+        return AttemptError("rate_limit", message, retry_after=wait, overload=overload)
     if status in (408, 409, 425) or status >= 500:
-        return AttemptError("server_error", message, retry_after=wait)
+        return AttemptError("server_error", message, retry_after=wait, overload=status in _OVERLOADED)
     return _rejected_request(status, " ".join((*codes, text)), response.data, message)
 
 
+_OVERLOADED = (503, 529)  # the second is Anthropic's
 _KIND_OF_STATUS: dict[int, FailureKind] = {401: "auth", 403: "auth", 402: "quota", 404: "model_not_found"}
 
 
@@ -139,6 +161,26 @@ def _is_quota_exhausted(codes: tuple[str, ...], text: str, wait: float | None) -
     return not _RATE_CODES & set(codes) and wait is None and _QUOTA.search(text) is not None
 
 
+def _google_details(data: Any) -> tuple[float | None, str | None]:
+    """Of a 429 by Google: the seconds of `retryDelay`, and the name of a quota per day that is exhausted; None where the body does
+    not say."""
+    error = data[0] if isinstance(data, list) and len(data) == 1 else data
+    error = error.get("error") if isinstance(error, dict) else None
+    details = error.get("details") if isinstance(error, dict) else None
+    delay, quota = None, None
+    for detail in details if isinstance(details, list) else ():
+        if not isinstance(detail, dict):
+            continue
+        if isinstance(detail.get("retryDelay"), str) and (match := _GOOGLE_DELAY.fullmatch(detail["retryDelay"])):
+            delay = float(match[1])
+        violations = detail.get("violations")
+        for violation in violations if isinstance(violations, list) else ():
+            name = violation.get("quotaId") if isinstance(violation, dict) else None
+            if isinstance(name, str) and "PerDay" in name:
+                quota = name[:200]
+    return delay, quota
+
+
 def asked_to_wait(text: str) -> float | None:
     """Seconds that the text of a 429 asks to wait (`Please try again in 1m20s`); None where it does not say."""
     match = _AGAIN_IN.search(text)
@@ -151,6 +193,8 @@ def asked_to_wait(text: str) -> float | None:
 def _refused_parameter(text: str, named: str | None) -> tuple[str | None, bool]:
     """The parameter that a 400 refuses, and whether the error names it in a field of its own. The text may repeat words of
     the question."""
+    if _SYSTEM.search(text) and _REFUSED.search(text) and named in (None, "messages"):
+        return "system_role", False
     if named is not None:
         return (named, True) if named in (*_OUR_PARAMETERS, "response_format") else (None, False)
     if _FORM.search(text):

@@ -13,10 +13,12 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ragpipe.core.digest import sha256
 from ragpipe.judging.clients.client import ApiResponse, AttemptError, PreparedRequest
+from ragpipe.judging.clients.http_layer import HttpResponse
 from ragpipe.judging.clients.http_responses import billed_usage
 from ragpipe.judging.settings import JudgeSettings
 
@@ -50,36 +52,33 @@ class LitellmClient:
 
     async def send(self, request: PreparedRequest) -> ApiResponse:
         """Send it once. Raises AttemptError when no HTTP response came."""
-        result = await self._sent("acompletion", **self._fixed, **request.body)
-        return result if isinstance(result, ApiResponse) else ApiResponse(200, {}, _as_json(result), "")
+        result, headers = await self._sent("acompletion", **self._fixed, **request.body)
+        return result if isinstance(result, ApiResponse) else ApiResponse(200, headers, _as_json(result), "")
 
-    async def _sent(self, function: str, **arguments: Any) -> Any:
-        """litellm's response, or the ApiResponse behind its exception. Raises AttemptError when no HTTP response came."""
-        from ragpipe.judging.clients.litellm_http import attempt_errors, ok_bodies
+    async def _sent(self, function: str, **arguments: Any) -> tuple[Any, Mapping[str, str]]:
+        """litellm's response and its headers, or the ApiResponse behind its exception. Raises AttemptError when no HTTP response
+        came."""
+        from ragpipe.judging.clients.litellm_http import attempt_errors, responses
 
-        litellm, errors, bodies = self._open(), list[AttemptError](), list[bytes]()
+        litellm, errors, received = self._open(), list[AttemptError](), list[HttpResponse]()
         attempt_errors.set(errors)
-        ok_bodies.set(bodies)
+        responses.set(received)
         try:
-            return await getattr(litellm, function)(**arguments)
+            result = await getattr(litellm, function)(**arguments)
         except Exception as error:  # litellm hides what happened: the whole chain of causes is examined
             cause = errors[0] if errors else translate_exception(error)
+        else:
+            return result, received[-1].headers if received else {}
         if isinstance(cause, AttemptError):
-            cause.partial = cause.partial or _usage_in(bodies)
+            cause.partial = cause.partial or _usage_in(received)
             raise cause  # outside of the except block: the library's exception may contain the key
-        return cause
+        return _with_details(cause, received), cause.headers
 
     def _open(self) -> Any:
         if self._litellm is None:
-            with _in_environment(_IMPORT_ENVIRONMENT):
-                import litellm
-
+            litellm = quiet_litellm()
             from ragpipe.judging.clients.litellm_http import connections
 
-            litellm.suppress_debug_info = True
-            litellm.telemetry = False
-            for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-                logging.getLogger(name).setLevel(logging.CRITICAL)  # its error lines repeat requests
             connections.acquire(litellm)
             self._litellm = litellm
         return self._litellm
@@ -93,13 +92,63 @@ class LitellmClient:
             self._litellm = None
 
 
-def _usage_in(bodies: list[bytes]) -> Mapping[str, Any]:
-    """The usage that the last response names, for an attempt that failed all the same: the provider bills it."""
-    try:
-        data = json.loads(bodies[-1]) if bodies else None
-    except (ValueError, RecursionError):
-        return {}
+def quiet_litellm() -> Any:
+    """The module litellm, imported without a download and without the user's `.env`, and silent."""
+    with _in_environment(_IMPORT_ENVIRONMENT):
+        import litellm
+
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # its error lines repeat requests
+    return litellm
+
+
+def anthropic_request(model: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The request of Anthropic's own API for the body of a chat completion, as litellm makes it."""
+    config = quiet_litellm().AnthropicConfig()
+    parameters = {name: value for name, value in body.items() if name != "messages"}
+    optional = config.map_openai_params(parameters, {}, model, drop_params=False)
+    optional.pop("json_mode", None)  # for litellm alone: the API refuses it
+    return dict(config.transform_request(model, list(body["messages"]), optional, {}, {}))
+
+
+def anthropic_completion(message: Mapping[str, Any], *, json_mode: bool) -> Any:
+    """A message of Anthropic's API as the JSON of a chat completion. `json_mode`: the answer was asked for by a schema."""
+    litellm = quiet_litellm()
+    import httpx
+
+    raw, reply = httpx.Response(200, json=dict(message)), litellm.ModelResponse()
+    return _as_json(litellm.AnthropicConfig().transform_parsed_response(dict(message), raw, reply, json_mode=json_mode))
+
+
+def _usage_in(received: list[HttpResponse]) -> Mapping[str, Any]:
+    """The usage that the last good response names, for an attempt that failed all the same: the provider bills it."""
+    data = next((_json(response) for response in reversed(received) if response.status == 200), None)
     return (billed_usage(data) or {}) if isinstance(data, dict) else {}
+
+
+def _json(response: HttpResponse) -> Any:
+    """The JSON of a body; None where it is none."""
+    try:
+        return json.loads(response.body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _with_details(failure: ApiResponse, received: list[HttpResponse]) -> ApiResponse:
+    """The response behind litellm's exception with what litellm leaves out: its headers, and Google's `details` of an error."""
+    response = next((response for response in reversed(received) if response.status == failure.status), None)
+    if response is None:
+        return failure
+    headers = {name.lower(): value for name, value in response.headers.items()} | dict(failure.headers)
+    data = _json(response)
+    error = (data[0] if isinstance(data, list) and len(data) == 1 else data) if data else None
+    details = (
+        error["error"].get("details") if isinstance(error, dict) and isinstance(error.get("error"), dict) else None
+    )
+    known = failure.data["error"]
+    return replace(failure, headers=headers, data={"error": {**known, "details": details} if details else known})
 
 
 @contextmanager

@@ -15,15 +15,15 @@ from typing import Any
 import httpx
 
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.clients.http_layer import HttpConnections
+from ragpipe.judging.clients.http_layer import HttpConnections, HttpResponse
 
 _CONNECTION_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 _BODY_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 attempt_errors: ContextVar[list[AttemptError]] = ContextVar("attempt_errors")
 """The errors of the requests sent in this context: litellm hides what happened."""
-ok_bodies: ContextVar[list[bytes]] = ContextVar("ok_bodies")
-"""The bodies of responses with status 200 in this context: litellm passes nothing on of one that it cannot read."""
+responses: ContextVar[list[HttpResponse]] = ContextVar("responses")
+"""The responses in this context: litellm passes not all of their headers on, and nothing of a body that it cannot read."""
 
 
 class _Transport(httpx.AsyncBaseTransport):
@@ -51,8 +51,7 @@ class _Transport(httpx.AsyncBaseTransport):
         except AttemptError as error:
             attempt_errors.get([]).append(error)
             raise
-        if response.status == 200:
-            ok_bodies.get([]).append(response.body)
+        responses.get([]).append(response)
         kept_headers = [(name, value) for name, value in response.headers.items() if name.lower() not in _BODY_HEADERS]
         return httpx.Response(response.status, headers=kept_headers, content=response.body)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.claim_features import index_sources
-from ragpipe.judging.heuristic.claim_splitting import extract_claims, without_citations
+from ragpipe.judging.heuristic.claim_splitting import extract_claims, states_without_words, without_citations
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.tokenized_text import tokenize
 from ragpipe.judging.heuristic.verdict_rules import ClaimFinding, decide
@@ -24,10 +24,13 @@ def grade_chunks(
 ) -> ChunkGrades:
     """One grade per chunk, in order. `relevance` is 100 x the best overlap of any claim of any reference.
 
-    Raises Skipped (`no_factual_claims`) when no reference claims anything.
+    Raises Skipped when no reference claims anything: `no_factual_claims`, or `evidence_cannot_answer` where one states something
+    without words of its own ("No.").
     """
     claims = [claim for reference in references for claim in extract_claims(reference)]
     if not claims:
+        if any(states_without_words(reference) for reference in references):
+            raise Skipped("evidence_cannot_answer")
         raise Skipped("no_factual_claims")
     question_words = frozenset(tokenize(question).content)
     verdicts = [_grade(i, claims, question_words, chunk, settings) for i, chunk in enumerate(chunks, 1)]

@@ -61,6 +61,21 @@ def extract_claims(text: str) -> tuple[str, ...]:
     return tuple(cleaned for sentence in split_sentences(text) if (cleaned := _claim(sentence)))
 
 
+def placed_claims(text: str) -> list[tuple[str, int, int]]:
+    """The claims as `extract_claims` gives them, each with the characters of the sentence that it is from."""
+    placed = []
+    at = 0
+    for sentence in split_sentences(text):
+        start = text.find(sentence, at)
+        start = (
+            start if start >= 0 else at
+        )  # pysbd can change odd punctuation: the claim is then placed where it is looked for
+        at = min(start + len(sentence), len(text))
+        if cleaned := _claim(sentence):
+            placed.append((cleaned, start, at))
+    return placed
+
+
 def split_sentences(text: str) -> list[str]:
     """Sentences and list items, without list marks and headings. Each is a literal part of the text."""
     sentences: list[str] = []
@@ -109,9 +124,24 @@ def _claim(sentence: str) -> str:
     if "|" in text:
         text = " ".join(text.replace("|", " ").split())
     text = _LEAD.sub("", text, count=1).strip() if _LEAD.match(text) else text
-    if text.endswith((":", "?", "：", "？", "؟")) or _PLEASANTRY.match(text) or is_refusal(text):
+    if _asks_or_leads(text) or _PLEASANTRY.match(text) or is_refusal(text):
         return ""
     return text if tokenize(without_citations(text)).content else ""
+
+
+def states_without_words(text: str) -> bool:
+    """Whether a text that gives no claim may state something all the same: "No.", "Yes, it is.", "B". What it states is in the
+    question, and strings cannot tell it. False for refusals, questions, pleasantries and texts without a word."""
+    sentences = [
+        sentence for sentence in split_sentences(text) if any(c.isalnum() for c in without_citations(sentence))
+    ]
+    if any(is_refusal(sentence) for sentence in sentences):
+        return False
+    return any(not (_asks_or_leads(sentence) or _PLEASANTRY.match(sentence)) for sentence in sentences)
+
+
+def _asks_or_leads(text: str) -> bool:
+    return text.strip().endswith((":", "?", "：", "？", "؟"))
 
 
 def is_refusal(sentence: str) -> bool:

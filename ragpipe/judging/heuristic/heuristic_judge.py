@@ -19,9 +19,10 @@ from ragpipe.judging.heuristic.citation_checks import (
     find_cited_claims,
 )
 from ragpipe.judging.heuristic.claim_features import SourceIndex, index_sources
-from ragpipe.judging.heuristic.claim_splitting import extract_claims, is_cited
+from ragpipe.judging.heuristic.claim_splitting import extract_claims, is_cited, states_without_words
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.verdict_rules import ClaimFinding, decide
+from ragpipe.judging.value_roles import IGNORED_ROLES, source_texts, values_by_role
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.behaviour_answers import Refusal
@@ -44,7 +45,7 @@ from ragpipe.schema.reference_answers import AnyReference
 
 A = TypeVar("A", bound=Answer)
 
-IGNORED_ROLES = frozenset(("question", "history"))  # roles that the handlers do not need
+CANNOT_ANSWER = "evidence_cannot_answer"
 _UNRELATED = 0.2  # recall under which a claim is unrelated to the sources
 
 
@@ -62,26 +63,14 @@ class HeuristicJudge:
         """Answer one question from the prompt's values.
 
         Raises Skipped: `evidence_cannot_answer` when there is no handler for the answer type and the prompt's roles
-        (rubric questions, generation), `no_factual_claims` when the text asserts nothing.
+        (rubric questions, generation), or where the text states something that strings cannot tell ("No."); `no_factual_claims`
+        when the text asserts nothing.
         """
-        roles = _by_role(prompt, values)
-        handler = HANDLERS.get((answer, frozenset(roles) - IGNORED_ROLES))
-        if handler is None:
-            raise Skipped("evidence_cannot_answer")
+        roles = values_by_role(prompt, values)
+        handler = HANDLERS.get((answer, frozenset(roles) - IGNORED_ROLES)) if roles is not None else None
+        if roles is None or handler is None:
+            raise Skipped(CANNOT_ANSWER)
         return cast(A, handler(roles, self.settings))
-
-
-def _by_role(prompt: Prompt, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values by role, without absent ones. Raises Skipped where two values have the same role."""
-    arguments = {**prompt.optional, **values}
-    roles: dict[str, Any] = {}
-    for name, role in prompt.roles.items():
-        if arguments.get(name) is None:
-            continue
-        if role in roles and role not in IGNORED_ROLES:
-            raise Skipped("evidence_cannot_answer")
-        roles[role] = arguments[name]
-    return roles
 
 
 def _extract(roles: Mapping[str, Any], settings: HeuristicSettings) -> Claims:
@@ -134,11 +123,11 @@ def _support(finding: ClaimFinding) -> Support:
 def _grade_chunks(roles: Mapping[str, Any], settings: HeuristicSettings) -> ChunkGrades:
     reference = roles["reference"]
     references = reference.texts if isinstance(reference, AnyReference) else (str(reference),)
-    return grade_chunks(str(roles.get("question", "")), references, _texts(roles), settings)
+    return grade_chunks(str(roles.get("question", "")), references, source_texts(roles), settings)
 
 
 def _check_citations(roles: Mapping[str, Any], settings: HeuristicSettings) -> CitationVerdicts:
-    return check_citations(roles["citations"], _texts(roles), settings)
+    return check_citations(roles["citations"], source_texts(roles), settings)
 
 
 def _find_cited_claims(roles: Mapping[str, Any], settings: HeuristicSettings) -> CitedClaims:
@@ -146,7 +135,7 @@ def _find_cited_claims(roles: Mapping[str, Any], settings: HeuristicSettings) ->
 
 
 def _classify_source_use(roles: Mapping[str, Any], settings: HeuristicSettings) -> SourceUses:
-    return classify_source_use(str(roles["text"]), _texts(roles), settings)
+    return classify_source_use(str(roles["text"]), source_texts(roles), settings)
 
 
 def _classify_numbered_use(roles: Mapping[str, Any], settings: HeuristicSettings) -> SourceUses:
@@ -164,7 +153,7 @@ def _supports_all(roles: Mapping[str, Any], settings: HeuristicSettings) -> YesN
     """Whether the sources support every claim of the text. An existing YES remains."""
     if str(roles.get("existing", "")).strip()[:3].upper() == "YES":
         return YesNo(verdict="YES", text="YES: the existing answer stands")
-    claims = extract_claims(str(roles["text"]))
+    claims = _claims_of(str(roles["text"]))
     if not claims:
         if "question" in roles:
             return YesNo(verdict="NO", text="NO: the text asserts nothing, so it answers nothing")
@@ -180,7 +169,7 @@ def _supports_all(roles: Mapping[str, Any], settings: HeuristicSettings) -> YesN
 
 
 def _groundedness(roles: Mapping[str, Any], settings: HeuristicSettings) -> Groundedness:
-    claims = extract_claims(str(roles["text"]))
+    claims = _claims_of(str(roles["text"]))
     if not claims:
         raise Skipped("no_factual_claims")
     findings = decide(claims, _sources(roles), settings)
@@ -205,9 +194,10 @@ def _mostly_cited(claims: Sequence[str]) -> bool | None:
 
 def _grade(findings: list[ClaimFinding]) -> tuple[int, str]:
     """0..5 from the share of supported claims; a contradiction caps it at 2. Citations are reported separately."""
-    share = sum(f.supported for f in findings) / len(findings)
+    supported = sum(f.supported for f in findings)
+    share = supported / len(findings)
     contradicted = sum(f.contradicted for f in findings)
-    reason = f"{share:.2f} of {len(findings)} claims supported, {contradicted} contradicted"
+    reason = f"{supported} of {len(findings)} claims supported, {contradicted} contradicted"
     if share == 1:
         return 5, reason
     if not share and all(f.features.recall < _UNRELATED for f in findings):
@@ -228,21 +218,21 @@ def _claims(roles: Mapping[str, Any]) -> tuple[str, ...]:
     have no single list of claims."""
     text = roles["text"] if "text" in roles else roles["reference"]
     if isinstance(text, AnyReference):
-        raise Skipped("evidence_cannot_answer")
-    return extract_claims(str(text))
+        raise Skipped(CANNOT_ANSWER)
+    return _claims_of(str(text))
+
+
+def _claims_of(text: str) -> tuple[str, ...]:
+    """The claims of a text. Raises Skipped where it has none and may state something all the same."""
+    claims = extract_claims(text)
+    if not claims and states_without_words(text):
+        raise Skipped(CANNOT_ANSWER)
+    return claims
 
 
 def _sources(roles: Mapping[str, Any]) -> SourceIndex:
     """The sources, indexed once."""
-    return index_sources(_texts(roles))
-
-
-def _texts(roles: Mapping[str, Any]) -> tuple[str, ...]:
-    """The texts of the sources: chunks or strings, one or many."""
-    sources = roles["sources"]
-    if not isinstance(sources, list | tuple):
-        sources = [sources]
-    return tuple(source if isinstance(source, str) else str(source.text) for source in sources)
+    return index_sources(source_texts(roles))
 
 
 _Handler = Callable[[Mapping[str, Any], HeuristicSettings], Answer]

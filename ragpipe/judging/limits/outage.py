@@ -56,6 +56,7 @@ class OutageGate:
         self.count = 0
         self._confirmed = False  # more than one question has met this outage
         self._lone_probes = 0
+        self._unsaid = ""  # what began it, where that was not told yet
         self._failures = 0  # consecutive
         self._failed_keys: set[str] = set()  # questions that failed since the last answer
         self._silent_since: float | None = None
@@ -70,6 +71,11 @@ class OutageGate:
     def seconds(self) -> float:
         """Seconds since the first failure after the last answer."""
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
+
+    @property
+    def next_probe(self) -> float:
+        """When the next probe is sent, in monotonic seconds; of an outage whose probe is under way, when that was sent."""
+        return self._next_probe
 
     @property
     def too_long(self) -> bool:
@@ -96,7 +102,8 @@ class OutageGate:
     def record_answer(self) -> None:
         """An attempt was answered: that ends the outage."""
         if self.active:
-            self._tell(f"answering again after {self.seconds:.0f} s")
+            if not self._unsaid:
+                self._tell(f"answering again after {self.seconds:.0f} s")
             self._end()
         self._failures, self._silent_since = 0, None
         self._failed_keys.clear()
@@ -142,18 +149,26 @@ class OutageGate:
         self.active, self._wait, self._last_probe_key = True, _FIRST, ""
         self._confirmed, self._lone_probes = False, 0
         self._next_probe = now + min(self._wait, self._remaining(now))
+        self._unsaid = error.message
+        if not error.overload:  # too many requests at once look like this for a moment: a failed probe tells
+            self._say_paused(now)
+        self._allow_extra(True)
+
+    def _say_paused(self, now: float) -> None:
         self._tell(
-            f"paused: {self._failures} tries in a row had no answer, the last: {error.message}; next probe in "
+            f"paused: {self._failures} tries in a row had no answer, the last: {self._unsaid}; next probe in "
             f"{self._next_probe - now:.0f} s, the run ends after {self._limit:g} s of it"
         )
-        self._allow_extra(True)
+        self._unsaid = ""
 
     def _schedule_next(self, key: str, now: float) -> None:
         """Wait twice as long before the next probe."""
         self._probing, self._last_probe_key = False, key
         self._wait = min(2 * self._wait, _LONGEST)
         self._next_probe = now + min(self._wait, self._remaining(now))
-        if self._wait >= _REPORTED_FROM:
+        if self._unsaid:
+            self._say_paused(now)
+        elif self._wait >= _REPORTED_FROM:
             self._tell(f"no answer for {self.seconds:.0f} s; next probe in {self._next_probe - now:.0f} s")
         self._schedule()
 

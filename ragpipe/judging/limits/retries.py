@@ -1,19 +1,18 @@
 """The attempts of one call: how many, how long in all, and how long to wait between two of them.
 
-At most 1 + `judge.retries` attempts, for every kind of error, and none after the call's deadline. Attempts during an outage
-(`outage.py`) do not count, and the deadline does not run while the rate limiter is paused.
+At most 1 + `retries` attempts, for every kind of error, and none after the call's deadline. Attempts during an outage
+(`outage.py`) do not count, and the deadline does not run while a call waits for as long as a Retry-After asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception
 
 from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.rate_limit import Sleep, backoff
-from ragpipe.judging.settings import JudgeSettings
 
 T = TypeVar("T")
 
@@ -22,15 +21,33 @@ RETRYABLE = frozenset({"network", "rate_limit", "server_error", "deadline", "emp
 _EMPTY_RETRIES = 2  # at temperature 0 an empty reply is likely to come again, and every one is paid
 
 
+def holds_all(error: AttemptError) -> bool:
+    """Whether the Retry-After of a failure is for all calls: a rate limit's is. That of any other failure, such as 503, is for the
+    call that met it; when failures follow each other without an answer it is an outage (`outage.py`), which holds all."""
+    return error.kind == "rate_limit"
+
+
+class RetryLimits(Protocol):
+    """The settings that bound the attempts of a call: those of a judge, or of a live system."""
+
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def deadline_s(self) -> float | None: ...
+    @property
+    def retries(self) -> int: ...
+
+
 class RetryLoop:
     """The attempts of one call.
 
     Read `attempt_timeout` before each attempt and call `record_failure` after one that failed. `wait` is then the seconds
-    before the next attempt, None when that was the last.
+    before the next attempt, None when that was the last, and `last_kind` the kind of the failure.
     """
 
-    def __init__(self, settings: JudgeSettings):
+    def __init__(self, settings: RetryLimits):
         self.wait: float | None = None
+        self.last_kind = ""
         self._settings = settings
         self._attempts = self._empty_replies = self._outages = 0
         self._elapsed = 0.0  # seconds
@@ -46,7 +63,7 @@ class RetryLoop:
 
     @property
     def _remaining(self) -> float:
-        """Seconds left of `judge.deadline_s`; null means twice `judge.timeout_s`, without the waits between attempts."""
+        """Seconds left of `deadline_s`; null means twice `timeout_s`, without the waits between attempts."""
         deadline, timeout = self._settings.deadline_s, self._settings.timeout_s
         if deadline is not None:
             return deadline - self._elapsed
@@ -69,13 +86,16 @@ class RetryLoop:
                 raise first.pop()
             return await attempt()
 
-        retry = retry_if_exception(lambda error: isinstance(error, AttemptError) and self.wait is not None)
+        def is_passing(error: BaseException) -> bool:
+            return isinstance(error, AttemptError) and error.kind in RETRYABLE and self.wait is not None
+
+        retry = retry_if_exception(is_passing)
         return await AsyncRetrying(retry=retry, wait=lambda _: self.wait or 0.0, sleep=sleep, reraise=True)(attempts)
 
     def record_failure(self, error: AttemptError, seconds: float, outages: int) -> None:
         """An attempt failed after so many seconds. `outages` counts those so far: failures before an outage are attributed
         to it, and the call has all its attempts again."""
-        self.wait = self._next_wait(error, seconds, outages)
+        self.wait, self.last_kind = self._next_wait(error, seconds, outages), error.kind
 
     def _next_wait(self, error: AttemptError, seconds: float, outages: int) -> float | None:
         if outages > self._outages:
@@ -87,10 +107,10 @@ class RetryLoop:
             return None
         if self._attempts > self._settings.retries or self._empty_replies > _EMPTY_RETRIES or self._remaining <= 0:
             return None
-        # after a Retry-After the rate limiter pauses all workers for as long as asked; this spreads their restarts
+        # after a Retry-After the wait is the one asked for; this spreads the restarts
         wait = backoff(1 if error.retry_after is not None else self._attempts)
         if self._settings.deadline_s is not None:
             self._elapsed += wait
             if self._remaining <= 0:
                 return None
-        return wait
+        return wait if holds_all(error) else wait + (error.retry_after or 0.0)

@@ -16,14 +16,14 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ragpipe.judging.replies.echoed_json import is_echo
-from ragpipe.judging.replies.final_text import final_part
+from ragpipe.judging.replies.final_text import final_part, without_turn_tokens
 from ragpipe.judging.replies.reply_json import MAX_CHARACTERS, ReplyObject, Unparsable, find_object
+from ragpipe.judging.replies.second_values import second_value
 from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.text_forms import other_grades
 
 __all__ = ["PARSER", "Unparsable", "read_answer"]
 
-PARSER = 3
+PARSER = 4
 """Version of the parser; part of a run's identity. It is raised whenever the same reply would be parsed differently: stored
 replies are then parsed again in a new run, without a call."""
 
@@ -31,7 +31,7 @@ A = TypeVar("A", bound=Answer)
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_FENCED = re.compile(r"\A```[\w-]*[ \t]*\n(.*?)(?:\n?```)?\Z", re.S)
+_FENCED = re.compile(r"\A```[\w-]*[ \t]*\r?\n(.*?)(?:\r?\n?```)?\Z", re.S)
 _ECHO = (
     "the JSON in the reply also occurs in the material that is judged: give a verdict of your own, with the "
     "reasons in your own words"
@@ -58,7 +58,7 @@ def read_answer(text: str, answer: type[A], material: Iterable[str] = ()) -> tup
             raise
         text = ""
     flags = () if text == complete else ("thinking_removed",)
-    text = text.strip().lstrip("\ufeff")
+    text = without_turn_tokens(text).strip().lstrip("\ufeff")
     parse = _text_answer if answer.form == "text" else _json_answer
     parsed, more_flags = parse(text, answer, material)
     return parsed, (*flags, *more_flags)
@@ -77,9 +77,8 @@ def _json_answer(text: str, answer: type[A], material: Iterable[str]) -> tuple[A
         parsed = answer.model_validate(value)
     except ValidationError as error:
         raise Unparsable(_describe(error, value)) from error
-    score = getattr(parsed, "score", None)
-    if isinstance(score, int | float) and (grades := other_grades(reply.prose, score)):
-        raise Unparsable(f"the reply holds two different scores, {score:g} in its JSON and {grades[0]:g} beside it")
+    if contradiction := second_value(parsed, value, reply.prose):
+        raise Unparsable(contradiction)
     return parsed, flags
 
 
@@ -88,7 +87,7 @@ def _text_answer(text: str, answer: type[A], material: Iterable[str]) -> tuple[A
     reply = _object_in(text)
     parsed = answer.from_object(reply.value, reply.prose) if reply else None
     if reply is None or parsed is None:
-        return _from_text(text, answer), ()
+        return _from_text(reply.prose if reply else text, answer), ()  # a word that is a key of an object is no verdict
     if is_echo(reply, material):
         return _from_text("", answer), ("echoed",)
     return parsed, ("json_form",)

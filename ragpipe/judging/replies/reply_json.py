@@ -130,13 +130,13 @@ def find_object(text: str) -> ReplyObject | None:
         if not isinstance(values[0], dict):
             raise Unparsable("expected a JSON object, found a list")
         return ReplyObject(values[0], objects[0], _without(text, objects))
-    if malformed:
-        return _repaired_object(text, malformed[0])
-    if rest is None:
+    damaged = malformed[0] if malformed else rest
+    if damaged is None:
         return None
-    repaired = _repaired_object(text, rest)
-    if _is_cut(rest):
-        raise Unparsable(f"the JSON in the reply is cut off, perhaps in the middle of a value: {rest[-40:]!r}")
+    repaired = _repaired_object(text, damaged)
+    if not malformed and _is_cut(damaged):
+        raise Unparsable(f"the JSON in the reply is cut off, perhaps in the middle of a value: {damaged[-40:]!r}")
+    _check_lists(damaged, repaired.value)
     return repaired
 
 
@@ -171,8 +171,8 @@ def _without(text: str, parts: list[str]) -> str:
 def _is_cut(text: str) -> bool:
     """Whether an unclosed object may have lost a part that matters.
 
-    It may when it ends in a number or a bare word (`4` may be the beginning of 4.5), in a text of one word (`"4`), or in
-    a list, whose other items would be missing. A reason that breaks off only loses words.
+    It may when it ends in a key, a number or a bare word (`4` may be the beginning of 4.5), in a text of one word (`"4`),
+    or in a list, whose other items would be missing. A reason that breaks off only loses words.
     """
     open_brackets, last = "", ""
     for token in _TOKEN.finditer(text):
@@ -185,7 +185,7 @@ def _is_cut(text: str) -> bool:
         return True
     if last.startswith('"') and not re.fullmatch(_STRING, last, re.S):
         return len(last.split()) < 2
-    return re.fullmatch(r"[\w.+-]", text[-1:]) is not None
+    return re.fullmatch(r"[\w.+:-]", text[-1:]) is not None
 
 
 def _groups(text: str) -> tuple[list[str], str | None]:
@@ -277,3 +277,53 @@ def _count_keys(value: Any) -> Counter[str]:
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         keys += _count_keys(item)
     return keys + Counter(value.keys()) if isinstance(value, dict) else keys
+
+
+_LIST_TOKEN = re.compile(
+    rf"""(?P<text>{_STRING}|'(?:[^'\\]|\\.)*'|\u201c[^\u201d]*\u201d)|(?P<mark>[\[\]{{}},])|(?P<bare>[^\s\[\]{{}},"'\u201c\u201d]+|.)""",
+    re.S,
+)
+_BARE_ITEM = re.compile(_PLAIN, re.I)
+
+
+def _check_lists(text: str, value: Any) -> None:
+    """Raises Unparsable for a malformed object with a list whose items are not divided by single commas.
+
+    How many claims or verdicts a list holds is the denominator of a score. A quote inside a text, a missing comma, dots
+    or a comment (`...`, `/* and so on */`) leave that open. So does a repair that has lost an item.
+    """
+    if "[" not in text:
+        return
+    opened, expects_item, items = "", False, 0
+    for token in _LIST_TOKEN.finditer(text):
+        mark, in_list = token["mark"], opened.endswith("[")
+        if token[0].isspace() or (not in_list and mark not in ("[", "{", "}")):
+            continue
+        if in_list and mark == ",":
+            fits, expects_item = not expects_item, True
+        elif in_list and mark == "]":
+            fits, expects_item, opened = True, False, opened[:-1]
+        elif mark == "}":  # it ends an item, or an object that a quote inside a text has opened
+            fits, expects_item, opened = not in_list, False, opened[:-1]
+        else:
+            fits, expects_item, items = expects_item or not in_list, False, items + in_list
+            fits = fits and (
+                mark is not None or token["text"] is not None or _BARE_ITEM.fullmatch(token[0]) is not None
+            )
+            if mark:
+                opened, expects_item = opened + mark, mark == "["
+        if not fits:
+            raise Unparsable(
+                f"the JSON in the reply is malformed in a list: {text[max(0, token.start() - 30) :][:60]!r}"
+            )
+    if "[" in opened:
+        raise Unparsable(f"the JSON in the reply is cut off in a list: {text[-40:]!r}")
+    if items != _count_items(value):
+        raise Unparsable(f"the JSON in the reply is malformed: its lists have {items} items, and a repair finds others")
+
+
+def _count_items(value: Any) -> int:
+    """How many items all lists of a value have together."""
+    if isinstance(value, list):
+        return len(value) + sum(map(_count_items, value))
+    return sum(map(_count_items, value.values())) if isinstance(value, dict) else 0

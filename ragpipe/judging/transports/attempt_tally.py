@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ragpipe.judging.clients.client import Completion
+from ragpipe.judging.limits.deadlines import CaseTime
+from ragpipe.judging.limits.token_demand import Demand
 from ragpipe.schema.call import Paid
 
 _NO_COMPLETION = Completion(None)
@@ -15,15 +18,19 @@ class AttemptTally:
     """What the attempts of one question have come to so far.
 
     `paid` is called for every answered attempt at once, so that its price is kept whatever becomes of the call.
-    `attempts` counts all requests sent for the question, probes of an outage included. `answers` counts those that were
+    `body` is the request body without the model's name. `attempts` counts all requests sent for the question, probes of an outage included. `answers` counts those that were
     answered, `usd` is the price of the last one. `last_error` says how the last attempt failed; `latency_ms` is its time.
+    `demand` is what an attempt takes of a limit of tokens; `case_time` is the time that is left for its case.
     """
 
     paid: Paid
     attempts: int = 0
     last_error: str = ""
     latency_ms: float | None = None
+    body: dict[str, Any] = field(default_factory=dict)
     wire_hash: str | None = None
     answers: int = 0
     usd: float | None = None
     last_completion: Completion = _NO_COMPLETION
+    demand: Demand | None = None
+    case_time: CaseTime | None = None

@@ -72,5 +72,10 @@ class CallRecorder:
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
 
+    def not_asked(self, question: Question, status: str, message: str, tally: AttemptTally) -> Call:
+        """The call of a question that was not sent, or not sent again, for a reason of this run. It is never stored."""
+        outcome = Outcome(status, Completion(None), message, "", {})
+        return self.record(question, outcome, tally)
+
     def _redacted(self, text: str | None) -> str | None:
         return None if text is None else self.redact_reply(text)

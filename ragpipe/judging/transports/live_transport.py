@@ -1,7 +1,7 @@
 """The live transport: questions go to a provider, within its limits, and are retried in one place.
 
 Until one call has come back, one question goes alone and the others wait for it: it checks URL, key and model, and finds the
-output mode and the name of the token limit. Nothing that leaves here contains the key.
+output mode and the name of the token limit. So does the first question of each answer schema, whose mode may be refused. Nothing that leaves here contains the key.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from ragpipe.core.errors import FATAL, Incomplete, ProviderUnusable, RagpipeError
+from ragpipe.core.errors import FATAL, Incomplete, JudgeError, ProviderUnusable, RagpipeError
 from ragpipe.core.secret_detection import looks_random
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.client import AttemptError, Client, Completion, PreparedRequest
 from ragpipe.judging.clients.factory import make_client
 from ragpipe.judging.clients.http_responses import parse_response
-from ragpipe.judging.limits.outage import SILENT, OutageGate
-from ragpipe.judging.limits.rate_limit import ConcurrencyLimit
-from ragpipe.judging.limits.retries import RETRYABLE, RetryLoop
+from ragpipe.judging.limits.attempts import NO_ANSWER, AttemptRunner
+from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
+from ragpipe.judging.limits.outage import OutageGate
+from ragpipe.judging.limits.retries import RETRYABLE, holds_all
+from ragpipe.judging.limits.width import ConcurrencyLimit
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
@@ -30,11 +32,10 @@ from ragpipe.judging.transports.attempt_tally import AttemptTally
 from ragpipe.judging.transports.call_records import CallRecorder, Outcome
 from ragpipe.judging.transports.output_modes import RequestForm
 from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState
+from ragpipe.judging.transports.request_costs import RequestCosts
 from ragpipe.schema.call import Call, Paid, Payment
 from ragpipe.schema.price_rates import Rates
 
-_NO_ANSWER = SILENT | {"not_an_api_answer"}
-"""Errors that say nothing about the provider except that it gave no answer."""
 _NOTICE_AFTER_S = 8.0  # without any answer; the next notice comes after twice as long, and so on
 
 
@@ -42,20 +43,37 @@ class LiveTransport:
     """Asks one provider. Lives in one event loop; `close` it there.
 
     `ask` returns a call whose status is `ok` or a kind of failure. It raises ProviderUnusable when the provider as a whole is
-    unusable (every later `ask` raises the same) and Incomplete when `max_calls` is used up. `tell` gets notices for the
-    user. What is learned is in `provider`, which all transports of a process share (`share_provider_state`).
+    unusable (every later `ask` raises the same), Incomplete when `max_calls` is used up, and JudgeError for a question that does
+    not fit into the model's context window. A question that does not fit into the budget is a call with the status `budget`.
+    `tell` gets notices for the user. What is learned is in `provider`, which all transports of a process share
+    (`share_provider_state`).
     """
 
     section = "judge"
     """The part of the configuration that `settings` are."""
 
-    def __init__(self, settings: JudgeSettings, *, run_id: str, tell: Callable[[str], None] = lambda _: None):
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        *,
+        run_id: str,
+        tell: Callable[[str], None] = lambda _: None,
+        budget: Budget | None = None,
+    ):
         self.settings = settings
         self.provider: ProviderState = ProviderRegistry().state(settings)
         self._slots = ConcurrencyLimit(settings.concurrency)
-        self._requests = asyncio.Semaphore(settings.concurrency)
         self._served = ServedModel(settings)
         self._outage = OutageGate(settings.outage_s, settings.retries, self._notify, self._slots.allow_extra)
+        self.attempts = AttemptRunner(
+            settings,
+            self.provider,
+            self._outage,
+            most=settings.concurrency,
+            sleep=self._sleep,
+            check=self._raise_if_unusable,
+            give_up=self._end_of_outage,
+        )
         self._tell = tell
         self._stopped: RagpipeError | None = None
         self._stopping = asyncio.Event()
@@ -66,13 +84,17 @@ class LiveTransport:
         # a server that wants no key is given a word such as `none`, and honest replies contain words
         redact_reply = Redactor(s for s in secrets if looks_random(s))
         self._calls = CallRecorder(run_id, self._redact, redact_reply)
+        self._costs = (
+            None if budget is None else RequestCosts(budget, settings, check=self._raise_if_unusable, tell=self._notify)
+        )
         self._client: Client | None = None
-        self._alone = asyncio.Lock()
+        self._locks: dict[str, asyncio.Lock] = {}
         self._dead: ProviderUnusable | None = None
 
     def share_provider_state(self, providers: ProviderRegistry) -> None:
         """Continue with what this process has learned about the provider, and add to it."""
         self.provider = providers.state(self.settings)
+        self.attempts.share(self.provider)
 
     def slot(self) -> AbstractAsyncContextManager[None]:
         """One of `judge.concurrency` slots: hold it around `ask` and around the commit of its reply."""
@@ -80,32 +102,53 @@ class LiveTransport:
 
     async def ask(self, question: Question, paid: Paid) -> Call:
         """Ask one question, with retries. Hold a `slot` meanwhile. `paid` is called for every answered attempt."""
+        self._admit(question)
+        tally = AttemptTally(paid, case_time=question.case_time)
+        try:
+            return await self._ask_in_turn(question, tally)
+        except BudgetUsedUp as error:
+            tally.attempts -= 1  # the one that was held back
+            self._notify(f"{error}; what was answered is kept, and questions without a reply are errors of this run")
+            return self._calls.not_asked(question, "budget", f"{question.asker}: {error}", tally)
+
+    def _admit(self, question: Question) -> None:
+        """Count a question. Raises JudgeError for one that is too long, Incomplete when `max_calls` is used up, and what ended the
+        run."""
         self._raise_if_unusable()
+        if excess := self.provider.window.excess(question.payload.messages):
+            raise JudgeError("too_long", f"{question.asker}: {excess}")  # nothing was asked: nothing is stored
         if self.provider.asked >= self.settings.max_calls:
             raise Incomplete(
                 f"{self.section}.max_calls={self.settings.max_calls} is used up: this start has asked as many questions. What "
                 f"was answered is kept: the same command goes on from here, with as many again; raise it to need fewer starts"
             )
         self.provider.asked += 1
-        tally = AttemptTally(paid)
-        if question.answer.form in self.provider.proven_forms:
-            return await self._ask(question, tally)
-        async with self._alone:
-            if question.answer.form not in self.provider.proven_forms:
-                self._raise_if_unusable()
-                return await self._ask_alone(question, tally)
+
+    async def _ask_in_turn(self, question: Question, tally: AttemptTally) -> Call:
+        """Ask a question whose form or schema is not proven alone."""
+        kind = self.provider.output_modes.unproven(question)
+        while kind not in self.provider.proven_forms:
+            lock = self._lock_of(kind)
+            async with lock:
+                if kind not in self.provider.proven_forms and lock is self._lock_of(kind):
+                    self._raise_if_unusable()
+                    return await self._ask_alone(question, kind, tally)
         return await self._ask(question, tally)
 
-    async def _ask_alone(self, question: Question, tally: AttemptTally) -> Call:
-        """Ask the first question of its form; a call that comes back, even with a refusal, proves the form."""
+    def _lock_of(self, kind: str) -> asyncio.Lock:
+        """What lets one question of a kind go alone: one lock for all until any call came back, then one for each kind."""
+        return self._locks.setdefault(kind if self.provider.proven_forms else "", asyncio.Lock())
+
+    async def _ask_alone(self, question: Question, kind: str, tally: AttemptTally) -> Call:
+        """Ask the first question of its kind; a call that comes back, even with a refusal, proves the kind."""
         watch = None if self.provider.answered else asyncio.create_task(self._notify_while_silent(tally))
         try:
             call = await self._ask(question, tally)
         finally:
             if watch is not None:
                 watch.cancel()
-        if call.status not in RETRYABLE or call.status == "empty_reply":
-            self.provider.proven_forms.add(question.answer.form)
+        if call.status not in RETRYABLE | {"case_deadline"} or call.status == "empty_reply":
+            self.provider.proven_forms.add(kind)
         return call
 
     async def _notify_while_silent(self, tally: AttemptTally) -> None:
@@ -136,8 +179,11 @@ class LiveTransport:
         client, output_modes = self._open(), self.provider.output_modes
         while True:
             form = output_modes.form(question)
-            request = client.prepare(output_modes.body(question, form))
+            tally.body = output_modes.body(question, form)
+            request = client.prepare(tally.body)
             tally.wire_hash = request.wire_hash
+            if self.provider.rate_limiter.counts_tokens:
+                tally.demand = self.provider.token_demand.of(question.payload.messages)
             try:
                 completion = await self._complete(client, request, question, tally)
             except AttemptError as attempt_error:
@@ -145,6 +191,7 @@ class LiveTransport:
             else:
                 self.provider.circuit_breaker.record_success(question.step)
                 output_modes.record_success(question, form)
+                self.provider.window.observe(question.payload.messages, completion.tokens_in)
                 outcome = self._outcome(form, "ok", completion, "; ".join(completion.notes) or None)
                 return self._calls.record(question, outcome, tally)
             if not output_modes.fall_back(error, question, form):
@@ -152,7 +199,13 @@ class LiveTransport:
             self._notify_of_form(question, form, error)
 
     def _notify_of_form(self, question: Question, refused: RequestForm, error: AttemptError) -> None:
-        """Tell the user once per answer schema that it is requested in another form from here on."""
+        """Tell the user once what is asked in another form from here on: an answer schema, or all that has a system text."""
+        if error.refused_parameter == "system_role" and ("", "system_role") not in self.provider.announced:
+            self.provider.announced.add(("", "system_role"))
+            self._notify(
+                f"the system role was refused: its text begins the user's message from here on ({error.message}); "
+                f"{self.section}.capabilities.system_role=false says so beforehand"
+            )
         name = (question.payload.schema_json, refused.mode)
         if error.refused_parameter == "response_format" and name not in self.provider.announced:
             self.provider.announced.add(name)
@@ -165,106 +218,51 @@ class LiveTransport:
         self, client: Client, request: PreparedRequest, question: Question, tally: AttemptTally
     ) -> Completion:
         """Send one request until it succeeds or has no attempts left. Raises its last AttemptError."""
-        retries = RetryLoop(self.settings)
-        attempt = partial(self._attempt_outside_outage, client, request, question, tally, retries)
-        return await retries.run(attempt, self._sleep)
+        return await self.attempts.run(question.key, partial(self._attempt, client, request, tally), tally)
 
-    async def _attempt_outside_outage(
-        self, client: Client, request: PreparedRequest, question: Question, tally: AttemptTally, retries: RetryLoop
-    ) -> Completion:
-        """One attempt that counts against the call's retries. Attempts during an outage are repeated here and do not.
-
-        Args:
-            client: Sends the request.
-            request: What is sent.
-            question: Whose request it is.
-            tally: Counts all attempts.
-            retries: Counts the attempts of the call.
-        """
-        while True:
-            probe = await self._acquire(question)
-            tally.attempts += 1
-            timeout = self.settings.timeout_s if probe else retries.attempt_timeout
-            try:
-                completion = await self._attempt(client, request, tally, timeout)
-            except AttemptError as error:
-                tally.last_error = error.message
-                if self._is_outage(error, question, probe):
-                    continue
-                retries.record_failure(error, (tally.latency_ms or 0) / 1000, self._outage.count)
-                raise
-            except BaseException:
-                if probe:
-                    self._outage.abandon_probe()
-                raise
-            self.provider.answered = True
-            self._outage.record_answer()
-            return completion
-
-    def _is_outage(self, error: AttemptError, question: Question, probe: bool) -> bool:
-        """Record a failed attempt. Whether it is attributed to an outage, and not to its call."""
-        if error.kind not in _NO_ANSWER:
-            self._outage.record_answer()  # a refusal is an answer too
-            if error.kind not in FATAL and error.kind != "rate_limit":
-                self.provider.answered = True
-            return False
-        answered_before = self.provider.answered
-        if not self._outage.record_failure(error, question.key, probe=probe, answered_before=answered_before):
-            return False
-        if self._outage.too_long:
-            raise self._unusable(
-                "unreachable",
-                f"no answer for {self._outage.seconds:.0f} s ({self.section}.outage_s={self.settings.outage_s:g}), the last: "
-                f"{error.message}. What was answered is kept: the same command goes on from here",
-            )
-        return True
-
-    async def _acquire(self, question: Question) -> bool:
-        """Wait until an attempt may start. Whether it is the probe of an outage."""
-        while True:
-            probe = await self._outage.acquire(question.key)
-            try:
-                self._raise_if_unusable()
-                await self.provider.rate_limiter.acquire(self._sleep)
-                self._raise_if_unusable()
-            except BaseException:
-                if probe:
-                    self._outage.abandon_probe()
-                raise
-            if probe or not self._outage.active:
-                return probe
+    def _end_of_outage(self, seconds: float, message: str) -> ProviderUnusable:
+        return self._unusable(
+            "unreachable",
+            f"no answer for {seconds:.0f} s ({self.section}.outage_s={self.settings.outage_s:g}), the last: "
+            f"{message}. What was answered is kept: the same command goes on from here",
+        )
 
     async def _attempt(
         self, client: Client, request: PreparedRequest, tally: AttemptTally, seconds: float
     ) -> Completion:
-        """One HTTP request with a total deadline in seconds, and its payment."""
-        async with self._requests:
-            start = time.monotonic()
-            try:
-                async with asyncio.timeout(seconds):
-                    response = await client.send(request)
-            except TimeoutError:
-                full = seconds >= self.settings.timeout_s
-                limit = f"{self.section}.timeout_s={seconds:g} s" if full else f"{seconds:.3g} s"
-                raise AttemptError("deadline", f"no whole answer within {limit}") from None
-            except AttemptError as error:
-                if error.no_connection and not self.provider.responded:
-                    raise self._unusable("unreachable", error.message) from None
-                self._pay_for_error(error, tally)
-                raise
-            finally:
-                tally.latency_ms = round((time.monotonic() - start) * 1000, 3)
+        """One HTTP request with a total deadline in seconds, and its payment; within the budget, where there is one."""
+        if self._costs is None:
+            return await self.attempts.traffic.count(self._exchange(client, request, tally, seconds))
+        send = partial(self._exchange, client, request, tally, seconds)
+        return await self._costs.send(tally, lambda: self.attempts.traffic.count(send()))
+
+    async def _exchange(
+        self, client: Client, request: PreparedRequest, tally: AttemptTally, seconds: float
+    ) -> Completion:
+        start = time.monotonic()
+        try:
+            async with asyncio.timeout(seconds):
+                response = await client.send(request)
+        except TimeoutError:
+            full = seconds >= self.settings.timeout_s
+            limit = f"{self.section}.timeout_s={seconds:g} s" if full else f"{seconds:.3g} s"
+            raise AttemptError("deadline", f"no whole answer within {limit}") from None
+        except AttemptError as error:
+            if error.no_connection and not self.provider.responded:
+                raise self._unusable("unreachable", error.message) from None
+            self._pay_for_error(error, tally)
+            raise
+        finally:
+            tally.latency_ms = round((time.monotonic() - start) * 1000, 3)
         self.provider.responded = True
+        self.provider.rate_limiter.observe(response.headers)
         try:
             completion = parse_response(response)
         except AttemptError as error:
             self._pay_for_error(error, tally)
-            if error.kind == "rate_limit":
-                self.provider.rate_limiter.record_limit(start)
             if error.retry_after is not None:
                 self._pause(error.retry_after, error)
             raise
-        self.provider.rate_limiter.record_success()
         self._pay(tally, completion)
         return completion
 
@@ -279,10 +277,21 @@ class LiveTransport:
         usd = self._rates.usd(*completion.tokens)
         tally.last_completion, tally.usd = completion, usd
         tally.answers += 1
+        self._settle(tally, completion)
         tally.paid(
             Payment(self.settings.model, datetime.now(UTC).isoformat(timespec="milliseconds"), *completion.tokens, usd)
         )
         self._check_served_model(completion.model)
+
+    def _settle(self, tally: AttemptTally, completion: Completion) -> None:
+        """Correct what the attempt took of a limit of tokens by what the provider has counted."""
+        tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
+        if tally.demand is None or tokens_in is None or tokens_out is None:
+            return
+        limiter = self.provider.rate_limiter
+        if not limiter.rules.counts_cached:
+            tokens_in -= completion.tokens_cached or 0
+        limiter.settle(self.provider.token_demand.record(tally.demand, tokens_in, tokens_out))
 
     def _check_served_model(self, model: str | None) -> None:
         """Raises ProviderUnusable for another model's reply where that is refused: it is paid for, and not kept."""
@@ -304,7 +313,7 @@ class LiveTransport:
             )
 
     def _pause(self, seconds: float, error: AttemptError) -> None:
-        """Pause all workers for as long as the provider asked, or end the run when that is too long."""
+        """Pause all workers for as long as a rate limit asks, or end the run when any failure asks for too long a wait."""
         cap = self.settings.retry_after_cap_s
         if seconds > cap:
             back = datetime.now().astimezone() + timedelta(seconds=seconds)
@@ -313,7 +322,8 @@ class LiveTransport:
                 f"it asks to wait {seconds:,.0f} s, more than {self.section}.retry_after_cap_s={cap:g}: come back after "
                 f"{back:%Y-%m-%d %H:%M:%S %Z} and start the same command again",
             )
-        self.provider.rate_limiter.pause(seconds)
+        if holds_all(error):
+            self.provider.rate_limiter.pause(seconds)
 
     def _failed_call(self, question: Question, form: RequestForm, tally: AttemptTally, error: AttemptError) -> Call:
         """The call of a question that failed; raises ProviderUnusable when the provider as a whole is unusable."""
@@ -325,6 +335,7 @@ class LiveTransport:
             from ragpipe.judging.token_count import count_tokens
 
             tokens = sum(count_tokens(m["content"], self.settings.model) for m in question.payload.messages)
+            self.provider.window.learn(error.message)
             message += f" (about {tokens:,} tokens by our own count)"
         completion = Completion(**{"text": None, **error.partial})
         outcome = self._outcome(form, error.kind, completion, f"{question.asker}: {message}")
@@ -332,13 +343,15 @@ class LiveTransport:
 
     def _check_provider(self, question: Question, form: RequestForm, tally: AttemptTally, error: AttemptError) -> None:
         """Raises ProviderUnusable when a failure means that later questions would fail too."""
+        if error.kind == "case_deadline":
+            return  # it says nothing of the provider
         fix = self.provider.output_modes.fix(error, question, form) if error.refused_parameter else None
         if fix:
             message = f"it refuses {error.refused_parameter}: {error.message}. Set {fix}"
             raise self._unusable("bad_request", message) from None
         if error.kind in FATAL:
             raise self._unusable(error.kind, error.message) from None
-        if error.kind in _NO_ANSWER and not self.provider.answered:
+        if error.kind in NO_ANSWER and not self.provider.answered:
             raise self._unusable(
                 "unreachable", f"no answer came in this start, tries sent: {tally.attempts}; the last: {error.message}"
             ) from None
@@ -355,11 +368,15 @@ class LiveTransport:
             if variable and self._key is None:
                 raise self._unusable("auth", f"the environment variable {variable} is not set")
             self._client = make_client(self.settings, self._key)
+            if self.settings.temperature is not None and "temperature" not in self.settings.sampling():
+                self._notify(f"{self.settings.model} takes no temperature, so none is sent")
         return self._client
 
     def _raise_if_unusable(self) -> None:
         if self._dead is not None:
             raise ProviderUnusable(str(self._dead), self._dead.kind)
+        if isinstance(self._stopped, JudgeError):  # raised for every question that is left: each has a trace of its own
+            raise JudgeError(self._stopped.kind, self._stopped.message)
         if self._stopped is not None:
             raise self._stopped
 

@@ -1,4 +1,5 @@
-"""The form in which an answer is requested: json_schema where the provider takes it, else json_object, else plain.
+"""The form of a request: json_schema where the provider takes it, else json_object, else plain; with or without a system
+message; the token limit under its older or newer name.
 
 Each answer schema falls back on its own: a provider may refuse one schema and take all others. What is learned applies to
 every later call of the process. It is not in a question's key: the question is the same in every form.
@@ -11,21 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.judging.cache_key import Question
-from ragpipe.judging.capabilities import capabilities
+from ragpipe.judging.capabilities import OutputMode
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.settings import JudgeSettings, OutputMode
+from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.call import Message
 
-_MODES: tuple[OutputMode, ...] = ("json_schema", "json_object", "plain")
 _SCHEMA_REQUEST = "\n\nReply with one JSON object that is valid against this JSON schema, and with nothing else:\n"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestForm:
-    """The output mode of one request, and the name of its token limit (`max_tokens`, `max_completion_tokens`)."""
+    """The output mode of one request, the name of its token limit (`max_tokens`, `max_completion_tokens`), and whether it
+    has a system message: without one, its text begins the first message of the user."""
 
     mode: OutputMode
     limit_name: str
+    system_role: bool = True
 
 
 class OutputModeFallback:
@@ -33,11 +35,13 @@ class OutputModeFallback:
 
     def __init__(self, settings: JudgeSettings):
         self._settings = settings
-        fixed = settings.output_mode
+        supported, fixed = settings.supported, settings.output_mode
         self._auto = fixed == "auto"
-        self._first: OutputMode = capabilities(settings.provider).mode if fixed == "auto" else fixed
+        self._modes: tuple[OutputMode, ...] = supported.modes if fixed == "auto" else (fixed,)
+        self._first = self._modes[0]
         self._lowered: dict[str, OutputMode] = {}  # by schema, where the first mode was refused
-        self._limit_name = "max_tokens"
+        self._limit_name: str = supported.limit_name
+        self._system_role = supported.system_role
         self._sampling = settings.sampling()
         self._strict_formats: dict[str, dict[str, Any]] = {}  # by schema text: the order of its fields matters
         self._accepted_modes: set[tuple[str, str]] = set()  # (schema, mode) of calls that came back
@@ -45,7 +49,13 @@ class OutputModeFallback:
 
     def form(self, question: Question) -> RequestForm:
         """The form in which this question is asked next."""
-        return RequestForm("plain" if question.answer.form == "text" else self._mode(question), self._limit_name)
+        mode = "plain" if question.answer.form == "text" else self._mode(question)
+        return RequestForm(mode, self._limit_name, self._system_role)
+
+    def unproven(self, question: Question) -> str:
+        """What the first call of a question's kind proves: its answer form, and its schema where that may be refused."""
+        form = question.answer.form
+        return question.payload.schema_json if form == "json" and len(self._modes) > 1 else form
 
     def _mode(self, question: Question) -> OutputMode:
         return self._lowered.get(question.payload.schema_json, self._first)
@@ -58,6 +68,8 @@ class OutputModeFallback:
     def body(self, question: Question, form: RequestForm) -> dict[str, Any]:
         """The request body without the model's name."""
         messages = list(question.payload.messages)
+        if not form.system_role:
+            messages = _without_system(messages)
         response_format: dict[str, Any] = {}
         if question.answer.form == "json":
             if form.mode == "json_schema":
@@ -80,6 +92,8 @@ class OutputModeFallback:
     def record_success(self, question: Question, form: RequestForm) -> None:
         """A call in this form came back."""
         self._accepted_parameters |= self.parameters(form).keys()
+        if form.system_role:
+            self._accepted_parameters.add("system_role")
         if question.answer.form == "json":
             self._accepted_modes.add((question.payload.schema_json, form.mode))
 
@@ -97,7 +111,10 @@ class OutputModeFallback:
         """Learn from a refusal. Whether the question should be sent again at once, in another form."""
         if self._is_about_the_question(error, question, form):
             return False
-        if error.refused_parameter == "response_format" and self._auto and form.mode != "plain":
+        if error.refused_parameter == "system_role" and form.system_role:
+            self._system_role = False
+            return True
+        if error.refused_parameter == "response_format" and self._auto and form.mode != self._modes[-1]:
             if self._mode(question) == form.mode:  # otherwise another call has learned it already
                 self._lower(question, form.mode)
             return True
@@ -110,9 +127,10 @@ class OutputModeFallback:
     def _lower(self, question: Question, refused: OutputMode) -> None:
         """Use the next mode for this schema. Where a second schema is refused in the first mode, and none was ever
         accepted in it, the provider does not know that mode: all other schemas start in the next one."""
-        lower = _MODES[_MODES.index(refused) + 1]
+        place = self._modes.index(refused)
+        lower = self._modes[place + 1]
         second_refusal = refused == self._first and any(
-            _MODES.index(mode) > _MODES.index(refused) for mode in self._lowered.values()
+            self._modes.index(mode) > place for mode in self._lowered.values()
         )
         self._lowered[question.payload.schema_json] = lower
         if second_refusal and not any(mode == refused for _, mode in self._accepted_modes):
@@ -128,6 +146,14 @@ class OutputModeFallback:
         if name in self._sampling or (name == "max_tokens" and self._settings.max_tokens is not None):
             return f"judge.{name}: null (it is then not sent, and that is part of the judge's identity)"
         return None
+
+
+def _without_system(messages: list[Message]) -> list[Message]:
+    """The messages with the text of a system message at the beginning of the next one."""
+    if len(messages) < 2 or messages[0]["role"] != "system":
+        return messages
+    system, first, *others = messages
+    return [{**first, "content": system["content"] + "\n\n" + first["content"]}, *others]
 
 
 def strict_schema(node: Any) -> Any:
@@ -150,5 +176,10 @@ def strict_schema(node: Any) -> Any:
 
 def _with_schema(messages: list[Message], schema: dict[str, Any]) -> list[Message]:
     """The messages with the schema at the end of the last one, so that requests share their beginnings."""
-    last, text = messages[-1], json.dumps(schema, ensure_ascii=False)  # its order is the order of the reply's keys
-    return [*messages[:-1], {**last, "content": last["content"] + _SCHEMA_REQUEST + text}]
+    last = messages[-1]
+    return [*messages[:-1], {**last, "content": last["content"] + schema_request(schema)}]
+
+
+def schema_request(schema: dict[str, Any]) -> str:
+    """The end of the last message where the schema is not sent beside the messages."""
+    return _SCHEMA_REQUEST + json.dumps(schema, ensure_ascii=False)  # its order is the order of the reply's keys

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ragpipe.core.digest import sha256
 from ragpipe.judging.limits.circuit_breaker import CircuitBreaker
+from ragpipe.judging.limits.limit_rules import limit_rules
 from ragpipe.judging.limits.rate_limit import RateLimiter
+from ragpipe.judging.limits.token_demand import TokenDemand
+from ragpipe.judging.limits.width import LearnedWidth
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.transports.context_window import ContextWindow
 from ragpipe.judging.transports.output_modes import OutputModeFallback
 
 
@@ -14,13 +19,17 @@ from ragpipe.judging.transports.output_modes import OutputModeFallback
 class ProviderState:
     """What is known about one provider under one set of settings. It belongs to no event loop.
 
-    `asked` counts questions. `proven_forms` are the answer forms (json, text) that a call came back in; until then one
-    question goes alone. `responded`: any HTTP response came. `answered`: one from a model, or about the question.
-    `announced` are the schemas and modes that the user was told are refused.
+    `asked` counts questions. `proven_forms` are the answer schemas and forms that a call came back in
+    (`OutputModeFallback.unproven`); until then one question goes alone. `responded`: any HTTP response came. `answered`: one from a model, or about the question.
+    `announced` are the schemas and modes that the user was told are refused. `rate_limiter` and `width` are those of the
+    server and key, which several settings may share.
     """
 
     rate_limiter: RateLimiter
+    width: LearnedWidth
+    token_demand: TokenDemand
     output_modes: OutputModeFallback
+    window: ContextWindow
     asked: int = 0
     proven_forms: set[str] = field(default_factory=set)
     responded: bool = False
@@ -34,10 +43,26 @@ class ProviderRegistry:
 
     def __init__(self) -> None:
         self._states: dict[str, ProviderState] = {}
+        self._limits: dict[tuple[str, ...], tuple[RateLimiter, LearnedWidth]] = {}
 
     def state(self, settings: JudgeSettings) -> ProviderState:
         """The state under these settings; a new one where there is none yet."""
         name = f"{settings.section} {settings.model_dump_json()}"
         if name not in self._states:
-            self._states[name] = ProviderState(RateLimiter(settings.rpm), OutputModeFallback(settings))
+            limiter, width = self._limits_of(settings)
+            demand = TokenDemand(settings.tokens_counted or limiter.rules.counts, settings.max_tokens)
+            self._states[name] = ProviderState(
+                limiter, width, demand, OutputModeFallback(settings), ContextWindow(settings)
+            )
         return self._states[name]
+
+    def _limits_of(self, settings: JudgeSettings) -> tuple[RateLimiter, LearnedWidth]:
+        """The limits of a server under one key, and of one model where each has its own there."""
+        rules = limit_rules(settings.provider, own_address=settings.api_base is not None)
+        server = (settings.api_base or settings.provider, sha256(settings.api_key()))
+        account = (*server, settings.name) if rules.is_per_model else server
+        if account not in self._limits:
+            self._limits[account] = RateLimiter(rules=rules), LearnedWidth()
+        limiter, width = self._limits[account]
+        limiter.configure(settings.rpm, settings.tpm)
+        return limiter, width

@@ -120,14 +120,14 @@ class RecordedMetric(Computed):
     def skip_reason(self, case: Case) -> str | None:
         recorded = case.output.recorded
         names = (spec.source or name for name, spec in self.take.items())
-        return None if any(_recorded_value(recorded, name) is not None for name in names) else "not_recorded"
+        return None if any(recorded_value(recorded, name) is not None for name in names) else "not_recorded"
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Sequence[Score]]:
         return [[_score(name, spec, case.output.recorded) for name, spec in self.take.items()] for case in cases]
 
 
 def _score(name: str, spec: RecordedScore, recorded: Mapping[str, Any]) -> Score:
-    value = _recorded_value(recorded, spec.source or name)
+    value = recorded_value(recorded, spec.source or name)
     parts = several(value)
     details = {} if parts is None else {"verdicts": value}
     if parts == {}:
@@ -157,7 +157,7 @@ def _combined_score(
     return Score(value, name, details=details)
 
 
-def _recorded_value(recorded: Mapping[str, Any], name: str) -> Any:
+def recorded_value(recorded: Mapping[str, Any], name: str) -> Any:
     """The recorded value of this name; of several verdicts the one named after a dot. Names may hold dots themselves."""
     if name in recorded:
         return recorded[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -97,6 +98,10 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
             return
         if phrase is None:
             yield PlannedCall(self.classify, Class, self.values(case))
+
+    def with_whole_output(self, case: Case) -> Case | None:
+        """With an answer that no phrase decides."""
+        return super().with_whole_output(replace(case, output=case.output.model_copy(update={"answer": ""})))
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:

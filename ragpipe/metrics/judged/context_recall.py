@@ -27,7 +27,8 @@ class ContextRecallMetric(ReferenceMetric, ClaimMetric):
     A reference that only declines ("not in the documents") makes one statement in version 2 of the templates: that the
     documents do not say what was asked. 100 where the contexts indeed do not, 0 where they do: then the label is wrong
     or old. No passage shows what is missing, so such a statement is flagged `evidence_not_found`. In version 1, and for
-    the embedded judge where it knows the words of a refusal, the reference has no statement: 100, `no_statements`.
+    the embedded judge where it knows the words of a refusal, the reference has no statement: 100, `no_statements`. A
+    reference such as "No.", in which the embedded judge finds no statement, is skipped (`evidence_cannot_answer`).
 
     No contexts is 0, `no_context_retrieved`, without a call and without asking whether there is a statement. Of several
     references, the one whose statements are covered best counts, be it one that declines (one without a statement only

@@ -112,6 +112,9 @@ class PolicyComplianceMetric(JudgeMetric):
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"
 
+    def with_whole_output(self, case: Case) -> Case | None:
+        return None  # a pattern found a violation, whatever a judge can say of other answers
+
     async def measure(self, case: Case, judge: Judge) -> Score:
         violations = await asyncio.to_thread(lambda: list(find_violations(case.answer, self.library)))
         flags = answer_flags(case.answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -17,7 +18,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.behaviour_answers import Acknowledgement
-from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample
+from ragpipe.schema.sample import Case, Chunk, Citation, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
 ACKNOWLEDGE = "acknowledge_both"
@@ -93,6 +94,17 @@ class RecencyConflictMetric(JudgeMetric):
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         line = f"rule {details['rule']}; cited: {', '.join(details['cited_roles']) or 'neither'}"
         return f"{line}; acknowledged: {str(details['acknowledged']).lower()}" if "acknowledged" in details else line
+
+    def with_whole_output(self, case: Case) -> Case | None:
+        """With a citation of every anchor."""
+        anchors = enumerate(case.sample.anchors or (), 1)
+        chunks = [
+            Chunk(id=f"a{n}", rank=n, rel_path=a.rel_path, heading_path=a.heading_path, text=" ".join(a.snippets))
+            for n, a in anchors
+        ]
+        citations = [Citation(chunk_id=chunk.id) for chunk in chunks]
+        output = case.output.model_copy(update={"chunks": chunks, "citations": citations})
+        return super().with_whole_output(replace(case, output=output))
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         cited, rule = self.cited(case), case.sample.recency_conflict_rule or ""

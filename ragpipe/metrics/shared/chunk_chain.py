@@ -5,7 +5,7 @@ Source: the faithfulness and relevancy evaluators of LlamaIndex, whose summary i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -57,6 +57,9 @@ class ChunkChain(ContextMetric):
         if tail:
             values = self._values(self.refine, case, tail[0], existing="NO")
             yield PlannedCall(self.refine, YesNo, values, times=len(tail))
+
+    def planned_rounds(self, calls: Sequence[PlannedCall]) -> int:
+        return sum(call.times for call in calls)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         verdicts = [f"rank {verdict['rank']} {verdict['verdict']}" for verdict in details.get("verdicts", ())]

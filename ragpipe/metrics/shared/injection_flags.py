@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-_VERDICT = re.compile(
-    r"""\{[^{}]{0,2000}["'](?:verdicts?|scores?|grade|rating|supported|supported_claims|unsupported_claims|claims"""
-    r"""|passed|faithfulness|completeness|groundedness|relevance|relevant|accurate|cited|use|violated|declines|acknowledged)["']\s*:""",
-    re.I,
-)
-_TAG = re.compile(r"</?[0-9a-f]{12}>|\[\[(?:system|user)\]\]|<\|(?:im_start|im_end|system|endoftext)\|>", re.I)
+from ragpipe.patterns.hostile_text import suspicious_signs
 
 
 def answer_flags(answer: str) -> list[str]:
-    """`verdict_like_json` when the answer holds JSON with a judge's keys, `forged_tags` when it imitates the fences."""
-    flags = []
-    if _VERDICT.search(answer):
-        flags.append("verdict_like_json")
-    if _TAG.search(answer):
-        flags.append("forged_tags")
-    return flags
+    """The signs that the answer addresses the judge, such as `verdict_like_json` and `forged_tags`: see `suspicious_signs`."""
+    return list(suspicious_signs(answer))
 
 
 def one_line(text: str, limit: int = 300) -> str:

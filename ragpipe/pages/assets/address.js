@@ -31,7 +31,7 @@ class Address {
     this.timer = null;
     this.state = this.read();
     window.addEventListener("popstate", () => {
-      clearTimeout(this.timer);
+      this.forget();
       this.state = this.read();
       this.onChange(this.state);
     });
@@ -54,16 +54,29 @@ class Address {
 
   /** Change parts of the state. `push`: Back returns to the state before; else the address follows 150 ms later. */
   set(changes, { push = false } = {}) {
+    if (push) this.settle();
     this.state = { ...this.state, ...changes };
-    clearTimeout(this.timer);
+    this.forget();
     if (push) history.pushState(null, "", this.fragment());
-    else this.timer = setTimeout(() => history.replaceState(null, "", this.fragment()), 150);
+    else this.timer = setTimeout(() => this.settle(), 150);
     this.onChange(this.state);
+  }
+
+  /** What is to follow later is in the address now: Back returns to it. */
+  settle() {
+    if (this.timer === null) return;
+    this.forget();
+    history.replaceState(null, "", this.fragment());
+  }
+
+  forget() {
+    clearTimeout(this.timer);
+    this.timer = null;
   }
 
   /** Follow a link into the page. */
   go(fragment) {
-    clearTimeout(this.timer);
+    this.settle();
     history.pushState(null, "", fragment);
     this.state = this.read();
     this.onChange(this.state, { followed: true });

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -13,10 +13,12 @@ from ragpipe.pages.charts import ForestRow, HeatCell, forest, heat_map
 from ragpipe.pages.page_address import page_address
 
 Figures = Mapping[str, Any]
+Link = Callable[[str], str]
 FLIPS = {
     "to_passed": "fail → pass", "to_failed": "pass → fail", "both_passed": "both pass", "both_failed": "both fail",
 }  # fmt: skip
 _SLICES_MAX = 60  # rows of one heat map
+_SLICES_OPEN = 8  # rows of the first one, which stands open
 _FEW = 5  # questions, below which no interval is shown
 
 
@@ -29,23 +31,21 @@ class FlipButton(NamedTuple):
     link: str
 
 
-def score_forest(scores: Mapping[str, Figures], heads: tuple[str, str], candidate: str) -> Markup:
-    """Scores with a scale: differences as shares of it, so that all fit on one axis."""
-    rows = [_forest_row(name, score, candidate, _span(score)) for name, score in scores.items()]
-    note = (
-        f"Each difference as a share of its score's scale; right is better. The bar is the {_level(scores)} interval, the grey "
-        "band what counts as no difference."
-    )
-    return forest(rows, heads, note)
+def score_forest(scores: Mapping[str, Figures], heads: tuple[str, str], link: Link, remark: str = "") -> Markup:
+    """Scores with a scale: bars as shares of it, so that all fit on one axis. `link` makes the address of a score; `remark` is
+    appended to the note below."""
+    rows = [_forest_row(name, score, link, _span(score)) for name, score in scores.items()]
+    note = f"Bar: the {_level(scores)} interval as a share of the scale, right is better; grey band: counts as no difference."
+    return forest(rows, heads, f"{note} {remark}".rstrip())
 
 
-def unscaled_forest(scores: Mapping[str, Figures], heads: tuple[str, str], candidate: str) -> Markup:
+def unscaled_forest(scores: Mapping[str, Figures], heads: tuple[str, str], link: Link) -> Markup:
     """Latency, cost and scores without a scale: differences as shares of the base's mean."""
     rows = [
-        _forest_row(name, score, candidate, abs(score["base_mean"] or 0) or abs(score["candidate_mean"] or 0) or 1.0)
+        _forest_row(name, score, link, abs(score["base_mean"] or 0) or abs(score["candidate_mean"] or 0) or 1.0)
         for name, score in scores.items()
     ]
-    return forest(rows, heads, "Each difference as a share of the base's mean; right is better.")
+    return forest(rows, heads, "Means, with their difference as a share of the base's mean; right is better.")
 
 
 def has_scale(score: Figures) -> bool:
@@ -62,7 +62,12 @@ def _level(scores: Mapping[str, Figures]) -> str:
     return f"{100 * max(levels, default=0.95):g} %"
 
 
-def _forest_row(name: str, score: Figures, candidate: str, span: float) -> ForestRow:
+def score_link(candidate: str) -> Link:
+    """Addresses of compare.html: a score of this candidate."""
+    return lambda name: page_address(**{"with": candidate, "score": name})
+
+
+def _forest_row(name: str, score: Figures, link: Link, span: float) -> ForestRow:
     sign = 1 if score["higher_is_better"] else -1
     interval = score["interval"]
     few = _too_few(score)
@@ -70,7 +75,7 @@ def _forest_row(name: str, score: Figures, candidate: str, span: float) -> Fores
     smallest = score["smallest_effect"]
     return ForestRow(
         name=name,
-        link=page_address(**{"with": candidate, "score": name}),
+        link=link(name),
         base=plain_number(score["base_mean"]),
         candidate=plain_number(score["candidate_mean"]),
         difference="-" if score["difference"] is None else signed_text(score["difference"]),
@@ -89,10 +94,19 @@ def _forest_row(name: str, score: Figures, candidate: str, span: float) -> Fores
 
 
 def _remark(score: Figures) -> str:
-    """The state, and for an undecided one how many cases would decide."""
+    """The state, the medians of latency and cost, and for an inconclusive score how many cases would decide, unless
+    there are too few to guess it from."""
     words = [score["state"]]
-    if score["state"] == "inconclusive" and score["n_needed"]:
-        words.append(f"needs about {score['n_needed']:,} cases")
+    typical = score.get("typical")
+    if typical and typical["base_median"] is not None:
+        medians = (plain_number(typical[f"{side}_median"]) for side in ("base", "candidate"))
+        words.append(f"median {' → '.join(medians)}")
+    if typical and typical["median_ratio"] is not None:
+        words.append(f"x{typical['median_ratio']:.2f} in the middle case")
+    if typical and typical["dominant"]:
+        words.append("one case decides the mean")
+    elif score["state"] == "inconclusive" and score["n_needed"] and not _too_few(score):
+        words.append(f"needs ~{score['n_needed']:,} cases")
     if not score["higher_is_better"]:
         words.append("less is better")
     return ", ".join(words)
@@ -116,11 +130,12 @@ def plain_number(value: float | None) -> str:
 def slice_maps(comparison: Figures, headline: Sequence[str], candidate: str) -> Iterator[tuple[str, int, Markup]]:
     """(field, slices left out, heat map) for every field of the slices, scores across.
 
-    First come the fields with most intervals, and within a field the values with any.
+    First come the fields with most intervals, and within a field the values with any. The first field has two maps where it has
+    more than `_SLICES_OPEN` values: one of so many, and one of the others.
     """
     shown = Counter({row["field"]: 0 for row in comparison["slices"]})
     shown.update(row["field"] for row in comparison["slices"] if not _too_few(row))
-    for field, _ in shown.most_common():
+    for place, (field, _) in enumerate(shown.most_common()):
         rows = [row for row in comparison["slices"] if row["field"] == field]
         cells = {(row["value"], row["score"]): row for row in rows}
         with_interval = [row["value"] for row in rows if not _too_few(row)]
@@ -133,7 +148,10 @@ def slice_maps(comparison: Figures, headline: Sequence[str], candidate: str) -> 
             scores = comparison["scores"]
             row_cells = [row and _heat_cell(row, scores[row["score"]], candidate) for row in of_value]
             table.append((value, f"n = {n:,}", row_cells))
-        yield field, len(values) - len(table), heat_map(field, names, table)
+        n_open = _SLICES_OPEN if place == 0 else _SLICES_MAX
+        for rows_of_map in filter(None, (table[:n_open], table[n_open:])):
+            left_out = len(values) - len(table) if rows_of_map[-1] is table[-1] else 0
+            yield field, left_out, heat_map(field, names, rows_of_map)
 
 
 def _too_few(row: Figures) -> bool:
@@ -153,7 +171,7 @@ def _heat_cell(row: Figures, score: Figures, candidate: str) -> HeatCell:
     words = {2: "better", 1: "better, if this slice alone is looked at", 0: "no difference shown"}
     words |= {-1: "worse, if this slice alone is looked at", -2: "worse"}
     link = page_address(**{"with": candidate, "score": row["score"], "slice": f"{row['field']}:{row['value']}"})
-    mark = {2: "▲", 1: "", 0: "", -1: "", -2: "▼"}[shade]
+    mark = {2: "▲", 1: "△", 0: "", -1: "▽", -2: "▼"}[shade]
     text = signed_text(row["difference"]) if not few else f"n = {row['n']}"
     return HeatCell(f"{mark} {text}".strip(), f"{words[shade]}; {figures}", link, shade, few)
 

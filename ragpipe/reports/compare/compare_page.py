@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,25 @@ from markupsafe import Markup
 
 from ragpipe.comparing.comparison import Comparison
 from ragpipe.comparing.side import Side
-from ragpipe.pages.charts import scatter
-from ragpipe.pages.data_blocks import ROWS_PER_BLOCK, TEXTS_PER_BLOCK, DataBlock, TextPool, column_block, json_block
+from ragpipe.pages.charts_spread import scatter
+from ragpipe.pages.data_blocks import (
+    ROWS_PER_BLOCK,
+    TEXTS_PER_BLOCK,
+    DataBlock,
+    JsonList,
+    TextPool,
+    column_block,
+    json_block,
+)
 from ragpipe.pages.page_address import page_address
-from ragpipe.pages.page_file import PIECES, Page, core_script, core_style, page_environment, page_html
+from ragpipe.pages.page_file import PIECES, Page, core_script, core_style, page_environment
 from ragpipe.reports.compare.compare_charts import (
     FLIPS,
     flip_rows,
     has_scale,
     plain_number,
     score_forest,
+    score_link,
     slice_maps,
     unscaled_forest,
 )
@@ -30,7 +40,7 @@ from ragpipe.reports.compare.compared_rows import CASES_MAX, ComparedRows, compa
 from ragpipe.reports.compare.compared_texts import ComparedText, SideText, compared_texts
 from ragpipe.reports.compare.side_names import side_names
 from ragpipe.reports.compare.word_changes import word_changes
-from ragpipe.reports.comparison_summary import bridge_lines, why_lines
+from ragpipe.reports.comparison_summary import bridge_lines, parts_mark, why_lines
 
 WORST = 20
 """Cases that stand on the page without its script."""
@@ -45,9 +55,9 @@ def compare_page(
     candidates: Sequence[Side],
     comparisons: Sequence[Comparison],
     limit: int = CASES_MAX,
-) -> str:
-    """The page as one HTML file. It holds no time: equal comparisons give equal bytes. Raises DataError for a run folder
-    that cannot be read.
+) -> Page:
+    """The page. It holds no time: equal comparisons give equal bytes. Its blocks are read from the run folders when it is
+    written, with the tables open. Raises DataError for a run folder that cannot be read, then too.
 
     Args:
         document: `comparison.json`.
@@ -76,11 +86,13 @@ def compare_page(
             main=main,
         )
     )
-    script = core_script(PIECES) + "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     style = core_style() + (_TEMPLATES / "compare.css").read_text(encoding="utf-8")
-    return page_html(
-        Page(f"{' → '.join(names)} · ragpipe", Markup(body), style, script, _blocks(rows, document, names))
-    )
+    return Page(f"{' → '.join(names)} · ragpipe", Markup(body), style, compare_script(), _blocks(rows, document, names))
+
+
+def compare_script() -> str:
+    """The script of the page: the same for every comparison."""
+    return core_script(PIECES) + "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in _SCRIPTS)
 
 
 def _panel(
@@ -92,19 +104,20 @@ def _panel(
     heads = (names[0], name)
     headline = {key: score for key, score in item["scores"].items() if score["headline"]}
     others = {key: score for key, score in item["scores"].items() if not score["headline"] and score["n"]}
-    scaled = {key: score for key, score in headline.items() if has_scale(score)}
+    scaled = {key: score for key, score in headline.items() if has_scale(score) and score["n"]}
     more = {key: score for key, score in others.items() if has_scale(score)}
-    unscaled = {key: score for key, score in {**headline, **others}.items() if not has_scale(score)}
+    unscaled = {key: score for key, score in {**headline, **others}.items() if not has_scale(score) and score["n"]}
     return {
         "name": name,
         "link": page_address(**{"with": name}),
         "item": item,
         "kind": _KINDS[item["verdict"]["state"]],
-        "forest": score_forest(scaled, heads, name) if scaled else None,
-        "more": score_forest(more, heads, name) if more else None,
-        "operations": unscaled_forest({**item["operations"], **unscaled}, heads, name)
+        "forest": score_forest(scaled, heads, score_link(name), _parts_words(scaled)) if scaled else None,
+        "more": score_forest(more, heads, score_link(name)) if more else None,
+        "operations": unscaled_forest({**item["operations"], **unscaled}, heads, score_link(name))
         if item["operations"] or unscaled
         else None,
+        "without_pairs": [key for key, score in headline.items() if not score["n"]],
         "flips": flip_rows(headline, name),
         "maps": list(slice_maps(item, list(headline), name)),
         "scatter": _scatter(rows.comparisons[number], rows.main, heads),
@@ -112,6 +125,12 @@ def _panel(
         "why": list(why_lines(item["why"])),
         "accepted": [part for part in item["differs"] if part["part"] not in ("answers", "scoring")],
     }
+
+
+def _parts_words(scores: Mapping[str, Mapping[str, Any]]) -> str:
+    """`overall_score: 2 of 8 parts.`, for each composite that lacks parts."""
+    marks = ((name, parts_mark(score).strip(" ()")) for name, score in scores.items())
+    return " ".join(f"{name}: {mark}." for name, mark in marks if mark)
 
 
 def _scatter(comparison: Comparison, main: str, heads: tuple[str, str]) -> Markup | None:
@@ -160,28 +179,22 @@ def _worst(rows: ComparedRows, document: Mapping[str, Any], names: Sequence[str]
 
 
 def _blocks(rows: ComparedRows, document: Mapping[str, Any], names: Sequence[str]) -> Iterator[DataBlock]:
-    """`index`, `cols`, `text`, and the cases in full: `d<n>` and `t<n>`."""
-    columns = rows.columns()
-    slices = rows.slices()
-    columns |= {f"s:{name}": flags for name, flags in slices.items()}
-    cols, layout = column_block(columns)
-    questions, searched, page_blocks, pool, waiting = (
-        list[str](),
-        list[str](),
-        list[DataBlock](),
-        TextPool(),
-        list[Any](),
-    )
-    for text in compared_texts(rows):
-        questions.append(" ".join(text.question[:200].split()))
-        sides = [text.base, *text.candidates]
-        searched.append("\n".join([text.question, *(side.answer or "" for side in sides if side)]).lower())
-        waiting.append(_case_value(text, pool))
-        if len(waiting) == ROWS_PER_BLOCK:
-            page_blocks.append(json_block(f"d{len(page_blocks)}", waiting))
-            waiting.clear()
-    if waiting:
-        page_blocks.append(json_block(f"d{len(page_blocks)}", waiting))
+    """The cases in full (`d<n>`, `t<n>`) while they are read, then `text`, `cols` and `index`."""
+    cols, layout = column_block(rows.columns() | {f"s:{name}": flags for name, flags in rows.slices().items()})
+    questions, searched, pool = list[str](), JsonList(), TextPool()
+    texts = compared_texts(rows)
+    number = 0
+    while part := list(islice(texts, ROWS_PER_BLOCK)):
+        for text in part:
+            questions.append(" ".join(text.question[:200].split()))
+            sides = [text.base, *text.candidates]
+            searched.append("\n".join([text.question, *(side.answer or "" for side in sides if side)]).lower())
+        yield json_block(f"d{number}", [_case_value(text, pool) for text in part])
+        yield from pool.full_blocks()
+        number += 1
+    yield from pool.blocks()
+    yield searched.block("text")
+    yield cols
     index = {
         "rows": rows.names,
         "questions": questions,
@@ -196,10 +209,6 @@ def _blocks(rows: ComparedRows, document: Mapping[str, Any], names: Sequence[str
         "texts_per_block": TEXTS_PER_BLOCK,
     }
     yield json_block("index", index)
-    yield cols
-    yield json_block("text", searched)
-    yield from page_blocks
-    yield from pool.blocks()
 
 
 def _score_value(name: str, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ragpipe.schema.sample import OUTPUT_KEY
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-CASES_MAX = 20_000
+CASES_MAX = 200_000
 """Cases on the page: of more, those whose main score changed most. All of them are in `comparison.parquet`."""
 _NO_CASE = -1
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree as Xml
 
-from ragpipe.reports.comparison_summary import difference_text, side_label, undecided_text
+from ragpipe.reports.comparison_summary import side_label, undecided_text
+from ragpipe.reports.difference_figures import difference_text
 from ragpipe.reports.exports.junit import junit_case, junit_document, xml_text
 
 

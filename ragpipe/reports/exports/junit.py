@@ -13,6 +13,7 @@ from xml.etree import ElementTree as Xml
 
 from ragpipe.core.safe_text import on_one_line, printable
 from ragpipe.reports.number_format import whole
+from ragpipe.schema.run_warning import warning_texts
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # https://www.w3.org/TR/xml/#charsets
 
@@ -66,10 +67,8 @@ def _iteration(metrics: Mapping[str, Any]) -> Xml.Element:
     if missing:
         text = xml_text("; ".join(f"{name}: {whole(n)} cases are not measured" for name, n in missing.items()))
         Xml.SubElement(case, "failure", {"type": "incomplete", "message": text}).text = text
-    if metrics["warnings"]:
-        Xml.SubElement(case, "system-out").text = xml_text(
-            "\n".join(f"warning: {text}" for text in metrics["warnings"])
-        )
+    if texts := warning_texts(metrics):
+        Xml.SubElement(case, "system-out").text = xml_text("\n".join(f"warning: {text}" for text in texts))
     return case
 
 

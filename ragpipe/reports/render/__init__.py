@@ -1,1 +1,1 @@
-"""The renderers: a report as terminal output, as Markdown and as HTML. They lay out values and decide nothing else."""
+"""The renderers of a report: as terminal output and as Markdown. They lay out values and decide nothing else."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.console import Console, Grey, column_lots
+from ragpipe.reports.console import Console, column_lots
 from ragpipe.reports.model import (
     CaseName,
     Cell,
@@ -24,6 +24,7 @@ from ragpipe.reports.model import (
     pieces_of,
     plain_text,
 )
+from ragpipe.reports.styled_text import Grey
 
 _HEAD_FOLD = 12  # characters of one line of a folded head
 _TEXT_LIMIT = 4000  # characters of one text of the data in a line

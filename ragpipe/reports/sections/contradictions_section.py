@@ -35,10 +35,9 @@ def contradictions_section(data: ReportData) -> Section | None:
     """The contradicted claims of the lowest cases of the last iteration; None where there is none."""
     if not data.contradictions:
         return None
-    page_rows = {(case.sample_id, case.method, case.repeat): case.row for case in data.cases}
     heads = ("case", "score", "contradicted claim", "contradicted by")
     rows = (
-        TableRow(_cells(item, page_rows), EVERYWHERE if place < _TERMINAL_ROWS else PAGES)
+        TableRow(_cells(item), EVERYWHERE if place < _TERMINAL_ROWS else PAGES)
         for place, item in enumerate(data.contradictions[:_PAGE_ROWS])
     )
     title, last = TITLE, data.contradictions[0].record["iteration"]
@@ -46,7 +45,7 @@ def contradictions_section(data: ReportData) -> Section | None:
         title = f"{TITLE} of iteration {last}"
     table = Table(tuple(TableColumn(head, is_text=True) for head in heads), tuple(rows), layout="entries")
     notes = _left_out(len(data.contradictions), title)
-    return Section("contradictions", title, (Note(f"{title}:", shown_in=TERMINAL), table, *notes))
+    return Section("contradictions", title, (Note(f"{title}:", shown_in=TERMINAL), table, *notes), folded=True)
 
 
 def _left_out(count: int, title: str) -> Iterator[Note]:
@@ -56,10 +55,10 @@ def _left_out(count: int, title: str) -> Iterator[Note]:
         yield Note(f"{count - _PAGE_ROWS} more in the details of scores.parquet.", shown_in=PAGES)
 
 
-def _cells(item: CaseContradiction, page_rows: dict[tuple[str, str, int], int]) -> tuple[Cell, ...]:
+def _cells(item: CaseContradiction) -> tuple[Cell, ...]:
     passages = tuple(map(_passage, item.claim.passages))
     return (
-        CaseName.of(item.record, page_rows),
+        CaseName.of(item.record),
         Verbatim(item.score),
         Verbatim(shorten(item.claim.claim, _TEXT_CHARS)),
         ItemList(passages) if passages else "no passage",

@@ -32,7 +32,7 @@ def corrected_section(data: ReportData) -> Section | None:
     notes = [Note(_NOTE)]
     if any("by_other_labels" in figures for figures in corrected.values()):
         notes.append(Note(_OF_OTHERS))
-    return Section("corrected", "Corrected by human labels", (Table(columns, rows), *notes))
+    return Section("corrected", "Corrected by human labels", (Table(columns, rows), *notes), folded=True)
 
 
 def _rows(name: str, figures: Mapping[str, Any], data: ReportData) -> Iterator[TableRow]:

@@ -19,7 +19,7 @@ from ragpipe.reports.model import (
     joined,
     pieces_of,
 )
-from ragpipe.reports.number_format import money, price, whole
+from ragpipe.reports.number_format import is_free, is_recorded, money, price, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.schema.usage import Usage
 
@@ -36,7 +36,7 @@ def cost_section(data: ReportData) -> Section:
     """The calls that the results use. What this folder's own processes paid differs from machine to machine: it is shown
     on the terminal and in Markdown, not in HTML."""
     cost = data.cost
-    terminal = Note(cost_line(cost), shown_in=TERMINAL)
+    terminal = Note(cost_line(cost, data.metrics["overall"]["operations"]["usage"]), shown_in=TERMINAL)
     if not cost["used"]["uses"]:
         return Section("cost", "Cost", (Note("No judge was asked.", shown_in=PAGES), terminal), folded=True)
     notes = (Note(text, shown_in=PAGES) for text in _notes(cost))
@@ -45,17 +45,36 @@ def cost_section(data: ReportData) -> Section:
 
 
 def _by_metric(used: Mapping[str, Any]) -> Table:
+    if _is_computed(used):
+        return _questions_by_metric(used)
     rows = []
     for name, usage in (*used["by_metric"].items(), ("all", used)):
         counts = (whole(usage[key]) for key in _COUNTS)
-        rows.append(TableRow((Verbatim(name), *counts, price(Usage.from_json(usage)))))
+        rows.append(TableRow((Verbatim(name), *counts, "no cost" if is_free(used) else price(Usage.from_json(usage)))))
     columns = (TableColumn("metric", is_text=True), *map(TableColumn, _COUNTS.values()), TableColumn("price"))
     return Table(columns, tuple(rows), "Cost of the judge", shown_in=PAGES)
+
+
+def _is_computed(used: Mapping[str, Any]) -> bool:
+    """Whether every question was answered here, by the embedded judge or by weights: none had to be looked up or sent."""
+    return used["calls_computed"] == used["calls"] and not used["failures"].get("missing_reply")
+
+
+def _questions_by_metric(used: Mapping[str, Any]) -> Table:
+    """What was computed here is no call, and has no tokens and no price."""
+    rows = (
+        TableRow((Verbatim(name), whole(usage["calls"]), whole(usage["calls_failed"])))
+        for name, usage in (*used["by_metric"].items(), ("all", used))
+    )
+    columns = (TableColumn("metric", is_text=True), TableColumn("questions"), TableColumn("failed"))
+    return Table(columns, tuple(rows), "Questions answered without a call", shown_in=PAGES)
 
 
 def _notes(cost: Mapping[str, Any]) -> Iterator[RichText]:
     used = cost["used"]
     yield "A reply that several metrics share is counted with the first of them."
+    if _is_computed(used):
+        return
     if used["unpriced_reasons"]:
         yield ("Calls without a known price: ", *_counted(used["unpriced_reasons"]), ".")
     yield judge_line(used)
@@ -109,16 +128,30 @@ def judge_line(used: Mapping[str, Any]) -> RichText:
     return ("The judge: ", *pieces_of(joined(parts, "; ")), ".")
 
 
-def cost_line(cost: Mapping[str, Any]) -> RichText:
-    """`cost: 1,200 calls, 1,234,567 tokens, $0.45; asked here: 12 calls, $0.01; saved: 1,188 calls`."""
+def cost_line(cost: Mapping[str, Any], system: Mapping[str, Any] | None = None) -> RichText:
+    """`cost: 1,200 calls, 1,234,567 tokens, $0.45; asked here: 12 calls, $0.01; saved: 1,188 calls`; where the answers name their
+    usage (`operations.usage`), `cost: system: 48,000 tokens, $0.1200; judge: 1,200 calls, ...`."""
+    judge = _judge_cost(cost)
+    if not system:
+        return ("cost: ", *pieces_of(judge))
+    tokens = [f"{whole(system['tokens_total']['sum'])} tokens"] if system.get("tokens_total") else []
+    usd = money(system["cost_usd"]["sum"]) if system["cost_usd"] else "price unknown"
+    return (f"cost: system: {', '.join([*tokens, usd])}; judge: ", *pieces_of(judge))
+
+
+def _judge_cost(cost: Mapping[str, Any]) -> RichText:
     used, spent, saved, wasted = (cost[part] for part in ("used", "spent", "saved", "wasted"))
     if not used["uses"]:
-        return "cost: no judge was asked"
+        return "no judge was asked"
     if used["calls_computed"] == used["calls"]:
         return _cost_line_without_calls(used)
     tokens = used["tokens_in"] + used["tokens_out"]
-    text = f"cost: {whole(used['calls'])} calls, {whole(tokens)} tokens, {price(Usage.from_json(used))}"
+    if is_recorded(used, spent):
+        return f"{whole(used['calls'])} recorded replies, {whole(tokens)} tokens, no call"
+    text = f"{whole(used['calls'])} calls, {whole(tokens)} tokens, {price(Usage.from_json(used))}"
     text += f"; asked here: {whole(spent['calls'])} calls, {price(Usage.from_json(spent))}"
+    if held_back := used["failures"].get("budget"):
+        text += f"; held back by the budget: {whole(held_back)} calls"
     if saved["calls"]:
         text += f"; saved: {whole(saved['calls'])} calls"
     if wasted["replies"]:
@@ -131,9 +164,9 @@ def cost_line(cost: Mapping[str, Any]) -> RichText:
 
 def _cost_line_without_calls(used: Mapping[str, Any]) -> RichText:
     """Of a run that called no provider: its judge is embedded, or its replies are missing."""
-    if missing := used["failures"].get("missing_reply"):
-        return f"cost: no call to a provider; {whole(missing)} questions have no stored reply"
+    if missing := sum(used["failures"].get(kind, 0) for kind in ("missing_reply", "budget")):
+        return f"no call to a provider; {whole(missing)} questions have no stored reply"
     names = [Verbatim(name) for name in used.get("by_judge", ())]
     has_encoder = any("@" in name for name in names)  # vectors are computed here too, by weights that the name says
     judge: RichText = joined(names, " and ") if has_encoder else "the embedded judge"
-    return (f"cost: {whole(used['calls'])} questions answered by ", *pieces_of(judge), ", no call to a provider")
+    return (f"{whole(used['calls'])} questions answered by ", *pieces_of(judge), ", no call to a provider")

@@ -21,7 +21,11 @@ def coverage_section(data: ReportData) -> Section | None:
         TableColumn("coverage"),
         TableColumn("reasons", is_text=True),
     )
-    return Section("coverage", "Coverage and failures", (Table(columns, rows),), shown_in=PAGES) if rows else None
+    return (
+        Section("coverage", "Coverage and failures", (Table(columns, rows),), folded=True, shown_in=PAGES)
+        if rows
+        else None
+    )
 
 
 def _row(name: str, score: Mapping[str, Any]) -> TableRow:

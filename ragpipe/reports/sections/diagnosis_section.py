@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ragpipe.reports.case_views import CaseView
+from ragpipe.pages.charts_rows import ShareRow, share_table
+from ragpipe.pages.page_address import page_address
 from ragpipe.reports.metrics_view import counted_per_iteration, iteration_count, method_groups, share_of_cases
 from ragpipe.reports.missing_replies import advice_for
 from ragpipe.reports.model import (
     EVERYWHERE,
+    HTML,
     PAGES,
     TERMINAL,
     CaseName,
     Cell,
+    Chart,
     ItemList,
     Note,
     Prose,
@@ -29,25 +32,63 @@ from ragpipe.reports.number_format import whole
 from ragpipe.reports.report_data import ReportData
 
 _TERMINAL_ROWS = 5  # diagnoses on the terminal
+_BARS, _BARS_ALONE = 4, 6  # failure modes that stand open on the page: with gates below them, and without
 _TERMINAL_CASES = 3  # examples of each
 
 
 def diagnosis_section(data: ReportData) -> Section | None:
     """The diagnoses with advice and examples, and the failure modes by method; None when nothing is wrong."""
     metrics = data.metrics
-    tables = [*_diagnoses(metrics, data.cases), *_failure_modes(metrics)]
+    tables = [*_diagnoses(metrics), *_failure_modes(metrics)]
     if not tables:
         return None
+    n_open = _BARS if data.gates["gates"] else _BARS_ALONE
     per_iteration = (Note(text, shown_in=PAGES) for text in counted_per_iteration(metrics))
-    return Section("problems", "What is wrong", (*tables, *per_iteration))
+    return Section("problems", "What is wrong", (*_bars(metrics, n_open), *tables, *per_iteration), folded=True)
 
 
-def _diagnoses(metrics: Mapping[str, Any], cases: Sequence[CaseView]) -> Iterator[Table | Note]:
+def _bars(metrics: Mapping[str, Any], n_open: int) -> Iterator[Chart]:
+    """The `n_open` most frequent diagnoses as bars with what to try, as the terminal names them, and the others folded; the failure modes
+    where there is no diagnosis."""
+    rows = [
+        _bar(diagnosis["name"], diagnosis["n"], diagnosis, metrics)
+        for diagnosis in sorted(metrics.get("diagnosis") or (), key=lambda diagnosis: -int(diagnosis["n"]))
+    ] or _mode_bars(metrics)
+    label = "what is wrong, by share of the cases"
+    yield Chart("cases, share of all", share_table(rows[:n_open], label), shown_in=HTML)
+    if len(rows) > n_open:
+        yield Chart(f"{len(rows) - n_open} more", share_table(rows[n_open:], f"{label}: the rarer ones"), folded=True)
+
+
+def _mode_bars(metrics: Mapping[str, Any]) -> list[ShareRow]:
+    """A row per failure mode that occurred, the most frequent first."""
+    modes = metrics["overall"].get("failure_modes") or {}
+    by_share = sorted(modes.items(), key=lambda item: -int(item[1]["n"]))
+    return [_bar(name, mode["n"], None, metrics) for name, mode in by_share if mode["n"]]
+
+
+def _bar(name: str, n: int, diagnosis: Mapping[str, Any] | None, metrics: Mapping[str, Any]) -> ShareRow:
+    """A row whose link shows the cases with this diagnosis or failure mode."""
+    share = n / max(metrics["n_cases"] * iteration_count(metrics), 1)
+    message, advice = "", ""
+    if diagnosis is not None:
+        message, advice = diagnosis["message"], next(iter(advice_for(diagnosis, metrics)), "")
+    return ShareRow(
+        name,
+        page_address(mode=name),
+        whole(n),
+        f"{share:.1%}",
+        share,
+        message,
+        advice,
+    )
+
+
+def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
     """The most frequent diagnosis first, ties in their order of priority."""
     diagnoses = sorted(metrics.get("diagnosis") or (), key=lambda diagnosis: -int(diagnosis["n"]))
     if not diagnoses:
         return
-    page_rows = {(case.sample_id, case.method, case.repeat): case.row for case in cases}
     columns = (
         TableColumn("diagnosis", is_text=True),
         TableColumn("cases"),
@@ -56,7 +97,7 @@ def _diagnoses(metrics: Mapping[str, Any], cases: Sequence[CaseView]) -> Iterato
         TableColumn("for example", is_text=True),
     )
     rows = (
-        TableRow(_diagnosis_cells(diagnosis, metrics, page_rows), EVERYWHERE if place < _TERMINAL_ROWS else PAGES)
+        TableRow(_diagnosis_cells(diagnosis, metrics), EVERYWHERE if place < _TERMINAL_ROWS else PAGES)
         for place, diagnosis in enumerate(diagnoses)
     )
     yield Table(columns, tuple(rows), "Diagnosis", layout="entries")
@@ -64,11 +105,9 @@ def _diagnoses(metrics: Mapping[str, Any], cases: Sequence[CaseView]) -> Iterato
         yield Note(f"and {more} more under `What is wrong` in the report", shown_in=TERMINAL)
 
 
-def _diagnosis_cells(
-    diagnosis: Mapping[str, Any], metrics: Mapping[str, Any], page_rows: Mapping[tuple[str, str, int], int]
-) -> tuple[Cell, ...]:
+def _diagnosis_cells(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Cell, ...]:
     advice = tuple(map(Prose, advice_for(diagnosis, metrics)))
-    examples = tuple(CaseName.of(case, page_rows) for case in diagnosis["examples"])
+    examples = tuple(CaseName.of(case) for case in diagnosis["examples"])
     return (
         Verbatim(diagnosis["name"]),
         share_of_cases(diagnosis["n"], metrics),
@@ -102,7 +141,7 @@ def _failure_modes(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
     )
     if undecided := metrics.get("not_applicable", {}).get("failure_modes"):
         names = pieces_of(joined(tuple(map(Verbatim, undecided)), ", "))
-        yield Note(("Not decided, because this run lacks their scores: ", *names, "."), shown_in=PAGES)
+        yield Note(("Not applicable, because this run lacks their scores: ", *names, "."), shown_in=PAGES)
     if items := [_items(name, mode, metrics) for name, mode in modes.items() if "n_items" in mode]:
         counts = pieces_of(joined(items, ", "))
         yield Note(("items: ", *counts, " (in all cases, also in those that passed)"), shown_in=TERMINAL)

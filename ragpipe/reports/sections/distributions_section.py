@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ragpipe.reports.metrics_view import counted_per_iteration
-from ragpipe.reports.model import PAGES, Note, Section, Table, TableColumn, TableRow, Verbatim
+from ragpipe.reports.model import MARKDOWN, PAGES, Note, Section, Table, TableColumn, TableRow, Verbatim
 from ragpipe.reports.number_format import whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.slices_section import GROUPS_SHOWN
@@ -34,7 +34,7 @@ def _grades(name: str, grades: Mapping[str, Any]) -> Table:
     rows = [TableRow((Verbatim("all"), *_shares(grades["overall"])))]
     for field, groups in grades["by"].items():
         for group, counts in list(groups.items())[:GROUPS_SHOWN]:
-            rows.append(TableRow((Verbatim(f"{field}: {group}"), *_shares(counts))))
+            rows.append(TableRow((Verbatim(f"{field}: {group}"), *_shares(counts)), MARKDOWN))
     grade_columns = (TableColumn(Verbatim(grade)) for grade in grades["overall"])
     columns = (TableColumn("cases", is_text=True), *grade_columns, TableColumn("total"))
     return Table(columns, tuple(rows), ("Cases by ", Verbatim(name)))

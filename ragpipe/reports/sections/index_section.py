@@ -49,7 +49,7 @@ def index_section(data: ReportData) -> Section | None:
     )
     table = Table(columns, rows, rows_left_out=len(types[_TYPES_SHOWN:]), shown_in=PAGES)
     notes = (Note(Verbatim(note), shown_in=PAGES) for note in index_notes(index))
-    warnings = (Note(Verbatim(warning), "warning", TERMINAL) for warning in _warnings(index))
+    warnings = (Note(Verbatim(warning), "warning", TERMINAL) for warning in index_warnings(index))
     return Section("index", "The index", (table, *notes, *warnings), folded=True)
 
 
@@ -63,10 +63,10 @@ def index_notes(index: IndexCoverage) -> list[str]:
         )
     kinds = (("chunker", index.chunkers), ("embedding", index.embeddings), ("index version", index.index_versions))
     notes += [f"{kind}: {', '.join(names)}" for kind, names in kinds if names]
-    return [*notes, *_warnings(index)]
+    return [*notes, *index_warnings(index)]
 
 
-def _warnings(index: IndexCoverage) -> Iterator[str]:
+def index_warnings(index: IndexCoverage) -> Iterator[str]:
     """What no retrieval can fix: gold documents that are not in the index."""
     if index.gold_missing_count:
         examples = "; ".join(

@@ -30,7 +30,7 @@ def iterations_section(data: ReportData) -> Section | None:
             rows.append(TableRow((*keys, *figures)))
     keys_columns = [TableColumn("score", is_text=True), *([TableColumn("method", is_text=True)] if several else [])]
     table = Table((*keys_columns, *map(TableColumn, _FIGURES)), tuple(rows), key_columns=len(keys_columns))
-    return Section("iterations", f"Over {iteration_count(metrics)} iterations", (table, *_notes(data)))
+    return Section("iterations", f"Over {iteration_count(metrics)} iterations", (table, *_notes(data)), folded=True)
 
 
 def _notes(data: ReportData) -> Iterator[Note]:

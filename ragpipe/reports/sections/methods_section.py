@@ -37,14 +37,14 @@ def methods_section(data: ReportData) -> Section | None:
         Note(_NOTE, shown_in=PAGES),
         Note(("slices, flips, all scores: ", command)),
     )
-    return Section("methods", "Paired differences between methods", parts)
+    return Section("methods", "Paired differences between methods", parts, folded=True)
 
 
 def _rows(method: str, scores: Mapping[str, Any], data: ReportData) -> Iterator[TableRow]:
     """The headline scores that this method and the first one have values for."""
     percent = data.settings.percent
     shown = {
-        heading(name, data.metrics, percent): _times_100(score) if name in percent else score
+        heading(name, data.metrics, percent): times_100(score) if name in percent else score
         for name, score in scores.items()
         if score["n"]
     }
@@ -52,9 +52,9 @@ def _rows(method: str, scores: Mapping[str, Any], data: ReportData) -> Iterator[
         yield TableRow((Verbatim(name), Verbatim(method), *figures))
 
 
-def _times_100(score: Mapping[str, Any]) -> dict[str, Any]:
+def times_100(score: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a score that is shown in percent."""
-    names = ("base_mean", "candidate_mean", "difference", "detectable")
+    names = ("base_mean", "candidate_mean", "difference", "detectable", "smallest_effect", "low", "high")
     scaled = {name: None if score[name] is None else score[name] * 100 for name in names}
     interval = score["interval"]
     if interval is not None:

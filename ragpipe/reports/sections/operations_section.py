@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ragpipe.reports.metrics_view import method_groups
 from ragpipe.reports.model import (
+    MARKDOWN,
     PAGES,
     TERMINAL,
     ItemList,
@@ -26,6 +28,7 @@ from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.slices_section import GROUPS_SHOWN
 
 _FAILURES = {"n_error": "errors", "n_timeout": "timeouts", "n_empty": "empty answers", "n_abstained": "abstained"}
+_RETRIED = {"n_retried": "retried"}
 _LATENCY = "latency p50 / p95 (ms)"
 _USAGE = ("answers", "tokens in", "tokens out", "tokens p50 / p95", "total tokens", "price per answer", "total price")
 _TOKENS = {"tokens_in": "tokens in", "tokens_out": "out", "tokens_total": "in total"}
@@ -37,7 +40,7 @@ def operations_section(data: ReportData) -> Section:
     parts: list[Table | Note] = [_operations("method", method_groups(metrics))]
     by_type = metrics["by"].get("doc_type") or {}
     if by_type:
-        parts.append(_operations("type of the documents", by_type))
+        parts.append(replace(_operations("type of the documents", by_type), shown_in=MARKDOWN))
     if set(metrics["by"]) - {"method", "doc_type"}:
         parts.append(Note("For other fields see metrics.json, under by.", shown_in=PAGES))
     if metrics["overall"]["operations"]["usage"]:
@@ -50,15 +53,17 @@ def operations_section(data: ReportData) -> Section:
 def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
     """A row per group: failures with their share of the cases, and the latency of each stage of the system."""
     rows = []
+    has_retried = any(group["operations"]["n_retried"] for group in groups.values())
+    counts = {**_FAILURES, **(_RETRIED if has_retried else {})}
     for name, group in list(groups.items())[:GROUPS_SHOWN]:
         operations, n = group["operations"], group["n_cases"]
-        failures = (count_with_share(operations[key], n) for key in _FAILURES)
+        failures = (count_with_share(operations[key], n) for key in counts)
         latency = ItemList(tuple(_latencies(operations)) or ("-",), separator=", ")
         rows.append(TableRow((Verbatim(name), whole(n), *failures, latency)))
     columns = (
         TableColumn(by, is_text=True),
         TableColumn("cases"),
-        *map(TableColumn, _FAILURES.values()),
+        *map(TableColumn, counts.values()),
         TableColumn(_LATENCY, is_text=True),
     )
     return Table(columns, tuple(rows), f"By {by}", rows_left_out=len(groups) - len(rows), shown_in=PAGES)
@@ -97,7 +102,8 @@ def _usage_notes(metrics: Mapping[str, Any]) -> Iterator[str]:
 def _terminal_line(metrics: Mapping[str, Any]) -> RichText:
     """`system: 3 errors, 1 timeouts; total 820 / 1,940 ms (p50 / p95); 448.5 tokens in, 33.8 out per answer`."""
     operations = metrics["overall"]["operations"]
-    failures = ((operations[key], _FAILURES[key]) for key in ("n_error", "n_timeout", "n_empty"))
+    named = {**_FAILURES, **_RETRIED}
+    failures = ((operations[key], named[key]) for key in ("n_error", "n_timeout", "n_empty", "n_retried"))
     parts: list[RichText] = []
     if counts := ", ".join(f"{whole(n)} {noun}" for n, noun in failures if n):
         parts.append(counts)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ragpipe.reports.live_progress import duration
-from ragpipe.reports.metrics_view import iterations_text, method_groups, score_cell, table_scores
-from ragpipe.reports.model import PAGES, TERMINAL, Note, Prose, Strong, Tile, Verbatim, joined, pieces_of
-from ragpipe.reports.number_format import plural, price, whole
+from ragpipe.reports.metrics_view import iterations_text
+from ragpipe.reports.model import PAGES, TERMINAL, Note, Prose, Strong, Verbatim
+from ragpipe.reports.number_format import whole
+from ragpipe.reports.progress_line import duration
 from ragpipe.reports.report_data import ReportData
-from ragpipe.schema.usage import Usage
+from ragpipe.schema.run_warning import warning_texts
 from ragpipe.scoring.gates.calibration import NO_CALIBRATION
-
-_METHOD_TILES = 6  # methods with a tile of their own; the results have all of them
 
 
 def summary_line(metrics: Mapping[str, Any]) -> str:
@@ -25,14 +23,13 @@ def summary_line(metrics: Mapping[str, Any]) -> str:
 
 
 def notices(data: ReportData) -> Iterator[Note]:
-    """The verdict of the gates, what to know of the judge, and the warnings of the run."""
-    yield from _verdict(data.gates)
+    """What to know of the judge, and the warnings of the run."""
     if note := data.metrics["judge"].get("note"):
         yield Note(("The judge: ", Prose(note)))
     if data.cost["used"]["uses"]:
         yield from _calibration(data.metrics)
-    for warning in data.metrics["warnings"]:
-        yield Note(Verbatim(warning), "warning")
+    for text in warning_texts(data.metrics):
+        yield Note(Verbatim(text), "warning")
 
 
 def _calibration(metrics: Mapping[str, Any]) -> Iterator[Note]:
@@ -66,35 +63,3 @@ def judging_time(seconds: Mapping[int, float]) -> str:
     """`time: 12:34 of judging`; with several iterations also each one's: `time: 12:34 of judging (6:10, 6:24)`."""
     each = f" ({', '.join(map(duration, seconds.values()))})" if len(seconds) > 1 else ""
     return f"time: {duration(sum(seconds.values()))} of judging{each}"
-
-
-def tiles(data: ReportData) -> Iterator[Tile]:
-    """The figures to see first: the overall score of each method, failures, and what the judge cost."""
-    metrics, cost = data.metrics, data.cost
-    if "overall_score" in table_scores(metrics):
-        for method, group in list(method_groups(metrics).items())[:_METHOD_TILES]:
-            cell = score_cell(group["scores"].get("overall_score"))
-            remark = ", ".join(filter(None, (cell.interval, cell.passed, "too few" if cell.few else "")))
-            yield Tile(("overall_score, ", Verbatim(method)), cell.mean, remark)
-    system_errors = metrics["overall"]["operations"]["n_error"]
-    yield Tile("judgements failed", whole(metrics["n_failed_judgements"]), f"system errors: {whole(system_errors)}")
-    used = cost["used"]
-    sent = used["calls"] - used["calls_computed"]
-    total = price(Usage.from_json(used)) if sent else "no call"
-    yield Tile("judge", total, f"{whole(used['calls'])} questions, {whole(sent)} to a provider")
-
-
-def _verdict(gates: Mapping[str, Any]) -> Iterator[Note]:
-    """Whether the gates block the run."""
-    outcomes = [gate["outcome"] for gate in gates["gates"]]
-    if not outcomes:
-        return
-    warned = outcomes.count("warned")
-    blocking = [Verbatim(gate["name"]) for gate in gates["gates"] if gate["outcome"] == "blocked"]
-    if blocking:
-        counts = f" {len(blocking)} of {len(outcomes)} gates ("
-        yield Note((Strong("Blocked:"), counts, *pieces_of(joined(blocking, ", ")), ")"), "bad", PAGES)
-    else:
-        warnings = f"; {warned} warned" if warned else ""
-        text = f" {plural(len(outcomes), 'gate')}{warnings}"
-        yield Note((Strong("Not blocked:"), text), "plain" if warned else "good", PAGES)

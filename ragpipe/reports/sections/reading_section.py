@@ -13,7 +13,6 @@ _FIGURES: tuple[Note, ...] = (
             ": the share of 412 cases that reached the threshold of the score (scoring.thresholds).",
         )
     ),
-    Note((Verbatim("x100"), ": a score of 0 to 1, printed times 100.")),
     Note((Verbatim("coverage"), ": the share of the due judgements that have a value; shown where it is not 100 %.")),
     Note(
         (
@@ -47,4 +46,5 @@ def reading_section(data: ReportData) -> Section:
         f": the mean and its {level:.0%} interval; {level:.0%} of such intervals hold the true mean. Cases that share a "
         "question are counted as one cluster.",
     )
-    return Section("reading", "How to read it", (Note(interval), *_FIGURES), shown_in=PAGES)
+    percent = [Note((Verbatim("x100"), ": a score of 0 to 1, printed times 100."))] if data.settings.percent else []
+    return Section("reading", "How to read it", (Note(interval), *percent, *_FIGURES), shown_in=PAGES)

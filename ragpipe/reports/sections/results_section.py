@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ragpipe.reports.metrics_view import (
+    by_importance,
     heading,
     main_scores,
     measured_parts,
@@ -38,7 +39,7 @@ def results_section(data: ReportData) -> Section:
     metrics, percent = data.metrics, data.settings.percent
     groups = method_groups(metrics)
     rows = []
-    for name in table_scores(metrics):
+    for name in by_importance(table_scores(metrics), metrics):
         declared = metrics["declared"][name]
         cells = [
             score_cell(group["scores"].get(name), percent=name in percent, declared=declared)
@@ -47,7 +48,7 @@ def results_section(data: ReportData) -> Section:
         rows.append(TableRow((_row_head(name, metrics, percent), *cells)))
     columns = (TableColumn("score", is_text=True), *(TableColumn(Verbatim(method)) for method in groups))
     table = Table(columns, tuple(rows), turnable=True)
-    return Section("scores", "Results", (table, *_notes(metrics)))
+    return Section("scores", "Results", (table, *_notes(metrics)), folded=True)
 
 
 def shared_section(data: ReportData) -> Section | None:
@@ -58,7 +59,9 @@ def shared_section(data: ReportData) -> Section | None:
         return None
     scores = shared["scores"]
     names = [
-        name for name in table_scores(metrics) if name in scores and scores[name]["n_questions"] < scores[name]["of"]
+        name
+        for name in by_importance(table_scores(metrics), metrics)
+        if name in scores and scores[name]["n_questions"] < scores[name]["of"]
     ]
     if not names:
         return None
@@ -75,9 +78,9 @@ def shared_section(data: ReportData) -> Section | None:
         TableColumn("questions"),
         *(TableColumn(Verbatim(method)) for method in methods),
     )
-    title = f"On shared questions (all methods were asked {whole(shared['n_questions'])} of {whole(shared['of'])})"
+    title = f"On shared questions ({whole(shared['n_questions'])} of {whole(shared['of'])} were asked of all methods)"
     table = Table(columns, tuple(rows), key_columns=2, compact=True)
-    return Section("shared", title, (table, Note(SHARED_NOTE)))
+    return Section("shared", title, (table, Note(SHARED_NOTE)), folded=True)
 
 
 def _row_head(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> RowHead:

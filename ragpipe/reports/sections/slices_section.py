@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ragpipe.reports.metrics_view import heading, score_cell, table_scores
-from ragpipe.reports.model import PAGES, Section, Table, TableColumn, TableRow, Verbatim
+from ragpipe.reports.metrics_view import by_importance, heading, score_cell, table_scores
+from ragpipe.reports.model import MARKDOWN, PAGES, Section, SectionPart, Table, TableColumn, TableRow, Verbatim
 from ragpipe.reports.number_format import whole
 from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.slice_maps import slice_charts
 
 GROUPS_SHOWN = 40  # groups of one field; `metrics.json` has all
 
 
 def slices_section(data: ReportData) -> Section | None:
-    """A table per field, without the methods, which the results show; None without any field."""
+    """A heat map per field on the HTML page, a table per field of all scores in Markdown; the results show the methods."""
     tables = tuple(_tables(data))
-    return Section("slices", "By slice", tables, folded=True, shown_in=PAGES) if tables else None
+    parts: tuple[SectionPart, ...] = (*slice_charts(data), *tables)
+    return Section("slices", "Where", parts, folded=True, shown_in=PAGES) if parts else None
 
 
 def _tables(data: ReportData) -> Iterator[Table]:
     metrics, percent = data.metrics, data.settings.percent
-    names = table_scores(metrics)
+    names = by_importance(table_scores(metrics), metrics)
     heads = (TableColumn(Verbatim(heading(name, metrics, percent))) for name in names)
     score_columns = (TableColumn("cases"), *heads)
     for field, groups in metrics["by"].items():
@@ -32,4 +34,5 @@ def _tables(data: ReportData) -> Iterator[Table]:
             cells = (score_cell(scores.get(name), percent=name in percent) for name in names)
             rows.append(TableRow((Verbatim(group), whole(groups[group]["n_cases"]), *cells)))
         columns = (TableColumn(Verbatim(field), is_text=True), *score_columns)
-        yield Table(columns, tuple(rows), ("By ", Verbatim(field)), rows_left_out=len(groups) - len(rows))
+        left_out = len(groups) - len(rows)
+        yield Table(columns, tuple(rows), ("By ", Verbatim(field)), rows_left_out=left_out, shown_in=MARKDOWN)

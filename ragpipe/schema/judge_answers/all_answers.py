@@ -10,10 +10,11 @@ from ragpipe.schema.judge_answers import (
     claim_answers,
     grade_answers,
     relevance_answers,
+    synthesis_answers,
 )
 from ragpipe.schema.judge_answers.answer_type import Answer
 
-_MODULES = (claim_answers, relevance_answers, grade_answers, citation_answers, behaviour_answers)
+_MODULES = (claim_answers, relevance_answers, grade_answers, citation_answers, behaviour_answers, synthesis_answers)
 
 ANSWER_TYPES: Mapping[str, type[Answer]] = {
     name: value

@@ -29,7 +29,8 @@ class YesNo(Answer):
     @classmethod
     def from_object(cls, value: Mapping[str, Any], prose: str) -> Self | None:
         """By those texts of the object that are YES or NO and nothing else; the prose must not say the opposite."""
-        words = {item.strip().upper() for item in value.values() if isinstance(item, str)} & OPPOSITE.keys()
+        texts = (item for item in value.values() if isinstance(item, str))
+        words = {text.strip(" \n.!*").upper() for text in texts} & OPPOSITE.keys()
         if not words:
             return None
         verdicts = words | ({read_verdict(prose)} - {None})

@@ -30,6 +30,8 @@ Whole = NDArray[np.int64]
 
 _UNDECIDED = ("inconclusive", "uncalibrated")  # an uncalibrated judge hides that the interval holds the limit
 
+_OUT_OF_REACH = 1000  # times the cases of the run: nobody collects so many
+
 _LABEL_MORE = "task=label label.more=20 adds to the draw, then task=calibrate again"
 
 
@@ -152,6 +154,8 @@ def undecided_words(gate: Mapping[str, Any], precision: Precision, level: float)
         words = f"with {precision.sample} this gate cannot tell which side of {limit:.10g} the value is on"
         return words if precision.labels in (None, precision.cases) else f"{words}; {_LABEL_MORE}"
     words = f"with {precision.sample} this gate cannot tell {_apart(value, limit)} from {limit:.10g}"
+    if needed > _OUT_OF_REACH * precision.cases:
+        return f"{words}: the value is too near the limit for any practical number of cases"
     return f"{words}: that takes about {_needed_words(max(needed, precision.cases + 1), precision)}"
 
 

@@ -17,7 +17,7 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.coverage import LOST, coverage, due
 from ragpipe.scoring.gates.gate_sentences import gate_sentence
-from ragpipe.scoring.gates.gate_settings import Gate
+from ragpipe.scoring.gates.gate_settings import NO_EARLIER_RUN, Gate
 from ragpipe.scoring.normalisation import TOLERANCE
 from ragpipe.scoring.score_declarations import unit_value
 from ragpipe.stats.multiple_testing import holm
@@ -311,7 +311,7 @@ def _lacks_evidence(gate: Definition, figures: Mapping[str, Any]) -> bool:
 
 def _verdict(gate: Definition, figures: Mapping[str, Any]) -> str:
     if figures["value"] is None:
-        applies = due(figures) or figures["n_missing"]
+        applies = gate.get("against") != NO_EARLIER_RUN and (due(figures) or figures["n_missing"])
         return "no_evidence" if applies or gate["without_cases"] == "fail" else "not_applicable"
     if _lacks_evidence(gate, figures):
         return "not_enough_evidence"

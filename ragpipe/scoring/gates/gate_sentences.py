@@ -36,7 +36,7 @@ def gate_sentence(gate: Definition, figures: Mapping[str, Any], verdict: str) ->
 
 
 def _measurement(gate: Definition, figures: Mapping[str, Any], undecided: int) -> str:
-    """`is 0.79 of 100 (at least 0.8)`, `fell by 0.03 against 1a2b... (0.84 to 0.81, 98 cases on both; at most 0.05)`."""
+    """`is 0.79 over 100 cases (at least 0.8)`, `fell by 0.03 against 1a2b... (0.84 to 0.81, 98 cases on both; at most 0.05)`."""
     value = figures["value"]
     if "against" in gate:
         paired = figures["paired"]
@@ -45,7 +45,7 @@ def _measurement(gate: Definition, figures: Mapping[str, Any], undecided: int) -
         return f"{moved} against {gate['against']} ({ends}; {limit(gate)})"
     cases = figures["n_cases" if "failure_mode" in gate else "n_ok"]  # a share is one of all cases, decided or not
     unknown = f", {undecided} of them undecided" if undecided else ""
-    text = f"is {number(value, gate)} of {cases}{unknown}"
+    text = f"is {number(value, gate)} over {cases:,} {'case' if cases == 1 else 'cases'}{unknown}"
     if corrected := figures.get("corrected"):
         raw = "" if corrected["raw"] is None else f", uncorrected {corrected['raw']:.4g}"
         text += f", corrected by {corrected['labels']} labels{raw}"

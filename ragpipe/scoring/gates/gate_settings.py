@@ -18,6 +18,8 @@ Part = Literal["data", "judge", "embedder", "prompts", "parser", "metrics", "sco
 
 MAX_DROP = 0.05
 """The drop that a gate against a baseline allows where it names none."""
+NO_EARLIER_RUN = "no_earlier_run"
+"""What `against: latest` becomes in the first run of a name, where the gate is `without_cases: not_applicable`."""
 
 
 class Gate(Settings):
@@ -32,7 +34,7 @@ class Gate(Settings):
     point` goes by the value alone; a limit at the end of the scale is by point, for no interval stays within it.
     `margin`: how far the interval may reach beyond the limit while the gate passes.
     `coverage_floor`: under this share of judgements that came out the gate fails; null = `scoring.coverage_floor`.
-    `without_cases`: what the gate is where its metric is not in the run, or applies to no case.
+    `without_cases`: what the gate is where its metric is not in the run, applies to no case, or `latest` is no run yet.
     """
 
     score: Annotated[str, Field(min_length=1)] | None = Field(
@@ -102,7 +104,8 @@ class Gate(Settings):
         default=None, description="Coverage, 0 to 1, below which the gate fails. null: `scoring.coverage_floor`."
     )
     without_cases: Literal["fail", "not_applicable"] = Field(
-        default="fail", description="What the gate is when its metric is not in the run or applies to no case."
+        default="fail",
+        description="What the gate is when its metric is not in the run, applies to no case, or `latest` is no run yet.",
     )
 
     @field_validator("where")
@@ -151,6 +154,11 @@ class Gate(Settings):
         if self.by == "point":
             raise ValueError("`by: interval` beside `against`: of two equal runs one is always the lower")
         return self
+
+    @property
+    def baseline(self) -> str | None:
+        """The run that it is held against; None for a fixed limit, and where there was no earlier run."""
+        return None if self.against == NO_EARLIER_RUN else self.against
 
     @property
     def allowed_drop(self) -> float:

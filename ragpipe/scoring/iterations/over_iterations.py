@@ -281,11 +281,11 @@ class _Flips:
         return {"n": self._count, "n_listed": len(entries), "cases": entries}
 
 
-def _warnings(per_iteration: Sequence[Mapping[str, Any]]) -> list[str]:
+def _warnings(per_iteration: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """What every iteration warns of once, the rest with its iteration."""
     everywhere = [w for w in per_iteration[0]["warnings"] if all(w in metrics["warnings"] for metrics in per_iteration)]
     of_some = [
-        f"iteration {metrics['iteration']}: {warning}"
+        {**warning, "text": f"iteration {metrics['iteration']}: {warning['text']}"}
         for metrics in per_iteration
         for warning in metrics["warnings"]
         if warning not in everywhere

@@ -139,8 +139,8 @@ class SpendSum:
         return replace(self._usage.total(), calls=len(self._marks))
 
 
-def paid_by(path: Path, run_id: str, iteration: int) -> Usage:
-    """What one iteration of a run has paid, over all its processes; zero where there is no store.
+def paid_by(path: Path, run_id: str, iteration: int | None = None) -> Usage:
+    """What one iteration of a run (None: all of it) has paid, over all its processes; zero where there is no store.
 
     Raises OutputError and DataError as `CallStore`.
     """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import socket
 import sys
 import time
@@ -12,6 +14,8 @@ from functools import cache
 from pathlib import Path
 
 _PROC = Path("/proc")
+_SECRET = re.compile(r"(?i)((?:key|token|secret|password)\w*(?<!_env)(?<!tokens)=).+|\bsk-[\w-]{8,}")
+"""Values that may be secret. The name of an environment variable (`api_key_env`) is none, nor is a number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,11 @@ def started_at() -> str:
     except (OSError, TypeError, ValueError):
         pass  # not Linux: the time of asking is near enough
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def started_command() -> str:
+    """The words that this process was started with, quoted for a shell; `***` stands for what may be secret."""
+    return shlex.join(_SECRET.sub(lambda match: f"{match[1] or ''}***", word) for word in sys.argv)
 
 
 def _stat(pid: int) -> tuple[str, str] | None:

@@ -7,7 +7,6 @@ import errno
 import json
 import logging
 import os
-import re
 import sys
 import threading
 import time
@@ -19,7 +18,7 @@ from typing import Any, Self
 
 from ragpipe.core.errors import FolderLocked, OutputError, WaitAbandoned
 from ragpipe.store.files.atomic import output_error, temporary_name
-from ragpipe.store.files.processes import Process, is_alive, started_at, this_process
+from ragpipe.store.files.processes import Process, is_alive, started_at, started_command, this_process
 
 if sys.platform != "win32":
     import fcntl
@@ -31,8 +30,6 @@ POLL_S = 0.1
 ANNOUNCE_S = 1.0  # the user is told of a longer wait
 _HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL})
-_SECRET = re.compile(r"(?i)((?:key|token|secret|password)\w*=).+|\bsk-[\w-]{8,}")
-
 
 _wait_s: ContextVar[float] = ContextVar("wait_s", default=0.0)
 
@@ -268,13 +265,12 @@ class FolderLock:
 
 def _content(*, exclusive: bool) -> bytes:
     me = this_process()
-    command = [_SECRET.sub(lambda m: f"{m[1] or ''}***", word) for word in sys.argv]
     content: dict[str, Any] = {
         "pid": me.pid,
         "host": me.host,
         "started": started_at(),
         "mark": me.mark,
-        "command": " ".join(command),
+        "command": started_command(),
     }
     return json.dumps({**content, "exclusive": True} if exclusive else content).encode("ascii")
 

@@ -31,6 +31,11 @@ _KINDS = {str: "text", bool: "true or false", int: "whole number", dict: "object
 _FIX = "correct the line, or move the file away: its cases are then done again, from the call store where it has them"
 
 
+def has_entries(path: Path) -> bool:
+    """Whether a journal has more than its header; False where there is none."""
+    return path.is_file() and path.stat().st_size > len(HEADER)
+
+
 class Journal:
     """An open journal: `entries` are those read at opening, `notices` what the user should know about them.
 

@@ -1,13 +1,17 @@
-"""`.progress.json`: how far an iteration is, for people and other programs. A view of the journal, never read back."""
+"""`.progress.json`: how far an iteration is, and what the process that works on it does, for people and other programs.
+
+A view of the journal and of the process's counts. No run reads it back; `read_progress` is for those who watch one.
+"""
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,8 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import OutputError
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.files.atomic import atomic_write, is_disk_full, json_bytes
+from ragpipe.store.files.regular_file import open_regular
+from ragpipe.store.run.progress_state import Phase, ProgressState, iso_time
 
 ALL_UP_TO = 1000
 LAST = 100
@@ -59,7 +65,7 @@ class ProgressView:
 
     `total` counts cases. Up to 1,000 finished cases all entries are shown, then the last 100 and the journal's name.
     `notices` says once that the view cannot be written; only a full disk is an error, because the rest cannot be
-    written then either.
+    written then either. Threads may call it.
     """
 
     def __init__(self, path: Path, *, name: str, iteration: int, total: int, journal: str = "journal.jsonl"):
@@ -67,9 +73,11 @@ class ProgressView:
         self.notices: list[str] = []
         self._entries: deque[_Entry] = deque()
         self._known: set[bytes] = set()
-        self._updated = _now()
+        self._updated = iso_time()
+        self._state: ProgressState | None = None
         self._next = 0.0
         self._stale = True
+        self._lock = threading.RLock()
 
     def add(self, case: CaseKey, question: str, result: Any, *, completed_at: str | None = None) -> None:
         """Note a finished case; `result` is plain JSON. A case added again (on resume, on a retry) replaces its entry.
@@ -78,31 +86,41 @@ class ProgressView:
         """
         name = sha256(list(case))
         short = bytes.fromhex(name[:32])
-        if short in self._known:
-            self._entries = deque(entry for entry in self._entries if entry.values["hash"] != name)
-        self._known.add(short)
-        self._updated = completed_at.replace("+00:00", "Z") if completed_at else _now()
-        values = {
-            "hash": name,
-            "queryLogId": case.sample_id,
-            "method": case.method,
-            "repeat": case.repeat,
-            "question": question,
-            "completedAt": self._updated,
-            "result": result,
-        }
-        self._entries.append(_Entry(values))
-        if len(self._known) > ALL_UP_TO:
-            while len(self._entries) > LAST:
-                self._entries.popleft()
-        self._stale = True
-        if time.monotonic() >= self._next:
-            self._write(durable=False)
+        with self._lock:
+            if short in self._known:
+                self._entries = deque(entry for entry in self._entries if entry.values["hash"] != name)
+            self._known.add(short)
+            self._updated = completed_at.replace("+00:00", "Z") if completed_at else iso_time()
+            values = {
+                "hash": name,
+                "queryLogId": case.sample_id,
+                "method": case.method,
+                "repeat": case.repeat,
+                "question": question,
+                "completedAt": self._updated,
+                "result": result,
+            }
+            self._entries.append(_Entry(values))
+            if len(self._known) > ALL_UP_TO:
+                while len(self._entries) > LAST:
+                    self._entries.popleft()
+            self._stale = True
+            if time.monotonic() >= self._next:
+                self._write(durable=False)
 
     def flush(self) -> None:
         """Write the last state, unless the file already has it."""
-        if self._stale:
-            self._write(durable=True)
+        with self._lock:
+            if self._stale:
+                self._write(durable=True)
+
+    def show(self, state: ProgressState, *, at_once: bool = False) -> None:
+        """Note what the process does, and write the file when it is due; with `at_once` now. A full disk is left to
+        others: it ends the run at the next case."""
+        with self._lock, suppress(OutputError):
+            self._state, self._stale = state, True
+            if at_once or time.monotonic() >= self._next:
+                self._write(durable=False)
 
     def content(self) -> dict[str, Any]:
         """The content of the file, in its documented form."""
@@ -122,6 +140,8 @@ class ProgressView:
                 "completionPercentage": round(100 * done / self.total, 1) if self.total else 100.0,
             },
         }
+        if self._state is not None:
+            content["state"] = self._state.as_json()
         if done > ALL_UP_TO:
             content["journal"] = self.journal
         return content
@@ -156,5 +176,28 @@ def _has_content(path: Path, data: bytes) -> bool:
         return False
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def read_progress(path: Path) -> ProgressState | None:
+    """What the process that works on an iteration, or did last, says in its progress file. None where there is no such file, or
+    none with a state that can be read. It is true of its `updated_at`: see `ProgressState.is_stalled`."""
+    try:
+        return ProgressState.from_json(_content(path)["state"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return None
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """The content of a progress file. Raises OSError, also for a link or a pipe, ValueError, RecursionError."""
+    with open_regular(path) as file:
+        content: dict[str, Any] = json.load(file)
+    return content
+
+
+def mark_phase(path: Path, phase: Phase) -> None:
+    """Write into a progress file that its process is in another phase now. A file that cannot be read or written is left."""
+    state = read_progress(path)
+    if state is None:
+        return
+    with suppress(OSError, ValueError, OutputError):
+        content = _content(path)
+        content["state"] = replace(state, phase=phase, updated_at=iso_time(), seconds_left=None).as_json()
+        atomic_write(path, json_bytes(content, indent=2) + b"\n", durable=False)

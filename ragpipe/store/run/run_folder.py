@@ -3,13 +3,14 @@
 outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluation;  outputs/<name>/runs.md lists all
   manifest.json  config.yaml  prompts/  samples.parquet  outputs.parquet  gates.json
   baseline.parquet  calibration.json     where scoring names a baseline or a calibration
-  report.md  report.html  report.junit.xml  export/  .reports.json
+  report.md  report.html  report.data/  report.junit.xml  export/  .reports.json
   iteration-1/  .progress.json  journal.jsonl  records.parquet  scores.parquet  judge_inputs.parquet
                 metrics.json  low_scores.json  cost.json
   final/        metrics.json  cost.json      over all iterations
 outputs/<name>/sweeps/<sweep id>/   comparison.parquet  comparison.md  sweep.json
 outputs/<name>/history/             history.parquet  history.csv  history.md  history.prom  grafana.json
 outputs/<name>/comparisons/<id>/    comparison.json  comparison.parquet  comparison.md  comparison.junit.xml  compare.html
+                                    compare.data/
 """
 
 from __future__ import annotations

@@ -52,7 +52,12 @@ def reading_table(path: Path, *invalid: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except (pa.ArrowException, OSError, *invalid) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        UnicodeDecodeError,
+        *invalid,
+    ) as error:  # the last: a damaged name in the footer
         if isinstance(error, MemoryError) or outside_cause(error):
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__

@@ -28,9 +28,23 @@ def test_what_is_written_composes_as_it_is_and_with_a_language_model(made: Path)
 
 def test_the_folder_may_be_renamed_to_conf(made: Path) -> None:
     made.rename(made.with_name("conf"))
-    text = (made.with_name("conf") / "dataset/my.yaml").read_text()
-    (made.with_name("conf") / "dataset/my.yaml").write_text(text.replace("/my/", "/conf/"))
-    assert compose(["+experiment=my"]).name == "my"
+    config = compose(["+experiment=my"])
+    assert (config.name, config.dataset.path) == ("my", "conf/my.jsonl")
+
+
+def test_the_folder_may_be_moved_and_used_from_anywhere(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert str(tmp_path) not in "".join(path.read_text() for path in made.rglob("*.yaml"))
+    elsewhere = tmp_path / "a" / "b"
+    elsewhere.mkdir(parents=True)
+    moved = made.rename(elsewhere / "mine")
+    monkeypatch.chdir(tmp_path / "a")
+    assert compose(["+experiment=my"], config_dir="b/mine").dataset.path == "b/mine/my.jsonl"
+    monkeypatch.chdir(elsewhere / "mine" / "judge")
+    config = compose(["+experiment=my"], config_dir="..")
+    assert config.dataset.path == str(moved / "my.jsonl")
+    assert len(list(open_dataset(config.dataset, Path.cwd()))) == 3
 
 
 def test_the_three_lines_are_read(made: Path) -> None:

@@ -68,6 +68,7 @@ def test_every_form_gives_the_same_counts(tmp_path: Path, kind: str) -> None:
     assert (found.gold_documents, missing) == (4, [
         ("b.pdf", "no_chunks", ["q1", "q2"]), ("lost.md", "not_in_manifest", ["q2"]), ("c.pdf", "not_embedded", ["q3"]),
     ])  # fmt: skip
+    assert found.samples_missing_gold == {"q1": 1, "q2": 2, "q3": 1}
 
 
 @pytest.mark.parametrize(("row", "key", "told"), [
@@ -109,6 +110,7 @@ WORDS = [
     "dataset.path=cases.jsonl",
     "metrics=[retrieval]",
     "name=x",
+    "report.detail=full",
     "system.index_manifest=index.jsonl",
 ]
 TOLD = "1 of 2 gold documents cannot be retrieved, because they are not in the index: b<i>.pdf (without chunks; q2)"
@@ -136,12 +138,67 @@ def test_a_run_freezes_it_and_reports_tell_what_is_missing(run: Path, capsys: py
     assert (run / "index.json").stat().st_mtime_ns == stamp
 
 
+Findings = dict[tuple[str, str], tuple[Any, ...]]
+
+
+def _findings(run: Path) -> Findings:
+    """What the records say of each case: documents not in the index, failure modes, diagnoses."""
+    columns = ["sample_id", "method", "gold_not_indexed", "failure_modes", "diagnosis"]
+    rows = pq.read_table(run / "iteration-1" / "records.parquet", columns=columns).to_pylist()
+    return {(row.pop("sample_id"), row.pop("method")): tuple(row.values()) for row in rows}
+
+
+NOT_INDEXED = (1, ["not_indexed"], ["not_indexed"])  # which explains the miss
+UNLABELLED = {"id": "q3", "question": "?", "answer": "x", "chunks": []}
+CLOSED_BOOK = {
+    "id": "q2",
+    "question": "?",
+    "relevant_docs": ["b<i>.pdf"],
+    "answer": "x",
+    "method": "closed",
+    "retrieves": False,
+}
+
+
+@pytest.fixture
+def labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases with a document in the index, one without, unlabelled, and of a method that retrieves nothing."""
+    monkeypatch.chdir(tmp_path)
+    cases = [*({**case, "method": "rag"} for case in (*CASES, UNLABELLED)), CLOSED_BOOK]
+    Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    write(tmp_path, "jsonl", GIVEN)
+
+
+@pytest.mark.usefixtures("labelled")
+def test_a_document_that_is_not_in_the_index_is_the_first_diagnosis() -> None:
+    assert main(WORDS) == 0
+    assert _findings(Path("outputs/x/latest")) == {
+        ("q1", "rag"): (0, [], []),
+        ("q2", "rag"): NOT_INDEXED,
+        ("q3", "rag"): (None, [], []),
+        ("q2", "closed"): (1, [], []),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("labelled")
+def test_without_a_manifest_nothing_is_said_of_the_index() -> None:
+    assert main([word for word in WORDS if "index_manifest" not in word]) == 0
+    assert _findings(Path("outputs/x/latest"))["q2", "rag"] == (None, ["retrieval_miss"], ["retrieval_failure"])
+    metrics = json.loads(Path("outputs/x/latest/iteration-1/metrics.json").read_text())
+    mode = metrics["overall"]["failure_modes"]["not_indexed"]
+    assert (mode["n"], mode["n_judged"]) == (0, 1), "of a method that retrieves nothing it is known without a manifest"
+
+
 @pytest.mark.slow
 def test_it_is_part_of_what_a_run_rests_on(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=verify", "run=outputs/x/latest"]) == 0
     assert main(["task=rescore", "run=outputs/x/latest", "scoring.level=0.9"]) == 0
     folders = {path.parent.resolve() for path in Path("outputs/x").glob("*/index.json")}
     assert len(folders) == 2, "a run made from it has it too"
+    measured, rescored = (_findings(folder) for folder in folders)
+    assert measured == rescored
+    assert rescored["q2", "default"] == NOT_INDEXED
     index, first = run / "index.json", run.resolve()
     text = index.read_text().replace('"7"', '"8"')
     index.unlink()  # its bytes are shared with the other run's

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,37 +18,103 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ragpipe.cli import main
+from ragpipe.cli import compose_task, main
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.example_rag.__main__ import main as example_rag
 from ragpipe.testing.openai_server import OpenAIServer, serving
-from tests.support.pages import DOCS, ROOT, Section, commands, missing, sections
+from tests.support.example_server import asks_example_rag, at_address, example_rag_served, run_curl
+from tests.support.pages import DOCS, ROOT, Section, commands, commands_with_codes, missing, sections
 
 PAGES = (
     "README.md",
     "adding-a-metric.md",
+    "batch.md",
+    "budgets.md",
+    "building-test-sets.md",
+    "call-store.md",
     "citations.md",
     "comparing.md",
     "configuration.md",
+    "cookbook.md",
+    "data-doctor.md",
     "datasets.md",
+    "detectors.md",
     "diagnosis.md",
+    "drift.md",
+    "first-hour.md",
+    "example-rag.md",
     "offline-judge.md",
+    "prompt-caching.md",
+    "install.md",
     "iterations.md",
+    "judge-audit.md",
     "latency.md",
+    "migrating-from-deepeval.md",
+    "migrating-from-promptfoo.md",
+    "migrating-from-ragas.md",
+    "monitoring.md",
     "python.md",
+    "rejudging.md",
     "reports.md",
+    "run-modes.md",
     "scoring.md",
+    "success-criteria.md",
     "sweeps.md",
+    "synthesizing.md",
     "systems.md",
+    "tutorial.md",
     "weights.md",
 )
-NOT_RUN = ("python -m pip install", "export ", "python -m pytest", "python benchmarks/")
-FAST = ("adding-a-metric.md", "datasets.md", "systems.md")
+NOT_RUN = (
+    "git clone ",
+    "mkdir my-rag",
+    "cd my-rag",
+    "hf download ",
+    "python -m pip ",
+    "export ",
+    "python -m pytest",
+    "python benchmarks/",
+    "sh monitor.sh",
+    "tail ",
+)
+"""What other tests run (tests/slow/ci the scripts of docs/ci), or only a reader can."""
+FAST = ("adding-a-metric.md", "building-test-sets.md", "datasets.md", "systems.md")
 """Pages without many whole runs; the examples of all others are slow."""
+SHELL = ("mkdir ", "cp ", "sh eval/")
+"""Commands that are given to a shell; `../ragpipe` is this repository."""
+MORE_SECTIONS = {
+    "formats.md": ["Spans"],
+    "gates.md": ["Gates", "Against a baseline", "Tiers"],
+    "http-systems.md": ["An HTTP endpoint as the system"],
+    "python-systems.md": ["A Python callable as the system"],
+    "reproducibility.md": ["Explain"],
+    "several-methods.md": ["Several live methods in one run"],
+}
+"""Sections that are run, of pages whose others show parts of files, or need what people have done."""
+ELSEWHERE = ("walkthrough.md",)
+"""tests/slow/labelling/test_walkthrough.py runs it, with the labels of a person."""
+RUN = [section for page in PAGES for section in sections(page)] + [
+    section for page, titles in MORE_SECTIONS.items() for section in sections(page) if section.title in titles
+]
 SECTIONS = [
-    pytest.param(section, id=str(section), marks=[] if str(section).startswith(FAST) else [pytest.mark.slow])
-    for page in PAGES
-    for section in sections(page)
+    pytest.param(
+        section,
+        id=str(section),
+        marks=[] if str(section).startswith(FAST) else [pytest.mark.slow, pytest.mark.timeout(400)],
+    )
+    for section in RUN
+]
+COMPOSED = [
+    pytest.param(line, id=f"{page.name}: {line}")
+    for page in sorted(DOCS.glob("*.md"))
+    if page.name not in ELSEWHERE
+    for section in sections(page.name)
+    if section not in RUN
+    for step in section.steps
+    if step.kind == "commands"
+    for line in commands(step.text)
+    if line.startswith("python -m ragpipe ") and "scoring.calibration=" not in line  # the walk-through makes one
 ]
 
 
@@ -56,13 +125,20 @@ def provider() -> Iterator[OpenAIServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def example_address() -> Iterator[str]:
+    """The example RAG over HTTP, in the place of the one that a page starts."""
+    with example_rag_served() as address:
+        yield address
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder to start in, with the variables that the pages name; modules written there are forgotten after."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("BOT_TOKEN", "Bearer b0t")
+    monkeypatch.setenv("BOT_TOKEN", "b0t")
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "nightly.jsonl").write_text(
@@ -77,7 +153,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_what_a_page_shows_happens(
-    section: Section, here: Path, provider: OpenAIServer, capfd: pytest.CaptureFixture[str]
+    section: Section,
+    here: Path,
+    provider: OpenAIServer,
+    request: pytest.FixtureRequest,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     tmp_path = here
     printed, mapped, bot = "", None, Bot()
@@ -90,22 +170,35 @@ def test_what_a_page_shows_happens(
         elif step.kind in ("request", "response"):
             setattr(bot, step.kind, json.loads(step.text))
         elif step.kind == "python":
+            capfd.readouterr()
             exec(compile(step.text, section.page, "exec"), {})
+            printed = "".join(capfd.readouterr())
         elif step.kind == "same":
             assert mapped is not None, "a native form without a mapping before it"
             assert read(yaml.safe_load(mapped.read_text())) == read_native(step.text, tmp_path)
         elif step.kind == "commands":
             capfd.readouterr()
-            for line in commands(step.text):
+            for line, expected in commands_with_codes(step.text):
                 if line.startswith(NOT_RUN):
                     continue
+                if line.startswith("curl "):
+                    assert run_curl(line, request.getfixturevalue("example_address")) == expected
+                    continue
+                if line.startswith(SHELL):
+                    assert run_in_shell(line) == expected
+                    continue
                 words = shlex.split(line)
+                if words[2] == "ragpipe.example_rag":
+                    assert words[-1] == "&" or example_rag(words[3:]) == expected
+                    continue
                 assert words[:3] == ["python", "-m", "ragpipe"], line
                 if {"judge=llm", "judge=my", "judge=local"} & set(words):
                     words += [f"judge.api_base={provider.url}", "judge.api_key_env=RAGPIPE_TEST_KEY"]
+                if asks_example_rag(line):
+                    words = at_address(words, request.getfixturevalue("example_address"))
                 with bot.serving(words):
                     code = main(words[3:])
-                assert code == (2 if "broken" in line else 0), capfd.readouterr().err
+                assert code == expected, capfd.readouterr().err
             printed = "".join(capfd.readouterr())
         elif step.kind == "shows":
             assert missing(step.text, printed) is None, printed
@@ -113,6 +206,43 @@ def test_what_a_page_shows_happens(
             assert read_native(step.text, tmp_path)
         else:
             raise AssertionError(f"a block that nothing checks: {step}")
+
+
+@pytest.fixture(scope="session")
+def run_of_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small run, for the commands that go on from one of the reader's."""
+    folder = tmp_path_factory.mktemp("run_of_pages")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        assert main(["dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=my"]) == 0
+    return folder / "outputs" / "my"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", COMPOSED)
+def test_a_command_that_is_not_run_has_options_and_keys_that_exist(line: str, here: Path, run_of_pages: Path) -> None:
+    """What needs the work of people, or a run that the page does not make: names of options, keys and types of values are checked."""
+    for group, name, text in (("experiment", "x", "name: x"), ("judge", "mine", "defaults: [evidence]")):
+        file = here / "conf" / group / f"{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"# @package _g{'lobal_' if group == 'experiment' else 'roup_'}\n{text}\n", encoding="utf-8")
+    for run in {"my", *re.findall(r"outputs/(\w+)/latest", line)}:
+        shutil.copytree(run_of_pages, here / "outputs" / run, symlinks=True, dirs_exist_ok=True)
+    words = shlex.split(line.replace("<draw>", "0f3c"))[3:]
+    if "-m" in words:  # of a sweep its first job
+        words = [re.sub(r"(=[^,\[{]+),.*", r"\1", word) for word in words if word != "-m"]
+    assert compose_task(words, config_dir=str(here / "conf"))
+
+
+def run_in_shell(line: str) -> int:
+    """The exit code of a line as a shell runs it here, with this Python as `python`; what it prints is printed."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", line.replace("../ragpipe", str(ROOT))], capture_output=True, text=True,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    print(done.stdout, done.stderr, sep="\n")
+    return done.returncode
 
 
 class Bot:

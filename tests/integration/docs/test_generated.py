@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -12,10 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
+from tests.support.docs_site import docs_script
 from tests.support.pages import DOCS
 
 REJUDGED = {"agreement.json", "agreement.md", "resend.parquet", "resend.json"}
-LABELLED = {"draw.json", "draw.parquet", "label.html", "sheet.jsonl", "strata.parquet", "labels.parquet"}
+LABELLED = {
+    "draw.json",
+    "draw.parquet",
+    "label.html",
+    "sheet.jsonl",
+    "strata.parquet",
+    "labels.parquet",
+    "labels/verdicts.parquet",
+}
 """Files of the draws of `task=label`."""
 MUTATED = {"selftest.json", "selftest.md", "mutants.parquet"}
 OF_A_NAME = {"history.parquet"}
@@ -24,19 +32,9 @@ WEIGHED = {"weights.json", "weights.md"}
 """Files of `task=weights`."""
 
 
-def load_script(name: str) -> ModuleType:
-    """A script of docs/ as a module."""
-    spec = importlib.util.spec_from_file_location(f"docs_{Path(name).stem}", DOCS / name)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    return load_script("generate.py")
+    return docs_script("generate.py")
 
 
 @pytest.mark.parametrize("page", ["file-formats.md", "metrics.md", "configuration.md"])
@@ -57,10 +55,11 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     there = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "prompts" not in path.parts}
     live = {
         "outputs.journal.jsonl",
+        ".system-budget.jsonl",
         "index.json",
         "baseline.parquet",
         "calibration.json",
-    }  # of a live system, an index manifest, a gate
+    }  # of a live system and its budget, an index manifest, a gate
     assert there | {"prompts/"} | live | REJUDGED | MUTATED | WEIGHED | LABELLED == files
     described = dict(section.split("\n", 1) for section in re.split(r"\n## ", page)[1:])
     for name in (
@@ -80,15 +79,3 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     for name, path in (("cost.json", run / "iteration-1" / "cost.json"), ("gates.json", run / "gates.json")):
         missing |= {f"{name}: {key}" for key in json.loads(path.read_text()) if f"`{key}`" not in described[name]}
     assert not missing
-
-
-@pytest.mark.slow
-def test_the_picture_shows_the_figures_of_a_run() -> None:
-    picture = load_script("picture.py")
-    figures = re.compile(r"\d[\d.]*\[[\d.]+,[\d.]+\]|n=\d+|\d+%of\d+")
-    drawn = (DOCS / "quickstart.svg").read_text(encoding="utf-8")
-    shown = re.sub(r"<[^>]+>|&#160;|\s", "", drawn)
-    assert "@font-face" not in drawn
-    expected = figures.findall(re.sub(r"\s", "", picture.printed()))
-    assert len(expected) > 40
-    assert figures.findall(shown) == expected, "run `python docs/picture.py`"

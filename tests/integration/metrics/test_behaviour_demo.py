@@ -46,7 +46,7 @@ FOUND = {
     "quote_only_violation": (2, 2, 0),
     "training_cutoff_excuse": (2, 2, 0),
     "hallucinated_unanswerable": (4, 4, 0),
-    "stale_source": (3, 3, 0),
+    "stale_source": (3, 2, 0),  # the third: whether both notes are acknowledged is no question for the embedded judge
     "false_rejection": (7, 7, 0),
     "false_acceptance": (6, 6, 0),
     "missing_citation": (2, 2, 3),  # refusals that were not due, of cases that require citations

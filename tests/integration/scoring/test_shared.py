@@ -9,6 +9,7 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
+from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.shared_scores import asked, shared_score
@@ -36,7 +37,7 @@ def test_a_method_that_had_the_easy_questions_is_not_better(tmp_path: Path) -> N
     assert (one["n_questions"], one["of"]) == (2, 4)
     assert {name: figures["mean"] for name, figures in one["methods"].items()} == pytest.approx({"a": 0.9, "b": 0.8})
     assert [one["methods"][m]["pass_rate"] for m in "ab"] == [1.0, 1.0]
-    assert "methods were not asked the same questions: 2 of 4 shared" in " ".join(found["warnings"])
+    assert "methods share 2 of 4 questions" in " ".join(warning_texts(found))
 
 
 def test_a_question_that_one_method_skipped_is_not_shared(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_question_that_one_method_skipped_is_not_shared(tmp_path: Path) -> Non
     one = found["shared"]["scores"]["faithfulness"]
     assert (found["shared"]["n_questions"], one["n_questions"], one["of"]) == (3, 1, 3)
     assert {name: (f["n_ok"], f["mean"]) for name, f in one["methods"].items()} == {"a": (1, 0.4), "b": (1, 0.8)}
-    assert not [text for text in found["warnings"] if "same questions" in text], "they were asked the same"
+    assert not [text for text in warning_texts(found) if "same questions" in text], "they were asked the same"
 
 
 def test_a_method_that_never_has_a_score_empties_it_for_nobody(tmp_path: Path) -> None:
@@ -102,6 +103,6 @@ def test_the_demonstrations_order_turns_round(tmp_path: Path, monkeypatch: pytes
     frame = run.records.pivot(index="sample_id", columns="method", values="faithfulness").dropna()
     assert frame.mean().to_dict() == pytest.approx({m: f["mean"] for m, f in one["methods"].items()})
     page = (run.path / "report.md").read_text()
-    assert "## On shared questions (all methods were asked 21 of 40)" in page
-    assert "| `faithfulness x100` | 19 of 40 | 73.7 [" in page
-    assert "methods were not asked the same questions: 21 of 40 shared" in page
+    assert "## On shared questions (21 of 40 were asked of all methods)" in page
+    assert "| `faithfulness` | 19 of 40 | 0.74 [" in page
+    assert "methods share 21 of 40 questions" in page

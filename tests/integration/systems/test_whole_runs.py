@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def python_run(*extra: str) -> int:
     return main([
         "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "system=python", "plugins=[livesystem]",
-        "system.callable=livesystem:answer", "system.method=mine", "system.concurrency=1", *extra,
+        "system.callable=livesystem:answer", "system.method=mine", "system.concurrency=1", "system.retries=0", *extra,
     ])  # fmt: skip
 
 
@@ -166,14 +166,14 @@ def test_an_endpoint_is_collected_once_and_judged(here: Path, endpoint: tuple[st
     url, bodies = endpoint
     run = [
         "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "system=http", f"system.url={url}",
-        "system.body={question: question, history: history, id: id}", "system.method=web",
+        "system.body={question: question, history: history, id: id}", "system.method=web", "system.retries=0",
     ]  # fmt: skip
     assert main(run) == 4  # one of six failed
     assert main([*run, "judge.window=2"]) == 4
     assert sorted(str(body["id"]) for body in bodies) == ASKED
     assert bodies[0] == {"question": "Capital?", "history": [], "id": bodies[0]["id"]}
     records = ragpipe.load("outputs/live/latest").records.set_index("sample_id")
-    assert records.loc["q3", "system_error"].startswith("RagpipeError: HTTP 503 from http://127.0.0.1:")
+    assert records.loc["q3", "system_error"].startswith("HTTP 503 from http://127.0.0.1:")
     assert list(records["faithfulness"].dropna()) == [1.0] * 5
     assert main([*run, "judge.window=2", "retry_errors=true"]) == 0
     assert [body["id"] for body in bodies[len(ASKED) :]] == ["q3"], "only what failed is asked again"
@@ -197,12 +197,15 @@ def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
     assert json.loads((found.folder.parent / "manifest.json").read_text())["data"]["versions"] == {"mine": ["v7"]}
     assert found.metrics["by"]["version"]["v7"]["n_cases"] == 6
     prices = "system.prices={input: 2, output: 4}"
-    assert python_run("system.version=v7", prices) == 0
+    assert python_run("system.version=v7", prices, "report.detail=full") == 0
     assert "$0.0040 per answer" in capfd.readouterr().out
     assert asked(here) == ASKED, "the outputs are those of the run before"
     first = json.loads((here / "outputs/live/latest/manifest.json").read_text())["source_run"]
     assert first is None
-    assert main(["task=rescore", "run=outputs/live/latest", "system.prices={input: 4, output: 8}"]) == 0
+    assert (
+        main(["task=rescore", "run=outputs/live/latest", "system.prices={input: 4, output: 8}", "report.detail=full"])
+        == 0
+    )
     assert "$0.0080 per answer" in capfd.readouterr().out
     assert main(["task=rescore", "run=outputs/live/latest", "system.version=v8"]) == 2
     assert "system.version" in capfd.readouterr().err

@@ -37,7 +37,7 @@ def evaluate(late: int, *words: str) -> tuple[int, Path]:
     """The exit code and the folder of a run of a version that ranks so many late."""
     write_ranks(Path("data.jsonl"), late=late)
     given = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=ranks", "metrics=[retrieval]"]
-    code = main([*given, "report.formats=[markdown,junit,terminal]", *words])
+    code = main([*given, "report.formats=[markdown,junit,terminal]", "report.detail=full", *words])
     return code, Path(f"{OUT}/latest").resolve()
 
 
@@ -131,8 +131,10 @@ def test_latest_before_the_first_run_says_how_to_start(
     gate = f"+scoring.gates.drop={DROP % 'latest'}"
     assert evaluate(4, gate)[0] == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "no earlier run of the name ranks" in said
-    assert "fix: start it once without this gate (scoring.gates.drop=null)" in said
+    assert "no earlier run of the name ranks that is scored" in said
+    assert (
+        "fix: start it once without this gate (scoring.gates.drop=null), or scoring.gates.drop.without_cases=" in said
+    )
     assert not Path(OUT).exists()
     code, first = evaluate(4, gate, "scoring.gates.drop=null")
     assert (code, json.loads((first / "gates.json").read_text())["gates"]) == (0, [])
@@ -188,3 +190,38 @@ def test_a_gate_before_its_first_look_and_at_its_second(baseline: Path) -> None:
 def test_planned_is_for_gates_against_a_baseline(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*start(), "task=plan", "+scoring.gates.a={score: mrr, min: 0.5, planned: 80}"]) == 2
     assert "`against` beside `max_drop`, `planned` and `accept`" in capsys.readouterr().err
+
+
+def test_the_first_run_passes_over_a_gate_that_may_be_not_applicable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One command from the first run on; started again, or scored again, the first run stays what it was."""
+    monkeypatch.chdir(tmp_path)
+    gate = "+scoring.gates.drop={score: mrr, against: latest, max_drop: 0.05, without_cases: not_applicable}"
+    write_ranks(Path("data.jsonl"), late=4)
+    assert main(["task=plan", *start(), gate]) == 0
+    assert "gate drop: not applicable, there is no earlier run of this name" in capsys.readouterr().out
+    code, first = evaluate(4, gate)
+    assert (code, gate_of(first)["verdict"], gate_of(first)["against"]) == (0, "not_applicable", "no_earlier_run")
+    assert "there was no earlier run of this name" in (first / "report.md").read_text()
+    assert evaluate(4, gate) == (0, first), "the same start again"
+    assert main(["task=verify", f"run={first}"]) == 0
+    code, second = evaluate(24, gate)
+    assert (code, gate_of(second)["verdict"], gate_of(second)["against"]) == (3, "failed", first.name)
+    code, again = rescored(first, "scoring.gates.drop.max_drop=0.4")
+    assert (code, gate_of(again)["verdict"]) == (0, "not_applicable")
+
+
+def test_a_run_that_was_stopped_is_no_baseline(baseline: Path) -> None:
+    """`latest` points to a run that never got to its scores: the gate takes the run before it, and that run can still be finished."""
+    gate = f"+scoring.gates.drop={DROP % 'latest'}"
+    _, stopped = evaluate(8, gate)
+    (stopped / "final" / "metrics.json").unlink()
+    (stopped / "gates.json").unlink()
+    code, run = evaluate(24, gate)
+    assert (code, gate_of(run)["against"]) == (3, baseline.name)
+    shutil.rmtree(run)
+    (Path(OUT) / "latest").unlink()
+    (Path(OUT) / "latest").symlink_to(stopped.name)
+    code, finished = evaluate(8, gate)
+    assert (finished, gate_of(finished)["against"]) == (stopped, baseline.name)

@@ -265,7 +265,7 @@ def test_the_table_shows_the_statistic_that_was_asked_for(
     words = ["task=calibrate", f"run={run}", "scoring.thresholds.faithfulness=null"]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "faithfulness: not decided. 30 labels, but no threshold from which a case passes" in said
+    assert "faithfulness: inconclusive. 30 labels, but no threshold from which a case passes" in said
     assert "set scoring.thresholds.faithfulness=..., or ask for calibrate.target.statistic=quadratic_kappa" in said
     assert main([*words, "calibrate.target.statistic=quadratic_kappa"]) == 0
     said = capsys.readouterr().out

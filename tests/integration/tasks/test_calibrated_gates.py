@@ -19,6 +19,8 @@ from ragpipe.stats.corrected_mean import corrected_mean
 from ragpipe.stats.rogan_gladen import rogan_gladen
 from tests.integration.tasks.test_calibrate import cases_of, label
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 GATE = "+scoring.gates.grounded={score: faithfulness, min: %s}"
 
 
@@ -50,7 +52,7 @@ def agreeing(value: float, rng: random.Random) -> float:
 
 def rescored(run: Path, *words: str) -> tuple[int, Path]:
     before = set(run.parent.iterdir())
-    code = main(["task=rescore", f"run={run}", "report.formats=[markdown,html,terminal]", *words])
+    code = main(["task=rescore", f"run={run}", "report.formats=[markdown,html,terminal]", "report.detail=full", *words])
     (made,) = set(run.parent.iterdir()) - before - {run.parent / "runs.md"}
     return code, made
 
@@ -111,7 +113,6 @@ def test_a_gate_changes_its_mind_by_the_corrected_mean(
     )
 
 
-@pytest.mark.slow
 def test_a_gate_decided_on_the_corrected_mean_is_trusted_though_the_calibration_cannot_tell_yet(
     demo: Path, tmp_path: Path
 ) -> None:
@@ -122,7 +123,6 @@ def test_a_gate_decided_on_the_corrected_mean_is_trusted_though_the_calibration_
     assert gate["corrected"]["labels"] == 60
 
 
-@pytest.mark.slow
 def test_labels_of_other_answers_correct_nothing(demo: Path, tmp_path: Path) -> None:
     run, calibration = calibrated(demo, tmp_path, strict)
     document = read(calibration)
@@ -136,7 +136,6 @@ def test_labels_of_other_answers_correct_nothing(demo: Path, tmp_path: Path) -> 
     assert (corrected["mean"], corrected["reason"], corrected["other_answers"]) == (None, "other_answers", 1)
 
 
-@pytest.mark.slow
 def test_where_too_few_labels_fall_the_judge_alone_is_measured_and_not_trusted(demo: Path, tmp_path: Path) -> None:
     run, calibration = calibrated(demo, tmp_path, strict)
     gate = "+scoring.gates.baseline={score: faithfulness, min: 0.1, where: {method: baseline}}"
@@ -145,7 +144,6 @@ def test_where_too_few_labels_fall_the_judge_alone_is_measured_and_not_trusted(d
     assert (code, verdicts["baseline"]) == (3, "uncalibrated")
 
 
-@pytest.mark.slow
 def test_a_calibration_that_holds_and_passed_is_trusted_and_one_for_another_judge_is_not(
     demo: Path, tmp_path: Path
 ) -> None:
@@ -192,7 +190,6 @@ def test_the_plan_says_what_the_gate_will_make_of_a_calibration(
     assert "the calibration cannot be used" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_what_is_no_calibration_is_refused(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
     assert main(["task=rescore", f"run={run}", f"scoring.calibration={run / 'gates.json'}"]) == 2

@@ -17,6 +17,7 @@ from ragpipe.cli import main
 from ragpipe.core.errors import ConfigError
 from ragpipe.engine.run_list import list_runs, run_list_folders
 from ragpipe.store.run.run_folder import RunFolder
+from tests.support.page_blocks import block_json
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -121,9 +122,9 @@ def test_another_judge_and_other_data_are_refused_and_can_be_accepted(
 ) -> None:
     assert compare(here, "base=first", "candidate=[second,third]") == 2
     err = capsys.readouterr().err
-    assert "judge: judge.threshold" in err
+    assert "judge.threshold" in err
     assert "0.33 -> 0.9" in err
-    assert "data: samples" in err
+    assert ": data\n    found:    samples" in err
     assert "compare.accept=[judge]" in err
     assert "compare.accept=[data]" in err
     assert not (here / "third" / "comparisons").exists()
@@ -196,3 +197,14 @@ def test_why_a_score_changed(here: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert sources["parts"][0]["change"] == pytest.approx(scores[name]["difference"])
     assert why["retrieval_score"]["total"] == 0
     assert "faithfulness changed by" in capsys.readouterr().out
+
+
+def test_a_page_with_too_much_data_has_files_beside_it(here: Path) -> None:
+    words = ("compare=methods", "run=first", "compare.base_method=baseline")
+    assert compare(here, *words, "report.single_file_mb=0") == 0
+    (folder,) = (here / "first" / "comparisons").iterdir()
+    html = (folder / "compare.html").read_text(encoding="utf-8")
+    files = block_json(html, "files")
+    assert {name for name, _ in files["files"]} == {path.name for path in (folder / "compare.data").iterdir()}
+    assert compare(here, *words) == 0  # it fits: nothing is left beside it
+    assert not (folder / "compare.data").exists()

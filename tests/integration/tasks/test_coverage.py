@@ -10,8 +10,11 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
+from ragpipe.schema.run_warning import warning_texts
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
+
+pytestmark = pytest.mark.slow  # whole runs, several per test
 
 RECORD = {
     "question": "Who wrote the notes on the engine?", "reference": "Ada Lovelace wrote the notes.", "method": "x",
@@ -37,14 +40,13 @@ def without(*names: str, **other: Any) -> dict[str, Any]:
 
 
 def run(*words: str) -> int:
-    return main(["dataset=jsonl", "dataset.path=d.jsonl", "name=x", *words])
+    return main(["dataset=jsonl", "dataset.path=d.jsonl", "name=x", "report.detail=full", *words])
 
 
 def read(name: str) -> dict[str, Any]:
     return json.loads(Path("outputs/x/latest", name).read_text())
 
 
-@pytest.mark.slow
 def test_contexts_that_some_records_lack_are_no_zeros(capsys: pytest.CaptureFixture[str]) -> None:
     """12 records, 6 without the key: the mean is that of the six that have it, and every place says so."""
     write(*(without("contexts") if i % 2 else RECORD for i in range(12)))
@@ -59,9 +61,10 @@ def test_contexts_that_some_records_lack_are_no_zeros(capsys: pytest.CaptureFixt
                 1.0 if name == "faithfulness" else 100.0, 6, 6, 0.5,
             ), name  # fmt: skip
     assert metrics["overall"]["scores"]["faithfulness"]["skipped"] == {"not_recorded: contexts": 6}
-    assert line in metrics["warnings"]
-    floor = "faithfulness: only 6 of 12 judgements came out (50.0%, floor 95%): not recorded 6"
-    assert floor in metrics["warnings"]
+    assert line in warning_texts(metrics)
+    floor = "only 6 of 12 judgements came out (50.0%, floor 95%; not recorded 6): "
+    (line,) = [warning for warning in warning_texts(metrics) if warning.startswith(floor)]
+    assert {"faithfulness", "context_recall", "context_precision"} <= set(line.removeprefix(floor).split(", "))
     (gate,) = read("gates.json")["gates"]
     assert (gate["coverage"], gate["verdict"]) == (0.5, "not_enough_evidence")
     page = Path("outputs/x/latest/report.md").read_text()
@@ -103,11 +106,10 @@ def test_failures_of_the_system_are_in_the_coverage_of_every_place(capsys: pytes
         )
         assert (score["n_ok"], score["n_system_error"], score["coverage"]) == (4, 6, 0.4), name
         assert (final["n_ok"], final["n_system_error"], final["coverage"]) == (8, 12, 0.4), name
-    said = "faithfulness: only 4 of 10 judgements came out (40.0%, floor 95%): system errors 6"
-    assert said in read("iteration-1/metrics.json")["warnings"]
+    said = "only 4 of 10 judgements came out (40.0%, floor 95%; system errors 6): faithfulness"
+    assert any(line.startswith(said) for line in warning_texts(read("iteration-1/metrics.json")))
 
 
-@pytest.mark.slow
 def test_what_a_whole_method_does_not_record_does_not_apply_to_it(capsys: pytest.CaptureFixture[str]) -> None:
     """No coverage there, and none lost elsewhere: not by the gap, nor by the system errors of that method."""
     other = {"method": "answers_only"}
@@ -126,10 +128,9 @@ def test_what_a_whole_method_does_not_record_does_not_apply_to_it(capsys: pytest
         None,
     )
     assert "faithfulness" not in metrics["by"]["method"]["answers_only"]["scores"]
-    assert not [line for line in metrics["warnings"] if "not recorded" in line]
+    assert not [line for line in warning_texts(metrics) if "not recorded" in line]
 
 
-@pytest.mark.slow
 def test_a_label_that_is_not_there_is_not_lost_to_a_failure() -> None:
     """`abstention` is about unanswerable questions: a failure on another one takes nothing from it."""
     unanswerable = {**RECORD, "answerable": False, "abstained": True}
@@ -154,7 +155,7 @@ def test_a_run_of_retrieval_alone_is_told_nothing_of_answers(capsys: pytest.Capt
     }
     page = Path("outputs/x/latest/report.md").read_text()
     assert "blank_answer" not in page + capsys.readouterr().out
-    assert "not recorded" not in " ".join(metrics["warnings"])
+    assert "not recorded" not in " ".join(warning_texts(metrics))
 
 
 def test_an_empty_answer_is_still_told() -> None:

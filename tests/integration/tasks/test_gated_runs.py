@@ -13,7 +13,15 @@ from ragpipe.cli import main
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 
-QUICK = ["+experiment=quickstart", "metrics=[retrieval]", "dataset.limit=20", "report.formats=[terminal,markdown]"]
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
+QUICK = [
+    "+experiment=quickstart",
+    "metrics=[retrieval]",
+    "dataset.limit=20",
+    "report.formats=[terminal,markdown]",
+    "report.detail=full",
+]
 
 
 def gates_of(run: Path) -> dict[str, Any]:
@@ -26,12 +34,10 @@ def gates_of(run: Path) -> dict[str, Any]:
         ({"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point}"}, 3, ["failed"]),
         pytest.param(
             {"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point, tier: quality}"}, 0, ["failed"],
-            marks=pytest.mark.slow,
         ),
         ({"slice": "{score: mrr, where: {method: baseline}, min: 0.8}"}, 0, ["inconclusive"]),  # .70 of 19 cannot tell
         pytest.param(
             {"mode": "{failure_mode: retrieval_miss, max_rate: 0, where: {method: baseline}}"}, 3, ["failed"],
-            marks=pytest.mark.slow,
         ),
         ({"mode": "{failure_mode: retrieval_miss, max_rate: 0.5, where: {answerable: true}}", "all": "{score: mrr, min: 0.5}"}, 0, ["passed"] * 2),
     ],
@@ -58,7 +64,6 @@ def test_a_gate_decides_the_exit_code(
         assert gate["sentence"] in page
 
 
-@pytest.mark.slow
 def test_the_documents_tiers_say_what_they_miss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,8 +131,8 @@ LLM = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param([], id="run", marks=pytest.mark.slow),
-        pytest.param(["task=plan"], id="plan", marks=pytest.mark.slow),
+        pytest.param([], id="run"),
+        pytest.param(["task=plan"], id="plan"),
         pytest.param(["task=plan", *LLM], id="plan of a language model"),
     ],
 )
@@ -152,7 +157,6 @@ def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(
     assert "not calibrated against" not in capsys.readouterr().err.replace("\n", " ")
 
 
-@pytest.mark.slow
 def test_ninety_percent_coverage_blocks_as_not_enough_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")

@@ -13,6 +13,8 @@ from ragpipe.cli import main
 from ragpipe.comparing.history_rows import HISTORY
 from tests.support.rejudged import content
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 WORDS = [
     "dataset=jsonl",
     "dataset.path=data.jsonl",
@@ -76,7 +78,6 @@ def test_each_score_is_compared_with_the_run_before_that_measured_it_so(runs: Pa
     assert content(runs / "history") == first_files, "nothing is written again"
 
 
-@pytest.mark.slow
 def test_the_files_of_a_history(runs: Path, capsys) -> None:
     assert main(["task=history", "name=nightly", "history.formats=[csv]", "history.runs=2"]) == 0
     assert sorted(path.name for path in (runs / "history").iterdir() if not path.name.startswith(".")) == [
@@ -95,7 +96,6 @@ def test_the_files_of_a_history(runs: Path, capsys) -> None:
     assert "# History of `nightly`" in (runs / "history" / "history.md").read_text()
 
 
-@pytest.mark.slow
 def test_self_tests_and_derived_runs_stay_out(runs: Path, capsys) -> None:
     newest = sorted(path for path in runs.iterdir() if path.is_dir() and not path.is_symlink())[0]
     assert main(["task=selftest", f"run={newest}", "selftest.n=2"]) == 0

@@ -17,6 +17,8 @@ from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
 from tests.support.rejudged import KEY, content, write_data
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 SAME = "openai/test-model-2026-01-01"
 
 
@@ -91,7 +93,6 @@ def test_a_task_that_asks_nobody_leaves_the_run_untouched_and_says_what_helps(
     assert "task=rejudge with its judge named" in said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", NOBODY, ids=" ".join)
 def test_also_where_the_run_was_made(run: Path, words: list[str]) -> None:
     before = content(run)
@@ -101,7 +102,7 @@ def test_also_where_the_run_was_made(run: Path, words: list[str]) -> None:
     assert content(run) == before
 
 
-@pytest.mark.parametrize("place", ["run", pytest.param("run id", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("place", ["run", pytest.param("run id")])
 def test_the_same_judge_asks_the_rest_and_both_bills_add_up(
     run: Path, copied: Path, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,7 +126,6 @@ def test_the_same_judge_asks_the_rest_and_both_bills_add_up(
     assert not list(folder.rglob(".paid.json"))
 
 
-@pytest.mark.slow
 def test_in_its_own_place_nothing_is_counted_twice(out: Path, run: Path) -> None:
     before = spent(run)
     with serving() as server:
@@ -148,7 +148,6 @@ def test_what_a_killed_start_paid_is_not_lost(copied: Path, monkeypatch: pytest.
     assert main(["task=verify", f"run={copied}"]) == 0
 
 
-@pytest.mark.slow
 def test_a_finished_run_keeps_its_bill_when_failures_are_to_be_asked_again(copied: Path) -> None:
     with serving() as server:
         assert main(rejudge(copied, server.url)) == 0

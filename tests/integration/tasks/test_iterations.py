@@ -17,6 +17,8 @@ from ragpipe.cli import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 GRADES = (
     (5.0, 5.0, 5.0, 5.0),
     (2.0, 2.0, 2.0, 2.0),
@@ -80,7 +82,7 @@ def content(run: Path, iterations: range) -> dict[str, bytes]:
 
 
 def test_the_planted_noise_comes_out(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
-    assert start("iterations=3") == 3 * len(GRADES)
+    assert start("iterations=3", "report.detail=full") == 3 * len(GRADES)
     assert ".wall.json" not in (start.run / "seal.json").read_text(), "how long it took is no finding"
     final = ragpipe.load(start.run).final
     found = final["overall"]["scores"]["correctness"]
@@ -105,9 +107,8 @@ def test_the_planted_noise_comes_out(start: Start, capfd: pytest.CaptureFixture[
     assert "## Over 3 iterations" in (start.run / "report.md").read_text()
 
 
-@pytest.mark.slow
 def test_a_fourth_iteration_asks_a_quarter_of_the_whole(start: Start) -> None:
-    asked = start("iterations=3")
+    asked = start("iterations=3", "report.detail=full")
     first = content(start.run, range(1, 4))
     run = start.run
     later = start("iterations=4")
@@ -122,7 +123,6 @@ def test_a_fourth_iteration_asks_a_quarter_of_the_whole(start: Start) -> None:
     assert start("iterations=4") == 0
 
 
-@pytest.mark.slow
 def test_every_iteration_has_keys_of_its_own(start: Start) -> None:
     import pyarrow.parquet as pq
 
@@ -134,9 +134,8 @@ def test_every_iteration_has_keys_of_its_own(start: Start) -> None:
     assert len(bodies) == len(GRADES), "the judge is asked the very same question"
 
 
-@pytest.mark.slow
 def test_fewer_iterations_later_keep_what_there_is(start: Start) -> None:
-    start("iterations=3")
+    start("iterations=3", "report.detail=full")
     before = start.json("final/metrics.json")
     assert start("iterations=1") == 0
     assert start.json("final/metrics.json") == before

@@ -22,6 +22,8 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.rejudged import content
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 
 @pytest.fixture
 def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -84,7 +86,6 @@ def test_a_draw_names_its_cases_and_its_probabilities(run: Path, capsys: pytest.
         assert row["answer_sha256"] == answer_digest(case.sample, case.output)
 
 
-@pytest.mark.slow
 def test_the_same_words_are_the_same_draw_and_others_another(run: Path) -> None:
     first = draw(run, "label.n=4")
     before = content(run)
@@ -95,7 +96,6 @@ def test_the_same_words_are_the_same_draw_and_others_another(run: Path) -> None:
     assert len(draw_folders(run)) == 3
 
 
-@pytest.mark.slow
 def test_a_draw_grows_and_keeps_its_cases_and_labels(run: Path) -> None:
     folder = draw(run, "label.n=4")
     first = items(folder)
@@ -169,7 +169,6 @@ def test_what_people_get_is_blind(run: Path) -> None:
         assert not re.search(r"\bq\d\b|\bc\d-\d\b|\bdefault\b(?!-src)", text)  # ids of samples and chunks, the method
 
 
-@pytest.mark.slow
 def test_annotators_divide_the_cases(run: Path) -> None:
     folder = draw(run, "label.n=10", "label.annotators=[ann,bob]", "label.shared=0.4")
     asked = [entry["asked"] for entry in blocks_of(folder / "label.html")["about"]["items"]]
@@ -177,7 +176,6 @@ def test_annotators_divide_the_cases(run: Path) -> None:
     assert asked.count(["ann"]) == asked.count(["bob"]) == 3
 
 
-@pytest.mark.slow
 def test_strata_of_a_field(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Five even and five odd cases."""
     folder = draw(run, "label.n=6", "label.draw=stratified", "label.field=category", "label.random_share=0.5")
@@ -260,7 +258,6 @@ def test_a_file_of_another_draw_changes_nothing(run: Path, capsys: pytest.Captur
     assert content(run) == before
 
 
-@pytest.mark.slow
 def test_a_draw_by_disagreement_names_the_other_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert label(run, "label.metric=faithfulness", "label.draw=disagreement") == 2
     assert "label.rejudged" in capsys.readouterr().err
@@ -268,7 +265,6 @@ def test_a_draw_by_disagreement_names_the_other_run(run: Path, capsys: pytest.Ca
     assert "no disagreement over faithfulness in 10 cases of both runs" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_disagreeing_cases_come_first(run: Path) -> None:
     """The other run has the opposite verdict on three cases, and lacks one."""
     other = Path(shutil.copytree(run, run.parent / "other"))
@@ -291,7 +287,6 @@ def test_disagreeing_cases_come_first(run: Path) -> None:
     assert {row["part"] for row in rows.values()} == {"targeted"}
 
 
-@pytest.mark.slow
 def test_a_changed_label_is_found(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = draw(run, "label.n=4")
     assert label(run, f"label.import=[{sheet(folder, run.parent / 'a.csv', 'ann', {items(folder)[0]: 'all'})}]") == 0
@@ -301,7 +296,6 @@ def test_a_changed_label_is_found(run: Path, capsys: pytest.CaptureFixture[str])
     assert f"labels/{folder.name}/labels.parquet" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_the_run_is_otherwise_as_it_was(run: Path) -> None:
     before = content(run)
     draw(run, "label.n=4")

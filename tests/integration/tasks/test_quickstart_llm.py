@@ -81,8 +81,8 @@ def test_another_run_has_the_same_tables_and_verifies(
     monkeypatch.chdir(tmp_path)
     assert main([EXPERIMENT, "report.formats=[terminal]"]) == 0
     shown = capsys.readouterr()
-    assert "up to 0 new calls" in shown.out
-    assert "The judge: recorded on 2026-11-22" in shown.out
+    assert "no new call to " in shown.out
+    assert "judge: recorded on 2026-11-22" in shown.out
     again = (tmp_path / "outputs" / "quickstart_llm" / "latest").resolve()
     assert again.name == folder.name
     first, second = (json.loads((run / "seal.json").read_text())["tables"] for run in (folder, again))

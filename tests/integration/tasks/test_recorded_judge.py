@@ -77,8 +77,8 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> I
 
 def test_a_recording_answers_everything_and_its_note_is_shown(recording: Recording) -> None:
     shown = recording.run("report.formats=[terminal,markdown,html]")
-    assert f"up to 0 new calls to {recording.metrics()['judge']['label']} ({CASES} replies are stored)" in shown
-    assert f"The judge: {NOTE}" in shown
+    assert f"no new call to {recording.metrics()['judge']['label']}: all {CASES} replies are stored" in shown
+    assert f"judge: {NOTE}" in shown
     for page in ("report.md", "report.html"):
         assert NOTE in (recording.folder() / page).read_text()
     scores = recording.metrics()["overall"]["scores"]
@@ -107,7 +107,7 @@ def test_the_call_store_stays_empty_and_two_runs_have_the_same_tables(recording:
 def test_a_changed_case_is_named_with_what_to_do(recording: Recording) -> None:
     lines = (recording.root / "data.jsonl").read_text().replace("What does case 2 say?", "What did case 2 say?")
     (recording.root / "other.jsonl").write_text(lines)
-    shown = recording.run(data="other.jsonl", expected=4)
+    shown = recording.run("report.detail=full", data="other.jsonl", expected=4)
     assert "missing_reply 1" in shown
     assert "judge=llm judge.model=... transport=live" in " ".join(shown.split())
     (missing,) = (row for row in inputs_of(recording.folder()) if row["status"] == "missing_reply")
@@ -119,7 +119,7 @@ def test_a_killed_run_goes_on_over_the_recording(recording: Recording) -> None:
     iteration = recording.folder() / "iteration-1"
     (iteration / "judge_inputs.parquet").unlink()
     shown = recording.run()
-    assert f"up to 0 new calls to {recording.metrics()['judge']['label']}" in shown
+    assert f"no new call to {recording.metrics()['judge']['label']}" in shown
     assert len(inputs_of(recording.folder())) == CASES
 
 

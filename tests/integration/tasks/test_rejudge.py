@@ -18,6 +18,8 @@ from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.rejudged import CASES, CHUNKS, KEY, content
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
 ALWAYS_NO = [{"match": "Reply with one word: YES or NO", "reply": "NO"}]
 SAME, OTHER = "openai/test-model-2026-01-01", "openai/other-model-2026-01-01"
 
@@ -57,7 +59,6 @@ def test_the_same_judge_is_asked_nothing_and_the_run_stays_as_it_is(run: Path) -
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
-@pytest.mark.slow
 def test_another_judge_asks_new_questions_only_where_a_chain_went_another_way(run: Path, capsys) -> None:
     with serving(script=ALWAYS_NO) as server:
         assert main(words(run, server, model=OTHER)) == 0
@@ -121,7 +122,6 @@ def test_only_the_tail_behind_another_prompt_is_asked(run: Path, tmp_path: Path)
     assert (found["new_payloads"], found["same_calls"]) == (asked, len(inputs(made)) - asked)
 
 
-@pytest.mark.slow
 def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine" / "chunk_faithfulness"
     mine.mkdir(parents=True)
@@ -137,11 +137,10 @@ def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path
     assert all("Task: now, does the" in text for text in firsts)
 
 
-@pytest.mark.slow
 def test_stored_names_case_metric_and_step_and_a_live_start_asks_for_the_rest(run: Path, capsys) -> None:
     with serving() as server:
         said_there = "report.formats=[terminal,markdown]"
-        assert main(words(run, server, "rejudge.mode=stored", said_there, model=OTHER)) == 4
+        assert main(words(run, server, "rejudge.mode=stored", said_there, "report.detail=full", model=OTHER)) == 4
         assert server.tries == 0
         made = sibling(run)
         shown = capsys.readouterr()
@@ -190,7 +189,6 @@ def test_resend_sends_the_very_bytes(run: Path, capsys) -> None:
     assert f"requests with the same bytes as then: {len(bodies)} of {len(bodies)}" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
     with serving() as server:
         extra = ("rejudge.mode=resend", "transport=stored")
@@ -201,7 +199,6 @@ def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
     assert "the same command asks for them again" not in said
 
 
-@pytest.mark.slow
 def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys) -> None:
     """Every case stands twice; of what is stored only replies are not asked, with retry_errors no failure either."""
     path = run / "iteration-1" / "judge_inputs.parquet"
@@ -216,9 +213,9 @@ def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys)
         for extra in ((), (), ("retry_errors=true",)):
             before, _ = len(server.log), capsys.readouterr()
             assert main(words(run, server, "rejudge.mode=resend", *extra, model=OTHER)) == 4  # refused: 4 of 35
-            said = re.search(r"up to ([\d,]+) new calls", capsys.readouterr().out)
+            said = re.search(r"^plan: .*?, (?:up to ([\d,]+)|no) new calls?\b", capsys.readouterr().out, re.M)
             assert said
-            planned.append(int(said[1]))
+            planned.append(int(said[1] or 0))
             sent.append(len({line["body"] for line in server.log[before:]}))
     made = pq.read_table(sibling(run) / "resend.parquet").to_pylist()
     refused = sum(row["status_new"] == "refused" for row in made)
@@ -253,7 +250,6 @@ def test_a_changed_question_is_not_sent(run: Path, capsys) -> None:
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
-@pytest.mark.slow
 def test_a_strangers_folder_decides_nothing_about_a_live_call(
     run: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(
                 f"run={folder}",
                 "scoring.thresholds.faithfulness=0.9",
                 "report.formats=[markdown,terminal]",
+                "report.detail=full",
             ]
         )
         == 0

@@ -19,6 +19,8 @@ from tests.integration.tasks.test_verify import cell, flipped
 from tests.support.rejudged import KEY, travelled
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow  # several whole runs
+
 WORDS = ["dataset=demo", "dataset.limit=2", "name=x", "report.formats=[markdown]"]
 OTHER = "openai/other-model-2026-01-01"
 
@@ -57,7 +59,6 @@ def tampered(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.slow
 def test_the_agreement_of_two_judges_is_sealed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
         judge = ["judge=llm", f"judge.model={OTHER}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]
@@ -75,7 +76,6 @@ def test_the_agreement_of_two_judges_is_sealed(run: Path, capsys: pytest.Capture
     assert verified(made, capsys)[0] == 0, "a file that is not there says nothing wrong"
 
 
-@pytest.mark.slow
 def test_exports_are_sealed_and_a_later_start_does_not_bless_a_changed_one(
     demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,7 +129,6 @@ def test_a_damaged_seal_vouches_for_nothing(run: Path, capsys: pytest.CaptureFix
     assert "seal.json" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_metrics_in_another_order_verify(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["metrics=[chunk_faithfulness,faithfulness,retrieval]"]
     assert main(["task=rescore", f"run={run}", *words]) == 0
@@ -137,7 +136,6 @@ def test_metrics_in_another_order_verify(run: Path, capsys: pytest.CaptureFixtur
     assert (code, "identical" in said) == (0, True), said
 
 
-@pytest.mark.slow
 def test_a_run_that_kept_no_replies_cannot_be_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,8 +169,7 @@ def test_recorded_errors_of_a_metric_verify(
     assert (code, "identical" in said) == (0, True), said
 
 
-@pytest.mark.parametrize("stage", [pytest.param("run_async", marks=pytest.mark.slow), "seal_run"])
-@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["run_async", "seal_run"])
 def test_a_start_that_was_killed_while_it_added_an_iteration_is_no_false_alarm(
     demo: Path, stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,7 +188,6 @@ def test_a_start_that_was_killed_while_it_added_an_iteration_is_no_false_alarm(
     assert verified(demo, capsys)[0] == 0
 
 
-@pytest.mark.slow
 def test_a_resend_is_called_what_it_is(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
         judge = ["judge=llm", f"judge.model={OTHER}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]

@@ -16,6 +16,8 @@ from ragpipe.testing.openai_server import serving
 from tests.support.pages import DOCS
 from tests.support.rejudged import CASES, KEY, content
 
+pytestmark = pytest.mark.slow  # several whole runs
+
 WORDS = ["selftest.n=3", "selftest.mutations=[change_number,shuffle_chunks,add_claim]"]
 QUESTIONS_PER_ANSWER = 2  # of faithfulness: extract, then verify
 
@@ -63,7 +65,6 @@ def test_mutants_are_a_run_of_their_own(tmp_path: Path, monkeypatch: pytest.Monk
     assert "mutants that a score must notice" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_the_embedded_judge_notices_a_changed_number(quickstart: Path, capsys) -> None:
     before = content(quickstart)
     words = ["task=selftest", f"run={quickstart}", "selftest.n=5"]
@@ -92,7 +93,6 @@ def test_the_embedded_judge_notices_a_changed_number(quickstart: Path, capsys) -
     assert main(["task=verify", f"run={made}"]) == 0
 
 
-@pytest.mark.slow
 def test_replies_of_the_run_are_used_and_nothing_is_asked_twice(run: Path, capsys) -> None:
     judge = ["judge=llm", "judge.model=openai/test-model-2026-01-01", "judge.endpoint=test", f"judge.api_key_env={KEY}"]
     with serving() as server:
@@ -116,7 +116,6 @@ def test_replies_of_the_run_are_used_and_nothing_is_asked_twice(run: Path, capsy
     assert "plan: " in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_the_table_of_the_docs_is_what_the_demonstration_set_gives(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["+experiment=quickstart", "report.formats=[]"]) == 0

@@ -10,6 +10,8 @@ import pytest
 
 from ragpipe.cli import main
 
+pytestmark = pytest.mark.slow  # several whole runs
+
 TEA = "Tea is grown in Assam and in Ceylon."
 COAL = "Coal is mined in Wales."
 
@@ -34,8 +36,8 @@ def scores(case: str) -> dict[str, dict[str, object]]:
 @pytest.mark.parametrize(
     ("rule", "counts", "recall", "precision"),
     [
-        pytest.param("any", "any one counts", 100, 50, marks=pytest.mark.slow),
-        pytest.param("first", "the first alone counts", 0, 0, marks=pytest.mark.slow),
+        ("any", "any one counts", 100, 50),
+        ("first", "the first alone counts", 0, 0),
         ("all", "all of them count", 50, 25),  # one of two statements; the mean of 0 and 50
     ],
 )
@@ -52,7 +54,6 @@ def test_the_data_set_says_which_reference_counts(words, rule, counts, recall, p
     assert main(["task=verify", "run=outputs/run/latest"]) == 0
 
 
-@pytest.mark.slow
 def test_explain_names_the_reference_that_a_value_rests_on(words, capsys):
     assert main([*words, "metrics.context_precision.references=all"]) == 0
     capsys.readouterr()
@@ -68,7 +69,6 @@ def test_explain_names_the_reference_that_a_value_rests_on(words, capsys):
     assert f"  reference:\n  | {TEA}\n" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_the_rule_names_the_run_by_the_metrics_that_follow_it(words):
     assert main(words) == 0
     runs = set(Path("outputs/run").glob("*/manifest.json"))

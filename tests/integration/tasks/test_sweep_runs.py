@@ -87,7 +87,7 @@ def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(
         assert [(folder / one["folder"]).resolve().name for one in document["jobs"]] == [r["run_id"] for r in found]
         text = capfd.readouterr().out
         assert f"comparison: {here}/out/torture/sweeps/{folder.name}/comparison.md" in text
-        assert "0: scoring.weights.faithfulness=0.2" in text
+        assert "job 1/2 scoring.weights.faithfulness=0.2: faithfulness 0.33, 0 errors, " in text
         before = state(here / "out")
         assert main(words(here, server.url, WEIGHTS)) == 0
         assert state(here / "out") == before, "a finished sweep, started again, rewrites nothing"

@@ -17,7 +17,7 @@ import pytest
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.engine.run_identity import metric_identity
-from ragpipe.engine.user_code import metric_sources, system_sources
+from ragpipe.engine.user_code import callable_sources, metric_sources
 from ragpipe.systems.settings import PythonSystem
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
@@ -106,7 +106,7 @@ def test_an_edited_metric_is_computed_anew(here: Path, capfd: pytest.CaptureFixt
     assert main(words) == 0
     assert mean("mine", "fixed") == 0.75
     said = capfd.readouterr().out
-    assert f"differs from run {first}: metrics.fixed.source.mymetrics.fixed: " in said
+    assert f"differs from run {first}: code of metric fixed\n" in said
     assert main(["task=verify", f"run=outputs/mine/{first}", "plugins=[mymetrics]"]) == 3
     assert "differs  the source of a metric: metrics.fixed.source.mymetrics.fixed" in capfd.readouterr().out
     write("mymetrics/fixed.py", COMPUTED.format(value="0.25"))
@@ -244,7 +244,7 @@ def test_an_edited_system_is_asked_anew_and_that_is_said_first(live: Path, capfd
     signatures = [ragpipe.load(f"outputs/live/{run}").metrics["signature"] for run in (first, run_id("live"))]
     assert all(re.search(r" \| system default source:[0-9a-f]{8} \| ", line) for line in signatures)
     assert len(set(signatures)) == 2, "they must not be compared as if they were one"
-    places = [said.index(f"differs from run {first}: system.source.mysystem.rag: "),
+    places = [said.index(f"differs from run {first}: code of the system\n"),
               said.index("outputs are collected again"), said.index("collected 3 outputs")]  # fmt: skip
     assert places == sorted(places)
 
@@ -299,7 +299,7 @@ def test_a_partial_and_an_object_are_watched_where_they_are_defined(here: Path) 
     importlib.import_module("mysystem.rag")
     for name in ("first", "second"):
         settings = PythonSystem(kind="python", callable=f"mysystem.rag:{name}")
-        assert set(system_sources(settings, ["mysystem"]).sources) == {"mysystem.core", "mysystem.rag"}
+        assert set(callable_sources(settings, ["mysystem"]).sources) == {"mysystem.core", "mysystem.rag"}
 
 
 @pytest.mark.slow

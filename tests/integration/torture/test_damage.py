@@ -20,6 +20,8 @@ from ragpipe.stages import load_dataset
 from tests.support.checks import Bench, Ran, strict
 from tests.support.harness import run_folder
 
+pytestmark = pytest.mark.slow  # several whole runs
+
 Make = Callable[..., Bench]
 CASES = 12
 
@@ -52,11 +54,11 @@ def flip(path: Path) -> None:
     ("table", "damage"),
     [
         ("outputs", cut),
-        pytest.param("samples", cut, marks=pytest.mark.slow),
-        pytest.param("samples", Path.unlink, marks=pytest.mark.slow),
-        pytest.param("outputs", Path.unlink, marks=pytest.mark.slow),
-        pytest.param("samples", flip, marks=pytest.mark.slow),
-        pytest.param("outputs", flip, marks=pytest.mark.slow),
+        ("samples", cut),
+        ("samples", Path.unlink),
+        ("outputs", Path.unlink),
+        ("samples", flip),
+        ("outputs", flip),
     ],
 )
 def test_frozen_cases_are_frozen_anew(bench: Make, table: str, damage: Callable[[Path], None]) -> None:
@@ -78,7 +80,6 @@ def test_frozen_cases_are_frozen_anew(bench: Make, table: str, damage: Callable[
     assert [row["status"] for row in ran.rows()] == ["ok"] * CASES
 
 
-@pytest.mark.slow
 def test_a_new_run_takes_no_damaged_tables_from_another(bench: Make) -> None:
     b = bench(cases=CASES)
     first = b.run()
@@ -89,7 +90,6 @@ def test_a_new_run_takes_no_damaged_tables_from_another(bench: Make) -> None:
     assert (second.folder / "outputs.parquet").read_bytes() != (first.folder / "outputs.parquet").read_bytes()
 
 
-@pytest.mark.slow
 def test_a_run_folder_that_is_deleted_during_the_run(bench: Make) -> None:
     b = bench(cases=40)
     b.server.latency_ms = 30
@@ -135,7 +135,6 @@ def test_a_lost_call_store_is_told_with_its_price_before_anything_is_asked(bench
     assert "must be asked again" not in b.run().text
 
 
-@pytest.mark.slow
 def test_other_answers_for_finished_cases_are_never_taken_in_silence(bench: Make) -> None:
     b = bench(cases=CASES)
     stopped(b, after=6, metrics="correctness")
@@ -154,7 +153,6 @@ def test_other_answers_for_finished_cases_are_never_taken_in_silence(bench: Make
     assert "correctness" in found.text
 
 
-@pytest.mark.slow
 def test_a_journal_that_says_otherwise_than_the_store_is_told_before_and_after(bench: Make) -> None:
     b = bench(cases=CASES)
     ran = stopped(b)
@@ -171,7 +169,6 @@ def test_a_journal_that_says_otherwise_than_the_store_is_told_before_and_after(b
     assert "faithfulness 0.123, then" in _task(b, "task=verify").text
 
 
-@pytest.mark.slow
 def test_what_was_asked_again_on_purpose_is_no_contradiction(bench: Make) -> None:
     b = bench(cases=4)
     b.server.script = [{"match": ".*", "reply": "no answer at all", "times": 2}]
@@ -230,7 +227,6 @@ def small_blocks() -> Iterator[None]:
     load_dataset.BLOCK = 1000
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("start", range(0, 200, 20))

@@ -16,6 +16,8 @@ from markdown_it import MarkdownIt
 from tests.support.checks import Bench, check_folder
 from tests.support.harness import ROOT, run_folder
 
+pytestmark = pytest.mark.slow  # several whole runs
+
 Make = Callable[..., Bench]
 
 
@@ -44,8 +46,8 @@ def _words(b: Bench, metrics: str = "retrieval") -> str:
 
 @pytest.mark.parametrize(
     "ending",
-    [pytest.param("| head -1", marks=pytest.mark.slow), pytest.param("| true", marks=pytest.mark.slow), pytest.param(">&-", marks=pytest.mark.slow), pytest.param("2>&-", marks=pytest.mark.slow), pytest.param(">&- 2>&- <&-", marks=pytest.mark.slow),
-     pytest.param(">/dev/full", marks=pytest.mark.slow)],
+    ["| head -1", "| true", ">&-", "2>&-", ">&- 2>&- <&-",
+     ">/dev/full"],
 )  # fmt: skip
 def test_nobody_reads_what_it_says(bench: Make, ending: str) -> None:
     b = bench()
@@ -57,7 +59,6 @@ def test_nobody_reads_what_it_says(bench: Make, ending: str) -> None:
     check_folder(b.folder)
 
 
-@pytest.mark.slow
 def test_no_locale_no_home_a_narrow_terminal_and_another_folder(bench: Make, tmp_path: Path) -> None:
     b = bench()
     text = b.data.read_text().replace("Case 1 says 3 things", "Случай один 漢字 🙂 говорит")
@@ -151,7 +152,6 @@ def test_hostile_texts_in_a_plan_and_an_error(bench: Make) -> None:
     assert "cases.jsonl:2" in ran.text
 
 
-@pytest.mark.slow
 def test_a_broken_file_is_named_and_nothing_else_is_said(bench: Make) -> None:
     """Nor at the end of the process, when what was left half-written is thrown away."""
     b = bench()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ragpipe.cli import main
-from tests.support.browser import CHROMIUM
-from tests.support.playwright_pages import chromium
+from tests.support.playwright_pages import CHROMIUM, chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -13,7 +13,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.labelling.label_files import draw_folders, read_drawn, read_labels
 from tests.support.page_blocks import block_json
-from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page
+from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -254,8 +254,8 @@ def test_two_tabs_add_to_the_same_labels(browser: Browser, run: Path) -> None:
         opened.page.keyboard.press("1")
         second.keyboard.press("ArrowRight")
         second.keyboard.press("2")
-        second.wait_for_function(f"document.querySelector('#progress-text').textContent === '2 of {ASKED}'")
-        opened.page.wait_for_function(f"document.querySelector('#progress-text').textContent === '2 of {ASKED}'")
+        wait_until(second, f"document.querySelector('#progress-text').textContent === '2 of {ASKED}'")
+        wait_until(opened.page, f"document.querySelector('#progress-text').textContent === '2 of {ASKED}'")
 
 
 def test_another_person_takes_over_and_finds_the_own_labels_again(browser: Browser, run: Path) -> None:
@@ -272,7 +272,7 @@ def test_another_person_takes_over_and_finds_the_own_labels_again(browser: Brows
             page.keyboard.type("bob" if name == "ann" else "ann")
             page.keyboard.press("Enter")
             page.wait_for_selector("#case:not([hidden])")
-        assert progress(opened) == f"4 of {ASKED}"
+        wait_until(page, f"document.querySelector('#progress-text').textContent === '4 of {ASKED}'")
         assert "ann: kept here" in str(page.text_content("#kept"))
 
 

@@ -50,6 +50,9 @@ def test_the_source_distribution_is_whole(built: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert _shipped("ragpipe", "conf", "prompts", "tests") <= names
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
+    assert _shipped("docs") | {"mkdocs.yml", "justfile", "CHANGELOG.md", "CONTRIBUTING.md"} <= names, (
+        "what the site is made of"
+    )
 
 
 def test_the_wheel_works_from_an_empty_folder(built: Path, tmp_path: Path) -> None:

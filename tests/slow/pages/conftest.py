@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ragpipe.schema.sample import Chunk
-from tests.support.browser import CHROMIUM
 from tests.support.compared_runs import scored_run
-from tests.support.playwright_pages import chromium
+from tests.support.playwright_pages import CHROMIUM, chromium
 from tests.support.run_tables import Row
 from tests.unit.reports.test_compare_page import page_of
 

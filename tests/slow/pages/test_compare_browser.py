@@ -14,7 +14,7 @@ import pytest
 
 from ragpipe.pages.page_address import page_address
 from tests.support.compared_runs import scored_run
-from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page
+from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page, wait_until
 from tests.support.run_tables import Row
 from tests.unit.reports.test_compare_page import page_of
 
@@ -117,7 +117,7 @@ def test_filters_say_what_keeps_all_out(shown: OpenPage) -> None:
     page.select_option("#flip", "to_failed")
     assert shown.count() == "2 of 30"
     assert set(shown.shown()) == {"q16/1", "q18/1"}
-    page.select_option("#slice", "category:fees")
+    page.fill("#slice", "category:fees")
     assert shown.count() == "0 of 30; without verdict 10; without slice 2"
     assert shown.address() == "#v=1&flip=to_failed&slice=category:fees"
     assert page.text_content("#filters-head") == "Filters (2)"
@@ -133,7 +133,7 @@ def test_back_closes_a_case_and_forward_opens_it(shown: OpenPage) -> None:
     page.wait_for_selector("#pane .text")
     name = page.text_content("#pane h3")
     page.keyboard.press("j")  # the next case takes the place of this one
-    page.wait_for_function(f"document.querySelector('#pane h3').textContent !== {name!r}")
+    wait_until(page, f"document.querySelector('#pane h3').textContent !== {name!r}")
     shown.address()
     page.go_back()
     page.wait_for_selector("#pane .text", state="detached")

@@ -62,7 +62,7 @@ def test_a_copied_folder_is_enough_without_a_network(tmp_path: Path) -> None:
     code, text = without_network(stored, there)  # the run's own replies
     assert (code, "asked nothing again" in text) == (0, True), text
     code, text = without_network([*stored, *judge, "store.path=store"], there)  # the other judge's, from a copied store
-    assert (code, "coverage" in text) == (0, True), text
+    assert (code, "verdicts equal" in text) == (0, True), text
     (found,) = there.glob("*/agreement.json")
     document = json.loads(found.read_text())
     assert (document["old"]["judge"], document["new"]["judge"]) == (f"{SECOND}@test", f"{FIRST}@test")

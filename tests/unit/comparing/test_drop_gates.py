@@ -12,6 +12,7 @@ import pytest
 from ragpipe.comparing.baseline_table import read_baselines, write_baselines
 from ragpipe.comparing.drop_gates import GatedRun, measure_drops
 from ragpipe.core.errors import DataError
+from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.score_declarations import score_declarations
 from ragpipe.scoring.settings import ScoringSettings
@@ -39,7 +40,8 @@ def finished(root: Path, rows: Sequence[Row], **changes: Any) -> RunFolder:
     folder = RunFolder(root)
     folder.final.create()
     folder.final.metrics.write_text(json.dumps({**metrics, "iterations": [1]}))
-    manifest = {"format": 4, "run_id": BASE, "name": "n", "identity": identity(**changes), "prompts": {}}
+    manifest = {"format": FORMAT, "run_id": BASE, "name": "n", "identity": identity(**changes), "prompts": {}}
+    manifest["judge_replies"] = {"first": "2026-01-01T10:00", "last": "2026-01-01T11:00"}
     folder.manifest.write_text(json.dumps(manifest))
     return folder
 
@@ -58,7 +60,7 @@ def drop(
     write_baselines(run, {BASE: [gate["score"]]}, {BASE: baseline}, {})
     settings = ScoringSettings(gates={"g": gate}, **more.pop("settings", {}))
     gated = GatedRun(
-        manifest={"identity": identity(), "prompts": {}},
+        manifest={"identity": identity(), "prompts": {}, **more.pop("manifest", {})},
         samples=run.samples,
         records=[run.iteration(1).records],
         declared=score_declarations(SPECS, settings),
@@ -141,6 +143,19 @@ def test_where_chooses_the_cases(tmp_path: Path) -> None:
 
 
 OTHER_PROMPT = {"faithfulness": {**METRICS["faithfulness"], "prompts": {"verify": "f" * 64}}}
+
+
+def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) -> None:
+    base, candidate = rows_of([0.5] * 40), rows_of([0.4] * 40)
+    replies = {"judge_replies": {"first": "2026-01-03T10:00", "last": "2026-01-03T11:00"}}
+    alarm = {**replies, "judge_alarms": [["2026-01-02T10:00", "2026-01-02T11:00"]]}
+    measured = drop(tmp_path / "a", base, candidate, {"max_drop": 0.02}, manifest=alarm)
+    assert "accept: [judge]" in measured["absent"]
+    for name, gate, manifest in (("b", {"accept": ["judge"]}, alarm), ("c", {}, replies)):
+        measured = drop(tmp_path / name, base, candidate, {"max_drop": 0.02, **gate}, manifest=manifest)
+        assert measured["value"] == pytest.approx(-0.1)
+    unjudged = drop(tmp_path / "d", base, candidate, {"max_drop": 0.02}, manifest=alarm, judged=set())
+    assert unjudged["value"] == pytest.approx(-0.1)
 
 
 @pytest.mark.parametrize(

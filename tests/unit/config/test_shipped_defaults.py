@@ -13,6 +13,7 @@ from ragpipe.config.json_schemas import GROUPS, shipped_metrics
 from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.drifting.settings import DriftSettings
 from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
 from ragpipe.tasks.explain import ExplainSettings
 from ragpipe.tasks.rejudge import RejudgeSettings
@@ -23,7 +24,7 @@ CONF = conf_dir()
 CHOICES = {
     ("dataset/jsonl", "name"): "the name of the option",
     ("transport/stored", "kind"): "the option's choice",
-    ("report/default", "percent"): "the scores that the source documents print so",
+    ("transport/batch", "kind"): "the option's choice",
     ("scoring/default", "slices"): "a breakdown of the shipped option, not of every scoring",
     ("scoring/default", "fill_defaults"): "the file that others are filled in from",
     ("scoring/default", "passes_with"): "filled in from this file by the class itself",
@@ -46,13 +47,18 @@ def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
             section = content(f"{group}/{path.stem}")
             model = settings.get(section.get("kind", "")) if isinstance(settings, dict) else settings
             overlay = "defaults" in section and group != "scoring"
-            if model and not overlay and (group, path.stem) != ("scoring", "tiers"):
+            if (
+                model
+                and not overlay
+                and (group, path.stem) not in (("scoring", "tiers"), ("scoring", "success_criteria"))
+            ):
                 if group == "dataset" and path.stem != "jsonl":
                     continue  # a mapping of one data set
                 rows.append((f"{group}/{path.stem}", section, model))
     rows += [(f"metrics/{name}", content(f"metrics/{name}")[name], cls) for name, cls in shipped_metrics().items()]
     primary = content("ragpipe")
     rows += [("ragpipe", primary, TopSettings), ("ragpipe", primary["store"], StoreSettings)]
+    rows += [("ragpipe", primary["drift"], DriftSettings)]
     rows += [(f"task/{task}", content(f"task/{task}"), model) for task, model in TASKS.items()]
     rows.append(("task/weights", content("task/weights")["weights"], WeighingSettings))
     return [*rows, ("task/rejudge", content("task/rejudge")["rejudge"], RejudgeSettings)]

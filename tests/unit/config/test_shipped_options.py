@@ -20,9 +20,13 @@ GIVEN = {
     "dataset.path": "dataset.path=somewhere",
     "system.url": "system.url=http://127.0.0.1:9/answer",
     "system.callable": "system.callable=json:dumps",
+    "system.params.model": "system.params.model=bot-2026-01-01",
     "dir": "dir=my",
     "run": "run=outputs/run/latest",
     "case": "case=dao-01",
+    "build.dir": "build.dir=sets/march",
+    "synthesize.documents": "synthesize.documents=docs",
+    "synthesize.dir": "synthesize.dir=testset",
     "base": "base=outputs/run/latest",
     "candidate": "candidate=outputs/run/latest",
     "metrics.recorded": "metrics.recorded.take={human: {}}",
@@ -72,6 +76,8 @@ def test_composes_and_validates(option: str, tmp_path: Path, monkeypatch: pytest
     )  # it is about no run: other keys are misspelt ones
     if option == "system/python":
         words.append("plugins=[json]")
+    if option == "task/drift":
+        words += ["judge=llm", GIVEN["judge.model"]]
     try:
         config = compose(words)
     except ConfigError as error:
@@ -79,7 +85,8 @@ def test_composes_and_validates(option: str, tmp_path: Path, monkeypatch: pytest
         if missing in (["embedder.kind"], ["judge.kind"]) and "pip install" in error.problems[0].fix:
             return  # it needs a package that is not here, and says which
         if {"run", "base"} & set(missing):  # a task over a finished run: make one
-            assert main([*BASE.values(), "dataset.limit=1", "report.formats=[]"]) == 0
+            metric = "metrics=[faithfulness]" if option == "task/judge_audit" else BASE["metrics"]
+            assert main([BASE["dataset"], metric, "dataset.limit=1", "report.formats=[]"]) == 0
             words = words if option.startswith("compare/") else [option.replace("/", "=")]
         config = compose([*words, *(GIVEN[key] for key in missing)])
     assert config is not None

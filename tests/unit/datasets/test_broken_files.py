@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -40,22 +41,42 @@ def test_a_file_of_the_same_kind_without_the_fault_is_accepted(tmp_path: Path) -
     assert len(list(open_dataset(DatasetSettings(path="good.jsonl"), tmp_path))) == 1
 
 
-def test_all_faults_are_told_at_once_the_first_20_in_the_text(tmp_path: Path) -> None:
-    lines = [f'{{"id": "q{i}", "question": {i}}}' for i in range(50)]
+def test_different_faults_stay_apart_the_first_20_in_the_text(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": f"q{i}", "question": "Why?", f"label_{chr(65 + i)}": 1}) for i in range(30)]
     (tmp_path / "many.jsonl").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(DataError) as refused:
         list(open_dataset(DatasetSettings(path="many.jsonl"), tmp_path))
-    assert len(refused.value.problems) == 50
-    assert "many.jsonl:20" in str(refused.value)
+    assert len(refused.value.problems) == 30
+    assert "many.jsonl:20 (id 'q19'): label_T\n" in str(refused.value)
     assert "many.jsonl:21" not in str(refused.value)
-    assert "and 30 more" in str(refused.value)
+    assert "and 10 more" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "fix"),
+    [
+        ("Ada wrote it.", 'write a list of texts: ["Ada wrote it."]'),
+        ('["Ada wrote it."]', "write the list itself, not its text; in a mapping: parse(...)"),
+        ({"text": "Ada wrote it."}, "write a list, also around one object: [{...}]"),
+        ("", "write [] when nothing was retrieved"),
+        (0, "write [] when nothing was retrieved"),
+    ],
+)
+def test_contexts_that_are_no_list_are_shown_as_one(tmp_path: Path, contexts: object, fix: str) -> None:
+    record = {"question": "Who?", "answer": "Ada.", "contexts": contexts}
+    (tmp_path / "one.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(DataError) as refused:
+        list(open_dataset(DatasetSettings(path="one.jsonl"), tmp_path))
+    assert [(problem.key, problem.fix) for problem in refused.value.problems] == [("contexts", fix)]
 
 
 def test_a_file_of_another_kind_does_not_fill_the_memory_with_faults(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("a line of a log\n" * 20_000, encoding="utf-8")
     with pytest.raises(DataError) as refused:
         list(open_dataset(DatasetSettings(path="log.jsonl"), tmp_path))
-    assert len(refused.value.problems) == 1000
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.records, problem.where) == ("line", 1000, "log.jsonl:1")
+    assert "reading stopped at fault 1,000" in str(refused.value)
 
 
 def test_a_missing_file_and_a_folder_are_named_with_what_to_do(tmp_path: Path) -> None:

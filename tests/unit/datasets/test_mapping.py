@@ -14,8 +14,10 @@ from pydantic import ValidationError
 from ragpipe.core.errors import DataError
 from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.dataset import Dataset, Record
+from ragpipe.datasets.mapping_settings import FieldMap
 from ragpipe.datasets.path_expressions import BadExpression, Expression
-from ragpipe.datasets.settings import DatasetSettings, FieldMap
+from ragpipe.datasets.record_mapping import RecordMapping
+from ragpipe.datasets.settings import DatasetSettings
 
 Read = Callable[..., list[Record]]
 
@@ -251,6 +253,27 @@ def test_a_wrong_expression_is_told_with_its_position(text: str, says: str) -> N
         Expression(text)
 
 
+@pytest.mark.parametrize(("text", "fix"), [
+    ("KB Snips", """'"KB Snips"'"""), ("Bot-Antwort", """'"Bot-Antwort"'"""), ("Hilfreich?", """'"Hilfreich?"'"""), ("größe", """'"größe"'"""),
+    ("a.[b", ""), ("length(", ""), ("", ""),
+])  # fmt: skip
+def test_a_name_with_signs_is_told_with_its_quotes(text: str, fix: str) -> None:
+    with pytest.raises(BadExpression) as caught:
+        Expression(text)
+    assert caught.value.fix.endswith(fix)
+    assert bool(caught.value.fix) == bool(fix)
+    if fix:
+        assert Expression(yaml.safe_load(fix))({text: "x"}) == "x"
+
+
+def test_a_name_in_single_quotes_is_told_with_the_right_ones() -> None:
+    fields = {"question": "q", "answer": "parse_json('KB Snips')"}
+    settings = DatasetSettings.model_validate({"path": "a.csv", "fields": fields})
+    record = {"q": "Who?", "KB Snips": '"Ada."'}
+    (_, _, (problem,)) = next(RecordMapping(settings, {}).cases(record, "a.csv", 1, 1))
+    assert problem.fix.endswith('parse_json("KB Snips")')
+
+
 @pytest.mark.parametrize(("settings", "key", "says"), [
     ({"fields": {"id": "a", "question": "b", "anwser": "c"}}, "fields", "did you mean 'answer'"),
     ({"fields": {"id": "a"}}, "fields", "missing: question"),
@@ -334,7 +357,12 @@ def test_what_is_recorded_is_shown_value_by_value(open_file: Callable[..., Datas
 @pytest.mark.parametrize("file", sorted((conf_dir() / "dataset").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_mapping_written_down_reads_back_as_the_same_mapping(file: Path) -> None:
     """A run's config.yaml is read again by every task over a finished run."""
-    settings = DatasetSettings.model_validate({**yaml.safe_load(file.read_text(encoding="utf-8")), "path": "x"})
+    plain = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for base in plain.pop("defaults", []):
+        if base != "_self_":
+            based_on = yaml.safe_load((file.parent / f"{base}.yaml").read_text(encoding="utf-8"))
+            plain = {**based_on, **plain, "fields": {**based_on["fields"], **plain.get("fields", {})}}
+    settings = DatasetSettings.model_validate({**plain, "path": "x"})
     written = yaml.safe_dump(settings.model_dump(mode="json", by_alias=True))
     again = DatasetSettings.model_validate(yaml.safe_load(written))
     assert again == settings

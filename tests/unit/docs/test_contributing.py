@@ -23,7 +23,19 @@ def recipes() -> dict[str, list[str]]:
 
 
 def test_the_page_shows_every_recipe_and_its_commands() -> None:
-    assert set(recipes()) == {"fast", "test", "slow", "browser", "oracles", "wheel", "check", "docs", "new-metric"}
+    assert set(recipes()) == {
+        "fast",
+        "test",
+        "slow",
+        "browser",
+        "oracles",
+        "detectors",
+        "wheel",
+        "check",
+        "docs",
+        "docs-serve",
+        "new-metric",
+    }
     for name, commands in recipes().items():
         assert f"`just {name}" in PAGE
         for command in commands:

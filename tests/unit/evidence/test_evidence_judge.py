@@ -188,6 +188,8 @@ def test_groundedness_follows_the_rubric(ask, text, score):
     found = ask(Groundedness, text=text, sources=[TEA])
     assert found.score == score, found.reason
     assert sorted(found.supported_claims + found.unsupported_claims) == sorted(ask(Claims, text=text).claims)
+    counts = f"{len(found.supported_claims)} of {len(ask(Claims, text=text).claims)} claims supported"
+    assert found.reason.startswith(counts)
 
 
 @pytest.mark.parametrize(

@@ -216,3 +216,60 @@ async def test_the_pace_never_starts_faster_than_rpm():
 
     await asyncio.gather(*(one() for _ in range(12)))
     assert starts[-1] - starts[0] >= 11 / 50 - 0.005
+
+
+async def test_judges_of_one_server_and_key_share_its_limits(serve, monkeypatch):
+    monkeypatch.setenv("OTHER_KEY", "another-test-key-of-no-worth")
+    url, start = serve().url, ProviderRegistry()
+    first = start.state(settings(url, rpm=600.0))
+    warm = start.state(settings(url, temperature=0.7, rpm=300.0))
+    assert first is not warm
+    assert first.rate_limiter is warm.rate_limiter
+    assert first.width is warm.width
+    assert first.rate_limiter.per_minute("requests") == pytest.approx(300)
+    assert start.state(settings(url, model="openai/other-2024-07-18")).rate_limiter is first.rate_limiter
+    assert start.state(settings(url, api_key_env="OTHER_KEY")).rate_limiter is not first.rate_limiter
+
+
+def test_models_of_a_public_provider_have_limits_of_their_own(monkeypatch):
+    start = ProviderRegistry()
+    models = ("openai/gpt-4o-mini-2024-07-18", "openai/gpt-4o-2024-08-06")
+    mini, large = (start.state(settings(None, model=model)).rate_limiter for model in models)
+    assert mini is not large
+    routed = (f"openrouter/{model}" for model in models)
+    one, other = (start.state(settings(None, model=model)).rate_limiter for model in routed)
+    assert one is other
+
+
+@pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])
+async def test_a_delay_in_the_body_alone_is_waited_for(serve, client):
+    """Google's: its words do not say how long, and no header does."""
+    server = serve("429_gemini:nth=2,again=0.8s,words=no", latency_ms=5)
+    calls = await ask(settings(server.url, client=client, concurrency=1), question("a 1"), question("a 2"))
+    assert {c.status for c in calls} == {"ok"}
+    refused, then = sorted(server.log, key=lambda line: line["n"])[1:]
+    assert refused["status"] == 429
+    assert then["arrived"] - refused["done"] >= 0.79
+
+
+async def test_overload_narrows_the_requests_and_says_no_outage(serve):
+    told = []
+    server = serve(limits="width=3", latency_ms=30)
+    calls = await ask(
+        settings(server.url, concurrency=12, retries=12), *(question(f"a {i}") for i in range(60)), tell=told.append
+    )
+    assert {c.status for c in calls} == {"ok"}
+    assert told == []
+    late = sorted(server.log, key=lambda line: line["n"])[30:]
+    assert max(line["in_flight"] for line in late) <= 6
+
+
+async def test_tokens_queue_and_are_never_refused(serve):
+    """40 questions of about 60 tokens and 200 that a reply might have, at 10,000 per second: a second."""
+    server = serve(limits="tps=10000,reserve_s=0.05")
+    wide = settings(server.url, tpm=600_000.0, max_tokens=200, concurrency=16)
+    calls = await ask(wide, *(question(f"a {i}") for i in range(40)))
+    assert {c.attempts for c in calls} == {1}
+    counted = sum(line["usage"]["prompt_tokens"] + 200 for line in server.log)
+    took = max(line["arrived"] for line in server.log) - min(line["arrived"] for line in server.log)
+    assert took >= 0.9 * counted / 10_000

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
+from ragpipe.judging.replies.final_text import final_part
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, Claims, Verdict, Verdicts
 from ragpipe.schema.judge_answers.grade_answers import Grade15, Groundedness, TwoAxes, YesNo
@@ -293,6 +294,13 @@ def test_a_cut_reply_never_gives_another_answer(answer, cut, score_first):
         return
     assert _without_texts(found.model_dump()) == _without_texts(answer.model_dump())
     assert flags
+
+
+def test_a_channel_in_the_texts_of_a_cut_reply_is_no_answer():
+    text = '{"score": 1.0, "reason": "<|channel|>final<|message|>4 of the claims hold"}'
+    with pytest.raises(Unparsable, match="channel inside a JSON object"):
+        final_part(text[:-16])
+    assert final_part(text) == text
 
 
 def _without_texts(value):

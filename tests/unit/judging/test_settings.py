@@ -53,7 +53,7 @@ def test_a_local_model_is_pinned_by_its_revision():
 
 
 WRONG = [
-    ({"model": "gpt-4o"}, "model", "expected provider/model"),
+    ({"model": "gpt-4o"}, "model", "provider/model, such as"),
     ({"timeout_s": None}, "timeout_s", "hang"),
     ({"timeout_s": 0.0}, "timeout_s", "greater than 0"),
     ({"timeout_s": float("inf")}, "timeout_s", "less than or equal to 86400"),
@@ -67,7 +67,11 @@ WRONG = [
     ({"api_base": "http://h:99999/v1"}, "api_base", "port"),
     ({"api_base": "http://h/v1/chat/completions"}, "api_base", "leave"),
     ({"prices": {"input": -1.0, "output": 1.0}}, "prices", "greater than or equal to 0"),
-    ({"tpm": 100}, "tpm", "Extra inputs"),
+    ({"rpd": 100}, "rpd", "Extra inputs"),
+    ({"tpm": 0.0}, "tpm", "greater than 0"),
+    ({"tokens_counted": "all"}, "tokens_counted", "'max_tokens' or 'used'"),
+    ({"case_deadline_s": 0.0}, "case_deadline_s", "greater than 0"),
+    ({"run_deadline_s": float("inf")}, "run_deadline_s", "finite number"),
 ]
 
 
@@ -154,7 +158,7 @@ def test_a_named_endpoint_may_move():
     "model", ["anthropic/claude-3-5-haiku-20241022", "bedrock/m-2024-07-18", "deepseek/m-2024-07-18"]
 )
 def test_a_seed_that_the_provider_does_not_take_is_refused(model):
-    with pytest.raises(ValidationError, match=rf"{model.split('/')[0]} takes no seed: .*remove it") as caught:
+    with pytest.raises(ValidationError, match=rf"{model} takes no seed: .*remove it") as caught:
         JudgeSettings(model=model, seed=5)
     assert caught.value.errors()[0]["loc"] == ("seed",)
     assert JudgeSettings(model=model).sampling() == {"temperature": 0.0}

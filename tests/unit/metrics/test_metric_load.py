@@ -126,11 +126,35 @@ def plugin(tmp_path, monkeypatch):
 
 def test_a_class_of_the_users_own_needs_its_package_listed(plugin):
     section = {"class": f"{plugin}.length.Length", "unit": 2}
-    assert "plugins" in faults(section)["class"].fix
+    assert f"'plugins=[{plugin}]'" in faults(section)["class"].fix
+    assert f"'plugins=[other,{plugin}]'" in faults(section, ["other"])["class"].fix
     assert plugin not in sys.modules, "it must not even be imported"
     metric = load_metric("m", section, LIBRARY, [plugin])
     assert isinstance(metric, Metric)
     assert metric.prompt_folder("grade") == "length"
+
+
+def test_a_module_at_the_top_has_a_prompt_folder_and_calls_must_be_told(plugin, tmp_path):
+    """Without `planned_calls` a plan would say 0 calls, and nothing would hold them below judge.max_calls."""
+    text = textwrap.dedent("""
+        from ragpipe import Metric, PlannedCall, Prompt, Score
+        from ragpipe.schema.judge_answers.grade_answers import Grade15
+
+        class Silent(Metric):
+            grade: Prompt
+            async def measure(self, case, judge):
+                return Score((await judge(self.grade, Grade15, answer=case.answer)).score)
+
+        class Telling(Silent):
+            def planned_calls(self, case):
+                yield PlannedCall(self.grade, Grade15, {"answer": case.answer})
+    """)
+    (tmp_path / f"{plugin}_alone.py").write_text(text)
+    module = f"{plugin}_alone"
+    assert "planned_calls" in faults({"class": f"{module}.Silent", "prompts": {"grade": "v1"}}, [module])["class"].fix
+    assert "my_metrics_for_tests_alone" in str(
+        faults({"class": f"{module}.Telling", "prompts": {"grade": "v1"}}, [module])
+    )
 
 
 def test_a_plugin_that_fails_at_import_says_how(plugin):

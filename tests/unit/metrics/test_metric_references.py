@@ -17,6 +17,7 @@ from ragpipe.prompting.fences import fence
 from ragpipe.schema.reference_answers import AnyReference
 from ragpipe.schema.score import Score, ScoreSpec
 from ragpipe.stages.plan_calls import make_plan
+from ragpipe.stages.step_tokens import PromptCounter
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 from tests.support.claim_verdicts import in_both_forms
 
@@ -322,7 +323,7 @@ def test_the_plan_says_which_count():
 
     def lines(**rules):
         metrics = [shipped_metric(name, references=rule) for name, rule in rules.items()]
-        return reference_lines(make_plan(cases, metrics, iterations=1, count_tokens=len))
+        return reference_lines(make_plan(cases, metrics, iterations=1, counter=PromptCounter(len)))
 
     assert lines(correctness="any", nuggets=None) == ["1 case has several references: any one counts (references: any)"]
     assert lines(rubric="all") == []  # it shows the answer alone

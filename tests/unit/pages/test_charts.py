@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from ragpipe.pages.charts import POINTS_MAX, ForestRow, HeatCell, axis_limit, forest, heat_map, scatter
+from ragpipe.pages.charts import ForestRow, HeatCell, axis_limit, forest, heat_map
+from ragpipe.pages.charts_spread import POINTS_MAX, scatter
 
 ROW = ForestRow(
     name="faithfulness", link="#v=1&score=faithfulness", base="0.66", candidate="0.85", difference="+0.19", bounds="[0.07, 0.31]",

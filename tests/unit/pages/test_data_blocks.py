@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.safe_text import printable
-from ragpipe.pages.data_blocks import TEXTS_PER_BLOCK, DataBlock, TextPool, column_block, json_block, pack
+from ragpipe.pages.data_blocks import TEXTS_PER_BLOCK, DataBlock, JsonList, TextPool, column_block, json_block, pack
 
 
 def content(block: DataBlock) -> bytes:
@@ -78,3 +78,24 @@ def test_a_shared_text_is_kept_once() -> None:
     assert [block.name for block in blocks] == ["t0", "t1"]
     assert [len(json.loads(content(block))) for block in blocks] == [TEXTS_PER_BLOCK, 2]
     assert json.loads(content(blocks[1])) == texts[TEXTS_PER_BLOCK:]
+
+
+@given(st.lists(st.text(max_size=9) | st.integers(-9, 9), max_size=5))
+def test_a_list_that_is_packed_while_it_grows_is_the_same_list(values: list[Any]) -> None:
+    growing = JsonList()
+    for value in values:
+        growing.append(value)
+    block = growing.block("text")
+    assert block.name == "text"
+    assert content(block) == content(json_block("text", values))
+
+
+def test_full_blocks_of_texts_are_taken_once() -> None:
+    pool = TextPool()
+    numbers = [pool.number(f"text {n % 300}") for n in range(600)]
+    assert numbers == [*range(300), *range(300)]
+    taken = list(pool.full_blocks())
+    assert [block.name for block in taken] == ["t0", "t1"]
+    (last,) = pool.blocks()
+    assert last.name == "t2"
+    assert json.loads(content(last)) == [f"text {n}" for n in range(2 * TEXTS_PER_BLOCK, 300)]

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from ragpipe.comparing.comparison import compare_sides, comparison_document
 from ragpipe.comparing.settings import CompareSettings
-from ragpipe.reports.compare.compare_charts import interval_text, score_forest, slice_maps
+from ragpipe.pages.page_file import page_html
+from ragpipe.pages.side_files import SideFolder
+from ragpipe.reports.compare.compare_charts import interval_text, score_forest, score_link, slice_maps
 from ragpipe.reports.compare.compare_page import compare_page
 from ragpipe.reports.compare.side_names import side_names
 from ragpipe.reports.compare.word_changes import TOKENS_MAX, word_changes
@@ -36,6 +38,7 @@ def page_of(
     kind: Literal["runs", "methods"] = "runs",
     limit: int = 20_000,
     why: Mapping[str, Any] | None = None,
+    side: SideFolder | None = None,
     **settings: Any,
 ) -> str:
     with ExitStack() as stack:
@@ -44,7 +47,7 @@ def page_of(
         comparisons = compare_sides(sides[0], sides[1:], chosen)
         document = comparison_document(kind, sides[0], sides[1:], comparisons, chosen)
         document["comparisons"][0]["why"] = dict(why or {})
-        return compare_page(document, sides[0], sides[1:], comparisons, limit)
+        return page_html(compare_page(document, sides[0], sides[1:], comparisons, limit), side)
 
 
 @pytest.fixture
@@ -157,14 +160,14 @@ def test_a_score_of_which_less_is_better_is_drawn_the_other_way_round() -> None:
         "low": 0.0, "high": 2.0, "higher_is_better": False, "base_mean": 1.0, "candidate_mean": 1.2, "difference": 0.2, "n": 9, "questions": 8,
         "interval": interval, "smallest_effect": 0.1, "state": "worse", "n_needed": None, "wins": 0, "ties": 4, "losses": 5,
     }  # fmt: skip
-    html = score_forest({"errors": figures}, ("A", "B"), "B")
+    html = score_forest({"errors": figures}, ("A", "B"), score_link("B"))
     assert '<line class="mean" x1="50.0"' in html
     assert '<line class="interval" x1="25.0" x2="75.0"' in html
     assert "the 90 % interval" in html
     assert "worse, less is better" in html
     few = figures | {"interval": interval | {"too_few": True}}
     assert interval_text(few) == "n = 9: too few"
-    assert 'class="interval"' not in score_forest({"errors": few}, ("A", "B"), "B")
+    assert 'class="interval"' not in score_forest({"errors": few}, ("A", "B"), score_link("B"))
 
 
 @pytest.mark.parametrize(("figures", "text"), [

@@ -35,15 +35,15 @@ def lines(root: Path, results: dict[str, Any], category: str = "partial", **sett
         (
             {"faithfulness": 0.9, "rejection_calibration": 0},
             "partial",
-            "passes from 0.5 on, and when every critical gate's score passes (rejection_calibration did not pass): not passed",
+            "passes where >= 0.5, and when every critical gate's score passes (rejection_calibration did not pass): not passed",
         ),
         (
             {"faithfulness": 0.9, "rejection_calibration": FAIL},
             "partial",
-            "passes from 0.5 on, and when every critical gate's score passes (rejection_calibration has no result): not judged",
+            "passes where >= 0.5, and when every critical gate's score passes (rejection_calibration has no result): not judged",
         ),
-        ({"faithfulness": 0.9, "rejection_calibration": 1}, "partial", "passes from 0.5 on: passed"),
-        ({"faithfulness": 0.9, "rejection_calibration": 0}, "whole", "passes from 0.5 on: passed"),  # no gate is about it
+        ({"faithfulness": 0.9, "rejection_calibration": 1}, "partial", "passes where >= 0.5: passed"),
+        ({"faithfulness": 0.9, "rejection_calibration": 0}, "whole", "passes where >= 0.5: passed"),  # no gate is about it
     ],
 )  # fmt: skip
 def test_a_case_that_a_gate_failed_says_which(

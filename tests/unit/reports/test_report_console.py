@@ -4,7 +4,6 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,13 @@ import pytest
 from ragpipe.judging.pricing import own_rates
 from ragpipe.judging.settings import Price
 from ragpipe.reports.console import Console
-from ragpipe.reports.live_progress import Progress
 from ragpipe.reports.model import plain_text
-from ragpipe.reports.safe_stream import SafeStream
 from ragpipe.reports.sections.cost_section import cost_line
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.stages.write_reports import write_reports
+from ragpipe.store.files.processes import this_process
+from ragpipe.store.run.progress_state import CaseCounts, ProgressState
 from tests.support.run_tables import Row, score, spent, stored, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
@@ -43,7 +42,7 @@ def run(tmp_path: Path) -> Path:
 def printed(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 100) -> tuple[str, str]:
     monkeypatch.setenv("COLUMNS", str(columns))
     out, err = io.StringIO(), io.StringIO()
-    settings = ReportSettings(formats=["terminal"], percent=["faithfulness"])
+    settings = ReportSettings(formats=["terminal"], detail="full", percent=["faithfulness"])
     write_reports(
         run / "iteration-1",
         target=run,
@@ -69,7 +68,8 @@ def test_the_final_table(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ragpipe 0 | test" in out
     assert f"results: {run}" in out
     assert "next:    ragpipe [x]" in out
-    assert "correctness: only 2 of 6 judgements came out" in err
+    assert "only 2 of 6 judgements came out (33.3%, floor 95%; " in err
+    assert "): correctness" in err
 
 
 def test_judged_text_is_never_markup(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,9 @@ def test_an_ascii_terminal_gets_ascii(run: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "100")
     out = ascii_stream()
     console = Console(out=out, err=ascii_stream())
-    write_reports(run / "iteration-1", target=run, settings=ReportSettings(formats=["terminal"]), console=console)
+    write_reports(
+        run / "iteration-1", target=run, settings=ReportSettings(formats=["terminal"], detail="full"), console=console
+    )
     console.say("漢é")
     out.seek(0)
     text = out.read()
@@ -144,10 +146,11 @@ def closed() -> io.StringIO:
 @pytest.mark.parametrize("make", [Broken, closed])
 def test_a_closed_stream_ends_nothing(run: Path, make: Any) -> None:
     console = Console(out=make(), err=make())
-    with console.progress(cases=2) as shown:
-        shown.update(cases=1)
+    at = "2026-11-23T08:00:00.000Z"
+    state = ProgressState("judging", this_process(), at, at, CaseCounts(2, 1))
+    with console.progress(lambda: state):
         console.warn("x")
-    write_reports(run / "iteration-1", target=run, settings=ReportSettings(), console=console)
+    write_reports(run / "iteration-1", target=run, settings=ReportSettings(detail="full"), console=console)
     assert (run / "report.md").exists()
 
 
@@ -176,62 +179,6 @@ def test_a_real_process_survives_a_lost_stdout(run: Path, redirect: str) -> None
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     assert (run / "report.md").exists()
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def progress_lines(clock: Clock, steps: Iterator[tuple[float, int]], **more: Any) -> list[str]:
-    out = io.StringIO()
-    with Progress(SafeStream(out), clock=clock, **more) as shown:
-        for now, cases in steps:
-            clock.now = now
-            shown.update(cases=cases, calls=cases * 3, tokens=cases * 100, cost_usd=cases * 0.001, errors=1)
-    return out.getvalue().splitlines()
-
-
-def test_without_a_terminal_one_plain_line_every_few_seconds() -> None:
-    steps = ((i / 100, min(200, i // 10)) for i in range(1, 2001))  # 20 s, 2,000 updates
-    lines = progress_lines(Clock(), steps, cases=200)
-    assert lines[0] == "judging 50/200 cases | 150 calls, 30.0/s | 5,000 tokens | $0.0500 | 1 error | 0:15 left"
-    assert lines[-1] == "judging 200/200 cases | 600 calls, 30.0/s | 20,000 tokens | $0.2000 | 1 error | 0:20"
-    assert len(lines) == 5
-
-
-def test_cases_of_an_earlier_start_do_not_speed_the_rate() -> None:
-    """90 of 100 were there; 5 more took 10 s, so the last 5 take another 10."""
-    lines = progress_lines(Clock(), iter([(10.0, 95)]), cases=100, done=90)
-    assert lines[0].endswith("0:10 left")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_on_a_terminal_at_most_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("TERM", "xterm")
-    clock, out = Clock(), Terminal()
-    with Progress(SafeStream(out), cases=1000, clock=clock) as shown:
-        assert shown.live is not None
-        for i in range(1, 1001):
-            clock.now = i / 1000
-            shown.update(cases=i)
-    drawn = sum(1 for part in out.getvalue().split("judging")[1:] if part)
-    assert 9 <= drawn - 1 <= 12  # ten a second for one second, what Live repeats at its end, and the last line
-    assert out.getvalue().rstrip("\n").endswith("judging 1,000/1,000 cases | 0 errors | 0:01")
-
-
-def test_unknown_price_is_said() -> None:
-    shown = Progress(SafeStream(io.StringIO()), cases=2)
-    shown.update(cases=1, calls=1, tokens=5, cost_usd=None)
-    assert "price unknown" in shown.line()
 
 
 def test_cost_line(tmp_path: Path) -> None:
@@ -281,3 +228,20 @@ def test_cost_line_without_stored_replies(tmp_path: Path) -> None:
     score(tmp_path, SPECS)
     said = plain_text(cost_line(stored(tmp_path, "cost.json")))
     assert said == "cost: no call to a provider; 2 questions have no stored reply"
+
+
+@pytest.mark.parametrize(
+    ("usage", "opening"),
+    [
+        ({}, "cost: no judge"),
+        (
+            {"tokens_total": {"sum": 48000.0}, "cost_usd": {"sum": 0.12}},
+            "cost: system: 48,000 tokens, $0.1200; judge: no judge was asked",
+        ),
+        ({"tokens_total": {"sum": 12.0}, "cost_usd": None}, "cost: system: 12 tokens, price unknown; judge: no judge"),
+    ],
+)
+def test_the_money_of_the_system_stands_apart_from_the_judges(usage: dict[str, object], opening: str) -> None:
+    nothing: dict[str, object] = {"uses": 0}
+    cost = {"used": nothing, "spent": nothing, "saved": nothing, "wasted": nothing}
+    assert plain_text(cost_line(cost, usage)).startswith(opening)

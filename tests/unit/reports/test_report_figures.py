@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.console import Console, Grey
+from ragpipe.reports.console import Console
 from ragpipe.reports.metrics_view import score_cell
 from ragpipe.reports.model import ScoreCell
+from ragpipe.reports.styled_text import Grey
 
 
 def score(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:

@@ -15,13 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.core.digest import sha256
 from ragpipe.core.safe_text import printable
-from ragpipe.reports.case_views import read_cases
+from ragpipe.reports.case_views import CaseView, case_views
 from ragpipe.reports.console import Console
 from ragpipe.reports.highlight import Quotes, highlight
-from ragpipe.reports.lowest_cases import lowest_cases, select_cases
-from ragpipe.reports.render.html import template_texts
+from ragpipe.reports.lowest_cases import lowest_cases
+from ragpipe.reports.run_page.run_page import template_texts
 from ragpipe.reports.score_details import (
     MARKS,
     DetailBlock,
@@ -33,13 +32,14 @@ from ragpipe.reports.score_details import (
 )
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
-from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
+from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import rows_at, rows_of_cases
+from tests.support.page_blocks import block_json
 from tests.support.run_tables import Chunk, Row, score, spent, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
@@ -47,6 +47,7 @@ CALL = {
     "method": "a", "iteration": 1, "metric": "faithfulness", "step": "verify", "turn": "ask", "judge": "gpt", "status": "ok",
     "template": "faithfulness/verify", "template_version": "v1", "key": "k1", "tokens_in": 812, "tokens_out": 93, "attempts": 1,
 }  # fmt: skip
+GATE = ScoringSettings.model_validate({"gates": {"plain": {"score": "faithfulness", "min": 0.9}}})
 CLAIMS = {"claims": [
     {"claim": "It opened in 1901.", "supported": True, "evidence": "opened  in\n1901", "reason": "said so"},
     {"claim": "It was  red.", "supported": False, "evidence": "It was blue", "reason": "another colour"},
@@ -97,8 +98,14 @@ def page(root: Path, **settings: Any) -> str:
     return (root / "report.html").read_text(encoding="utf-8")
 
 
+def only_case(root: Path) -> CaseView:
+    run = RunFolder(root)
+    (case,) = case_views(run, run.iteration(1), ["faithfulness"])
+    return case
+
+
 class Elements(HTMLParser):
-    """Every tag with its attributes in order; texts of style and script apart, all others joined."""
+    """Every tag with its attributes in order; texts of style and script apart, data blocks left out, all others joined."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -111,12 +118,14 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self._open = tag if tag in self.inside else ""
+        self._open = "block" if dict(attrs).get("type") == "text/plain" else tag if tag in self.inside else ""
 
     def handle_endtag(self, tag: str) -> None:
         self._open = ""
 
     def handle_data(self, data: str) -> None:
+        if self._open == "block":
+            return
         (self.inside[self._open] if self._open else self.texts).append(data)
 
 
@@ -136,15 +145,19 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_text_of_data_never_becomes_an_element(tmp_path: Path, attack: str) -> None:
-    """The page of hostile texts has the very elements and attributes of the page of harmless ones."""
+    """The page of hostile texts has the very elements and attributes of the page of harmless ones, but for the choice `suspicious`."""
     plain = Elements(page(write(tmp_path / "plain")))
-    evil = Elements(page(write(tmp_path / "evil", attack)))
-    assert [(tag, list(attrs)) for tag, attrs in evil.tags] == [(tag, list(attrs)) for tag, attrs in plain.tags]
+    html = page(write(tmp_path / "evil", attack))
+    evil = Elements(html)
+    made = [(tag, list(attrs)) for tag, attrs in evil.tags if (tag, attrs.get("value")) != ("option", "suspicious")]
+    assert made == [(tag, list(attrs)) for tag, attrs in plain.tags]
     assert evil.inside == plain.inside
     assert "".join(evil.texts).count(printable(attack)[:12]) > 10
     assert not set("\x1b\x07\u202e\u2028\x85") & set("".join(evil.texts))
     values = {name for _, attrs in evil.tags for name, value in attrs.items() if value and attack[:8] in value}
-    assert values <= {"data-method", "data-modes", "data-scores", "value", "aria-label"}
+    assert values <= {"value", "aria-label"}
+    (case, *_) = block_json(html, "d0")
+    assert [case["q"], case["ref"], case["l"][0][1]] == [printable(attack), [printable(attack)], printable(attack)]
 
 
 def test_only_the_pages_own_style_and_script_may_act(tmp_path: Path) -> None:
@@ -156,63 +169,47 @@ def test_only_the_pages_own_style_and_script_may_act(tmp_path: Path) -> None:
 
     assert policy == (
         f"default-src 'none'; style-src 'sha256-{named('style')}'; script-src 'sha256-{named('script')}'; "
-        "base-uri 'none'; form-action 'none'"
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    assert [tag for tag, _ in found.tags].count("script") == 1
+    scripts = [attrs for tag, attrs in found.tags if tag == "script" and attrs.get("type") != "text/plain"]
+    assert scripts == [{}]
     assert {a["href"][0] for _, a in found.tags if a.get("href")} == {"#"}  # type: ignore[index]
     assert not [a for _, a in found.tags if "src" in a or "style" in a or any(name.startswith("on") for name in a)]
     ids = {a["id"] for _, a in found.tags if a.get("id")}
-    assert {a["href"][1:] for _, a in found.tags if a.get("href")} <= ids  # type: ignore[index]
+    sections = {a["href"][1:] for _, a in found.tags if not (a.get("href") or "#v=").startswith("#v=")}  # type: ignore[index]
+    assert sections <= ids
     assert "url(" not in "".join(found.inside["style"])
     for way in ("innerHTML", "insertAdjacent", "document.write", "eval(", "fetch", "XMLHttp"):
         assert way not in "".join(found.inside["script"])
 
 
 def test_equal_runs_are_equal_bytes_and_nothing_is_rewritten(tmp_path: Path) -> None:
-    first = page(write(tmp_path / "one"))
-    before = (tmp_path / "one" / "report.html").stat()
-    assert page(tmp_path / "one") == first
-    after = (tmp_path / "one" / "report.html").stat()
+    root = tmp_path / "one" / "run"
+    first = page(write(root))
+    before = (root / "report.html").stat()
+    assert page(root) == first
+    after = (root / "report.html").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    paid = spent(5, usd=1.0)  # what this machine paid differs from another's, and is no part of the page
-    assert page(write(tmp_path / "two", spent=paid)).replace("<h1>two", "<h1>one").replace(">two ·", ">one ·") == first
+    again = write(tmp_path / "two" / "run")
+    score(again, SPECS, GATE, signature="x | plain", rates={}, spent=spent(5, usd=1.0))
+    score(root, SPECS, GATE, signature="x | plain", rates={})
+    assert page(again) == page(root), "what this machine paid differs from another's, and is no part of the page"
 
 
 def test_the_page_says_what_the_files_say(tmp_path: Path) -> None:
     """faithfulness 0, .3, .6: mean .30; correctness: three errors; the gate asks for .9."""
-    text = "".join(Elements(page(write(tmp_path, details=CLAIMS), percent=["faithfulness"])).texts)
+    html = page(write(tmp_path, details=CLAIMS), percent=["faithfulness"])
+    text = "".join(Elements(html).texts)
     for said in (
         "3 cases on 3 questions, iteration 1", "30.0", "too few", "0% of 3", "coverage 0.0%", "The judge is not calibrated against human labels",
-        "Blocked: 1 of 1 gates (plain)", "passes from 85", "All 3 cases, the worst first.", "812 tokens in, 93 out",
-        "It opened in 1901.", "another colour", "judgements failed", "Skipped: n_claims (plain)",
+        "blocked 1 of 1 gate: plain 0.3, at least 0.9.", "passes from 85", "3 judgements failed",
     ):  # fmt: skip
         assert said in text, said
-
-
-def test_cases_are_bounded_and_the_page_says_so(tmp_path: Path) -> None:
-    write(tmp_path, cases=9)
-    for count, said in ((4, "4 of 9 cases: the 3 worst first, then 1 drawn from the others."), (0, "None of 9 cases is shown"), (9, "All 9 cases")):  # fmt: skip
-        found = Elements(page(tmp_path, html_cases=count))
-        cases = [a for tag, a in found.tags if a.get("class") == "case"]
-        assert len(cases) == count
-        assert said in "".join(found.texts)
-
-
-def test_the_worst_come_first_and_the_sample_is_always_the_same(tmp_path: Path) -> None:
-    """Overall scores .05, .10 ... 1: fourteen of twenty fail the threshold of .7 (.05 to .65 and none at .7)."""
-    write_run(tmp_path, [Row(f"q{i:02}", "a", {"faithfulness": 1 - i * 0.05}) for i in range(20)], group=4)
-    score(tmp_path, SPECS[:1])
-    records = tmp_path / "iteration-1" / "records.parquet"
-    worst, sampled = select_cases(records, 8)
-    assert worst == [19, 18, 17, 16, 15, 14]
-    assert len(sampled) == 2
-    assert not set(sampled) & set(worst)
-    pq.write_table(pq.read_table(records), tmp_path / "other.parquet", row_group_size=3)
-    assert select_cases(tmp_path / "other.parquet", 8) == (worst, sampled)
-    everything = select_cases(records, 50)
-    assert sorted(everything[0] + everything[1]) == list(range(20))
-    assert select_cases(records, 0) == ([], [])
-    assert select_cases(records, 1) == ([19], [])
+    first = block_json(html, "d0")[0]
+    assert [(call["m"], call["in"], call["out"]) for call in first["j"]] == [("faithfulness", 812, 93)]
+    (claims,) = first["s"]["faithfulness"]["b"]
+    assert claims["r"][0] == ["It opened in 1901.", True, "opened  in\n1901", "said so"]
+    assert first["s"]["n_claims"] == {"r": "plain"}
 
 
 @settings(max_examples=100, deadline=None)
@@ -220,7 +217,7 @@ def test_the_worst_come_first_and_the_sample_is_always_the_same(tmp_path: Path) 
 def test_the_lowest_cases_are_the_first_of_all_sorted(
     cases: list[tuple[float | None, bool | None, int]], count: int
 ) -> None:
-    """By overall score (none last), number of failed scores (most first) and place; a sample by the hash of the key."""
+    """By overall score (none last), number of failed scores (most first) and place."""
     rows = [
         {"sample_id": f"q\"{place}é", "method": "a\\", "repeat": 1 + place % 2, "overall_score": score, "overall_passed": passed,
          "failed_by": None if failed < 0 else ["s"] * failed}
@@ -234,14 +231,9 @@ def test_the_lowest_cases_are_the_first_of_all_sorted(
         kinds = (pa.string(), pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string()))
         names = ("sample_id", "method", "repeat", "overall_score", "overall_passed", "failed_by")
         pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(zip(names, kinds, strict=True)))), path)
-        worst, sampled = select_cases(path, count)
         assert [row["sample_id"] for row in lowest_cases(path, count)] == [
             rows[place]["sample_id"] for place in failing[:count]
         ]
-    assert worst == failing[: len(worst)]
-    others = [place for place in range(len(rows)) if place not in worst]
-    others.sort(key=lambda place: sha256([rows[place][name] for name in OUTPUT_KEY]))
-    assert sampled == sorted(others[: min(count, len(rows)) - len(worst)])
 
 
 def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:
@@ -280,12 +272,20 @@ def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[s
 def test_evidence_and_unsupported_claims_are_marked_on_the_page(tmp_path: Path) -> None:
     """The judge of these claims was not asked which of them are contradicted: "It was blue" is a quote and no more."""
     write(tmp_path, "The house opened in 1901. It was red. It was blue.", details=CLAIMS, cases=1)
-    (case,) = read_cases(RunFolder(tmp_path), RunFolder(tmp_path).iteration(1), ["faithfulness"], 5)
+    case = only_case(tmp_path)
     assert [(p.text, p.mark) for p in case.contexts[0]["text"] if p.mark] == [
         ("opened in 1901", "supports"), ("It was blue", "quoted")
     ]  # fmt: skip
-    assert [(p.text, p.mark) for p in case.answer if p.mark] == [("It was red.", "unsupported")]
-    assert '<mark class="supports">opened in 1901</mark>' in page(tmp_path)
+    assert [(p.text, p.mark) for p in case.answer or () if p.mark] == [("It was red.", "unsupported")]
+    html = page(tmp_path)
+    (shown,) = block_json(html, "d0")[0]["k"]
+    text = block_json(html, "t0")[shown["t"]]
+    assert [(text[start:end], mark) for start, end, mark in shown["m"]] == [("opened in 1901", "supports"), ("It was blue", "quoted")]  # fmt: skip
+    assert block_json(html, "d0")[0]["a"] == [
+        "The house opened in 1901. ",
+        ["It was red.", "unsupported"],
+        " It was blue.",
+    ]
 
 
 def checked(claim: str, verdict: str, *evidence: str) -> dict[str, Any]:
@@ -307,25 +307,24 @@ VERDICTS = [
 def test_contradicting_passages_are_marked_and_named_on_the_page(tmp_path: Path) -> None:
     """They have a sign of their own, and a passage that also supports another claim is shown as contradicting."""
     write(tmp_path, f"{HOUSE} It was red. It has a roof.", details={"claims": VERDICTS}, cases=1)
-    (case,) = read_cases(RunFolder(tmp_path), RunFolder(tmp_path).iteration(1), ["faithfulness"], 5)
+    case = only_case(tmp_path)
     assert [(p.text, p.mark) for p in case.contexts[0]["text"] if p.mark] == [
         ("opened in 1901", "supports"), ("It was blue", "contradicts"), ("It has a door", "quoted")
     ]  # fmt: skip
-    assert [(p.text, p.mark) for p in case.answer if p.mark] == [
+    assert [(p.text, p.mark) for p in case.answer or () if p.mark] == [
         ("It was red.", "contradicted"), ("It has a roof.", "unsupported")
     ]  # fmt: skip
-    assert [mark for mark, _ in case.marks] == ["contradicts", "supports", "quoted", "contradicted", "unsupported"]
-    text = page(tmp_path)
-    assert '<span class="badge bad">contradicted</span> It was red.<span class="small">by context 1 (chunk c1), characters 3 to 9: <mark class="contradicts">It was blue</mark></span>' in text  # fmt: skip
-    assert (
-        '<mark class="contradicts">contradicts a claim</mark>, <mark class="supports">supports a claim</mark>' in text
-    )
-    assert 'mark.contradicts::before, mark.contradicted::before { content: "\\2260' in text
+    assert case.marks == ["contradicts", "supports", "quoted", "contradicted", "unsupported"]
+    html = page(tmp_path)
+    claim = ["It was red.", [["It was blue", "context 1 (chunk c1), characters 3 to 9"]]]
+    assert block_json(html, "d0")[0]["s"]["faithfulness"]["c"] == [claim]
+    assert block_json(html, "index")["marks"] == MARKS
+    assert 'mark.contradicts::before, mark.contradicted::before { content: "\\2260' in html
 
 
 def test_each_mark_of_the_page_has_a_meaning_and_a_line_of_its_own() -> None:
     """Marks are told apart without colour: by the line below them, and by a sign before what is contradicted."""
-    style = template_texts()["report.css"]
+    style = template_texts()["cases.css"]
     lines = {mark: re.search(rf"mark\.{mark}\b[^}}]*border-bottom: (\S+ \S+)", style) for mark in MARKS}
     assert [line and line[1] for line in lines.values()] == ["3px double", "2px solid", "2px dotted", "3px double", "2px dashed"]  # fmt: skip
 
@@ -368,7 +367,7 @@ def test_what_a_metric_accepts_as_a_quote_is_marked_on_the_page(tmp_path: Path) 
     quotes = ["coop gesperrt", "Cafe\u0301 open daily", "STRASSE zwölf Uhr"]
     claims = {"claims": [{"claim": f"c{i}", "supported": True, "evidence": quote} for i, quote in enumerate(quotes)]}
     write(tmp_path, text, details=claims, cases=1)
-    (case,) = read_cases(RunFolder(tmp_path), RunFolder(tmp_path).iteration(1), ["faithfulness"], 5)
+    case = only_case(tmp_path)
     marked = [part.text for part in case.contexts[0]["text"] if part.mark == "supports"]
     assert marked == ["co\u00adop gesperrt", "Café open daily", "straße zwölf Uhr"]
     assert case.contexts[0]["text"][-1].text.endswith("more characters in the tables)")
@@ -382,7 +381,7 @@ def test_a_message_is_shown_once_in_a_case(tmp_path: Path) -> None:
     ]
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})], calls)
     score(tmp_path, SPECS[:1])
-    (case,) = read_cases(RunFolder(tmp_path), RunFolder(tmp_path).iteration(1), ["faithfulness"], 5)
+    case = only_case(tmp_path)
     assert [call["messages"] for call in case.calls] == [
         [("system", "Judge."), ("user", "Part 1")],
         [("system", "(the same as in question 1)"), ("user", "Part 2")],
@@ -423,4 +422,6 @@ def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
     odd = pa.array(['{"a":', "[" * 5000, '["text", 5, null]'])
     place = outputs.schema.get_field_index("chunks")
     pq.write_table(outputs.set_column(place, "chunks", odd), tmp_path / "outputs.parquet")
-    assert page(tmp_path).count('class="case"') == 3
+    html = page(tmp_path)
+    assert len(block_json(html, "index")["sample"]) == 3
+    assert [len(case.get("k", ())) for case in block_json(html, "d0")] == [0, 0, 3]

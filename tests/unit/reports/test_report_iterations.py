@@ -7,11 +7,13 @@ import re
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.reports.console import Console
 from ragpipe.reports.model import Table
 from ragpipe.reports.report_data import ReportData, read_results
+from ragpipe.reports.run_page.iteration_values import IterationValues
 from ragpipe.reports.sections.iterations_section import iterations_section
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
@@ -20,6 +22,7 @@ from ragpipe.stages.combine_iterations import combine_iterations
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
+from tests.support.page_blocks import block_json
 from tests.support.run_tables import Row, spent, write_run
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
@@ -52,7 +55,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def reported(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120) -> str:
     monkeypatch.setenv("COLUMNS", str(columns))
-    settings = ReportSettings(formats=["terminal", "markdown", "html"], percent=["faithfulness"])
+    settings = ReportSettings(formats=["terminal", "markdown", "html"], detail="full", percent=["faithfulness"])
     out = io.StringIO()
     write_reports(run / "iteration-3", target=run, settings=settings, console=Console(out=out, err=io.StringIO()))
     return out.getvalue()
@@ -67,7 +70,7 @@ def test_the_headline_is_that_of_all_iterations(run: Path, monkeypatch: pytest.M
         "50.0", "80.0",
     ]  # fmt: skip
     assert re.search(r"faithfulness x100 +50\.0 \[[\d.]+, [\d.]+\] +80\.0 \[", out)
-    assert '<span class="mean">50.0</span>' in html
+    assert "<b>50.0</b>" in html
     assert "3 iterations" in page.split("## ")[0]
     assert "3 iterations" in html
     assert "ragpipe 0 | test | iterations 1-3" in out
@@ -93,11 +96,36 @@ def test_every_block_of_a_narrow_terminal_names_the_method(run: Path, monkeypatc
         assert re.search(r"faithfulness x100 +rerank", block)
 
 
+def test_a_case_of_the_page_has_the_values_of_all_iterations_where_they_differ(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is of the third iteration; answer_relevance is 1 in all, and so are the three values of rerank in q0."""
+    reported(run, monkeypatch)
+    html = (run / "report.html").read_text()
+    assert block_json(html, "index")["iterations"] == [1, 2, 3]
+    cases = block_json(html, "d0")
+    assert [case.get("it", {}).get("faithfulness") for case in cases] == [
+        [1.0, 0.2, 0.6], None, [0.2, 0.2, 0.8], [0.9, 0.9, 0.3],
+    ]  # fmt: skip
+    assert all("answer_relevance" not in case.get("it", {}) for case in cases)
+
+
+def test_values_of_iterations_go_by_the_name_of_a_case(run: Path) -> None:
+    """Other orders of rows, and a case that an iteration lacks: its value is missing there."""
+    records = [run / f"iteration-{number}" / "records.parquet" for number in (1, 2, 3)]
+    table = pq.read_table(records[1])
+    pq.write_table(table.slice(1).take(list(range(table.num_rows - 2, -1, -1))), run / "other.parquet")
+    values = IterationValues([records[0], run / "other.parquet"], records[2], ["faithfulness", "unknown"])
+    assert [values.differing(place) for place in range(4)] == [
+        {"faithfulness": [1.0, None]}, {}, {}, {},
+    ]  # fmt: skip
+
+
 def test_an_earlier_iteration_is_shown_by_itself(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(run, tmp_path / "run"))
     out = io.StringIO()
     monkeypatch.setenv("COLUMNS", "120")
-    settings = ReportSettings(formats=["terminal"], percent=["faithfulness"])
+    settings = ReportSettings(formats=["terminal"], detail="full", percent=["faithfulness"])
     write_reports(copied / "iteration-1", target=copied, settings=settings, console=Console(out=out, err=io.StringIO()))
     assert "Over" not in out.getvalue()
     assert re.search(r"faithfulness x100 +60\.0 \[", out.getvalue())

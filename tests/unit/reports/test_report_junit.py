@@ -82,7 +82,7 @@ def test_one_case_a_gate(tmp_path: Path) -> None:
     kinds = {name: case.find("failure").attrib["type"] for name, case in cases.items() if case.find("failure") is not None}  # type: ignore[union-attr]  # fmt: skip
     assert kinds == {"bad": "failed", "absent": "no_evidence", "thin": "not_enough_evidence"}
     assert "warning" not in (cases["good"][0].text or "")
-    assert (cases["poor"][0].text or "").startswith("warning: mean of faithfulness is 0.5 of 10 (at least 0.6)")
+    assert (cases["poor"][0].text or "").startswith("warning: mean of faithfulness is 0.5 over 10 cases (at least 0.6)")
     assert "inconclusive, its interval" in (cases["open"][0].text or "")
     assert (cases["open"][0].text or "").startswith("warning: ")
     assert cases["bad"].attrib["classname"] == "gates.critical"

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from ragpipe.reports.console import Console
 from ragpipe.reports.metrics_view import measured_parts, missing_overall_score
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.overview import tiles
+from ragpipe.reports.sections.verdict import verdict_of
 from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.default_settings import shipped
@@ -99,7 +100,7 @@ def test_a_single_part_is_no_composite(tmp_path: Path) -> None:
     own = {"mine": {"weights": {"faithfulness": 1}}}
     metrics = score(tmp_path, [PARTS[0]], ScoringSettings(slices=[], composites=own))
     assert "ragas_score" not in metrics["overall"]["scores"]
-    assert not [warning for warning in metrics["warnings"] if "ragas_score" in warning]
+    assert not [warning for warning in warning_texts(metrics) if "ragas_score" in warning]
     assert metrics["overall"]["scores"]["mine"]["mean"] == 0.5
 
 
@@ -134,7 +135,7 @@ def test_the_mark_stands_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
     out = io.StringIO()
     console = Console(out=out, err=io.StringIO())
-    write_reports(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(), console=console)
+    write_reports(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(detail="full"), console=console)
     rows = out.getvalue().splitlines()
     (place,) = [i for i, line in enumerate(rows) if line.strip().startswith("ragas_score 0-100")]
     assert rows[place + 1].strip().startswith("2 of 4 parts")
@@ -230,14 +231,14 @@ def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
     specs = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
     failed = {"faithfulness": ("error", "refused: no"), "answer_relevance": 1.0}
     write_run(tmp_path, [Row(f"q{n}", "a", failed) for n in range(12)])
-    said = [text for text in score(tmp_path, specs)["warnings"] if text.startswith("no case has an overall_score")]
+    said = [text for text in warning_texts(score(tmp_path, specs)) if text.startswith("no case has an overall_score")]
     assert said == [
         "no case has an overall_score: where a score with a weight was to be measured, one failed (faithfulness 12)"
     ]
     write_run(
         tmp_path, [Row("q", "a", {"faithfulness": ("skipped", "no_claims"), "answer_relevance": ("skipped", "x")})]
     )
-    said = [text for text in score(tmp_path, specs)["warnings"] if text.startswith("no case has an overall_score")]
+    said = [text for text in warning_texts(score(tmp_path, specs)) if text.startswith("no case has an overall_score")]
     assert said[0].startswith(
         "no case has an overall_score: none of the scores with a weight was measured (retrieval_score"
     )
@@ -259,6 +260,5 @@ def test_a_metric_that_fails_on_a_case_is_one_failed_judgement(tmp_path: Path) -
     pq.write_table(table.set_column(place, table.schema.field(place), [owners]), folder / "scores.parquet")
     metrics = score(tmp_path, specs)
     assert metrics["n_failed_judgements"] == 4
-    bill = {"used": {"calls": 0, "calls_computed": 0, "usd_known": 0.0}}
-    tile = next(tile for tile in tiles(ReportData(metrics, bill)) if tile.head == "judgements failed")
-    assert tile.value == "4"
+    bill = {"used": {"uses": 0, "calls": 0, "calls_computed": 0, "usd_known": 0.0}}
+    assert "4 judgements failed" in verdict_of(ReportData(metrics, bill)).remarks

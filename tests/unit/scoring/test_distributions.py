@@ -10,6 +10,7 @@ import pytest
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.distributions_section import distributions_section
 from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec, whole_grades
 from ragpipe.scoring.value_distributions import add_grades, merge_extremes
 from tests.support.reports import markdown_of, page_of, report_of
@@ -68,8 +69,13 @@ def test_classes_are_counts_beside_shares(tmp_path: Path) -> None:
         "llm_with_context": {"correct": 5, "wrong": 2, "don't know": 1},
     }  # fmt: skip
     assert counts["by"]["question_type"]["creative"] == {"correct": 0, "wrong": 2, "don't know": 1}
+    crossed = counts["by"]["method*question_type"]
+    assert crossed["llm_with_context * fact"] == {"correct": 5, "wrong": 2, "don't know": 0}
+    assert crossed["llm_with_context * creative"] == {"correct": 0, "wrong": 0, "don't know": 1}
+    assert len(crossed) == 6
     page = page_of(found, stored(tmp_path, "cost.json"))
     assert "### Cases by `answer_class`" in page
+    assert "| `method*question_type: local_search * creative` | 0 (0.0%) | 1 (100.0%) | 0 (0.0%) | 1 |" in page
     assert "| `all` | 17 (70.8%) | 6 (25.0%) | 1 (4.2%) | 24 |" in page  # the document's percentages
     assert found["overall"]["scores"]["correct_answers"]["mean"] == pytest.approx(17 / 24)
 
@@ -122,7 +128,7 @@ def test_a_judge_that_gives_one_grade_is_warned_of(
     tmp_path: Path, spec: ScoreSpec, values: list[Any], warned: bool
 ) -> None:
     write_run(tmp_path, of(spec.name, values))
-    warnings = [line for line in score(tmp_path, [spec])["warnings"] if "the judge gave" in line]
+    warnings = [line for line in warning_texts(score(tmp_path, [spec])) if "the judge gave" in line]
     assert len(warnings) == warned
     if warned:
         assert warnings[0].startswith("correctness: the judge gave 5 in 19 of 20 cases (95%)")

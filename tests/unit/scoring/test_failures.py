@@ -209,7 +209,11 @@ SHIPPED = [
     ({"attribution_hit": CLOSED, "mrr": CLOSED, "context_relevance": CLOSED, "correctness": 5.0}, {}, CLOSED_BOOK, {}, []),
     ({"scope_miss": 1.0}, {}, {}, {}, ["scope_miss"]),
     ({"scope_miss": 0.0}, {}, {}, {}, []),
-    ({"recency_conflict": 0.0}, {}, {}, {}, ["stale_source"]),
+    ({"recency_conflict": 0.0}, {}, {}, {"recency_conflict": {"cited_roles": ["older"]}}, ["stale_source"]),
+    ({"recency_conflict": 0.0}, {}, {}, {"recency_conflict": {"cited_roles": ["newer"]}}, []),
+    ({"recency_conflict": 0.0}, {}, {}, {"recency_conflict": {"cited_roles": []}}, []),
+    ({"attribution_hit": 0.0, "mrr": 0.5}, {}, {"citations": []}, {}, []),
+    ({"attribution_hit": 0.0, "mrr": 0.5}, {}, {"abstained": True}, {}, []),
     ({"faithfulness": ("error", "refused: no")}, {}, {}, {}, ["judge_error"]),
     ({"faithfulness": ("skipped", "system_error")}, {}, {"answer": "", "error": "500"}, {}, ["system_error"]),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,19 @@ def test_what_an_inconclusive_gate_would_need() -> None:
     assert undecided_words(count, Precision(30, error=0.5), 0.95) == (
         "with 30 cases this gate cannot tell 2.50 from 3: that takes about 240"
     )  # 30 * (2.80 * .5 / .5)^2
+
+
+def test_no_number_of_cases_is_named_that_nobody_has() -> None:
+    """.8513 from .85: ((1.96 * .3571 + .8416 * .3558) / .0013)^2 is about 590,000, 20,000 times the 30 cases; .86: about 9,900."""
+    words = undecided_words(gate(value=0.8513), Precision(30, rows=30), 0.95)
+    assert (
+        words
+        == "with 30 cases this gate cannot tell 0.851 from 0.85: the value is too near the limit for any practical number of cases"
+    )
+    assert re.search(
+        r"cannot tell 0\.86 from 0\.85: that takes about (9,[0-9]00|10,000)$",
+        undecided_words(gate(value=0.86), Precision(30, rows=30), 0.95),
+    )
 
 
 @pytest.mark.parametrize(

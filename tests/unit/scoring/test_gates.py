@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from scipy import stats
 
 from ragpipe.reports.metrics_view import score_cell
+from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.default_settings import shipped
@@ -193,7 +194,7 @@ def test_over_iterations_the_interval_is_too_few_where_one_of_them_is() -> None:
 
 def test_a_value_is_never_rounded_into_its_limit() -> None:
     found = decide_gate(definition(min=0.8), [measured(0.79999)])
-    assert found["sentence"] == "mean of faithfulness is 0.79999 of 100 (at least 0.8): failed"
+    assert found["sentence"] == "mean of faithfulness is 0.79999 over 100 cases (at least 0.8): failed"
 
 
 SUMMARY = {
@@ -295,7 +296,7 @@ def test_the_documents_slice_gate_blocks(tmp_path: Path) -> None:
     document = gates_document([metrics])
     assert (document["passed"], exit_code(document)) == (False, 3)
     assert document["gates"][0]["sentence"] == (
-        "pass rate of rejection_calibration where category = partial and method = a is 0.8 of 5 (at least 0.85): failed"
+        "pass rate of rejection_calibration where category = partial and method = a is 0.8 over 5 cases (at least 0.85): failed"
     )
 
 
@@ -337,7 +338,9 @@ def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
     assert (found["n_ok"], found["n_error"], found["verdict"]) == (18, 2, "not_enough_evidence")
     loose = {"g": {**gate["g"], "coverage_floor": 0.5}}
     found = gated(tmp_path, loose, rows, settings={"failure_modes": MODE})["g"]
-    assert found["sentence"] == "share of not_said is 0 of 20, 2 of them undecided (at most 0): passed", "of all cases"
+    assert found["sentence"] == "share of not_said is 0 over 20 cases, 2 of them undecided (at most 0): passed", (
+        "of all cases"
+    )
 
 
 @pytest.mark.parametrize(
@@ -537,7 +540,7 @@ def test_a_pass_rate_is_of_the_cases_that_were_judged(tmp_path: Path) -> None:
     assert (gate["verdict"], gate["value"]) == ("not_enough_evidence", 0.2)
     assert "only 5 of 12 judgements came out (coverage 41.7%, floor 95%)" in gate["sentence"]
     assert any(
-        text.startswith("overall_score: only 5 of 12 cases with a value are judged") for text in metrics["warnings"]
+        text.startswith("overall_score: only 5 of 12 cases with a value are judged") for text in warning_texts(metrics)
     )
 
 

@@ -36,7 +36,7 @@ def test_rates_are_shares_of_all_cases_and_a_failure_is_no_empty_answer(tmp_path
     found = score(tmp_path, [FAITHFUL])
     counts = {k: v for k, v in found["overall"]["operations"].items() if k not in ("latency_ms", "usage")}
     assert counts == {
-        "n_error": 2, "n_timeout": 1, "n_empty": 1, "n_abstained": 1,
+        "n_error": 2, "n_timeout": 1, "n_empty": 1, "n_abstained": 1, "n_retried": 0,
         "error_rate": 0.4, "timeout_rate": 0.2, "empty_rate": 0.2,
     }  # fmt: skip
     assert found["by"]["method"]["a"]["operations"]["error_rate"] == 0.5

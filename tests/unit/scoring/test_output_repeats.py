@@ -70,7 +70,7 @@ def test_a_case_is_named_with_its_repeat_where_it_is_not_the_first(tmp_path: Pat
     report = report_of(diagnosis_section(ReportData(metrics, {})))
     assert "for example: q1/a repeat 2, q2/a, q4/a\n" in terminal_of(report, 200)
     assert "`q1` / `a` repeat 2, `q2` / `a`" in markdown_of(report)
-    assert CaseName.of({"sample_id": "q1", "method": "a", "repeat": 2}, {("q1", "a", 2): 1}).row == 1
+    assert CaseName.of({"sample_id": "q1", "method": "a", "repeat": 2}).address == "#v=1&case=q1/a/2"
 
 
 def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings
@@ -50,7 +51,7 @@ def test_a_run_without_one_of_the_others_does_not_judge_it(tmp_path: Path, other
     assert found["n_ok"] == 2
     assert not {"pass_rate", "pass_interval", "n_judged", "n_unjudged"} & found.keys()
     said = "retrieval_score is not judged passed or failed: scoring.passes_with.retrieval_score asks for faithfulness"
-    assert any(text.startswith(said) for text in metrics["warnings"])
+    assert any(text.startswith(said) for text in warning_texts(metrics))
     before = ScoringSettings(**settings).warnings([RETRIEVAL])
     assert any(text.startswith(said) for text in before), "said before anything is spent"
 

@@ -11,7 +11,7 @@ import pytest
 
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Output, Sample
 from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_row, table_of
-from ragpipe.scoring.pointer_checks import pointer_warnings
+from ragpipe.scoring.pointer_checks import read_pointers
 
 
 def warnings(folder: Path, *cases: tuple[dict[str, Any], dict[str, Any]], method: str = "m") -> list[str]:
@@ -21,7 +21,7 @@ def warnings(folder: Path, *cases: tuple[dict[str, Any], dict[str, Any]], method
     rows = [output_row(output, i) for i, output in enumerate(outputs)]
     pq.write_table(table_of([sample_row(sample) for sample in samples], SAMPLES), folder / "samples.parquet")
     pq.write_table(table_of(rows, OUTPUTS), folder / "outputs.parquet")
-    return pointer_warnings(folder / "samples.parquet", folder / "outputs.parquet")
+    return read_pointers(folder / "samples.parquet", folder / "outputs.parquet").warnings()
 
 
 def chunks(*ids: str, text: str = "Some text.", **fields: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_a_run_in_order_is_told_nothing(tmp_path: Path) -> None:
 def test_most_citations_dangle(tmp_path: Path) -> None:
     fields = chunks("d1", "d2")
     (line,) = warnings(tmp_path, ({}, fields | cited("[1]", "[2]")), ({}, fields | cited("[1]", "d1")))
-    assert line.startswith("3 of 4 citations name a chunk that was not retrieved ('[1]', '[2]'): ")
+    assert line.startswith("3 of 4 citations name a chunk that was not retrieved ('[1]', '[2]'), first in 'q0': ")
 
 
 def test_half_of_the_citations_are_not_most(tmp_path: Path) -> None:
@@ -61,6 +61,7 @@ DECOMPOSED = unicodedata.normalize("NFD", "caf\u00e9.md")
 LABELS = [
     ({"relevant_docs": ["doc-1"]}, chunks("DOC-1"), "relevant_docs", "'doc-1' differs from the retrieved 'DOC-1'"),
     ({"relevant_chunks": ["a "]}, chunks("a"), "relevant_chunks", "'a ' differs from the retrieved 'a'"),
+    ({"required_support_groups": [["Doc-1", Anchor(rel_path="Doc-1")]]}, chunks("doc-1"), "required_support_groups", "'Doc-1'"),
     ({"gains": {"x": 2.0, "a": 0.0}}, chunks("a"), "gains", "'x'"),
     ({"anchors": [Anchor(rel_path="caf\u00e9.md")]}, chunks("a", rel_path=DECOMPOSED), "anchors", "Unicode form (NFC, NFD)"),
 ]  # fmt: skip
@@ -98,3 +99,28 @@ def test_contexts_that_are_nothing_but_addresses(tmp_path: Path, text: str, said
     assert [line.startswith("method bing: 2 of 2 contexts are nothing but addresses") for line in found] == [
         True
     ] * said
+
+
+def test_one_id_in_another_form_is_a_fault_among_many_in_order(tmp_path: Path) -> None:
+    good = [({"relevant_docs": [f"d{i}"]}, chunks(f"d{i}")) for i in range(9)]
+    assert warnings(tmp_path, *good, ({"relevant_docs": ["lost"]}, chunks("d0"))) == []
+    (line,) = warnings(tmp_path, *good, ({"relevant_docs": ["D3"]}, chunks("d0")))
+    assert line.startswith("1 of 10 ids of relevant_docs were retrieved in no case ('D3'), first in 'q9': ")
+
+
+def test_every_id_that_leads_nowhere_has_its_first_case(tmp_path: Path) -> None:
+    cases = [
+        ({"relevant_docs": ["a", "b"]}, chunks("a", "b") | cited("a", "b")),
+        (
+            {"relevant_docs": ["a", "x"], "required_support_groups": [["a"], ["y"]]},
+            chunks("a", "b") | cited("a", "b", "z"),
+        ),
+        ({"relevant_docs": ["x", "b"]}, chunks("a") | cited("a")),
+    ]
+    assert warnings(tmp_path, *cases) == []
+    found = read_pointers(tmp_path / "samples.parquet", tmp_path / "outputs.parquet").dangling()
+    assert [(d.field, d.missing, d.total, d.first, d.names) for d in found] == [
+        ("citations", 1, 6, "q1", ("z",)),
+        ("relevant_docs", 1, 3, "q1", ("x",)),
+        ("required_support_groups", 1, 2, "q1", ("y",)),
+    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -111,7 +110,9 @@ class Walk:
             if name:
                 counts._citations += 1
                 known = [chunk.id for chunk in chunks] if citation.chunk_id else [f"{chunk.rank}" for chunk in chunks]
-                counts._dangling += Counter() if (citation.chunk_id or (mark and mark[1])) in known else Counter([name])
+                if (citation.chunk_id or (mark and mark[1])) not in known:
+                    counts._dangling[name] += 1
+                    counts._first_dangling = counts._first_dangling or sample.id
         texts = [chunk.text for chunk in chunks if chunk.text]
         counts._contexts[output.method] += len(texts)
         counts._addresses[output.method] += sum(pointer_checks._ADDRESSES.fullmatch(text) is not None for text in texts)
@@ -124,10 +125,12 @@ class Walk:
         labels = {
             "relevant_docs": sample.relevant_docs, "relevant_chunks": sample.relevant_chunks, "gains": gains,
             "anchors": [anchor.rel_path for anchor in sample.anchors or ()],
+            "required_support_groups": [name for group in sample.required_support_groups or () for name in group],
         }  # fmt: skip
         for field, names in labels.items():
             if names:
-                counts._gold.setdefault(field, set()).update(names)
+                gold = counts._gold.setdefault(field, {})
+                gold.update({name: sample.id for name in names if name not in gold})
         if counts._gold and len(counts._retrieved) < self._kept:
             names_of = [name for chunk in chunks for name in (chunk.id, chunk.doc_id, chunk.rel_path)]
             counts._retrieved.update(name for name in names_of if name)

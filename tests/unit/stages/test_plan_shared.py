@@ -8,13 +8,14 @@ from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.grade_answers import Grade15
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.stages.plan_calls import make_plan
+from ragpipe.stages.step_tokens import PromptCounter
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 CASES = [make_case(references=["Paris"], chunks=[f"a {i}", f"b {i}"]) for i in range(3)]
 
 
 def plan(*metrics, iterations=1):
-    return make_plan(CASES, metrics, iterations=iterations, count_tokens=len)
+    return make_plan(CASES, metrics, iterations=iterations, counter=PromptCounter(len))
 
 
 def test_shared_questions_are_counted_once():
@@ -60,7 +61,7 @@ def test_a_question_that_grows_by_its_template_is_too_long_in_the_plan_too(tmp_p
     )
     metric = Repeating(name="repeating", grade=PromptLibrary([tmp_path]).load("repeating", "grade", "v1"))
     cases = [make_case(question="q" * 100_000, chunks=["a"] * n) for n in (3, 60, 3)]
-    found = make_plan(cases, [metric], iterations=1, count_tokens=len)
+    found = make_plan(cases, [metric], iterations=1, counter=PromptCounter(len))
     assert (found.metrics[0].cases, found.metrics[0].too_long, found.calls) == (3, 1, 2)
     assert "the variable question has 100,000 characters" in found.metrics[0].first_too_long
 
@@ -68,7 +69,7 @@ def test_a_question_that_grows_by_its_template_is_too_long_in_the_plan_too(tmp_p
 def test_cases_are_counted_by_metric_and_in_all():
     """Three cases with references and one without: correctness needs one."""
     metrics = [shipped_metric("faithfulness"), shipped_metric("correctness")]
-    made = make_plan([*CASES, make_case()], metrics, iterations=1, count_tokens=len)
+    made = make_plan([*CASES, make_case()], metrics, iterations=1, counter=PromptCounter(len))
     assert made.cases == 4
     assert [(metric.name, metric.cases) for metric in made.metrics] == [("faithfulness", 4), ("correctness", 3)]
     assert [sum(metric.skipped.values()) for metric in made.metrics] == [0, 1]

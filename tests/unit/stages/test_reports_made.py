@@ -6,11 +6,13 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.reports.console import Console
+from ragpipe.reports.model import Report
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.stages import write_reports as stage
@@ -32,8 +34,13 @@ def run(tmp_path: Path) -> RunFolder:
 def pages_made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One entry for each page that is rendered."""
     made = list[str]()
-    render = stage.render_html
-    monkeypatch.setattr(stage, "render_html", lambda report: made.append(report.name) or render(report))
+    render = stage.write_run_page
+
+    def noted(path: Path, report: Report, *args: Any, **options: Any) -> list[Path]:
+        made.append(report.name)
+        return render(path, report, *args, **options)
+
+    monkeypatch.setattr(stage, "write_run_page", noted)
     return made
 
 
@@ -100,13 +107,13 @@ def test_other_sources_make_other_reports(
     run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = reports(run)[1]
-    fewer = FORMATS.model_copy(update={"html_cases": 2})
-    assert reports(run, fewer)[1]["report.html"] != first["report.html"]
+    fewer = FORMATS.model_copy(update={"worst_cases": 2})
+    assert reports(run, fewer)[1]["report.md"] != first["report.md"]
     records = run.iteration(1).records
     table = pq.read_table(records)
     answers = table.schema.get_field_index("answer")
     pq.write_table(table.set_column(answers, table.schema.field(answers), [["changed"] * len(table)]), records)
-    assert b"changed" in reports(run, fewer)[1]["report.html"]
+    assert b"changed" in reports(run, fewer)[1]["report.html"]  # the worst cases stand in the page itself
     assert len(pages_made) == 3
     run.iteration(1).wall.write_text('{"judging_s": 75.0}')
     reports(run, fewer)
@@ -123,3 +130,15 @@ def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> 
     noted["written"]["../outside"] = noted["written"]["report.md"]
     run.reports_made.write_text(json.dumps(noted))
     assert "../outside" not in reports(run)[1]
+
+
+def test_a_page_whose_side_file_is_gone_is_made_again(run: RunFolder, pages_made: list[str]) -> None:
+    settings = ReportSettings(formats=["html"], single_file_mb=0)
+    _, first = reports(run, settings)
+    beside = [name for name in first if name.startswith("report.data/")]
+    assert beside
+    assert reports(run, settings)[1] == first
+    assert len(pages_made) == 1
+    (run.root / beside[0]).unlink()
+    assert reports(run, settings)[1] == first
+    assert len(pages_made) == 2

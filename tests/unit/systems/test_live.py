@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs, has_failures
 from ragpipe.store.run.journal import HEADER
-from ragpipe.systems.live_system import open_system
+from ragpipe.systems.live_system import LiveMethod, open_methods, open_system
 from ragpipe.systems.settings import HttpSystem, PythonSystem
 
 SAMPLES = [Sample(id=f"s{i}", question=f"question {i}", references=["secret"]) for i in range(6)]
@@ -31,9 +32,10 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "def text(sample): return 'answer to ' + sample['question']\n"
         "async def full(sample): return {'answer': 'a', 'contexts': ['one', 'two'], 'seen': None} if 0 else {'answer': 'a', 'contexts': ['one', 'two']}\n"
         "def keys(sample): return ' '.join(sorted(sample))\n"
-        "def broken(sample): raise ValueError('no index')\n"
-        "def number(sample): return 7\n"
-        "def slow(sample): time.sleep(0.3); return 'late'\n"
+        "def _first(sample): return sample['id'] == 's0'\n"
+        "def broken(sample):\n    if _first(sample): return 'well'\n    raise ValueError('no index')\n"
+        "def number(sample): return 'well' if _first(sample) else 7\n"
+        "def slow(sample): time.sleep(0 if _first(sample) else 0.3); return 'well'\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     yield "myrag"
@@ -42,7 +44,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 async def collect(settings: Any, journal: Path, plugins: tuple[str, ...] = ("myrag",)) -> dict[str, Output]:
     """The one output of each sample."""
-    await CollectStage(open_system(settings, plugins), settings, journal).run(iter(SAMPLES))
+    await CollectStage(open_methods(settings, plugins), journal).run(lambda: iter(SAMPLES))
     return {name: output for name, (output,) in collected_outputs(journal).items()}
 
 
@@ -60,7 +62,7 @@ async def test_a_callable_may_return_a_whole_output(plugin: str, tmp_path: Path)
 
 async def test_a_system_never_sees_labels(plugin: str, tmp_path: Path) -> None:
     found = await collect(PythonSystem(kind="python", callable="myrag:keys"), tmp_path / "j.jsonl")
-    assert found["s0"].answer == "history id meta question"
+    assert found["s0"].answer == "history id meta params question"
 
 
 @pytest.mark.parametrize(
@@ -77,6 +79,7 @@ async def test_what_goes_wrong_is_that_outputs_error(
     found = await collect(
         PythonSystem(kind="python", callable=f"myrag:{function}", timeout_s=limit), tmp_path / "j.jsonl"
     )
+    assert found.pop("s0").answer == "well"
     assert all(error in (output.error or "") and output.answer is None for output in found.values())
 
 
@@ -118,8 +121,8 @@ def test_an_output_holds_no_number_that_json_has_not() -> None:
     [
         '{"sample_id": "s1"}',
         '{"failed": false, "output": "{}"}',
-        '{"sample_id": 1, "repeat": 1, "failed": 0, "output": ""}',
-        '{"sample_id": "s1", "repeat": true, "failed": false, "output": "{}"}',
+        '{"sample_id": 1, "method": "a", "repeat": 1, "failed": 0, "output": ""}',
+        '{"sample_id": "s1", "method": "a", "repeat": true, "failed": false, "output": "{}"}',
     ],
 )
 async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path, bad: str) -> None:
@@ -127,7 +130,7 @@ async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path,
     journal.write_bytes(HEADER + f"{bad}\n".encode())
     settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
     with pytest.raises(DataError, match=r"j\.jsonl:2"):
-        await CollectStage(Flaky(set()), settings, journal).run(iter(SAMPLES))
+        await CollectStage([LiveMethod(settings, Flaky(set()))], journal).run(lambda: iter(SAMPLES))
 
 
 @pytest.mark.slow
@@ -144,12 +147,13 @@ def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None
 async def test_as_many_answers_are_under_way_as_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than asyncio's own pool has threads."""
     (tmp_path / "wide.py").write_text(
-        "import threading\nmeet = threading.Barrier(40)\ndef answer(sample):\n    meet.wait(10)\n    return 'met'\n"
+        "import threading\nmeet = threading.Barrier(40)\ndef answer(sample):\n"
+        "    if sample['id'] != 's0': meet.wait(10)\n    return 'met'\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     settings = PythonSystem(kind="python", callable="wide:answer", concurrency=40)
-    stage = CollectStage(open_system(settings, ["wide"]), settings, tmp_path / "j.jsonl")
-    await stage.run(Sample(id=f"s{i}", question="q") for i in range(40))
+    stage = CollectStage(open_methods(settings, ["wide"]), tmp_path / "j.jsonl")
+    await stage.run(lambda: (Sample(id=f"s{i}", question="q") for i in range(41)))
     assert {output.answer for (output,) in collected_outputs(tmp_path / "j.jsonl").values()} == {"met"}
 
 
@@ -179,24 +183,27 @@ async def test_a_second_start_asks_only_for_what_is_missing(tmp_path: Path) -> N
         async def close(self) -> None: ...
 
     settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
-    stage = CollectStage(Counting(3), settings, tmp_path / "j.jsonl")
+    stage = CollectStage([LiveMethod(settings, Counting(3))], tmp_path / "j.jsonl")
     with pytest.raises(Interrupted):
-        await stage.run(iter(SAMPLES))
-    stage = CollectStage(Counting(0), settings, tmp_path / "j.jsonl")
-    await stage.run(iter(SAMPLES))
+        await stage.run(lambda: iter(SAMPLES))
+    stage = CollectStage([LiveMethod(settings, Counting(0))], tmp_path / "j.jsonl")
+    await stage.run(lambda: iter(SAMPLES))
     assert asked == [s.id for s in SAMPLES]
 
 
-async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin: str, tmp_path: Path) -> None:
+async def test_an_output_that_cannot_be_kept_ends_the_collection(
+    plugin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = PythonSystem(kind="python", callable="myrag:text", concurrency=1)
 
-    def full(done: int) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    stage = CollectStage(open_system(settings, ("myrag",)), settings, tmp_path / "j.jsonl", full)
+    monkeypatch.setattr("ragpipe.stages.collect_outputs.append_output", full)
+    stage = CollectStage(open_methods(settings, ("myrag",)), tmp_path / "j.jsonl")
     with pytest.raises(RagpipeError, match=r"sample 's0' could not be kept.*No space left"):
-        await stage.run(iter(SAMPLES))
-    assert list(collected_outputs(tmp_path / "j.jsonl")) == ["s0"]
+        await stage.run(lambda: iter(SAMPLES))
+    assert stage.collected == 0
 
 
 async def test_a_cancelled_answer_is_asked_again(tmp_path: Path) -> None:
@@ -209,9 +216,9 @@ async def test_a_cancelled_answer_is_asked_again(tmp_path: Path) -> None:
         async def close(self) -> None: ...
 
     settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
-    stage = CollectStage(Hanging(), settings, tmp_path / "j.jsonl")
+    stage = CollectStage([LiveMethod(settings, Hanging())], tmp_path / "j.jsonl")
     with pytest.raises(Interrupted):
-        await asyncio.wait_for(stage.run(iter(SAMPLES)), 5)
+        await asyncio.wait_for(stage.run(lambda: iter(SAMPLES)), 5)
     assert collected_outputs(tmp_path / "j.jsonl") == {}
 
 
@@ -233,8 +240,10 @@ async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end
 
         async def close(self) -> None: ...
 
-    settings = PythonSystem(kind="python", callable="a:b", timeout_s=60)
-    assert await CollectStage(Raising(), settings, tmp_path / "j.jsonl").run(iter(SAMPLES)) == 6
+    settings = PythonSystem(kind="python", callable="a:b", timeout_s=60, retries=0)
+    assert await CollectStage([LiveMethod(settings, Raising())], tmp_path / "j.jsonl").run(lambda: iter(SAMPLES)) == {
+        "default": 6
+    }
     errors = {name: output.error for name, (output,) in collected_outputs(tmp_path / "j.jsonl").items()}
     assert errors == {f"s{i}": error if i == 1 else None for i in range(6)}
 
@@ -263,7 +272,7 @@ async def endpoint() -> AsyncIterator[str]:
 async def test_an_endpoint_is_mapped_both_ways(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_TOKEN", "Key t")
     settings = HttpSystem(
-        kind="http", url=endpoint, body={"q": "question"}, fields={"answer": "data.text", "contexts": "data.hits"},
+        kind="http", url=endpoint, body={"q": "question"}, fields={"answer": "data.text", "contexts": "data.hits"}, retries=0,
         headers_env={"Authorization": "RAG_TOKEN"},
     )  # fmt: skip
     found = await collect(settings, tmp_path / "j.jsonl")
@@ -298,8 +307,9 @@ async def test_a_token_that_an_endpoint_repeats_reaches_no_file(
     monkeypatch.setenv("RAG_TOKEN", "Bearer sentinel-4242")
     for number, fields in enumerate(({"answer": "data.text"}, {"answer": "data.nothing"})):
         settings = HttpSystem(kind="http", url=endpoint, body={"q": "question"}, fields=fields,
-                              headers_env={"Authorization": "RAG_TOKEN"})  # fmt: skip
-        await collect(settings, tmp_path / f"{number}.jsonl")
+                              headers_env={"Authorization": "RAG_TOKEN"}, retries=0)  # fmt: skip
+        with suppress(ConfigError):
+            await collect(settings, tmp_path / f"{number}.jsonl")
         assert "sentinel-4242" not in (tmp_path / f"{number}.jsonl").read_text()
 
 
@@ -318,7 +328,7 @@ class Flaky:
     async def answer(self, sample: Sample) -> Mapping[str, Any]:
         self.asked.append(sample.id)
         if sample.id in self.failing:
-            raise ConnectionError("down")
+            raise ValueError("down")
         return {"answer": sample.id}
 
     async def close(self) -> None: ...
@@ -326,9 +336,9 @@ class Flaky:
 
 async def test_what_failed_is_asked_again_by_the_next_collection(tmp_path: Path) -> None:
     settings, journal = PythonSystem(kind="python", callable="a:b", concurrency=1), tmp_path / "j.jsonl"
-    await CollectStage(Flaky({"s1", "s3"}), settings, journal).run(iter(SAMPLES))
+    await CollectStage([LiveMethod(settings, Flaky({"s1", "s3"}))], journal).run(lambda: iter(SAMPLES))
     assert has_failures(journal)
-    await CollectStage(second := Flaky(set()), settings, journal).run(iter(SAMPLES))
+    await CollectStage([LiveMethod(settings, second := Flaky(set()))], journal).run(lambda: iter(SAMPLES))
     assert second.asked == ["s1", "s3"]
     assert not has_failures(journal)
     assert {k: v.answer for k, (v,) in collected_outputs(journal).items()} == {s.id: s.id for s in SAMPLES}
@@ -338,9 +348,9 @@ async def test_a_system_that_is_down_ends_the_collection(tmp_path: Path) -> None
     samples = [Sample(id=f"s{i}", question="q") for i in range(50)]
     settings = PythonSystem(kind="python", callable="a:b", concurrency=2)
     down = Flaky({s.id for s in samples[3:]})
-    with pytest.raises(Incomplete, match=r"7 times in a row.*ConnectionError: down"):
-        await CollectStage(down, settings, tmp_path / "j.jsonl").run(iter(samples))
+    with pytest.raises(Incomplete, match=r"7 times in a row.*ValueError: down"):
+        await CollectStage([LiveMethod(settings, down)], tmp_path / "j.jsonl").run(lambda: iter(samples))
     assert len(down.asked) <= 3 + 7 + 2
     up = Flaky(set())
-    await CollectStage(up, settings, tmp_path / "j.jsonl").run(iter(samples))
+    await CollectStage([LiveMethod(settings, up)], tmp_path / "j.jsonl").run(lambda: iter(samples))
     assert len(up.asked) == 47

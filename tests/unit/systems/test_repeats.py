@@ -16,7 +16,7 @@ from ragpipe.core.errors import DataError
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs
-from ragpipe.systems.live_system import open_system
+from ragpipe.systems.live_system import open_methods
 from ragpipe.systems.settings import PythonSystem
 
 SAMPLES = [Sample(id=f"s{i}", question=f"question {i}") for i in range(3)]
@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 async def collect(settings: PythonSystem, journal: Path) -> dict[str, list[Output]]:
-    await CollectStage(open_system(settings, ("moody",)), settings, journal).run(iter(SAMPLES))
+    await CollectStage(open_methods(settings, ("moody",)), journal).run(lambda: iter(SAMPLES))
     return collected_outputs(journal)
 
 
@@ -65,7 +65,7 @@ async def test_only_the_repeats_that_are_missing_or_failed_are_asked_again(here:
     lines = journal.read_text().splitlines()
     kept = [line for line in lines if not ('"s1"' in line and json.loads(line)["repeat"] == 2)]
     failed = Output(sample_id="s2", repeat=3, error="down").model_dump_json()
-    kept.append(json.dumps({"sample_id": "s2", "repeat": 3, "failed": True, "output": failed}))
+    kept.append(json.dumps({"sample_id": "s2", "method": "default", "repeat": 3, "failed": True, "output": failed}))
     journal.write_text("".join(f"{line}\n" for line in kept))
     (here / "asked.txt").unlink()
 
@@ -78,10 +78,10 @@ async def test_a_line_that_holds_no_output_is_named_with_its_repeat(here: Path) 
     journal = here / "j.jsonl"
     settings = PythonSystem(kind="python", callable="moody:answer", repeats=2)
     await collect(settings, journal)
-    bad = {"sample_id": "s1", "repeat": 2, "failed": False, "output": '{"answer": null}'}
+    bad = {"sample_id": "s1", "method": "default", "repeat": 2, "failed": False, "output": '{"answer": null}'}
     with journal.open("a") as file:
         file.write(json.dumps(bad) + "\n")
-    with pytest.raises(DataError, match=r"sample 's1', repeat 2: output"):
+    with pytest.raises(DataError, match=r"sample 's1', method 'default', repeat 2: output"):
         await collect(settings, journal)
 
 

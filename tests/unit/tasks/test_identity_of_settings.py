@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
 from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.engine.run_identity import metric_identity, run_id, run_identity
 from ragpipe.judging.heuristic.settings import HeuristicSettings
@@ -47,15 +48,30 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (HeuristicSettings, "overlap_weights"): {"recall": 1.0, "window": 0.0, "bigrams": 0.0, "lcs": 0.0},
     **{(kind, name): SHA for name in ("weights", "tokenizer") for kind in EMBEDDERS.values() if name in kind.model_fields},
     (DatasetSettings, "sample"): {"n": 5},
+    (DatasetSettings, "group"): {"by": "query", "as": "rows"},
+    (DatasetSettings, "nan"): None,
+    (DatasetSettings, "empty"): None,
+    (DatasetSettings, "sha256"): SHA,
+    (ReportSettings, "alerts"): {"file": "alerts.jsonl"},
+    **{(SYSTEMS[kind], "params"): {"k": 5} for kind in ("python", "http")},
+    **{(SYSTEMS[kind], "methods"): {"a": {"version": "2"}} for kind in ("python", "http")},
+    **{(kind, "budget"): {"calls": 5} for kind in (*SYSTEMS.values(), *JUDGES.values(), *EMBEDDERS.values()) if "budget" in kind.model_fields},
     (PythonSystem, "callable"): "mine:other",
     (HttpSystem, "url"): "http://127.0.0.1:2/ask",
     (HttpSystem, "body"): {"q": "question"},
     (HttpSystem, "fields"): {"answer": "text"},
+    (TransportSettings, "batch"): {"quiet_s": 2.0},
     (JUDGES["llm"], "model"): "openai/gpt-4o-2024-08-06",
     (JUDGES["llm"], "client"): "litellm",
     (JUDGES["llm"], "api_key_env"): "MY_KEY",
     (JUDGES["llm"], "seed"): 7,
+    (JUDGES["llm"], "capabilities"): {"context_tokens": 8192},
     (JUDGES["llm"], "top_p"): 0.5,
+    **{(JUDGES["detector"], name): SHA for name in ("weights", "tokenizer", "architecture")},
+    (JUDGES["detector"], "model"): "owner/other",
+    (JUDGES["detector"], "revision"): "b" * 40,
+    (JUDGES["detector"], "max_tokens"): 512,
+    (JUDGES["detector"], "device"): "cpu",
     (EMBEDDERS["litellm"], "model"): "openai/text-embedding-3-large",
     (EMBEDDERS["litellm"], "api_key_env"): "MY_KEY",
     (EMBEDDERS["litellm"], "allow_unpinned"): True,
@@ -71,7 +87,7 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (TopSettings, "name"): "other",
 }  # fmt: skip
 MAPPED = {"fields": {"id": "n", "question": "q"}}
-BESIDE = {(DatasetSettings, name): MAPPED for name in ("join", "split", "explode")}
+BESIDE = {(DatasetSettings, name): MAPPED for name in ("group", "join", "split", "explode")}
 """What else the section must have for the field to be set at all."""
 SAME_HERE = {
     (JUDGES["llm"], "revision"): "names the weights of a server of one's own",
@@ -86,6 +102,7 @@ SAME_HERE = {
     (TopSettings, "seed"): "is in the sample that it draws",
     (TopSettings, "plugins"): "must be importable",
     (TopSettings, "prompt_dirs"): "must be folders; the templates are in the identity",
+    (JUDGES["detector"], "path"): "its files are hashed",
     (EMBEDDERS["minilm"], "path"): "its files are hashed", (EMBEDDERS["sentence_transformers"], "path"): "its files are hashed",
 }  # fmt: skip
 """Fields with a test of their own below, or of which the identity says another part, and why."""
@@ -93,12 +110,12 @@ NEVER = {
     "judge": ["concurrency", "rpm", "timeout_s", "retries", "retry_after_cap_s", "breaker", "max_calls", "prices", "client",
               "output_mode", "api_key_env", "allow_unpinned"],
     "": ["output_dir", "iterations", "log_level", "on_metric_error", "retry_errors", "lock_wait_s", "task"],
-    "system": ["concurrency", "timeout_s", "index_manifest"],
+    "system": ["concurrency", "rpm", "timeout_s", "deadline_s", "retries", "retry_after_cap_s", "outage_s", "index_manifest"],
     "dataset": ["name", "path", "files"],
 }  # fmt: skip
 SECTIONS: list[tuple[str, type[Settings]]] = [
     ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("store", StoreSettings),
-    ("scoring", ScoringSettings), ("report", ReportSettings),
+    ("scoring", ScoringSettings), ("report", ReportSettings), ("drift", DriftSettings),
     *(("system", kind) for kind in SYSTEMS.values()), *(("judge", kind) for kind in JUDGES.values()),
     *(("embedder", kind) for kind in EMBEDDERS.values()),
 ]  # fmt: skip
@@ -109,6 +126,7 @@ def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -
     plain: dict[str, Any] = {
         "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
+        "drift": DriftSettings,
     }  # fmt: skip
     if section:
         plain[section] = kind
@@ -175,7 +193,7 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(
     same = named(config(section, kind, **beside)) == named(
         config(section, kind, **{**beside, field.alias or name: value})
     )
-    operational = NotInIdentity in field.metadata or section in ("report", "transport", "store")
+    operational = NotInIdentity in field.metadata or section in ("report", "transport", "store", "drift")
     assert same == operational
 
 
@@ -188,7 +206,7 @@ def test_what_changes_no_number_is_marked() -> None:
 
 def test_every_kind_is_another_run() -> None:
     """But two that compute the same vectors from the same files."""
-    for section, different in (("system", 3), ("judge", 2), ("embedder", 3)):
+    for section, different in (("system", 3), ("judge", 3), ("embedder", 3)):
         made = {kind: named(config(section, kind)) for name, kind in SECTIONS if name == section}
         assert len(set(made.values())) == different
     assert made[EMBEDDERS["minilm"]] == made[EMBEDDERS["sentence_transformers"]]

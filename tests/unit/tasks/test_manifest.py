@@ -13,6 +13,7 @@ import pytest
 from ragpipe.engine.frozen_inputs import remove_unstarted
 from ragpipe.engine.manifest import previous_manifest
 from ragpipe.schema.format_version import FORMAT
+from ragpipe.store.run.journal import HEADER
 from ragpipe.store.run.run_folder import RunFolder
 
 NEWEST, THIS = "a" * 12, "b" * 12
@@ -75,7 +76,7 @@ def test_a_folder_that_never_became_a_run_goes_and_one_that_lost_its_manifest_st
     remove_unstarted(unborn)
     assert not unborn.root.exists()
     judged = RunFolder.at(tmp_path, "x", THIS).create()
-    judged.iteration(1).create().journal.write_text("{}\n")
+    judged.iteration(1).create().journal.write_bytes(HEADER + b"{}\n")
     judged.report.write_text("figures")
     remove_unstarted(judged)
     assert judged.report.read_text() == "figures"

@@ -1,12 +1,8 @@
 
 // case_view.js: one compared case as elements: both answers, the scores, the contexts kept, lost and new.
 
+const EQUAL_OPEN = 12; // of more scores of a case, those that are equal are folded
 const VERDICTS = ["", "fail", "pass"];
-const EMPTY = "–";
-const figure = (value) => {
-  if (!Number.isFinite(value)) return EMPTY;
-  return Math.abs(value) < 10 ? String(Number(value.toFixed(3))) : Number(value.toPrecision(5)).toLocaleString("en");
-};
 const signed = (value) => (Number.isFinite(value) ? `${value > 0 ? "+" : ""}${figure(value)}` : EMPTY);
 const direction = (value) => (value > 0 ? "up" : value < 0 ? "down" : "");
 
@@ -47,7 +43,7 @@ class CaseView {
     const columns = (content) => make("div", { class: shown.length > 2 ? "columns many" : "columns" }, shown.map((side) => make("div", {}, make("h3", { text: side.name }), content(side))));
     const word = state.diff !== "off";
     return [
-      make("p", { class: "reason", text: item.q }),
+      make("p", { class: "reason", dir: "auto", text: item.q }),
       this.folded("Earlier turns", item.h.map(([role, text]) => make("p", { class: "reason" }, make("b", { text: `${role}: ` }), text))),
       this.folded("Reference", item.ref.map((text) => make("div", { class: "text", text }))),
       this.tabs(sides, state.tab, word, onTab, onDiff),
@@ -73,9 +69,9 @@ class CaseView {
     const { a: answer, e: error } = side.text;
     const note = error && make("p", { class: "badge bad", text: `system error: ${error}` });
     if (answer === null) return make("div", {}, note, make("p", { class: "soft", text: "no answer was recorded" }));
-    const changes = word && side.number >= 0 && base.a !== null && jsdiff.diffWordsWithSpace(base.a, answer, { timeout: 500 });
-    const pieces = (changes || []).map(({ added, removed, value }) => (added ? make("ins", { text: value }) : removed ? make("del", { text: value }) : value));
-    return make("div", {}, note, make("div", { class: "text" }, changes ? pieces : answer));
+    const isDiff = word && side.number >= 0 && base.a !== null;
+    const pieces = isDiff ? changedParts(base.a, answer) : null;
+    return make("div", {}, note, make("div", { class: "text", dir: "auto" }, pieces ?? answer), isDiff && !pieces && make("p", { class: "note", text: "too different for a word diff" }));
   }
 
   /** Contexts of a side: those of the base are kept or lost by the chosen candidate, those of a candidate kept or new. */
@@ -88,24 +84,31 @@ class CaseView {
       const text = texts.get(number) ?? "";
       return make("details", { class: "chunk" },
         make("summary", {}, make("span", { class: `badge ${kind}`, text: word }), ` ${place} `, make("span", { class: "soft", text: text.slice(0, 90) })),
-        make("div", { class: "text", text }));
+        make("div", { class: "text", dir: "auto", text }));
     });
   }
 
   scoreTable(row, sides, candidate) {
     const heads = sides.flatMap((side) => (side.number < 0 ? [side.name] : [side.name, "Δ"]));
-    const scores = [...this.index.scores].sort((a, b) => b.headline - a.headline);
-    return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "scores of the case" },
+    const scores = this.index.scores.filter(({ name }) => this.isMeasured(row, sides, name)).sort((a, b) => b.headline - a.headline);
+    const isEqual = ({ name, headline }) => !headline && sides.every(({ number }) => number < 0 || this.figures.change(row, name, number) === 0);
+    const equal = scores.length > EQUAL_OPEN ? scores.filter(isEqual) : [];
+    const table = (label, shown) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
       make("table", { class: "scores" },
         make("thead", {}, make("tr", {}, ["score", ...heads].map((text) => make("th", { scope: "col", text })))),
-        make("tbody", {}, scores.map(({ name }) => this.scoreRow(row, sides, candidate, name)))));
+        make("tbody", {}, shown.map(({ name }) => this.scoreRow(row, sides, candidate, name)))));
+    return make("div", {}, table("scores of the case", scores.filter((score) => !equal.includes(score))),
+      equal.length > 0 && make("details", { class: "fold" }, make("summary", { text: `Equal on all sides (${equal.length})` }), table("equal scores of the case", equal)));
   }
 
-  /** A score of the case; nothing where no side has a value or an error. */
+  /** Whether any side has a value or an error of a score. */
+  isMeasured(row, sides, name) {
+    return sides.some(({ number, text }) => Number.isFinite(this.figures.value(row, name, number)) || text.s[name] === "error");
+  }
+
+  /** A score of the case. */
   scoreRow(row, sides, candidate, name) {
     const { figures } = this;
-    const isMeasured = ({ number, text }) => Number.isFinite(figures.value(row, name, number)) || text.s[name] === "error";
-    if (!sides.some(isMeasured)) return null;
     const cells = sides.flatMap(({ number, text }) => {
       const verdict = number < 0 ? figures.verdicts(row, name, candidate)[0] : figures.verdicts(row, name, number)[1];
       const note = [text.s[name], text.r[name]].filter(Boolean).join(": ");

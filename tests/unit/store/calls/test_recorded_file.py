@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FormatMismatch
 from ragpipe.schema.call import Call
+from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.table_schemas import JUDGE_INPUTS
 from ragpipe.store.calls.recorded_file import read_recorded_file, write_recorded_file
 
@@ -89,7 +90,7 @@ def test_any_reply_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory
         (lambda text: text + text.split("\n")[1] + "\n", "not those that were written"),
         (lambda text: "", "InvalidJson"),
         (lambda text: "[]\n", "TypeError"),
-        (lambda text: '{"format": 4}\n', "KeyError: 'sha256'"),
+        (lambda text: f'{{"format": {FORMAT}}}\n', "KeyError: 'sha256'"),
         (lambda text: text.replace('"model":"m",', ""), "KeyError: 'model'"),
     ],
 )
@@ -110,6 +111,6 @@ def test_a_missing_file_and_one_of_bytes_are_named(tmp_path: Path) -> None:
 
 def test_another_format_is_refused_by_its_number(tmp_path: Path) -> None:
     path = written(tmp_path, [row(1)])
-    path.write_text(path.read_text().replace('"format":4', '"format":3'))
+    path.write_text(path.read_text().replace(f'"format":{FORMAT}', '"format":3'))
     with pytest.raises(FormatMismatch, match="format 3"):
         read_recorded_file(path)

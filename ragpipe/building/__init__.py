@@ -1,0 +1,1 @@
+"""Test sets from logs: duplicates, personal data, draws, and the frozen files."""

@@ -1,0 +1,111 @@
+"""What a word of the command line may have been meant as that names nothing: a task, an option, a key, a file, an option of
+the program, a folder's option."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+
+from ragpipe.core.resources import conf_dir
+
+_FILES_COMPARED = 5_000  # of a folder, with the name of a file that is not there
+_FORMS = {"task": "task={}", "experiment": "+experiment={}", "mode": "+mode={}", "metrics": "metrics=[{}]"}
+_OPTION_GROUPS = ("dataset", "system", "judge", "embedder", "transport", "scoring")  # `judge=llm`
+_CLOSE = 0.75  # how alike two words must be, from 0 to 1
+_OPTIONS = {
+    "help": "--help",
+    "version": "--version",
+    "dry-run": "task=plan",
+    "dryrun": "task=plan",
+    "resume": "the same command again: it goes on where it stopped",
+    "multirun": "-m",
+    "config": "--config-dir DIR",
+    "config-name": "+experiment=NAME",
+    "model": "judge=llm judge.model=PROVIDER/MODEL",
+    "output": "output_dir=DIR",
+    "verbose": "log_level=debug",
+}
+"""Options that other programs have, and what does the same here."""
+
+
+def near_word(word: str) -> str:
+    """What a word without `=` may have been meant as: the name of a task, of an option of a group, of a key, or a file. Empty
+    where nothing is near."""
+    if word in _OPTIONS:
+        return f"did you mean {_OPTIONS[word]}?"
+    meanings = dict(_meanings())
+    if texts := [text for text, name in meanings.items() if name == word]:
+        return f"did you mean {' or '.join(texts[:3])}?"
+    if near := _near_files(word):
+        return near
+    if "/" in word or re.search(r"\.\w+$", word):
+        return "there is no such file or folder here; a file is evaluated by `python -m ragpipe FILE`"
+    names = get_close_matches(word, sorted(set(meanings.values())), 1, _CLOSE)
+    texts = [text for text, name in meanings.items() if name in names]
+    return f"did you mean {' or '.join(texts[:3])}?" if texts else "--help lists the words"
+
+
+def near_option(option: str) -> str:
+    """What an unknown option (`--dry-run`) may have been meant as; else where they are listed."""
+    name = option.lstrip("-").partition("=")[0]
+    if name in _OPTIONS:
+        return f"did you mean {_OPTIONS[name]}?"
+    known = ("--help", "--version", "--multirun", "--config-dir", "--cfg", "--package", "--resolve", "--info")
+    near = get_close_matches(f"--{name}", known, 1, _CLOSE)
+    return f"did you mean {near[0]}?" if near else "--help lists the options"
+
+
+def _meanings() -> Iterator[tuple[str, str]]:
+    """Every name that a bare word may be, with the word that it should be: `metrics=[faithfulness]`, `faithfulness`."""
+    from ragpipe.config.settings import RunConfig
+
+    for group in (*_FORMS, *_OPTION_GROUPS):
+        form = _FORMS.get(group, f"{group}={{}}")
+        for path in sorted((conf_dir() / group).glob("*.yaml")):
+            yield form.format(path.stem), path.stem
+    for key in RunConfig.model_fields:
+        yield f"{key}=...", key
+
+
+def _near_files(word: str) -> str:
+    """`did you mean good.jsonl?`: the file of this ending beside a path that does not exist, whose name is nearest; else
+    empty."""
+    missing = Path(word)
+    try:
+        beside = list(islice(missing.parent.iterdir(), _FILES_COMPARED)) if missing.parent.is_dir() else []
+    except OSError:
+        return ""
+    stems = [path.stem for path in beside if path.suffix == missing.suffix]
+    near = get_close_matches(missing.stem, stems, 1)
+    return f"did you mean {missing.with_stem(near[0])}?" if near else ""
+
+
+def written_folder(group: str, name: str) -> str:
+    """What to do about an option that is not found and that a folder of its own name here holds; empty where none does."""
+    is_plain = re.fullmatch(r"[\w-]+", name) is not None
+    if not is_plain or not (Path(name) / group / f"{name}.yaml").is_file():
+        return ""
+    return f"it is in the folder {name}/: add --config-dir {name}"
+
+
+def option_meant(group: str, name: str) -> str:
+    """What to write in place of an option that is no option at all, but the value of a key: a model as `judge`, a format as
+    `report`. Empty for other groups."""
+    if group == "judge":
+        from ragpipe.judging.model_names import with_provider
+
+        return f"for a language model: judge=llm judge.model={with_provider(name)}"
+    if group == "embedder" and ("/" in name or any(char.isdigit() for char in name)):
+        return f"for a model behind an API: embedder=litellm embedder.model={name if '/' in name else f'openai/{name}'}"
+    if group == "report":
+        from typing import get_args
+
+        from ragpipe.reports.settings import ReportFormat
+
+        formats = get_args(ReportFormat)
+        near = get_close_matches(name, formats, 1) or ["html"]
+        return f"'report.formats=[terminal,{near[0]}]' chooses among {', '.join(formats)}"
+    return ""

@@ -1,0 +1,1 @@
+"""Folders of Markdown documents: front matter, headings, sections."""

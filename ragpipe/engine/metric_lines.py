@@ -1,0 +1,67 @@
+"""Metrics that a run cannot measure, said before it starts: the embedded judge cannot answer, or no case has what they need; and
+recorded values that no metric takes."""
+
+from __future__ import annotations
+
+from ragpipe.config.settings import RunConfig
+from ragpipe.judging.detectors.detector_judge import DetectorJudge
+from ragpipe.judging.detectors.settings import DetectorSettings
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.session_protocols import InProcessJudge
+from ragpipe.metrics.computed.recorded import RecordedMetric
+from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
+from ragpipe.stages.plan_calls import Plan
+
+_NAMES = 5  # of the recorded values in one line
+
+
+def embedded_lines(config: RunConfig) -> list[str]:
+    """A line for each metric that asks what the judge in this process cannot answer; none for a run with a language model."""
+    judge: InProcessJudge | None = None
+    if isinstance(config.judge, DetectorSettings):
+        judge = DetectorJudge(config.judge, None)
+    elif not isinstance(config.judge, HeuristicSettings):
+        return []
+    lines = []
+    for name, metric in config.metrics.items():
+        if embedded_extent(metric, judge) == "no":
+            who = "a detector" if judge else "the embedded judge"
+            lines.append(f"{name}: {who} cannot answer it; needs judge=llm")
+    return lines
+
+
+def unmet_lines(config: RunConfig, plan: Plan) -> list[str]:
+    """A line for each metric that is skipped in every case, with what it needs. Parts of outputs that a method does not record are
+    said by `report_gaps`, a missing embedder by `missing_embedder_line`."""
+    lines = []
+    said = {name for _, names in plan.gaps for name in names}
+    for planned in plan.metrics:
+        reasons = set(planned.skipped)
+        if planned.cases or planned.name in said or not reasons or reasons <= {"no_embedder"}:
+            continue
+        needs = ", ".join(needed_labels(config.metrics[planned.name]))
+        why = ", ".join(f"{count:,} {reason}" for reason, count in planned.skipped.most_common(3))
+        lines.append(
+            f"{planned.name}: skipped in every case ({why}); it needs {needs}: map them, or take the metric away"
+        )
+    return lines
+
+
+def unscored_line(config: RunConfig, plan: Plan) -> str | None:
+    """The recorded values that are in no score, and the words by which they would be; None where there are none."""
+    takes = [metric.take for metric in config.metrics.values() if isinstance(metric, RecordedMetric)]
+    taken = {spec.source or name for take in takes for name, spec in take.items()}
+    left = {
+        name: count
+        for name, count in plan.recorded.items()
+        if name not in taken and not any(source.startswith(f"{name}.") for source in taken)
+    }
+    if not left:
+        return None
+    shown = list(left)[:_NAMES]
+    counts = ", ".join(f"recorded.{name} ({left[name]:,} of {plan.cases:,} cases)" for name in shown)
+    more = f" and {len(left) - len(shown):,} more" if len(left) > len(shown) else ""
+    metrics = "" if takes else f"'metrics=[{','.join([*config.metrics, 'recorded'])}]' and "
+    scales = ", ".join(f"{name}: {{low: 0, high: 1}}" for name in shown)
+    verb = "is" if len(left) == 1 else "are"
+    return f"{counts}{more} {verb} in no score: {metrics}'metrics.recorded.take={{{scales}}}', each with its own scale"

@@ -1,0 +1,59 @@
+"""The budget of a run: what its judge side may spend, minus what all its earlier starts have spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ragpipe.config.settings import RunConfig
+from ragpipe.engine.carried_spend import CarriedSpend
+from ragpipe.judging.limits.budget import Budget
+from ragpipe.judging.pricing import rates_for
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.schema.amount import Amount
+from ragpipe.schema.usage import Usage
+from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.run.hold_journal import HoldJournal
+from ragpipe.store.run.run_folder import RunFolder
+
+
+def budget_owner(config: RunConfig) -> JudgeSettings | None:
+    """The model whose `budget` limits the judge side of a run: the judge, or the embedder where the judge costs nothing; None
+    where there is no limit, or nothing is asked."""
+    models = [model for model in (config.judge, config.embedder) if isinstance(model, JudgeSettings)]
+    is_limited = bool(models) and models[0].budget.is_set and config.transport.kind == "live"
+    return models[0] if is_limited else None
+
+
+@contextmanager
+def open_budget(config: RunConfig, store: Path, run_id: str) -> Iterator[Budget | None]:
+    """The budget of one run, None where it has none. Its journal stands beside the call store, whose ledger it goes on from.
+
+    Raises DataError for a damaged journal, OutputError.
+    """
+    owner = budget_owner(config)
+    if owner is None:
+        yield None
+        return
+    journal = HoldJournal.open(store.parent / "budgets" / f"{run_id}.jsonl", _ledger(config, owner, store, run_id))
+    try:
+        yield Budget(owner.budget, owner.section, journal)
+    finally:
+        journal.close()
+
+
+def _ledger(config: RunConfig, owner: JudgeSettings, store: Path, run_id: str) -> Amount:
+    """What the run has paid by the ledger of this call store, or by its folder where that came from another machine."""
+    usage = paid_by(store, run_id)
+    folder = RunFolder.at(Path(config.output_dir), config.name, run_id)
+    carried = CarriedSpend(folder, store, run_id)
+    by_folder = Usage.sum(carried.spend_of(number) for number in folder.iterations())
+    return Amount.of_usage(usage, _unpriced(owner, usage)).at_least(
+        Amount.of_usage(by_folder, _unpriced(owner, by_folder))
+    )
+
+
+def _unpriced(owner: JudgeSettings, usage: Usage) -> float:
+    """What replies may have cost that were paid before their price was known: all tokens at the dearest price of today."""
+    return (rates_for(owner).most_usd(usage.tokens_in, usage.tokens_out) or 0.0) if usage.unpriced else 0.0

@@ -1,0 +1,207 @@
+"""A hard budget: what a request may cost at most is held before it is sent, and what it did cost is booked afterwards.
+
+Looking at what is spent and then sending goes beyond the budget by whatever is under way at that moment. Here a request is sent
+only where what is spent, what is held and its own hold fit together; so no number of requests at once can spend more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from ragpipe.core.errors import Incomplete
+from ragpipe.judging.budget_settings import BudgetSettings
+from ragpipe.schema.amount import PARTS, Amount
+
+
+class BudgetUsedUp(Incomplete):
+    """The next request may cost more than what is left. `raised` are the words of a command that raises the budget."""
+
+    def __init__(self, message: str, raised: tuple[str, ...]):
+        self.raised = raised
+        super().__init__(message)
+
+
+class HoldRecord(Protocol):
+    """Where holds are written down (`ragpipe.store.run.hold_journal`)."""
+
+    carried: Amount
+    assumed: Amount
+
+    def hold(self, amount: Amount) -> int: ...
+    def settle(self, number: int, cost: Amount) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """What is held for one request, and its number in the journal."""
+
+    amount: Amount
+    number: int
+
+
+class Budget:
+    """The account of one budget. It belongs to one event loop; several transports may share it.
+
+    `spent` are the costs of answered requests, and the holds of those that nobody knows the end of (`assumed` is their
+    part); `held` is what may still be spent by the requests under way. `spent + held` never exceeds the limits.
+
+    Args:
+        limits: the limits.
+        section: the section of the configuration that has them, for messages.
+        journal: where holds are written down; what it carries over is spent already.
+    """
+
+    def __init__(self, limits: BudgetSettings, section: str, journal: HoldRecord):
+        self.limits, self.section = limits, section
+        self._journal = journal
+        self.spent, self.assumed = journal.carried, journal.assumed
+        self.held = Amount()
+        self.under_way = 0
+        self.used_up: BudgetUsedUp | None = None
+        """Why nothing more is sent; None as long as requests are admitted."""
+        self._waiting: deque[tuple[asyncio.Future[None], Amount]] = deque()
+
+    async def reserve(self, amount: Amount) -> Reservation:
+        """Reservation what a request may cost; wait for the requests under way where it does not fit yet.
+
+        Requests are admitted in the order in which they ask: what is cheap does not overtake, else the cases of a run that
+        ends here would be those with short texts. Raises BudgetUsedUp where it does not fit although nothing is under
+        way, and at once from then on; OutputError where the hold cannot be written down.
+        """
+        if self.used_up is not None:
+            raise self.used_up
+        if self._waiting or not self._fits(amount):
+            await self._admission(amount)
+        else:
+            self._take(amount)
+        try:
+            return Reservation(amount, self._journal.hold(amount))
+        except BaseException:
+            self._give_back(amount)
+            raise
+
+    def settle(self, hold: Reservation, cost: Amount | None) -> None:
+        """Book what an answered request has cost; None where the answer does not say: then the whole hold."""
+        cost = hold.amount if cost is None else cost
+        self.spent += cost
+        self._end(hold)
+        self._journal.settle(hold.number, cost)
+
+    def release(self, hold: Reservation) -> None:
+        """The request was refused, or never left: it costs nothing."""
+        self._end(hold)
+        self._journal.settle(hold.number, Amount())
+
+    def assume(self, hold: Reservation) -> None:
+        """Nobody knows whether the request is billed (a timeout, a broken connection): the whole hold counts as spent."""
+        self.spent += hold.amount
+        self.assumed += hold.amount
+        self._end(hold)
+
+    def left(self) -> dict[str, float]:
+        """By limit, what is neither spent nor held."""
+        total = self.spent + self.held
+        limits = {part: getattr(self.limits, part) for part in PARTS}
+        return {part: max(0.0, limit - getattr(total, part)) for part, limit in limits.items() if limit is not None}
+
+    def line(self) -> str:
+        """What is spent of what, in words."""
+        limits = {part: getattr(self.limits, part) for part in PARTS}
+        parts = [
+            f"{in_unit(part, getattr(self.spent, part))} of {in_unit(part, limit)}"
+            for part, limit in limits.items()
+            if limit is not None
+        ]
+        assumed = [in_unit(part, value) for part in PARTS if limits[part] and (value := getattr(self.assumed, part))]
+        without_answer = f" ({', '.join(assumed)} of it held for requests whose answer never came)" if assumed else ""
+        return f"{self.section}.budget: spent {', '.join(parts)} in all starts of this run{without_answer}"
+
+    def _fits(self, amount: Amount) -> bool:
+        limits, total = self.limits, self.spent + self.held + amount
+        return (
+            (limits.usd is None or total.usd <= limits.usd)
+            and (limits.tokens is None or total.tokens <= limits.tokens)
+            and (limits.calls is None or total.calls <= limits.calls)
+        )
+
+    async def _admission(self, amount: Amount) -> None:
+        """Wait until the amount was taken for this request."""
+        waiter = (asyncio.get_running_loop().create_future(), amount)
+        self._waiting.append(waiter)
+        self._admit()
+        try:
+            await waiter[0]
+        except asyncio.CancelledError:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif not waiter[0].cancelled() and waiter[0].exception() is None:  # admitted in the same moment
+                self._give_back(amount)
+            self._admit()
+            raise
+
+    def _admit(self) -> None:
+        """Let those that fit go, in their order; where nothing is under way any more, the first that does not fit ends it."""
+        while self._waiting:
+            admitted, amount = self._waiting[0]
+            if admitted.done():
+                self._waiting.popleft()
+            elif self._fits(amount):
+                self._take(amount)
+                self._waiting.popleft()
+                admitted.set_result(None)
+            elif self.under_way:
+                return
+            else:
+                self._close(amount)
+
+    def _close(self, amount: Amount) -> None:
+        """Admit nothing more in this start."""
+        self.used_up = self._error(amount)
+        while self._waiting:
+            refused, _ = self._waiting.popleft()
+            if not refused.done():
+                refused.set_exception(self.used_up)
+
+    def _take(self, amount: Amount) -> None:
+        self.held += amount
+        self.under_way += 1
+
+    def _give_back(self, amount: Amount) -> None:
+        self.under_way -= 1
+        self.held = self.held - amount if self.under_way else Amount()  # no rounding error is left behind
+        self._admit()
+
+    def _end(self, hold: Reservation) -> None:
+        self._give_back(hold.amount)
+
+    def _error(self, amount: Amount) -> BudgetUsedUp:
+        least = self.spent + self.held + amount
+        limits = {part: getattr(self.limits, part) for part in PARTS}
+        names = [part for part, limit in limits.items() if limit is not None and getattr(least, part) > limit]
+        name = names[0]
+        limit, spent, need = limits[name], getattr(self.spent, name), getattr(amount, name)
+        raised = tuple(
+            f"{self.section}.budget.{part}={_raised(part, limits[part], getattr(least, part))}" for part in names
+        )
+        return BudgetUsedUp(
+            f"{self.section}.budget.{name}={limit:g} is used up: {in_unit(name, spent)} spent in all starts of this run, and "
+            f"the next call may cost up to {in_unit(name, need)}",
+            raised,
+        )
+
+
+def _raised(part: str, limit: float, least: float) -> str:
+    """Twice the limit, and at least this much, as it is typed: money to the next hundredth of a cent."""
+    value = max(2 * limit, least)
+    return f"{math.ceil(value * 1e4) / 1e4:.10g}" if part == "usd" else str(math.ceil(value))
+
+
+def in_unit(part: str, value: float) -> str:
+    """`$0.0123`, `12,345 tokens` or `67 calls`."""
+    if part == "usd":
+        return f"${value:,.2f}" if value >= 100 or value == 0 else f"${value:.4g}"
+    return f"{value:,.0f} {part if value != 1 else part.removesuffix('s')}"

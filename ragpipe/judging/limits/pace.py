@@ -1,0 +1,110 @@
+"""Paces: how many requests, or tokens, may start per second, by a known limit or by what refusals have taught."""
+
+from __future__ import annotations
+
+from collections import deque
+
+_CUT_TO = 0.87  # of the rate that was refused
+_BACK_AFTER = 12.0  # seconds until the learned rate is again the one that was refused; then it grows beyond
+_BACK_AFTER_STARTS = 30.0  # and so many starts at least: at a low rate each refusal is a large share of them
+_LONGEST_BACK = 120.0  # seconds
+_SEARCH = 0.15  # growth per second while nothing is known of the limit
+_REPEATED = 5.0  # seconds after a cut in which another refusal means that the limit itself has fallen
+_LOWEST = 1 / 30  # starts per second
+_WINDOW = 2.0  # seconds over which answers are counted, at least
+_FEWEST, _LONGEST_WINDOW = 8, 60.0  # so many of the last answers count although they are older, but not older than this
+
+
+class LearnedPace:
+    """The starts per second that refusals have taught, without knowing the limit.
+
+    A refusal cuts the rate to 0.87 of the one that was refused. Then it follows a cubic curve (as TCP CUBIC, RFC 9438): fast
+    at first, slowly around the refused rate, which it reaches after 12 s, and faster beyond it. Twice as long after the cut
+    the limit must have risen, and the rate grows by 15 % per second, as it does after the first refusal of all, when only what was
+    answered so far is known. Where refusals repeat within 5 s, the limit has fallen: the rate is cut to 0.9 of what is answered.
+    The rate grows only while it holds attempts back. Times are seconds of a clock that only grows.
+    """
+
+    def __init__(self) -> None:
+        self.rate: float | None = None
+        """Starts per second; None where nothing was learned."""
+        self._refused = 0.0  # the rate that was refused; 0: it is not known
+        self._back_after = _BACK_AFTER
+        self._grown = 0.0  # seconds on the curve since the cut
+        self._last_answer = 0.0
+        self._last_cut = float("-inf")
+        self._answers: deque[float] = deque(maxlen=256)
+
+    def record_answer(self, now: float, *, is_held: bool) -> None:
+        """An attempt was not refused. `is_held`: this rate holds attempts back."""
+        self._answers.append(now)
+        if self.rate is not None and is_held:
+            self._grow(self.rate, min(now - self._last_answer, 2.0))
+        self._last_answer = now
+
+    def record_refusal(self, started: float, now: float) -> None:
+        """An attempt that began at `started` was refused by a limit of the rate."""
+        if started <= self._last_cut:
+            return  # it was in flight when the rate was cut
+        is_repeated = now - self._last_cut < _REPEATED
+        self._last_answer, before = now, self.rate
+        window = (
+            max(_WINDOW, now - self._last_cut) if is_repeated else _WINDOW
+        )  # a Retry-After in it counts as time too
+        answered = self._answered(now, window)
+        if before is None:
+            if answered is None:
+                return  # the rate is unknown: the back-off of each call has to do
+            self.rate, self._refused = _CUT_TO * answered, 0.0
+        elif not is_repeated:
+            self.rate, self._refused = _CUT_TO * before, before
+        else:
+            measured = 0.7 * before if answered is None else 0.9 * answered
+            self.rate = min(0.95 * before, max(0.5 * before, measured))
+            self._refused = self.rate / _CUT_TO
+        self._last_cut, self.rate = now, max(_LOWEST, self.rate)
+        self._grown, self._back_after = 0.0, min(_LONGEST_BACK, max(_BACK_AFTER, _BACK_AFTER_STARTS / self.rate))
+
+    def _grow(self, rate: float, seconds: float) -> None:
+        self._grown += seconds
+        if not self._refused or self._grown > 2 * self._back_after:
+            self.rate = rate * (1 + _SEARCH * seconds)
+        else:
+            self.rate = self._refused * (1 + (1 - _CUT_TO) * (self._grown / self._back_after - 1) ** 3)
+
+    def _answered(self, now: float, window: float) -> float | None:
+        """Answers per second in the last seconds; None before the third."""
+        recent = [time for time in self._answers if time > now - window]
+        if len(recent) < _FEWEST:
+            recent = [time for time in list(self._answers)[-_FEWEST:] if time > now - _LONGEST_WINDOW]
+        if len(recent) < 3:
+            return None
+        return len(recent) / max(0.25, now - recent[0])
+
+
+class Bucket:
+    """A limit of so many units (requests or tokens) per second, spaced evenly: what is taken delays what comes next.
+
+    What the server counted less than was taken is credit for the next attempts, up to `CREDIT` seconds of it. Times are seconds
+    of a clock that only grows.
+    """
+
+    CREDIT = 2.0
+
+    def __init__(self, per_second: float, why: str):
+        self.per_second, self.why = per_second, why
+        self._free_from = self._credit = 0.0
+
+    def next_start(self, now: float) -> float:
+        """When the next attempt may start."""
+        return max(now, self._free_from)
+
+    def take(self, amount: float, now: float) -> None:
+        """An attempt of so many units starts."""
+        from_credit = min(self._credit, amount)
+        self._credit -= from_credit
+        self._free_from = max(self._free_from, now) + (amount - from_credit) / self.per_second
+
+    def settle(self, amount: float) -> None:
+        """The server counted so many units more (negative: fewer) than were taken."""
+        self._credit = min(self._credit - amount, self.CREDIT * self.per_second)

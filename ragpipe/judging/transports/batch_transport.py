@@ -1,0 +1,342 @@
+"""The batch transport: questions wait until no other can come, and then go to the provider's Batch API together.
+
+All questions that wait at that moment are a round. A metric that asks in several steps takes several rounds. A batch is on disk
+before it is sent, so a process that dies is followed by one that picks its batches up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from ragpipe.core.errors import ProviderUnusable, RagpipeError
+from ragpipe.judging.batches.batch_api import BatchApi, BatchLine
+from ragpipe.judging.batches.batch_folder import BatchFolder, LineForm, open_folders
+from ragpipe.judging.batches.batch_job import BatchJob, NoBatch
+from ragpipe.judging.batches.providers import key_variable, make_batch_api
+from ragpipe.judging.batches.settings import BatchSettings
+from ragpipe.judging.cache_key import Question
+from ragpipe.judging.clients.client import AttemptError, Completion
+from ragpipe.judging.clients.http_responses import parse_response
+from ragpipe.judging.limits.retries import RETRYABLE
+from ragpipe.judging.pricing import batch_rates_for
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.transports.attempt_tally import AttemptTally
+from ragpipe.judging.transports.live_transport import LiveTransport
+from ragpipe.judging.transports.output_modes import RequestForm
+from ragpipe.schema.call import Call, Paid
+
+_SLICES = 5  # of the quiet time: a loop that was blocked must not look quiet
+_EMPTY_RETRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """What a batch has for a question, and how it was asked there."""
+
+    line: BatchLine
+    form: LineForm
+    folder: BatchFolder
+
+
+class BatchTransport(LiveTransport):
+    """Asks one provider in batches. What it does with a reply, its price and its failures is what the live transport does.
+
+    Args:
+        settings: the judge.
+        batch: when a round is sent, and how batches are looked after.
+        folder: where batches are kept; all runs over one call store share it.
+        run_id: the run that pays for what it collects.
+        tell: gets the notices for the user.
+    """
+
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        batch: BatchSettings,
+        folder: Path,
+        *,
+        run_id: str,
+        tell: Callable[[str], None] = lambda _: None,
+    ):
+        super().__init__(settings, run_id=run_id, tell=tell)
+        self.is_busy: Callable[[], bool] = lambda: False
+        self.rounds = 0
+        """Rounds that this process has sent."""
+        self._batch, self._root = batch, folder
+        self._rates = batch_rates_for(settings, batch.prices)
+        self._api: BatchApi | None = None
+        self._parked: dict[str, Question] = {}
+        self._waiting: dict[str, tuple[Question, asyncio.Future[_Reply]]] = {}
+        self._spare: dict[str, _Reply] = {}  # replies of earlier batches to questions that this start has not asked yet
+        self._parkings = 0
+        self._sent_keys: set[str] = set()
+        self._folders: dict[str, BatchFolder] = {}
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._gatherer: asyncio.Task[None] | None = None
+        self._replied: dict[asyncio.Task[object] | None, tuple[BatchFolder, str]] = {}
+
+    def slot(self) -> AbstractAsyncContextManager[None]:
+        """Any number of questions may wait. A slot that ends without an error says that its reply is in the call store."""
+        return self._slot()
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        task: asyncio.Task[object] | None = asyncio.current_task()
+        try:
+            yield
+            if (replied := self._replied.get(task)) is not None:
+                folder, key = replied
+                folder.deliver(key)
+        finally:
+            self._replied.pop(task, None)
+
+    async def ask(self, question: Question, paid: Paid) -> Call:
+        """Ask one question, in one batch or, where its reply is missing or of no use, in up to `judge.retries` more."""
+        self._admit(question)
+        tally, failures, empty = AttemptTally(paid), 0, 0
+        while True:
+            reply = await self._reply(question)
+            form = RequestForm(reply.form.mode, reply.form.limit_name, reply.form.system_role)  # type: ignore[arg-type]
+            tally.attempts, tally.wire_hash = tally.attempts + 1, reply.form.wire_hash
+            self._replied[asyncio.current_task()] = (reply.folder, question.key)
+            modes = self.provider.output_modes
+            try:
+                completion = self._completion(reply.line, tally)
+            except AttemptError as error:
+                tally.last_error = error.message
+                if modes.fall_back(error, question, form):
+                    self._notify_of_form(question, form, error)
+                    reply.folder.deliver(question.key)
+                    continue
+                failures, empty = failures + 1, empty + (error.kind == "empty_reply")
+                is_last = failures > self.settings.retries or empty > _EMPTY_RETRIES or error.permanent
+                if error.kind in RETRYABLE and not is_last:
+                    reply.folder.deliver(question.key)
+                    continue
+                self.provider.answered = True  # the batch was
+                return self._failed_call(question, form, tally, error)
+            self.provider.circuit_breaker.record_success(question.step)
+            modes.record_success(question, form)
+            self.provider.window.observe(question.payload.messages, completion.tokens_in)
+            outcome = self._outcome(form, "ok", completion, "; ".join(completion.notes) or None)
+            return self._calls.record(question, outcome, tally)
+
+    def _completion(self, line: BatchLine, tally: AttemptTally) -> Completion:
+        """The completion in a line of results, paid for. Raises AttemptError."""
+        traffic = self.attempts.traffic
+        try:
+            if isinstance(line.response, AttemptError):
+                raise line.response
+            completion = parse_response(line.response)
+        except AttemptError as error:
+            traffic.failed += 1
+            self._pay_for_error(error, tally)
+            raise
+        traffic.answered += 1
+        self.provider.answered = self.provider.responded = True
+        self._pay(tally, completion)
+        return completion
+
+    async def _reply(self, question: Question) -> _Reply:
+        """Wait for the reply of a batch: of one that has the question already, or of the next round."""
+        self._raise_if_unusable()
+        key = question.key
+        if (reply := self._spare.pop(key, None)) is not None:
+            self.attempts.traffic.sent += 1
+            return reply
+        future: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[key] = question, future
+        if key not in self._sent_keys:
+            self._park(question)
+        try:
+            return await future
+        finally:
+            self._waiting.pop(key, None)
+            self._parked.pop(key, None)
+
+    def _park(self, question: Question) -> None:
+        """Let a question wait for the next round."""
+        self._parkings += 1
+        self._parked[question.key] = question
+        if self._gatherer is None or self._gatherer.done():
+            self._gatherer = asyncio.create_task(self._gather())
+
+    async def _gather(self) -> None:
+        """Send what waits whenever it is quiet, until nothing waits."""
+        try:
+            while self._parked:
+                await self._quiet()
+                held = await self._attach()
+                await self._send_round(held)
+                if self._parked:  # another process has their batch in hand
+                    await self._sleep(self._batch.poll_s)
+        except Exception as error:
+            self._fail(error)
+
+    async def _quiet(self) -> None:
+        """Wait until no question has come for `quiet_s` and nothing goes on that may ask one."""
+        calm = 0
+        while calm < _SLICES:
+            before = self._parkings
+            await self._sleep(self._batch.quiet_s / _SLICES)
+            calm = calm + 1 if before == self._parkings and not self.is_busy() else 0
+
+    async def _attach(self) -> set[str]:
+        """Pick up the batches on disk that have questions which wait. The keys that another live process has in hand."""
+        held: set[str] = set()
+        folders = await asyncio.to_thread(open_folders, self._root, self.settings.label, tuple(self._folders))
+        for folder in folders:
+            keys = folder.open_keys & self._parked.keys()
+            if not keys:
+                continue
+            if not folder.lock():
+                held |= keys
+                continue
+            folder.reread()
+            if folder.mark.state == "done":
+                folder.unlock()
+                continue
+            count = f"{len(keys):,} question{'s' if len(keys) > 1 else ''} that wait"
+            self._notify(
+                f"batch {folder.mark.token} of an earlier start has {count}: it is picked up ({folder.mark.state})"
+            )
+            self._start(folder, folder.open_keys, fresh=False)
+        return held
+
+    async def _send_round(self, held: set[str]) -> None:
+        """Send the questions that wait as one round, in as few batches as the limits allow."""
+        questions = [question for key, question in self._parked.items() if key not in held]
+        if not questions:
+            return
+        self.rounds += 1
+        api, count = self._open_api(), 0
+        for lines, requests in self._chunks(api, questions):
+            body = api.join(requests)
+            folder = await asyncio.to_thread(BatchFolder.create, self._root, self.settings.label, lines, body)
+            count += 1
+            self._start(folder, set(lines), fresh=True)
+        self._notify(
+            f"round {self.rounds}: {len(questions):,} questions in {count:,} batch{'es' if count > 1 else ''}; this may take "
+            "hours. A start that is ended meanwhile is gone on with by the same command"
+        )
+
+    def _chunks(self, api: BatchApi, questions: list[Question]) -> list[tuple[dict[str, LineForm], list[bytes]]]:
+        """The questions as batches of at most `max_requests` and `max_bytes`."""
+        chunks: list[tuple[dict[str, LineForm], list[bytes]]] = []
+        size = 0
+        for question in questions:
+            form = self.provider.output_modes.form(question)
+            request = api.encode(question.key, self.provider.output_modes.body(question, form))
+            full = not chunks or len(chunks[-1][0]) >= self._batch.max_requests
+            if full or size + len(request) > self._batch.max_bytes:
+                chunks.append(({}, []))
+                size = 0
+            lines, requests = chunks[-1]
+            lines[question.key] = LineForm(form.mode, form.limit_name, form.system_role, sha256(request).hexdigest())
+            requests.append(request)
+            size += len(request) + 1
+        return chunks
+
+    def _start(self, folder: BatchFolder, keys: set[str], *, fresh: bool) -> None:
+        """Drive a batch beside the others; its questions wait for it."""
+        self._folders[folder.mark.token] = folder
+        self._sent_keys |= keys
+        self.attempts.traffic.sent += len(keys & self._waiting.keys())
+        for key in keys:
+            self._parked.pop(key, None)
+        task = asyncio.create_task(self._drive(folder, keys, fresh=fresh))
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
+
+    async def _drive(self, folder: BatchFolder, keys: set[str], *, fresh: bool) -> None:
+        job = BatchJob(
+            self._open_api(),
+            folder,
+            self._batch,
+            sleep=self._sleep,
+            give_up=self._unusable,
+            outage_s=self.settings.outage_s,
+            tell=self._notify,
+            redact=self._calls.redact_reply,
+        )
+        try:
+            await job.run(fresh=fresh)
+        except NoBatch:
+            self._notify(f"batch {folder.mark.token} was never made: its questions are asked anew")
+            folder.discard()
+            self._free(keys)
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._hand_out(folder, keys, job.lines)
+
+    def _hand_out(self, folder: BatchFolder, keys: set[str], lines: dict[str, BatchLine]) -> None:
+        """Give each question its reply, or say that the batch has none."""
+        missing = len(keys - lines.keys())
+        if missing:
+            self._notify(
+                f"batch {folder.mark.token}: {missing:,} of {len(keys):,} questions have no line in its results"
+            )
+        lost = AttemptError("server_error", "the batch ended without a line for it")
+        self._sent_keys -= keys
+        for key in keys:
+            reply = _Reply(lines.get(key) or BatchLine(key, lost), folder.lines[key], folder)
+            if key not in self._waiting:
+                self._spare[key] = reply
+            elif not (future := self._waiting[key][1]).done():
+                future.set_result(reply)
+
+    def _free(self, keys: set[str]) -> None:
+        """Let questions wait for the next round again."""
+        self._sent_keys -= keys
+        for key in keys & self._waiting.keys():
+            self._park(self._waiting[key][0])
+
+    def _open_api(self) -> BatchApi:
+        if self._api is None:
+            variable = key_variable(self.settings)
+            key = self._key
+            if variable and key is None:
+                import os
+
+                key = os.environ.get(variable) or None
+                if key is None:
+                    raise self._unusable("auth", f"the environment variable {variable} is not set")
+            self._api = make_batch_api(self.settings, key)
+        return self._api
+
+    def _fail(self, error: Exception) -> None:
+        """End every question that waits with this error."""
+        self._parked.clear()
+        for _, future in tuple(self._waiting.values()):
+            if not future.done():
+                is_dead = isinstance(error, ProviderUnusable)
+                future.set_exception(ProviderUnusable(str(error), error.kind) if is_dead else error)  # type: ignore[attr-defined]
+
+    def stop(self, why: RagpipeError) -> None:
+        """Wait for no batch any longer: they go on at the provider, and the next start picks them up."""
+        super().stop(why)
+        self._fail(why)
+
+    def _unusable(self, kind: str, what: str) -> ProviderUnusable:
+        dead = super()._unusable(kind, what)
+        self._fail(dead)
+        return dead
+
+    async def close(self) -> None:
+        """Stop looking after batches, and free their folders."""
+        tasks = [*self._jobs, *([self._gatherer] if self._gatherer else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for folder in self._folders.values():
+            folder.unlock()
+        if self._api is not None:
+            await self._api.close()
+            self._api = None
+        await super().close()

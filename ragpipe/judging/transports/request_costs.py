@@ -1,0 +1,111 @@
+"""What the requests of one transport may cost at most, and what they did cost: held in a budget and booked in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ragpipe.core.errors import ProviderUnusable
+from ragpipe.judging.clients.client import AttemptError, Completion
+from ragpipe.judging.limits.budget import Budget
+from ragpipe.judging.pricing import rates_for
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.transports.attempt_tally import AttemptTally
+from ragpipe.schema.amount import Amount
+
+_PER_REQUEST = 64  # tokens of a chat template: its opening, a default system prompt
+_PER_MESSAGE = 16  # tokens that separate messages and name their roles
+_STRUCTURED = 512  # tokens with which a provider introduces a schema or a tool; Anthropic documents up to 346
+
+
+class RequestCosts:
+    """Sends requests within a budget.
+
+    A token of a byte-level vocabulary has at least one byte. So the bytes of the messages and of the schema, with what a chat
+    template adds, are never fewer than the tokens of the prompt, whatever the provider's encoding. Where a provider counts more all
+    the same, the user is told, and later holds grow by the largest ratio seen.
+
+    Args:
+        budget: the account.
+        settings: the judge or embedder that is asked.
+        check: raises where nothing more is to be sent: a wait for the budget may be long.
+        tell: gets a notice for the user.
+    """
+
+    def __init__(
+        self, budget: Budget, settings: JudgeSettings, *, check: Callable[[], None], tell: Callable[[str], None]
+    ):
+        self.budget, self._check = budget, check
+        self._rates, self._tell = rates_for(settings), tell
+        self._max_tokens = (
+            settings.max_tokens or 0
+        )  # an embedding has no completion; a judge without a bound is refused
+        self._schemas: dict[int, tuple[Any, int]] = {}  # by the identity of a response format, with the format itself
+        self._surplus = 1.0
+
+    def bound(self, body: dict[str, Any]) -> tuple[int, Amount]:
+        """The most prompt tokens that a request body can have, and the most that the request can cost."""
+        messages = body["messages"]
+        tokens = _PER_REQUEST + sum(_PER_MESSAGE + len(message["content"].encode()) for message in messages)
+        if (response_format := body.get("response_format")) is not None:
+            tokens += self._schema_bound(response_format)
+        if self._surplus > 1:
+            tokens = round(tokens * self._surplus) + 1
+        usd = self._rates.most_usd(tokens, self._max_tokens)
+        return tokens, Amount(usd or 0.0, tokens + self._max_tokens, 1)
+
+    def _schema_bound(self, response_format: Any) -> int:
+        """The tokens that a response format adds to the prompt, at most. That of a schema is one object in all requests."""
+        if "json_schema" not in response_format:
+            return _STRUCTURED
+        name = id(response_format)
+        if name not in self._schemas:  # the format is kept too, so that no other gets its identity
+            size = len(json.dumps(response_format).encode())
+            self._schemas[name] = (response_format, size + _STRUCTURED)
+        return self._schemas[name][1]
+
+    async def send(self, tally: AttemptTally, send: Callable[[], Coroutine[Any, Any, Completion]]) -> Completion:
+        """Send one request once it is admitted, and book it. Raises BudgetUsedUp, and what `send` raises.
+
+        An attempt that was answered costs what its usage says. One that was refused costs nothing. One whose end nobody
+        knows is assumed to have cost its hold.
+        """
+        prompt_bound, amount = self.bound(tally.body)
+        hold = await self.budget.reserve(amount)
+        answers = tally.answers
+        try:
+            self._check()
+        except BaseException:
+            self.budget.release(hold)
+            raise
+        try:
+            completion = await send()
+        except BaseException as error:
+            if tally.answers > answers:
+                self.budget.settle(hold, self._cost(tally.last_completion, prompt_bound))
+            elif isinstance(error, ProviderUnusable) or (isinstance(error, AttemptError) and error.unbilled):
+                self.budget.release(hold)
+            else:
+                self.budget.assume(hold)
+            raise
+        self.budget.settle(hold, self._cost(completion, prompt_bound))
+        return completion
+
+    def _cost(self, completion: Completion, prompt_bound: int) -> Amount | None:
+        """What an answered attempt has cost; None where it names no usage."""
+        tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
+        if tokens_in is None or tokens_out is None:
+            return None
+        if tokens_in > prompt_bound:
+            self._grow(tokens_in / prompt_bound)
+        return Amount(self._rates.usd(*completion.tokens) or 0.0, tokens_in + tokens_out, 1)
+
+    def _grow(self, ratio: float) -> None:
+        """Hold more from here on: the provider counted so many times the bound."""
+        if self._surplus == 1:
+            self._tell(
+                f"the provider counted {ratio:.2f} times the prompt tokens that the request can have by its bytes: it adds a "
+                "prompt of its own. That call may have gone beyond the budget; later ones hold as much more"
+            )
+        self._surplus *= 1.1 * ratio

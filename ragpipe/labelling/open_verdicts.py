@@ -1,0 +1,290 @@
+"""Verdicts that people gave on `report.html`, where they saw what the judge said: read, checked, and kept beside the draws.
+
+They are not blind and of no draw. `labels/verdicts.parquet` keeps them by case, score and annotator; no corrected mean, gate or
+weight goes by them. Cases that have one can become a blind draw (`label.draw=queue`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.safe_text import printable, shorten
+from ragpipe.labelling.label_files import LABELS_FOLDER, read_columns_of, table_schema
+from ragpipe.labelling.labelled_files import CANNOT_READ, checked, json_line_rows, labelled_text
+from ragpipe.schema.table_schemas import FLAG, TEXT, WHOLE, table_of
+from ragpipe.store.run.run_tables import run_file_error
+
+VERDICTS = "verdicts.parquet"
+OVERALL = "overall_score"
+VERDICT_COLUMNS = table_schema(
+    ("sample_id", TEXT, "the sample's id"),
+    ("method", TEXT, "the RAG variant"),
+    ("repeat", WHOLE, "which output of this method for this sample, from 1"),
+    ("answer_sha256", TEXT, "digest of what the verdict is about: question, earlier turns, answer and chunk texts"),
+    ("score", TEXT, "the score that it is about, or overall_score"),
+    ("annotator", TEXT, "who gave it"),
+    ("passed", FLAG, "whether the person passes the case; null = withdrawn"),
+    ("note", TEXT, "what the person wrote; null = nothing"),
+    ("at", TEXT, "when it was given (UTC, ISO 8601)"),
+    ("blind", FLAG, "false: the person saw what the judge said"),
+)
+EVENT_VERSION = 1
+_PASSED = {"pass": True, "fail": False, None: None}
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_TEXTS = ("run", "sample_id", "method", "score", "annotator", "answer", "at")
+_NAMED = 3  # cases that a refusal names
+_CHARACTERS = 20_000  # of a note
+
+Key = tuple[str, str, int]
+
+
+class VerdictKey(NamedTuple):
+    """Whose verdict of what."""
+
+    case: Key
+    score: str
+    annotator: str
+
+
+@dataclass(frozen=True)
+class OpenVerdict:
+    """A line of a verdicts file. `passed` is None where the verdict was withdrawn."""
+
+    key: VerdictKey
+    answer_sha256: str
+    passed: bool | None
+    note: str | None
+    at: str
+    where: str = ""
+    run_id: str = ""
+
+
+@dataclass(frozen=True)
+class MergedVerdicts:
+    """The table with the verdicts of a file, and what became of them: how many are new, given again by the same person at
+    another time, of these with another verdict, and withdrawn."""
+
+    table: pa.Table
+    new: int
+    again: int
+    changed: int
+    withdrawn: int
+
+
+def is_verdicts_file(path: Path) -> bool:
+    """Whether the file is one of verdicts of a report page: its first line names a run and a verdict."""
+    problems: list[Problem] = []
+    text = labelled_text(path, problems) if path.suffix.lower() == ".jsonl" else None
+    if not text:
+        return False
+    _, row = next(json_line_rows(path, text.lstrip().partition("\n")[0], problems), ("", {}))
+    return "verdict" in row and "run" in row
+
+
+def read_verdicts_file(path: Path, run_id: str, scores: Collection[str]) -> list[OpenVerdict]:
+    """The verdicts of a file in their order.
+
+    Raises DataError, with every fault, for a file that is none, lines of another run, and scores that the run does not have.
+    """
+    problems: list[Problem] = []
+    text = labelled_text(path, problems) or ""
+    verdicts = []
+    for where, row in json_line_rows(path, text, problems):
+        faults = list(_faults(where, row, run_id, scores))
+        problems += faults
+        if not faults:
+            verdicts.append(_verdict(where, row))
+    checked(problems)
+    return verdicts
+
+
+def _faults(where: str, row: Mapping[str, Any], run_id: str, scores: Collection[str]) -> Iterable[Problem]:
+    if row.get("v") != EVENT_VERSION or isinstance(row.get("v"), bool):
+        fix = "save it with a report.html of this ragpipe"
+        yield Problem(where, "v", shorten(repr(row.get("v")), 60), str(EVENT_VERSION), fix)
+        return
+    texts = {name: row.get(name) for name in _TEXTS}
+    for name, value in texts.items():
+        if not isinstance(value, str) or not value.strip():
+            yield Problem(where, name, shorten(repr(value), 60), "a text")
+    if isinstance(texts["run"], str) and texts["run"].strip() and texts["run"] != run_id:
+        yield Problem(where, "run", shorten(texts["run"], 60), run_id, "import it into the run whose page it is of")
+    if isinstance(texts["score"], str) and texts["score"].strip() and texts["score"] not in scores:
+        known = shorten(", ".join(sorted(scores)), 200)
+        yield Problem(where, "score", shorten(texts["score"], 60), f"one of {known}")
+    if isinstance(texts["answer"], str) and texts["answer"].strip() and not _DIGEST.fullmatch(texts["answer"]):
+        yield Problem(where, "answer", shorten(texts["answer"], 60), "64 hexadecimal digits")
+    if isinstance(texts["at"], str) and texts["at"].strip() and not _is_time(texts["at"]):
+        yield Problem(where, "at", shorten(texts["at"], 60), "a time, as 2026-11-23T10:00:00Z")
+    repeat, verdict, note = row.get("repeat"), row.get("verdict"), row.get("note")
+    if not isinstance(repeat, int) or isinstance(repeat, bool) or not 0 < repeat < 2**31:
+        yield Problem(where, "repeat", shorten(repr(repeat), 60), "a whole number from 1")
+    if not isinstance(verdict, str | None) or verdict not in _PASSED:
+        yield Problem(where, "verdict", shorten(repr(verdict), 60), "pass, fail, or null for a withdrawn one")
+    if not isinstance(note, str | None) or len(note or "") > _CHARACTERS:
+        yield Problem(where, "note", shorten(repr(note), 60), f"a text of at most {_CHARACTERS:,} characters")
+    if row.get("blind") is not False:
+        expected = "false: verdicts of the page are not blind"
+        yield Problem(where, "blind", shorten(repr(row.get("blind")), 60), expected, "task=label makes blind pages")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _verdict(where: str, row: Mapping[str, Any]) -> OpenVerdict:
+    case = (row["sample_id"], row["method"], row["repeat"])
+    key = VerdictKey(case, row["score"], printable(row["annotator"].strip()))
+    note = printable((row.get("note") or "").strip()) or None
+    return OpenVerdict(key, row["answer"], _PASSED[row["verdict"]], note, row["at"], where, row["run"])
+
+
+def of_these_answers(
+    verdicts: Iterable[OpenVerdict], digests: Mapping[Key, str]
+) -> tuple[list[OpenVerdict], list[str]]:
+    """The verdicts of cases and answers that the run has, and a sentence per reason why others are refused.
+
+    The page shows control characters of an id as escapes, and its file has them so: a verdict is of the case that is shown
+    alike, of several of the one with its answer.
+
+    Args:
+        verdicts: the verdicts of a file.
+        digests: by case of the run, the digest of its answer.
+    """
+    kept, refused = list[OpenVerdict](), dict[str, list[OpenVerdict]]()
+    shown_alike: dict[Key, list[Key]] = {}
+    for case in digests:
+        shown_alike.setdefault(case_as_shown(case), []).append(case)
+    for verdict in verdicts:
+        cases = shown_alike.get(case_as_shown(verdict.key.case), [])
+        case_of_answer = next((case for case in cases if digests[case] == verdict.answer_sha256), None)
+        if case_of_answer is not None:
+            kept.append(replace(verdict, key=verdict.key._replace(case=case_of_answer)))
+        else:
+            reason = "of another answer than the run has" if cases else "of a case that the run does not have"
+            refused.setdefault(reason, []).append(verdict)
+    return kept, [_refusal(reason, lines) for reason, lines in refused.items()]
+
+
+def case_as_shown(case: Key) -> Key:
+    """A case as `report.html` names it: with control characters as escapes."""
+    return printable(case[0]), printable(case[1]), case[2]
+
+
+def _refusal(reason: str, lines: Sequence[OpenVerdict]) -> str:
+    cases = list(dict.fromkeys("/".join(map(str, line.key.case)) for line in lines))
+    named = ", ".join(shorten(case, 60) for case in cases[:_NAMED])
+    more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
+    count = "1 verdict is" if len(lines) == 1 else f"{len(lines):,} verdicts are"
+    return f"{count} {reason}, and not imported: {named}{more} (first at {lines[0].where})"
+
+
+def merged_verdicts(earlier: pa.Table | None, new: Iterable[OpenVerdict]) -> MergedVerdicts:
+    """The verdicts of a run: those it has and those of a file, by case, score and annotator. Of two the later one counts; at the
+    same time the one that was read last."""
+    verdicts = {verdict.key: verdict for verdict in _from_rows(earlier)}
+    of_file: dict[VerdictKey, OpenVerdict] = {}
+    for verdict in new:
+        if verdict.key not in of_file or not _is_later(of_file[verdict.key], verdict):
+            of_file[verdict.key] = verdict
+    added = again = changed = withdrawn = 0
+    for key, verdict in of_file.items():
+        before = verdicts.get(key)
+        if before is not None and _is_later(before, verdict):
+            continue
+        verdicts[key] = verdict
+        if before is None or before.passed is None:
+            added += verdict.passed is not None
+        elif verdict.passed is None:
+            withdrawn += 1
+        elif before.at != verdict.at:
+            again += 1
+            changed += before.passed != verdict.passed
+    rows = [_row(verdicts[key]) for key in sorted(verdicts)]
+    return MergedVerdicts(table_of(rows, VERDICT_COLUMNS), added, again, changed, withdrawn)
+
+
+def _is_later(before: OpenVerdict, verdict: OpenVerdict) -> bool:
+    """Whether the verdict that there is was given after the new one."""
+    return datetime.fromisoformat(before.at) > datetime.fromisoformat(verdict.at)
+
+
+def _row(verdict: OpenVerdict) -> dict[str, Any]:
+    sample_id, method, repeat = verdict.key.case
+    return {
+        "sample_id": sample_id,
+        "method": method,
+        "repeat": repeat,
+        "answer_sha256": verdict.answer_sha256,
+        "score": verdict.key.score,
+        "annotator": verdict.key.annotator,
+        "passed": verdict.passed,
+        "note": verdict.note,
+        "at": verdict.at,
+        "blind": False,
+    }
+
+
+def _from_rows(table: pa.Table | None) -> Iterable[OpenVerdict]:
+    for row in table.to_pylist() if table is not None else ():
+        key = VerdictKey((row["sample_id"], row["method"], row["repeat"]), row["score"], row["annotator"])
+        yield OpenVerdict(key, row["answer_sha256"], row["passed"], row["note"], row["at"])
+
+
+def verdicts_path(run: Path) -> Path:
+    """Where a run keeps them."""
+    return run / LABELS_FOLDER / VERDICTS
+
+
+def read_verdicts(run: Path) -> pa.Table | None:
+    """The verdicts of a run (VERDICT_COLUMNS), withdrawn ones included; None where it has none. Raises DataError."""
+    path = verdicts_path(run)
+    if not path.exists() and not path.is_symlink():
+        return None
+    table = read_columns_of(path, VERDICT_COLUMNS)
+    for name in set(table.column_names) - {"passed", "note"}:
+        if table[name].null_count:
+            raise run_file_error(path, "rows without a value", "a value in each row", key=name)
+    if faults := [text for text in table["at"].to_pylist() if not _is_time(text)]:
+        raise run_file_error(path, shorten(faults[0], 60), "a time with its zone", key="at")
+    return table
+
+
+def standing_verdicts(run: Path, score: str) -> list[OpenVerdict]:
+    """The verdicts of a score that were not withdrawn, by case and annotator. Raises DataError."""
+    verdicts = _from_rows(read_verdicts(run))
+    return [verdict for verdict in verdicts if verdict.key.score == score and verdict.passed is not None]
+
+
+def queued_cases(run: Path, score: str) -> list[Key]:
+    """The cases with a verdict of this score or of the whole answer (`overall_score`). Raises DataError."""
+    verdicts = [*standing_verdicts(run, score), *(standing_verdicts(run, OVERALL) if score != OVERALL else ())]
+    return list(dict.fromkeys(verdict.key.case for verdict in verdicts))
+
+
+def without_verdicts(run: Path, score: str) -> DataError:
+    """The error where a queue is asked for and no case has a verdict."""
+    fix = "give verdicts on report.html, save them, then: task=label run=RUN 'label.import=[verdicts-....jsonl]'"
+    content = f"no verdict of {score} or {OVERALL}"
+    expected = "verdicts of people, given on report.html"
+    return DataError(
+        "no cases can be drawn for labels; nothing was written",
+        [Problem(str(verdicts_path(run)), "label.draw", content, expected, fix)],
+    )
+
+
+def nothing_imported(path: Path, refusals: Sequence[str]) -> DataError:
+    """The error where no line of a file is of this run's answers."""
+    content = "; ".join(refusals) or "no verdict"
+    return DataError(CANNOT_READ, [Problem(str(path), "label.import", content, "verdicts of this run's answers")])

@@ -1,0 +1,153 @@
+"""What each metric needs: a judge, a language model, an embedder, labels; and what of it a data set lacks.
+
+Nothing is listed here by metric. Whether a label is needed is asked of the metric itself (`run_skip_reason`): a case that has
+everything is stripped of one field at a time. What the embedded judge can answer is tried on the same cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import yaml
+
+from ragpipe.core.errors import Skipped
+from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.session_protocols import InProcessJudge
+from ragpipe.metrics.base import Metric, run_skip_reason
+from ragpipe.metrics.computed.recorded import RecordedMetric
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.profiling.label_fields import FIELDS, UNANSWERABLE, DataFacts, LabelField, recorded_name
+from ragpipe.profiling.whole_cases import ANSWERABLE, WHOLE_CASES
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.schema.sample import Case
+
+Extent = Literal["yes", "partly", "no"]
+CANNOT = ("evidence_cannot_answer", "detector_cannot_answer")
+"""The reasons of judges in this process for what they cannot answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricNeed:
+    """What a metric needs.
+
+    - `needs_model`: it asks a judge. It then needs a language model unless `embedded_judge` is "yes".
+    - `embedded_judge`: whether the embedded judge (judge=evidence) answers its questions: all of them, some of them (some of
+      its scores, or in cases with a reference answer only), none. "yes" for a metric that asks no judge.
+    - `needs_embedder`: it asks for vectors.
+    - `labels`: fields of the sample or the output without which no case gets a score. `a or b` stands for alternatives.
+    - `missing`: those of them that no case of the data has.
+    """
+
+    name: str
+    needs_model: bool
+    embedded_judge: Extent
+    needs_embedder: bool
+    labels: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def metric_needs(facts: DataFacts) -> list[MetricNeed]:
+    """The needs of every shipped metric with its default parameters, by name, for data with these facts."""
+    return [need_of(metric, facts) for metric in default_metrics()]
+
+
+def need_of(metric: Metric, facts: DataFacts) -> MetricNeed:
+    """The needs of one metric with its own parameters, for data with these facts."""
+    labels = needed_labels(metric)
+    return MetricNeed(
+        metric.name,
+        bool(metric.prompts()),
+        embedded_extent(metric),
+        metric.needs_embedder,
+        labels,
+        tuple(label for label in labels if not facts.has(label)),
+    )
+
+
+@lru_cache(maxsize=1)
+def default_metrics() -> tuple[Metric, ...]:
+    """All metrics of `conf/metrics/` with their default parameters, in the order of their names."""
+    library = PromptLibrary([prompts_dir()])
+    metrics = []
+    for path in sorted((conf_dir() / "metrics").glob("*.yaml")):
+        sections = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        metrics += [load_metric(name, section, library) for name, section in sections.items()]
+    return tuple(metrics)
+
+
+def needed_labels(metric: Metric) -> tuple[str, ...]:
+    """The fields without which the metric is skipped for every case; alternatives as one entry, `a or b`.
+
+    A metric that is skipped for every whole case (one of a plugin, about something else) gives an empty tuple.
+    """
+    if isinstance(metric, RecordedMetric):
+        names = dict.fromkeys((spec.source or name).split(".")[0] for name, spec in metric.take.items())
+        return (" or ".join(map(recorded_name, names)),) if names else ("recorded",)
+    whole = next((case for case in WHOLE_CASES if _applies(metric, case)), None)
+    if whole is None:
+        return ()
+    needed = [field for field in FIELDS if not _applies(metric, field.without(whole))]
+    others = [field for field in FIELDS if field not in needed]
+    labels = [_named(field, metric) for field in needed]
+    bare = _without(whole, others)
+    if not _applies(metric, bare):
+        labels.append(" or ".join(field.name for field in others if _applies(metric, _only(whole, others, field))))
+    return tuple(filter(None, labels))
+
+
+def _applies(metric: Metric, case: Case) -> bool:
+    return run_skip_reason(metric, case, embedder=True) is None
+
+
+def _without(case: Case, fields: Iterable[LabelField]) -> Case:
+    for field in fields:
+        case = field.without(case)
+    return case
+
+
+def _only(case: Case, others: Sequence[LabelField], kept: LabelField) -> Case:
+    """The case without the other fields, but with one of them."""
+    return _without(case, (field for field in others if field is not kept and not field.name.startswith(kept.name)))
+
+
+def _named(field: LabelField, metric: Metric) -> str:
+    """The field's name; `answerable=false` where the metric is about questions without an answer only."""
+    return UNANSWERABLE if field.name == "answerable" and not _applies(metric, ANSWERABLE) else field.name
+
+
+def embedded_extent(metric: Metric, judge: InProcessJudge | None = None) -> Extent:
+    """How much of a metric a judge in this process can answer (None: the embedded judge), tried with the questions that the metric
+    plans for cases with and without a reference answer. "yes" where it asks nothing; "no" for a metric that applies to none of
+    the cases."""
+    if not metric.prompts():
+        return "yes"
+    reference = next(field for field in FIELDS if field.name == "reference")
+    cases = [case for whole in WHOLE_CASES for case in (whole, reference.without(whole)) if _applies(metric, case)]
+    answered = {_is_answered(metric, case, judge) for case in cases}
+    if answered == {True, False}:
+        return "partly"
+    return "yes" if answered == {True} else "no"
+
+
+def gives_value(metric: Metric, cases: Iterable[Case]) -> bool:
+    """Whether the embedded judge answers every question that the metric plans for at least one of these cases. A case about
+    which it asks nothing does not count."""
+    asked = (case for case in cases if _applies(metric, case) and next(iter(metric.planned_calls(case)), None))
+    return any(_is_answered(metric, case) for case in asked)
+
+
+def _is_answered(metric: Metric, case: Case, judge: InProcessJudge | None = None) -> bool:
+    """Whether a judge in this process answers every question that the metric plans for a case."""
+    judge = judge or HeuristicJudge(HeuristicSettings())
+    for call in metric.planned_calls(case):
+        try:
+            judge.answer(call.prompt, call.answer, call.values)
+        except Skipped as reason:
+            if str(reason) in CANNOT:
+                return False
+    return True

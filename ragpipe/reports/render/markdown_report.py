@@ -1,0 +1,130 @@
+"""`report.md`: a report as one Markdown page. Texts of data, answers and judges are code, where nothing is markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ragpipe.core.markdown_text import code_block, code_span, escape_markdown, markdown_table
+from ragpipe.reports.model import (
+    CaseExcerpt,
+    CaseName,
+    Cell,
+    Chart,
+    ItemList,
+    Note,
+    Piece,
+    Prose,
+    Report,
+    RichText,
+    RunVerdict,
+    Section,
+    SectionPart,
+    Strong,
+    Table,
+    TableColumn,
+    Verbatim,
+    joined,
+    pieces_of,
+    texts_of,
+)
+
+_TEXT_LIMIT = 1000  # characters of one text of the data in a line; report.text_chars bounds the excerpts
+_SIGNATURE_LIMIT = 4000
+_KINDS = {"plain": "", "warning": "**Warning:** ", "good": "", "bad": ""}
+
+
+def render_markdown(report: Report, *, text_chars: int) -> str:
+    """The page; excerpts of cases show `text_chars` characters of each text."""
+    report = report.for_medium("markdown")
+    head = ["# Evaluation report", "", code_span(report.signature, _SIGNATURE_LIMIT), "", f"{report.summary}."]
+    head += _verdict(report.verdict) if report.verdict else []
+    for note in report.notices:
+        head += ["", *_note(note)]
+    sections = [head, *(_section(section, text_chars) for section in report.sections)]
+    return "\n".join("\n".join(lines) + "\n" for lines in sections)
+
+
+def _verdict(verdict: RunVerdict) -> list[str]:
+    """The word and the sentences in one line, the remarks in another."""
+    sentence = " ".join(map(_line, verdict.sentences))
+    remarks = "; ".join(map(_line, verdict.remarks))
+    lines = ["", f"**{verdict.lead.upper()}** {sentence}".rstrip()]
+    return [*lines, "", f"{remarks[:1].upper()}{remarks[1:]}."] if remarks else lines
+
+
+def _section(section: Section, text_chars: int) -> list[str]:
+    lines = [f"## {section.title}"]
+    for part in section.parts:
+        lines += ["", *_part(part, text_chars)]
+    return lines
+
+
+def _part(part: SectionPart, text_chars: int) -> Iterator[str]:
+    if isinstance(part, Table):
+        yield from _table(part)
+    elif isinstance(part, Note):
+        yield from _note(part)
+    elif isinstance(part, CaseExcerpt):
+        yield from _excerpt(part, text_chars)
+    elif isinstance(part, Chart):
+        raise TypeError("charts are for HTML alone")
+
+
+def _note(note: Note) -> Iterator[str]:
+    yield _KINDS[note.kind] + _line(note.text)
+
+
+def _table(table: Table) -> Iterator[str]:
+    if table.title:
+        yield from (f"### {_line(table.title)}", "")
+    if table.layout == "entries":
+        yield from (_entry(table.columns, row.cells) for row in table.rows)
+    else:
+        heads = [_line(column.head) for column in table.columns]
+        left = [place for place, column in enumerate(table.columns) if column.is_text]
+        yield from markdown_table(heads, [[_cell(cell) for cell in row.cells] for row in table.rows], left=left)
+    if table.rows_left_out:
+        yield from ("", f"{table.rows_left_out} more in metrics.json.")
+
+
+def _entry(columns: tuple[TableColumn, ...], cells: tuple[Cell, ...]) -> str:
+    """`- name: figure. First text. **Head:** text.`: the heads of the first three columns are left out."""
+    name, figure, text, *others = (_inline(cell) for cell in cells)
+    labelled = (
+        f" **{_line(column.head).capitalize()}:** {value}"
+        for column, value in zip(columns[3:], others, strict=True)
+        if value
+    )
+    return f"- {name}: {figure}. {text}{''.join(labelled)}"
+
+
+def _inline(cell: Cell) -> str:
+    """A cell within a sentence."""
+    separator = ", " if isinstance(cell, ItemList) and cell.separator == ", " else " "
+    return _line(joined(texts_of(cell), separator))
+
+
+def _cell(cell: Cell) -> str:
+    separator = cell.separator if isinstance(cell, ItemList) else "\n"
+    return separator.replace("\n", "<br>").join(map(_line, texts_of(cell)))
+
+
+def _line(text: RichText) -> str:
+    return "".join(map(_piece, pieces_of(text)))
+
+
+def _piece(piece: Piece) -> str:
+    if isinstance(piece, CaseName):
+        return f"{code_span(piece.sample_id)} / {code_span(piece.method)}{piece.suffix}"
+    if isinstance(piece, Verbatim):
+        return code_span(piece, _TEXT_LIMIT)
+    if isinstance(piece, Prose):
+        return escape_markdown(piece)
+    return f"**{piece}**" if isinstance(piece, Strong) else piece
+
+
+def _excerpt(excerpt: CaseExcerpt, text_chars: int) -> Iterator[str]:
+    yield from (f"### {_line(excerpt.case)}", "")
+    yield from (f"- {_line(line)}" for line in excerpt.lines)
+    for label, text in excerpt.texts:
+        yield from ("", label, "", code_block(text, text_chars))

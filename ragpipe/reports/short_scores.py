@@ -1,0 +1,313 @@
+"""The tables of the short result: the first score of each method with its difference from the first method, and the scores that
+matter most, each as one table that fits the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ragpipe.reports.difference_figures import difference_text
+from ragpipe.reports.metrics_view import (
+    heading,
+    iteration_count,
+    main_scores,
+    measured_parts,
+    method_groups,
+    missing_overall_score,
+    score_cell,
+)
+from ragpipe.reports.number_format import decimal, plural, whole
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.short_verdict import verdict_word
+from ragpipe.reports.styled_text import (
+    Grey,
+    Head,
+    Line,
+    Screen,
+    cut_in_the_middle,
+    table_columns,
+    table_lines,
+    wrapped,
+)
+from ragpipe.scoring.composites import OVERALL
+
+SCORES = 8
+"""Scores in the table, apart from the first one."""
+_FILLED = 4  # rows that scores without weight, gate and threshold fill up, beside the rows of several methods
+_METHODS = 6  # methods that are shown; of more the first one, the best and the worst
+_NAME_WIDTHS = (32, 20, 12)  # columns of a name, tried in turn
+_DROPPED = (
+    (),
+    ("spread",),
+    *(
+        ("spread", "pairs", *dropped)
+        for dropped in (
+            (),
+            ("n",),
+            ("interval",),
+            ("interval", "n"),
+            ("bounds",),
+            ("bounds", "n"),
+            ("bounds", "interval"),
+            ("bounds", "interval", "n"),
+        )
+    ),
+)  # columns of a method that are left out, tried in turn
+_Rows = list[list[str]]
+
+
+def scores_by_importance(metrics: Mapping[str, Any]) -> list[str]:
+    """The scores with a value: the overall score, then those with a weight (the heaviest first), with a gate, with a threshold,
+    then the others, diagnostic ones last, each in table order."""
+    scoring, scores = metrics["scoring"], metrics["overall"]["scores"]
+    names = [name for name in scores if scores[name]["n_ok"]]
+    weights = scoring.get("weights_used", {})
+    gated = {gate.get("score") for gate in scoring.get("gates", {}).values() if gate}
+    main = set(main_scores(names, metrics))
+
+    def rank(name: str) -> tuple[int, float]:
+        weight = weights.get(name, 0)
+        is_minor = metrics["declared"][name]["diagnostic"]
+        groups = (name == OVERALL.name, weight > 0, name in gated, name in main, not is_minor, True)
+        return groups.index(True), -weight
+
+    return sorted(names, key=rank)
+
+
+def score_lines(data: ReportData, screen: Screen) -> Iterator[Line]:
+    """The first score by method, then the others that matter; one table for a run of one method. Nothing without a value."""
+    names = scores_by_importance(data.metrics)
+    if not names:
+        return
+    if note := missing_overall_score(data.metrics):
+        yield from wrapped((Grey(note),), screen.columns)
+    methods = _shown_methods(names[0], data.metrics)
+    if len(method_groups(data.metrics)) == 1:
+        yield from _one_method(names, data, screen)
+        return
+    yield from _first_score(names[0], methods, data, screen)
+    if rest := _shown_scores(names, data.metrics):
+        yield ()
+        yield from _other_scores(rest, methods, data, screen)
+
+
+def _shown_scores(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
+    """Those of the second table: all where they are few, else those with a weight, a gate or a threshold."""
+    rest = list(names[1:])
+    if len(rest) <= SCORES or len(method_groups(metrics)) == 1:
+        return rest[:SCORES]
+    gated = {gate.get("score") for gate in metrics["scoring"].get("gates", {}).values() if gate}
+    main = [name for name in rest if name in gated or name in main_scores(names, metrics)]
+    return rest[: max(min(len(main), SCORES), _FILLED)]
+
+
+def _shown_methods(name: str, metrics: Mapping[str, Any]) -> list[str]:
+    """All methods; of more than six the first one, the three best and the two worst in this score, in the order of the data."""
+    groups = method_groups(metrics)
+    if len(groups) <= _METHODS:
+        return list(groups)
+    first, *others = groups
+    sign = -1 if metrics["declared"][name]["higher_is_better"] else 1
+
+    def rank(method: str) -> float:
+        mean = (groups[method]["scores"].get(name) or {}).get("mean")
+        return float("inf") if mean is None else sign * float(mean)
+
+    ranked = sorted(others, key=rank)
+    chosen = {first, *ranked[: (_METHODS + 1) // 2], *ranked[-(_METHODS // 2 - 1) :]}
+    return [method for method in groups if method in chosen]
+
+
+def _first_score(name: str, methods: Sequence[str], data: ReportData, screen: Screen) -> Iterator[Line]:
+    """A row per method: mean, interval, number of cases, difference from the first method over how many pairs of cases, and what
+    it comes to. Where the rows have no room for the pairs, and these are not all of a method's cases, they stand below."""
+    rows = [_method_row(name, method, data) for method in methods]
+    lines, kept = _fitting(rows, [screen.text(method) for method in methods], screen.columns)
+    title = _columns_title(kept, data, screen)
+    yield from wrapped((Head(_titled(name, data, screen)), f": {title}"), screen.columns)
+    yield from lines
+    if (left_out := len(method_groups(data.metrics)) - len(methods)) > 0:
+        yield (Grey(f"and {plural(left_out, 'method')} between them in the report"),)
+    counted = [(method, row) for method, row in zip(methods, rows, strict=True) if row.get("pairs")]
+    if "pairs" not in kept and any(row["pairs"] != row["n"] for _, row in counted):
+        pairs = ", ".join(f"{screen.text(method, _NAME_WIDTHS[1])} {row['pairs']}" for method, row in counted)
+        yield from wrapped((Grey(f"pairs of cases: {pairs}"),), screen.columns)
+
+
+def _columns_title(kept: Sequence[str], data: ReportData, screen: Screen) -> str:
+    """`mean [95% interval], n, difference from baseline, pairs of cases`: the columns that are shown."""
+    level = f" [{data.metrics['scoring']['level']:.0%} interval]"
+    base = "" if data.methods is None else screen.text(data.methods["base"], _NAME_WIDTHS[1])
+    titles = {
+        "mean": f"mean{level if 'interval' in kept else ''}",
+        "n": "n (all iterations)" if iteration_count(data.metrics) > 1 else "n",
+        "spread": "means of the iterations",
+        "difference": f"difference from {base}",
+        "pairs": "pairs of cases",
+    }
+    return ", ".join(title for column, title in titles.items() if column in kept)
+
+
+def _titled(name: str, data: ReportData, screen: Screen) -> str:
+    mark, _ = measured_parts(name, data.metrics)
+    return screen.text(heading(name, data.metrics, data.settings.percent), 60) + (f" ({mark})" if mark else "")
+
+
+def _method_row(name: str, method: str, data: ReportData) -> dict[str, str]:
+    """The columns of a method by their names; `n` and intervals are left out first where the screen is narrow."""
+    score = method_groups(data.metrics)[method]["scores"].get(name)
+    percent = name in data.settings.percent
+    cell = score_cell(score, percent=percent)
+    n = "" if score is None else whole(score["n_ok"])
+    row = {"mean": cell.mean, "interval": Grey("too few") if cell.few else cell.interval, "n": n}
+    if spread := (score or {}).get("spread"):
+        row["spread"] = _spread(spread, percent=percent)
+    if data.methods is None:
+        return row
+    if method == data.methods["base"]:
+        return {**row, "difference": "", "bounds": "", "pairs": "", "verdict": ""}
+    paired = data.methods["candidates"].get(method, {}).get(name)
+    if paired is None or not paired["n"]:
+        return {**row, "difference": "-", "bounds": "", "pairs": "0", "verdict": ""}
+    difference, _, bounds = difference_text(_scaled(paired, 100.0 if percent else 1.0)).partition(" ")
+    pairs = {"pairs": whole(paired["n"]), "verdict": verdict_word(paired["state"])}
+    return {**row, "difference": difference, "bounds": bounds, **pairs}
+
+
+def _spread(spread: Mapping[str, Any], *, percent: bool) -> str:
+    """`0.71-0.74`: the least and the most of the iterations' means."""
+    factor, places = (100.0, 1) if percent else (1.0, 2)
+    return f"{decimal(spread['min'] * factor, places)}-{decimal(spread['max'] * factor, places)}"
+
+
+def _scaled(paired: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    interval = paired["interval"]
+    if interval is not None:
+        interval = {**interval, "low": interval["low"] * factor, "high": interval["high"] * factor}
+    return {**paired, "difference": paired["difference"] * factor, "interval": interval}
+
+
+def _fitting(rows: Sequence[Mapping[str, str]], names: Sequence[str], columns: int) -> tuple[list[Line], Sequence[str]]:
+    """The rows as lines, without head, and which columns they have: all that fit beside names not cut short, else the fewest."""
+    grid: _Rows = []
+    for dropped in _DROPPED:
+        kept = [column for column in dict.fromkeys(key for row in rows for key in row) if column not in dropped]
+        for width in _NAME_WIDTHS if dropped == _DROPPED[-1] else _NAME_WIDTHS[:1]:
+            grid = [[cut_in_the_middle(name, width), *_cells(row, kept)] for name, row in zip(names, rows, strict=True)]
+            if table_columns(grid) <= columns:
+                return _aligned(grid, kept), kept
+    return _aligned(grid, kept), kept
+
+
+def _aligned(grid: _Rows, kept: Sequence[str]) -> list[Line]:
+    columns = ["name", *(column for column in kept if column not in ("interval", "bounds"))]
+    return table_lines(grid, left=[place for place, column in enumerate(columns) if column not in ("n", "pairs")])
+
+
+def _cells(row: Mapping[str, str], kept: Sequence[str]) -> list[str]:
+    """The columns of a row: mean and interval, and difference and its bounds, each as one."""
+    cells = [row.get(column, "") for column in kept if column not in ("interval", "bounds")]
+    names = [column for column in kept if column not in ("interval", "bounds")]
+    for figure, bounds in (("mean", "interval"), ("difference", "bounds")):
+        if bounds in kept and row.get(bounds):
+            place = names.index(figure)
+            cells[place] = type(row[bounds])(f"{row[figure]} {row[bounds]}")
+    return cells
+
+
+def _other_scores(names: Sequence[str], methods: Sequence[str], data: ReportData, screen: Screen) -> list[Line]:
+    """Scores down and methods across; without intervals, then turned, then with fewer methods where the screen is narrow."""
+    scores = sum(1 for score in data.metrics["overall"]["scores"].values() if score["n_ok"])
+    corner = "score" if len(names) + 1 == scores else f"{len(names)} of {scores - 1} other scores"
+    for width in _NAME_WIDTHS:
+        for chosen in _fewer(methods):
+            for interval in (True, False):
+                grid = _score_grid(corner, names, chosen, data, screen, width=width, interval=interval)
+                for rows in (grid, *(() if interval else (_turned(grid),))):
+                    if table_columns(rows) <= screen.columns and (chosen == methods or width == _NAME_WIDTHS[-1]):
+                        return [*_headed(rows), *_no_room(len(methods) - len(chosen), screen)]
+    grid = _score_grid(corner, names, methods[:1], data, screen, width=_NAME_WIDTHS[-1], interval=False)
+    return [*_headed(grid), *_no_room(len(methods) - 1, screen)]
+
+
+def _no_room(methods: int, screen: Screen) -> list[Line]:
+    """How many methods the table has no room for; nothing for none."""
+    words = f"no room here for {plural(methods, 'more method')}: see the report, or a wider terminal"
+    return wrapped((Grey(words),), screen.columns) if methods > 0 else []
+
+
+def _fewer(methods: Sequence[str]) -> Iterator[Sequence[str]]:
+    """All of the methods, then fewer and fewer of them, the first one always."""
+    for count in range(len(methods), 0, -1):
+        yield methods[:count]
+
+
+def _score_grid(
+    corner: str,
+    names: Sequence[str],
+    methods: Sequence[str],
+    data: ReportData,
+    screen: Screen,
+    *,
+    width: int,
+    interval: bool,
+) -> _Rows:
+    """The cells of the second table, heads first.
+
+    Args:
+        corner: the head of the scores.
+        names: the scores, a row each.
+        methods: the methods, a column each.
+        data: the run.
+        screen: where it is shown.
+        width: columns that a name may take.
+        interval: whether intervals stand beside the means.
+    """
+    groups, percent = method_groups(data.metrics), data.settings.percent
+    rows = [[corner, *(cut_in_the_middle(screen.text(method), width) for method in methods)]]
+    for name in names:
+        title = cut_in_the_middle(_titled(name, data, screen), max(width, 20))
+        cells = [score_cell(groups[method]["scores"].get(name), percent=name in percent) for method in methods]
+        rows.append([title, *(_cell(cell.mean, cell.interval if interval else "", few=cell.few) for cell in cells)])
+    return rows
+
+
+def _cell(mean: str, interval: str, *, few: bool) -> str:
+    return Grey(f"{mean} too few" if interval or not few else mean) if few else f"{mean} {interval}".rstrip()
+
+
+def _turned(grid: _Rows) -> _Rows:
+    (_, *methods), *rows = grid
+    return [
+        ["", *(row[0] for row in rows)],
+        *([method, *(row[i] for row in rows)] for i, method in enumerate(methods, 1)),
+    ]
+
+
+def _headed(grid: _Rows) -> list[Line]:
+    heads, *rows = grid
+    return table_lines([[Head(head) for head in heads], *rows])
+
+
+def _one_method(names: Sequence[str], data: ReportData, screen: Screen) -> list[Line]:
+    """A row per score: mean and interval, number of cases, share that passed; for several iterations the spread of their means."""
+    chosen = [names[0], *_shown_scores(names, data.metrics)]
+    (group,) = method_groups(data.metrics).values()
+    left_out = len(names) - len(chosen)
+    heads = [f"{len(chosen)} of {len(names)} scores" if left_out else "score"]
+    heads += [f"mean [{data.metrics['scoring']['level']:.0%} interval]", "n", "passed"]
+    several = iteration_count(data.metrics) > 1
+    rows = [[*heads, *(["iterations"] if several else [])]]
+    for name in chosen:
+        score, percent = group["scores"][name], name in data.settings.percent
+        cell, rate = score_cell(score, percent=percent), score.get("pass_rate")
+        row = [_titled(name, data, screen), _cell(cell.mean, cell.interval, few=cell.few), whole(score["n_ok"])]
+        row.append("" if rate is None else f"{rate:.0%}")
+        spread = score.get("spread")
+        rows.append([*row, *([_spread(spread, percent=percent) if spread else "-"] if several else [])])
+    for count in range(len(rows[0]), 1, -1):
+        for width in _NAME_WIDTHS if count == 2 else (60, _NAME_WIDTHS[0]):
+            grid = [[cut_in_the_middle(row[0], width), *row[1:count]] for row in rows]
+            if table_columns(grid) <= screen.columns:
+                return _headed(grid)
+    return _headed(grid)

@@ -1,0 +1,114 @@
+"""From a live system's raw answer to an output, by the rules of a data file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ragpipe.core.errors import DataError, Problem, RagpipeError
+from ragpipe.datasets.fault_list import Faults
+from ragpipe.datasets.native_form import output_of
+from ragpipe.datasets.settings import OUTPUT_FIELDS
+from ragpipe.schema.sample import Output, Sample
+from ragpipe.systems.answer_shapes import ANSWER_NAMES, CONTEXT_NAMES, answer_keys
+from ragpipe.systems.system_failures import SystemFailure
+
+ANSWER_PLACE = "the system's answer"
+"""Where a fault stands that was found in what the system gave."""
+_OURS = frozenset({"method", "repeat"})  # the collection names them, whatever the system says
+_PARTS_OF_USAGE = {
+    ("prompt_tokens_details", "cached_tokens"): "cached_tokens",
+    ("completion_tokens_details", "reasoning_tokens"): "reasoning_tokens",
+    ("input_tokens_details", "cached_tokens"): "cached_tokens",
+    ("output_tokens_details", "reasoning_tokens"): "reasoning_tokens",
+    ("input_token_details", "cache_read"): "cached_tokens",
+    ("output_token_details", "reasoning"): "reasoning_tokens",
+}
+"""Where providers and LangChain put the parts of a token count, and the name of such a part."""
+
+
+def read_output(raw: Mapping[str, Any], sample: Sample) -> Output:
+    """A system's raw answer as an output: without a key `answer` or `contexts` that part is not recorded. An output with
+    `abstained` and no answer has the empty answer. Raises SystemFailure for an answer in another shape."""
+    fields = dict(raw)
+    if isinstance(fields.get("usage"), Mapping):
+        fields["usage"] = token_usage(fields["usage"])
+    _check_names(fields)
+    try:
+        return _output(fields, sample)
+    except DataError as error:
+        first = error.problems[0]
+        problem = Problem(ANSWER_PLACE, first.key, first.found, first.expected, first.fix)
+        message = f"{first.key}: {first.found}, expected {first.expected}"[:500]
+        raise SystemFailure("not_an_api_answer", message, permanent=True, problem=problem) from None
+
+
+def token_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """The token counts of an answer as one level: the parts that providers nest are taken out, null is left out."""
+    counts = {name: value for name, value in usage.items() if value is not None and not isinstance(value, Mapping)}
+    for (outer, inner), name in _PARTS_OF_USAGE.items():
+        part = usage.get(outer)
+        if isinstance(part, Mapping) and isinstance(part.get(inner), int | float):
+            counts.setdefault(name, part[inner])
+    return counts
+
+
+def _check_names(fields: Mapping[str, Any]) -> None:
+    """Raises SystemFailure for a key that no output has, with the key that was probably meant."""
+    unknown = [name for name in fields if name not in OUTPUT_FIELDS]
+    if not unknown:
+        return
+    fixes = [f"{name} -> {meant}" for name in unknown if (meant := _meant(name, fields))]
+    expected = "keys of an output: answer, contexts or chunks, citations, abstained, timings, usage, version ..."
+    fix = f"rename {', '.join(fixes)}" if fixes else "leave it out, or put it below meta of the data set"
+    problem = Problem(
+        ANSWER_PLACE,
+        ", ".join(map(str, unknown)),
+        answer_keys({k: v for k, v in fields.items() if k not in _OURS}),
+        expected,
+        fix,
+    )
+    names = ", ".join(map(repr, unknown))
+    raise SystemFailure(
+        "not_an_api_answer", f"no key of an output: {names}; {fix}"[:500], permanent=True, problem=problem
+    )
+
+
+def _meant(name: str, fields: Mapping[str, Any]) -> str | None:
+    if name in CONTEXT_NAMES and not {"contexts", "chunks"} & fields.keys():
+        return "contexts"
+    return "answer" if name in ANSWER_NAMES and "answer" not in fields else None
+
+
+def _output(fields: dict[str, Any], sample: Sample) -> Output:
+    faults = Faults("the system's answer has the wrong shape")
+    for key, value, expected in _unstorable_values(fields, ""):
+        faults.add(ANSWER_PLACE, key, value, expected)
+    faults.raise_all()
+    output = output_of(fields, sample.id, None, ANSWER_PLACE, faults)
+    faults.raise_all()
+    if output is None:
+        raise RagpipeError("the system's answer has the wrong shape")
+    silent = output.abstained and output.answer is None and output.error is None
+    return output.model_copy(update={"answer": ""}) if silent else output
+
+
+def _unstorable_values(value: Any, key: str) -> Iterator[tuple[str, str, str]]:
+    """(key, value, what is expected) for each number or text of an answer that no file can hold: NaN, infinities, lone
+    surrogates."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield key, str(value), "a finite number"
+    elif isinstance(value, str) and _has_lone_surrogate(value):
+        yield key, f"a lone surrogate (half a character) in {value[:40]!a}", "whole characters"
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _unstorable_values(str(name), f"{key}.{name!a}")
+            yield from _unstorable_values(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _unstorable_values(item, f"{key}[{number}]")
+
+
+def _has_lone_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)

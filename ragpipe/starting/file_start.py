@@ -1,0 +1,270 @@
+"""From a file to a folder to start from: recognise it, read it, choose metrics, write the options."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.resources import BESIDE_THE_FILE, conf_dir
+from ragpipe.datasets.dataset import First, open_dataset
+from ragpipe.datasets.file_heads import FileHead, read_head
+from ragpipe.datasets.recognition import Recognised, reader_words, recognise, record_list
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.profiling.label_fields import DataFacts
+from ragpipe.starting import option_files
+from ragpipe.starting.file_reading import FileReading, check_readable, read_whole
+from ragpipe.starting.guessed_mapping import guessed_fields, names_in_file
+from ragpipe.starting.metric_choice import MetricChoice, choose_metrics, score_names
+from ragpipe.starting.option_files import FileOrigin
+from ragpipe.starting.recorded_scales import RecordedEntry, recorded_entries
+from ragpipe.starting.start_folder import MARKER, StartFolder, marker, write_new
+
+CANNOT = "this file cannot be evaluated; nothing was written"
+_WHOLE = {"question", "answer"}  # what a guessed mapping must have to be run
+_GROUPS = ("dataset", "experiment", "judge")
+_ANSWERED = ("answer", "contexts")  # what a live system will give where the data have questions only
+
+
+@dataclass(frozen=True)
+class FileStart:
+    """What was written for a file.
+
+    Attributes:
+        folder: the folder.
+        recognised: what the file is; None for an unknown shape.
+        reading: what it holds; None for an unknown shape whose guesses do not read it.
+        first: its first case as it was mapped; None where there is no reading.
+        files: the paths written within the folder, without the schemas.
+        to_fill_in: the lines that a person must look at, `FILE:LINE: text`.
+        misfit: why the guesses do not read the file, where question and answer were guessed.
+    """
+
+    folder: StartFolder
+    recognised: Recognised | None
+    reading: FileReading | None
+    first: First | None
+    files: tuple[str, ...]
+    to_fill_in: tuple[str, ...] = ()
+    misfit: str = ""
+
+
+def folder_for(source: Path) -> Path:
+    """The folder that a file gets, named as the file without its suffix, or `NAME_eval` where the name is a shipped option's or the source's own."""
+    name = re.sub(r"\W+", "_", source.resolve().stem, flags=re.ASCII).strip("_")[:40] or "file"
+    name = name if name[0].isalpha() else f"file_{name}"
+    is_taken = any((conf_dir() / group / f"{name}.yaml").is_file() for group in _GROUPS)
+    if is_taken or Path(name).resolve() == source.resolve():
+        name += "_eval"
+    return Path(name)
+
+
+def start_from(source: Path, folder: Path, option: str = "", words: Sequence[str] = ()) -> FileStart:
+    """Recognise the file (or take `option`, a shipped one, for it), read it and write the folder. Words that set keys of the data set
+    (`dataset.filter=question`) hold while it is read, and are not written.
+
+    Raises DataError for a file that no mapping reads or that the mapping does not fit, ConfigError for one that several
+    options fit and for a folder that is not empty, OutputError.
+    """
+    recognised = _chosen(source, option)
+    if recognised is None:
+        return _unknown_shape(source, folder, words)
+    keys = _keys(recognised.words)
+    plain = {**_shipped(recognised.option), **keys, "path": str(source), "name": recognised.option}
+    dataset = open_dataset(_settings(plain, words), Path.cwd())
+    reading = read_whole(dataset)
+    first = dataset.first()
+    origin = _origin(source, folder, recognised.description, keys)
+    choice = choose_metrics(_with_answers(reading), reading.probe)
+    entries, remarks = recorded_entries(reading.verdicts, recognised.option, score_names())
+    text = option_files.recognised_dataset(folder.name, origin, recognised.option)
+    start = StartFolder(folder, folder.name, reading.cases > 0, choice.left_out, ())
+    files = _write(start, source, text, _experiment(folder, origin, choice, entries, remarks))
+    return FileStart(start, recognised, reading, first, files)
+
+
+def _unknown_shape(source: Path, folder: Path, words: Sequence[str]) -> FileStart:
+    """A folder for a file of unknown shape: to be run where its guesses give a question and an answer in every record, else
+    to be filled in."""
+    head = read_head(source)
+    path, records = record_list(head)
+    if not records:
+        check_readable(source, head)
+        raise _no_records(source, head)
+    names = names_in_file(records)
+    guesses = guessed_fields(names)
+    keys = _keys([*([f"dataset.records={path}"] if path else []), *reader_words(source, head)])
+    origin = _origin(source, folder, "", keys)
+    text = option_files.guessed_dataset(folder.name, origin, names, guesses)
+    guessed = {guess.field: guess.path for guess in guesses}
+    reading, first, misfit = _read_guessed(text, source, words) if guessed.keys() >= _WHOLE else (None, None, "")
+    labels = ["reference"] if {"reference", "references"} & guessed.keys() else []
+    choice = (
+        choose_metrics(reading.facts, reading.probe) if reading else choose_metrics(DataFacts([*_ANSWERED, *labels]))
+    )
+    start = StartFolder(folder, folder.name, reading is not None, choice.left_out, (), guessed)
+    files = _write(start, source, text, _experiment(folder, origin, choice, [], []))
+    lines = () if reading else tuple(_lines_to_check(text, folder / start.mapping))
+    return FileStart(start, None, reading, first, files, lines, misfit)
+
+
+def _read_guessed(text: str, source: Path, words: Sequence[str]) -> tuple[FileReading | None, First | None, str]:
+    """What a guessed mapping reads, with the first case; or why it does not give an answer in every record."""
+    dataset = open_dataset(_settings({**yaml.safe_load(text), "path": str(source)}, words), Path.cwd())
+    try:
+        reading = read_whole(dataset)
+    except DataError as error:
+        return None, None, str(error)
+    if reading.unanswered or not reading.cases:
+        return None, None, f"{reading.unanswered} records have no answer by them"
+    return reading, dataset.first(), ""
+
+
+def read_mapping(plain: Mapping[str, Any], source: Path, words: Sequence[str]) -> tuple[FileReading, str]:
+    """What an option of a folder reads from the file, and the shipped option that it is based on; empty where there is none.
+
+    Raises ConfigError for wrong settings, DataError for a file that they do not read.
+    """
+    bases = [base for base in plain.get("defaults") or [] if isinstance(base, str) and base != "_self_"]
+    own = {key: value for key, value in plain.items() if key != "defaults"}
+    for base in reversed(bases):
+        own = _merged(_shipped(base), own)
+    reading = read_whole(open_dataset(_settings({**own, "path": str(source)}, words), Path.cwd()))
+    return reading, bases[0] if bases else ""
+
+
+def experiment_for(
+    folder: StartFolder, source: Path, reading: FileReading, option: str
+) -> tuple[str, Mapping[str, str]]:
+    """The text of the experiment for what a mapping reads, and for each metric that it leaves out what that needs."""
+    choice = choose_metrics(_with_answers(reading), reading.probe)
+    entries, remarks = recorded_entries(reading.verdicts, option or "file", score_names())
+    return _experiment(folder.root, _origin(source, folder.root, "", {}), choice, entries, remarks), choice.left_out
+
+
+def _lines_to_check(text: str, place: Path) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.startswith("#") and ("???" in line or "# guess" in line):
+            entry, _, about = line.partition(" # ")
+            perhaps = about.partition(option_files.PERHAPS)[2]
+            remark = "   (guess)" if "# guess" in line else f"   ({option_files.PERHAPS}{perhaps})" if perhaps else ""
+            yield f"{place}:{number}: {entry.strip()}{remark}"
+
+
+def _keys(words: Iterable[str]) -> dict[str, str]:
+    """The keys of the data set that words set: `dataset.format=jsonl` is `format: jsonl`."""
+    return {key.removeprefix("dataset."): value for key, _, value in (word.partition("=") for word in words)}
+
+
+def _chosen(source: Path, option: str) -> Recognised | None:
+    """What the file is, or is to be taken for."""
+    if option:
+        return Recognised(
+            option, f"read as dataset={option}, as asked", words=tuple(reader_words(source, read_head(source), option))
+        )
+    try:
+        recognised = recognise(source)
+    except OSError as error:
+        problem = Problem(str(source), "file", error.strerror or str(error), "a file that can be read")
+        raise DataError(CANNOT, [problem]) from error
+    if recognised is not None and recognised.unusable:
+        problem = Problem(str(source), "shape", recognised.description, "questions with answers", recognised.unusable)
+        raise DataError(CANNOT, [problem])
+    if recognised is not None and recognised.others:
+        options = [recognised.option, *recognised.others]
+        fix = " or ".join(f"python -m ragpipe {source} dataset={name}" for name in options)
+        expected = f"one shape; {', '.join(recognised.evidence)} fit {' and '.join(options)}"
+        raise ConfigError(CANNOT, [Problem(str(source), "shape", "several shapes", expected, fix)])
+    return recognised
+
+
+def _no_records(source: Path, head: FileHead) -> DataError:
+    forms = {"folder": "a folder", "other": "neither JSON nor a table"}
+    found = forms.get(head.form, f"{head.form}, without a list of objects")
+    found = "a table without rows" if head.form == "csv" else found
+    near = [name for name in head.names if name.endswith((".json", ".jsonl", ".csv", ".parquet"))][:5]
+    fix = (
+        f"give one of its files: {', '.join(near)}"
+        if near
+        else "one JSON object a line, a JSON list of objects, CSV or Parquet"
+    )
+    return DataError(
+        CANNOT, [Problem(str(source), "shape", found, "a file of records, or one of a tool that is known", fix)]
+    )
+
+
+def _settings(plain: dict[str, Any], words: Sequence[str]) -> DatasetSettings:
+    """The settings that these keys of an option compose with the words of a command. Raises ConfigError."""
+    for word in words:
+        key, is_set, value = word.lstrip("+").partition("=")
+        if is_set and key.startswith("dataset."):
+            inner: Any = yaml.safe_load(value)
+            for name in reversed(key.split(".")[1:]):
+                inner = {name: inner}
+            plain = _merged(plain, inner)
+    try:
+        return DatasetSettings.model_validate(plain)
+    except ValidationError as error:
+        faults = [(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors(include_url=False)]
+        problems = [Problem("command line", f"dataset.{key}", "a wrong value", message) for key, message in faults]
+        raise ConfigError(CANNOT, problems) from error
+
+
+def _shipped(option: str) -> dict[str, Any]:
+    """The keys of a shipped option, with those of the options of its defaults list below them."""
+    plain = yaml.safe_load((conf_dir() / "dataset" / f"{option}.yaml").read_text(encoding="utf-8")) or {}
+    below: dict[str, Any] = {}
+    for base in plain.pop("defaults", []):
+        if isinstance(base, str) and base != "_self_":
+            below = _merged(below, _shipped(base))
+    return _merged(below, plain)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both mappings, as Hydra merges them: mappings key by key, everything else by what stands above."""
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merged(merged[key], value) if both else value
+    return merged
+
+
+def _with_answers(reading: FileReading) -> DataFacts:
+    """The facts; where the data have questions only, with what a live system will give."""
+    return reading.facts if reading.cases else DataFacts([*reading.facts.fields, *_ANSWERED])
+
+
+def yaml_path(source: Path, folder: Path) -> str:
+    """The `path` of the mapping in a folder: from the YAML file's folder where both are below the working directory."""
+    path = source.resolve()
+    if path.is_relative_to(Path.cwd().resolve()):
+        return BESIDE_THE_FILE + Path(os.path.relpath(path, (folder / "dataset").resolve())).as_posix()
+    return str(path)
+
+
+def _origin(source: Path, folder: Path, description: str, keys: Mapping[str, str]) -> FileOrigin:
+    return FileOrigin(str(source), yaml_path(source, folder), description, keys)
+
+
+def _experiment(
+    folder: Path, origin: FileOrigin, choice: MetricChoice, entries: list[RecordedEntry], remarks: list[str]
+) -> str:
+    return option_files.experiment(folder.name, str(folder), origin, choice, entries, remarks)
+
+
+def _write(start: StartFolder, source: Path, dataset: str, experiment: str) -> tuple[str, ...]:
+    name = start.name
+    files = {
+        f"dataset/{name}.yaml": dataset,
+        f"experiment/{name}.yaml": experiment,
+        f"judge/{name}.yaml": option_files.judge(name),
+    }
+    write_new(start.root, {**files, MARKER: marker(start, source, files)})
+    return tuple(files)

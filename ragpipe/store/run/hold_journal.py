@@ -1,0 +1,88 @@
+"""The journal of a budget: what is held for requests under way, written down before they are sent.
+
+The ledger of payments has the requests that were answered. A request that was under way when its process was killed is in no
+ledger, and may have been billed all the same. So each hold is a line here before its request leaves, and a second line says
+what became of it. A hold without a second line counts as spent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.schema.amount import Amount
+from ragpipe.store.files.atomic import atomic_write, json_bytes
+from ragpipe.store.run.journal import HEADER, Journal, read_entries
+
+_FORM = {"event": str, "hold": int, "usd": float, "tokens": int, "calls": int}
+
+
+class HoldJournal:
+    """The holds of one account, over all starts. One process writes at a time: the lock of the run's folder ensures it.
+
+    `carried` is what all earlier starts have spent, `assumed` the part of it that no answer confirms: holds of requests that
+    timed out, broke off, or were under way when their process was killed. A line is in the operating system's hands before
+    its request is sent: a killed process loses none, a power cut the last second.
+    """
+
+    def __init__(self, journal: Journal, carried: Amount, assumed: Amount):
+        self._journal = journal
+        self.carried, self.assumed = carried, assumed
+        self._last = 0
+
+    @classmethod
+    def open(cls, path: Path, ledger: Amount, *, spent_before: Amount | None = None) -> HoldJournal:
+        """Open or begin the journal of an account; `ledger` is what the ledger of payments says that it has spent. With a new
+        journal `spent_before` is what counts of it; None: all.
+
+        A start without a budget leaves no holds but payments: whatever the ledger gained beyond the holds of the last start
+        is counted too. Raises DataError for a damaged journal, OutputError.
+        """
+        carried, assumed = _summed(path, ledger, ledger if spent_before is None else spent_before)
+        lines = [_line("ledger", 0, ledger), _line("spent", 0, carried), _line("assumed", 0, assumed)]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, HEADER + b"".join(json_bytes(line) + b"\n" for line in lines))
+        return cls(Journal.open(path, keep=lambda _: False), carried, assumed)
+
+    def hold(self, amount: Amount) -> int:
+        """Write down what a request may cost, before it is sent. Returns the number of the hold. Raises OutputError."""
+        self._last += 1
+        self._journal.append(_line("hold", self._last, amount))
+        return self._last
+
+    def settle(self, number: int, cost: Amount) -> None:
+        """Write down what the request has cost; nothing where the provider refused it. Raises OutputError."""
+        self._journal.append(_line("cost", number, cost))
+
+    def close(self) -> None:
+        """Close the file. Raises OutputError."""
+        self._journal.close()
+
+
+def _line(event: str, number: int, amount: Amount) -> dict[str, Any]:
+    return {"event": event, "hold": number, **amount.as_json()}
+
+
+def _summed(path: Path, ledger: Amount, spent_before: Amount) -> tuple[Amount, Amount]:
+    """What all earlier starts have spent, and the part of it that no answer confirms."""
+    totals = {"ledger": Amount(), "spent": Amount(), "assumed": Amount()}
+    is_new, held, answered = True, dict[int, Amount](), Amount()
+    for entry in read_entries(path, form=_FORM):
+        event, number, amount = entry["event"], entry["hold"], Amount.from_json(entry)
+        if event in totals:
+            is_new, totals[event] = False, amount
+        elif event == "hold":
+            held[number] = amount
+        elif event == "cost" and number in held:
+            del held[number]
+            answered += amount
+        else:
+            found = f"{event!r} of hold {number}"
+            problem = Problem(str(path), "event", found, "hold, or the cost of a hold above it", "remove the line")
+            raise DataError(f"the journal {path} cannot be continued", [problem])
+    if is_new:
+        return spent_before, Amount()
+    left = sum(held.values(), Amount())
+    gained = (ledger - totals["ledger"]).at_least(Amount())
+    return totals["spent"] + left + answered.at_least(gained), totals["assumed"] + left

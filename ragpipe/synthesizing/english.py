@@ -1,0 +1,92 @@
+"""Small pieces of English that make a filled template read well: articles, plurals, enumerations, lower case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+SLOT = re.compile(r"\{(a )?([A-Za-z_]+)\}")
+_SOUNDS_LIKE_AN = re.compile(r"(?:hour|honest|honou?r|heir|8|11\b|18\b)", re.IGNORECASE)
+_SOUNDS_LIKE_A = re.compile(r"(?:uni(?!n)|use|usu|eu|one\b|once\b)", re.IGNORECASE)
+_SPELLED_OUT = re.compile(r"[A-Z]{2,5}s?\b")
+_LETTERS_LIKE_AN = "AEFHILMNORSX"
+_SINGULAR = re.compile(r"(?:ss|us|is|news|series|lens)$", re.IGNORECASE)
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def slot_names(template: str) -> list[str]:
+    """The names of the slots of a template, in order and without those that stand twice; `{Key}` is the slot `key`."""
+    return list(dict.fromkeys(name[0].lower() + name[1:] for _, name in SLOT.findall(template)))
+
+
+def fill(template: str, slots: Mapping[str, str]) -> str:
+    """The template with its slots filled. `{key}` is the value, `{Key}` the value with a capital, `{a key}` the value behind
+    "a" or "an". Raises KeyError for a slot without a value."""
+
+    def value(slot: re.Match[str]) -> str:
+        article, name = slot.groups()
+        text = slots[name[0].lower() + name[1:]]
+        if article:
+            return with_article(text)
+        return capitalised(text) if name[0].isupper() else text
+
+    return capitalised(SLOT.sub(value, template))
+
+
+def with_article(phrase: str) -> str:
+    """The phrase behind "a" or "an", by the sound of its first word: an hour, a unit, an SLA, an 8-hour shift."""
+    word = phrase.split(" ", 1)[0]
+    if _SPELLED_OUT.match(word):
+        is_vowel = word[0] in _LETTERS_LIKE_AN
+    elif _SOUNDS_LIKE_AN.match(word):
+        is_vowel = True
+    else:
+        is_vowel = word[:1].lower() in "aeiou" and not _SOUNDS_LIKE_A.match(word)
+    return f"{'an' if is_vowel else 'a'} {phrase}"
+
+
+def is_plural(phrase: str) -> bool:
+    """Whether a verb behind this noun phrase is plural: "opening hours", "name and address"; not "status", "notice period"."""
+    head = re.split(r" (?:of|for|in|per|from|to|with|by|at|on) ", phrase)[0]
+    words = re.sub(r"\([^)]*\)", "", head).split() or [phrase]
+    last = words[-1]
+    return " and " in f" {head} " or (last.lower().endswith("s") and len(last) > 3 and not _SINGULAR.search(last))
+
+
+def verb_be(phrase: str) -> str:
+    """`are` behind a plural noun phrase, else `is`."""
+    return "are" if is_plural(phrase) else "is"
+
+
+def verb_past(phrase: str) -> str:
+    """`were` behind a plural noun phrase, else `was`."""
+    return "were" if is_plural(phrase) else "was"
+
+
+def capitalised(text: str) -> str:
+    """The text with a capital at its beginning, where its first letter has one that reads the same in any case; the rest as it is."""
+    first = text[:1].upper()
+    return first + text[1:] if first.casefold() == text[:1].casefold() else text
+
+
+def uncapitalised(text: str) -> str:
+    """The text with a small letter at its beginning, unless its first word is an abbreviation, holds a digit, or is a name:
+    a word with a capital behind its first letter."""
+    word = text.split(" ", 1)[0]
+    keeps = len(word) > 1 and (any(sign.isupper() or sign.isdigit() for sign in word[1:]))
+    return text if keeps else text[:1].lower() + text[1:]
+
+
+def enumerated(items: Sequence[str]) -> str:
+    """The items as one enumeration: `a`, `a and b`, `a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def in_words(number: int) -> str:
+    """A whole number from 0 to 12 as a word, others in digits."""
+    return _NUMBERS[number] if number < len(_NUMBERS) else str(number)
+
+
+def as_sentence(text: str) -> str:
+    """The text with a full stop, unless it ends with a mark of its own, be it inside a quotation."""
+    return text if text.rstrip('"\u201d').endswith((".", "!", "?", ":", "\u2026")) else f"{text}."

@@ -1,0 +1,97 @@
+"""Files of run folders for a server: the folder may come from anybody, and nothing in it may hang, fill or leave it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.schema.format_version import FORMAT, format_mismatch
+from ragpipe.store.files.regular_file import open_regular
+
+JSON_MAX = 64 << 20
+"""Bytes of a JSON file that the index reads: that of a run of 100,000 cases has a few millions."""
+
+
+def opened_below(root: Path, parts: Sequence[str]) -> BinaryIO:
+    """A file below a folder, opened for reading. Raises DataError unless it is a regular file that can be read, and no part of
+    its path below `root` is a link. Opening never waits (a pipe would)."""
+    path = root
+    for part in parts:
+        if part in ("", ".", "..") or "/" in part or os.sep in part or "\0" in part:
+            raise _refused(root, f"the name {part!r}", "a name without levels")
+        path = path / part
+        if path.is_symlink():
+            raise _refused(path, "a symbolic link", "the file itself: links in a run folder are not followed")
+    try:
+        return open_regular(path)
+    except FileNotFoundError as error:
+        raise _refused(path, "no such file", "a file of a run") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error).removeprefix(f"{path}: ")
+        raise _refused(path, reason, "a readable regular file") from error
+
+
+def bytes_below(root: Path, *parts: str, limit: int = JSON_MAX) -> bytes:
+    """The content of a file below a folder. Raises DataError, also for one larger than `limit` bytes."""
+    try:
+        with opened_below(root, parts) as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise _refused(root.joinpath(*parts), str(error), "a readable file") from error
+    if len(content) > limit:
+        raise _refused(root.joinpath(*parts), f"more than {limit:,} bytes", f"at most {limit:,}")
+    return content
+
+
+def json_below(root: Path, *parts: str, limit: int = JSON_MAX) -> dict[str, Any]:
+    """A JSON object below a folder. Raises DataError."""
+    try:
+        content = json.loads(bytes_below(root, *parts, limit=limit))
+    except RecursionError as error:
+        raise _refused(root.joinpath(*parts), "no readable JSON (nested too deeply)", "a JSON object") from error
+    except ValueError as error:
+        raise _refused(root.joinpath(*parts), f"no readable JSON ({error})"[:200], "a JSON object") from error
+    if not isinstance(content, dict):
+        raise _refused(root.joinpath(*parts), f"a JSON {type(content).__name__}", "a JSON object")
+    return content
+
+
+def manifest_below(root: Path) -> dict[str, Any]:
+    """The manifest of a run folder. Raises DataError; FormatMismatch for a run of another format."""
+    manifest = json_below(root, "manifest.json")
+    if type(manifest.get("format")) is not int or manifest["format"] != FORMAT:
+        fix = "start the run's command again, or use the ragpipe that made this one"
+        raise format_mismatch(
+            "a run of another format is not read",
+            root / "manifest.json",
+            manifest.get("format"),
+            manifest.get("ragpipe"),
+            fix,
+        )
+    return manifest
+
+
+def file_mark(root: Path, *parts: str) -> tuple[int, int] | None:
+    """Time and size of a file below a folder, which change with its content; None where there is none."""
+    try:
+        status = os.lstat(root.joinpath(*parts))
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def is_file_below(root: Path, *parts: str) -> bool:
+    """Whether there is a file below a folder that is no link, pipe, device or folder."""
+    try:
+        return stat.S_ISREG(os.lstat(root.joinpath(*parts)).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _refused(path: Path, content: str, expected: str) -> DataError:
+    return DataError("cannot read this run", [Problem(str(path), "file", content, expected)])

@@ -1,0 +1,182 @@
+"""Whole runs with a detector as judge: its verdicts by hand, what is computed again (nothing), and a finished run without the model.
+
+The network is replaced at its logits by a rule over words (`WordModel`): a token of the answer is unsupported where neither the
+passages nor the template around them have it. The last test has a network.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.core.extras import install_command
+from ragpipe.judging.detectors import settings as detector_settings
+from ragpipe.judging.detectors import torch_models
+from tests.support.tiny_detectors import WordModel, write_files, write_modernbert
+
+pytestmark = pytest.mark.slow
+TEA, HEAT = "Green tea comes from China.", "It is brewed at 80 degrees for two minutes."
+HALF = f"{TEA} It is brewed at 95 degrees."
+SEPARATOR = 3  # [SEP] of the tiny tokenizer
+
+CASES: list[dict[str, Any]] = [
+    {"id": "good", "answer": TEA, "citations": [{"marker": "[1]", "chunk_id": "c1", "text": TEA}]},
+    {"id": "half", "answer": HALF, "citations": [{"marker": "[1]", "chunk_id": "c1", "text": HEAT}]},
+    {"id": "no", "answer": "No.", "citations": []},
+    {"id": "long", "answer": "Green tea comes from Japan " * 40, "citations": []},
+]
+
+
+def write(path: Path) -> Path:
+    chunks = [{"id": "c1", "text": TEA}, {"id": "c2", "text": HEAT}]
+    shared = {"question": "Where does tea come from?", "reference": HALF, "contexts": chunks}
+    path.write_text("".join(json.dumps({**shared, **case}) + "\n" for case in CASES), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "d.jsonl")
+    write_files(tmp_path / "model")
+    return tmp_path
+
+
+@pytest.fixture
+def models(monkeypatch):
+    """torch counts as installed, and every model that a run loads is a `WordModel`, listed here."""
+    opened: list[WordModel] = []
+
+    def load(settings, folder):
+        opened.append(WordModel(SEPARATOR, spans=settings.family == "lettucedetect"))
+        return opened[-1]
+
+    monkeypatch.setattr(detector_settings, "find_spec", lambda name: object())
+    monkeypatch.setattr(torch_models, "TorchLogits", load)
+    return opened
+
+
+def words(*more: str, metrics: str = "faithfulness,context_recall,citation,groundedness") -> list[str]:
+    model = ["judge=detector", "judge.path=model", "judge.max_tokens=128", "metrics.faithfulness.steps=combined"]
+    return ["dataset=jsonl", "dataset.path=d.jsonl", f"metrics=[{metrics}]", *model, *more]
+
+
+def scores(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    rows = pq.read_table(folder / "iteration-1" / "scores.parquet").to_pylist()
+    return {(row["sample_id"], row["score_name"]): row for row in rows}
+
+
+def latest(here: Path) -> Path:
+    return (here / "outputs" / "run" / "latest").resolve()
+
+
+def test_verdicts_by_hand(here, models, capsys):
+    code = main(words())
+    assert code == 4  # one of four answers does not fit into the model
+    shown = "".join(capsys.readouterr())
+    assert "groundedness: a detector cannot answer it; needs judge=llm" in " ".join(shown.split())
+    assert "questions to the detector lettucedetect@" in " ".join(shown.split())
+    found = scores(latest(here))
+    assert (found["good", "faithfulness"]["value"], found["half", "faithfulness"]["value"]) == (1.0, 0.5)
+    assert found["good", "context_recall"]["value"] == 50.0  # of the reference's two statements the contexts have one
+    assert (found["good", "citation_accuracy"]["value"], found["half", "citation_accuracy"]["value"]) == (1.0, 0.0)
+    assert found["good", "groundedness"]["reason"] == "detector_cannot_answer"
+    assert (found["no", "faithfulness"]["status"], found["no", "faithfulness"]["reason"]) == ("skipped", "detector_cannot_answer")  # fmt: skip
+    assert found["long", "faithfulness"]["status"] == "error"
+    assert "too_long" in json.dumps(found["long", "faithfulness"])
+    claims = json.loads(found["half", "faithfulness"]["details"])["claims"]
+    assert [claim["supported"] for claim in claims] == [True, False]
+    assert claims[1]["reason"] == "unsupported: '95' (0.881)"  # logits 2 and -2: 1 / (1 + exp(-2))
+    assert claims[0]["evidence"]
+    cost = json.loads((latest(here) / "iteration-1" / "cost.json").read_text(encoding="utf-8"))
+    assert cost["used"]["calls"] == cost["used"]["calls_computed"] > 0
+    assert (cost["used"]["usd"], cost["spent"]["calls"]) == (0, 0)
+    assert len(models) == 1
+
+
+def test_what_was_read_once_is_not_computed_again(here, models):
+    main(words("iterations=2"))
+    (model,) = models
+    inputs = sum(map(len, model.batches))
+    # three answers fit, of four; the reference is one text for all cases; two cited texts
+    assert inputs == 2 + 1 + 2
+    before = scores(latest(here))
+    assert main(words("judge.threshold=0.9")) == 4
+    strict = scores(latest(here))
+    assert strict["good", "faithfulness"]["value"] == 0.0  # each word is supported at .881
+    assert before["good", "faithfulness"]["value"] == 1.0
+    assert len(models) == 1
+
+
+def test_a_finished_run_needs_neither_model_nor_torch(here, models, monkeypatch, capsys):
+    main(words())
+    run = latest(here)
+    shutil.copytree(run, here / "elsewhere" / "run")
+    shutil.rmtree(here / "outputs")
+    shutil.rmtree(here / "model")
+    monkeypatch.setattr(detector_settings, "find_spec", lambda name: None)
+    assert main(["task=verify", "run=elsewhere/run"]) == 0
+    capsys.readouterr()
+    assert main(["task=explain", "run=elsewhere/run", "case=half", "metric=faithfulness"]) == 0
+    assert "unsupported: '95' (0.881)" in capsys.readouterr().out
+    assert main(["task=rescore", "run=elsewhere/run", "metrics.faithfulness.without_claims=zero"]) == 4
+    assert len(models) == 1
+
+
+def test_other_weights_are_another_run(here, models):
+    main(words(metrics="faithfulness"))
+    first = latest(here)
+    (here / "model" / "model.safetensors").write_bytes(b"other weights")
+    main(words(metrics="faithfulness"))
+    assert latest(here) != first
+    assert len(models) == 2
+    assert models[1].batches
+    config = (latest(here) / "config.yaml").read_text(encoding="utf-8")
+    assert "weights: " in config
+
+
+@pytest.mark.parametrize("family", ["minicheck", "nli"])
+def test_pairs_of_claims_and_passages(here, models, monkeypatch, family):
+    """Each claim against each passage: 3 claims of the two answers, one of which both have, times 2 passages."""
+    write_files(here / "model", like="t5" if family == "minicheck" else "bert", id2label={"0": "no", "1": "entailment"})
+    model = WordModel(1 if family == "minicheck" else SEPARATOR, spans=False)
+    monkeypatch.setattr(torch_models, "TorchLogits", lambda settings, folder: model)
+    assert main(words(f"judge.family={family}", "dataset.limit=2", metrics="faithfulness")) == 0
+    found = scores(latest(here))
+    assert (found["good", "faithfulness"]["value"], found["half", "faithfulness"]["value"]) == (1.0, 0.5)
+    assert sum(map(len, model.batches)) == 2 * 2
+    claims = json.loads(found["half", "faithfulness"]["details"])["claims"]
+    assert claims[0]["reason"].startswith("support 0.982 of 0.5 needed")  # 1 / (1 + exp(-4))
+    assert claims[0]["reason"].endswith("passage 1 of 2")
+
+
+@pytest.mark.parametrize("missing", ["torch", "files"])
+def test_what_is_missing_ends_the_run_before_it_starts(here, models, monkeypatch, capsys, missing):
+    monkeypatch.setenv("HF_HUB_CACHE", str(here / "hub"))
+    if missing == "torch":
+        monkeypatch.setattr(detector_settings, "find_spec", lambda name: None)
+        assert main(words()) == 2
+        assert install_command("detector") in capsys.readouterr().err
+    else:
+        assert main(["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[faithfulness]", "judge=detector"]) == 2
+        assert "hf download KRLabsOrg/lettucedect-base-modernbert-en-v1" in capsys.readouterr().err
+    assert not (here / "outputs").exists()
+    assert models == []
+
+
+@pytest.mark.detectors
+def test_a_run_with_a_network(here):
+    pytest.importorskip("torch")
+    shutil.rmtree(here / "model")
+    write_modernbert(here / "model")
+    assert main(words("judge.max_tokens=4096")) == 0
+    run = latest(here)
+    found = scores(run)
+    assert {found[case, "faithfulness"]["status"] for case in ("good", "half", "long")} == {"ok"}
+    assert main(["task=verify", f"run={run}"]) == 0

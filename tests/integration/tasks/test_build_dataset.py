@@ -1,0 +1,155 @@
+"""`task=build_dataset` as it is typed: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.cli import main
+
+LOG = [
+    {"trace": f"t{number}", "ask": {"text": text}, "reply": "x" * number, "grade": number}
+    for number, text in enumerate(
+        ("Who is it?", "who is it", "When was it?", "Call +49 171 2345678?", "Where is it now?")
+    )
+]
+MAPPING = """\
+path: log.jsonl
+name: bot
+fields: {id: trace, question: ask.text, answer: reply, recorded: {fields: {grade: grade}}}
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    (tmp_path / "conf" / "dataset" / "bot.yaml").write_text(MAPPING, encoding="utf-8")
+    return write(LOG)
+
+
+def write(lines: list[dict[str, Any]]) -> Path:
+    path = Path("log.jsonl").absolute()
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def build(*words: str) -> int:
+    return main(["task=build_dataset", "dataset=bot", *words])
+
+
+def cases(folder: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(folder, "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_set_is_built_said_and_used(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert build("build.dir=set", "build.n=null", "seed=4") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "exact duplicates 4 1" in out
+    assert "personal data: 1 PHONE" in out
+    assert (
+        "2345678"
+        not in out
+        + Path("set/card.json").read_text()
+        + Path("set/card.md").read_text()
+        + Path("set/cases.jsonl").read_text()
+    )
+    card = json.loads(Path("set/card.json").read_text(encoding="utf-8"))
+    assert card["seed"] == 4
+    assert card["counts"] == {"origin.kind": {"log": 4}}
+    assert card["sources"] == [{"path": "log.jsonl", "sha256": card["sources"][0]["sha256"]}]
+    assert f"sha256 {card['sha256']}" in out
+    assert cases("set")[0]["meta"]["origin"] == {"kind": "log", "source": "bot", "seed": 4}
+    use = ["task=plan", "dataset=jsonl", "dataset.path=set/cases.jsonl", "metrics=[faithfulness]"]
+    assert main([*use, f"dataset.sha256={card['sha256']}"]) == 0
+    assert main([*use, f"dataset.sha256={'0' * 64}"]) == 2
+    assert "not the one that the configuration names" in capsys.readouterr().err
+
+
+def test_the_seed_decides_and_not_the_order(log: Path) -> None:
+    hashes = []
+    for number, (lines, seed) in enumerate([(LOG, 0), (LOG[::-1], 0), (LOG, 3)]):
+        write(lines)
+        assert build(f"build.dir=set{number}", "build.n=2", f"build.seed={seed}") == 0
+        hashes.append(json.loads(Path(f"set{number}/card.json").read_text())["sha256"])
+    assert hashes[0] == hashes[1]
+    assert hashes[2] != hashes[0]
+
+
+@pytest.mark.slow
+def test_low_scores_recorded_or_of_a_run(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert build("build.dir=a", "build.n=2", "build.draw=low_score", "build.score=grade") == 0
+    assert [case["recorded"]["grade"] for case in cases("a")] == [0, 2]
+    take = ["+metrics.recorded.take={neg: {from: grade, low: 0, high: 10}}"]
+    assert main(["dataset=bot", "metrics=[recorded]", *take, "name=r", "scoring.coverage_floor=0"]) == 0
+    assert (
+        build("build.dir=b", "build.n=2", "build.draw=low_score", "build.score=neg", "build.run=outputs/r/latest") == 0
+    )
+    assert [case["id"] for case in cases("b")] == [case["id"] for case in cases("a")]
+    capsys.readouterr()
+    assert build("build.dir=c", "build.draw=low_score", "build.score=nope", "build.run=outputs/r/latest") == 2
+    assert "nope" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (("build.n=3",), "build.dir"),
+    (("build.dir=log.jsonl",), "a frozen set is never overwritten"),
+    (("build.dir=s", "dataset.limit=3"), "null: a test set is drawn from all"),
+    (("build.dir=s", "dataset.sample={n: 3}"), "null: a test set is drawn from all"),
+    (("build.dir=s", "build.draw=stratified"), "`draw: stratified` and `by` go together"),
+    (("build.dir=s", "build.drow=random"), "did you mean draw?"),
+    (("build.dir=s", "build.draw=stratified", "build.by=category"), "no value in any of 5 cases"),
+    (("build.dir=s", "dataset.filter=\"question == 'x'\""), "none passes the filter"),
+    (("build.dir=s", "dataset.path=nowhere.jsonl"), "nowhere.jsonl"),
+])  # fmt: skip
+def test_what_is_refused_writes_nothing(
+    log: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    before = sorted(path.name for path in Path().iterdir())
+    assert build(*words) == 2
+    assert says in capsys.readouterr().err
+    assert sorted(path.name for path in Path().iterdir()) == before
+
+
+def test_without_a_data_set(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["task=build_dataset", "build.dir=s"]) == 2
+    assert "no data set" in capsys.readouterr().err
+
+
+def test_a_broken_line_is_refused_or_left_out(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open(log, "a", encoding="utf-8") as file:
+        file.write('{"trace": "t9", "ask"\n')
+    assert build("build.dir=s") == 2
+    error = capsys.readouterr().err
+    assert "log.jsonl:6" in error
+    assert "build.faults=skip" in error
+    assert build("build.dir=s", "build.faults=skip", "build.n=4") == 0
+    captured = capsys.readouterr()
+    assert "left out because of line: 1, the first at log.jsonl:6" in captured.err
+    assert len(cases("s")) == 4
+
+
+@pytest.mark.parametrize(("option", "file", "cases_in"), [
+    ("langfuse", "langfuse/traces_full.jsonl", 10),
+    ("openinference", "openinference/otlp_per_batch.jsonl", 10),
+    ("promptfoo", "promptfoo/results.json", 20),
+])  # fmt: skip
+def test_logs_of_real_packages(
+    real_data: Path, log: Path, capsys: pytest.CaptureFixture[str], option: str, file: str, cases_in: int
+) -> None:
+    """Ten questions each (README of the files); promptfoo's were answered by two systems."""
+    path = real_data / "shapes" / file
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    words = ["task=build_dataset", f"dataset={option}", f"dataset.path={path}", "build.n=4", f"build.dir={option}"]
+    assert main(words) == 0, capsys.readouterr().err
+    card = json.loads(Path(option, "card.json").read_text(encoding="utf-8"))
+    assert {row["step"]: row["kept"] for row in card["steps"]}["filter"] == cases_in
+    assert {row["step"]: row["kept"] for row in card["steps"]}["exact duplicates"] == 10
+    built = cases(option)
+    assert len(built) == 4
+    assert all(case["meta"]["origin"]["kind"] == "log" for case in built)
+    assert sum(card["outputs"].values()) == 4 * cases_in // 10

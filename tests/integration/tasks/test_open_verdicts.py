@@ -1,0 +1,193 @@
+"""Verdicts of report.html in a finished run: imported, left out of every calibration, and made a blind queue."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.labelling.label_files import draw_folders, read_draw, read_drawn, read_strata
+from ragpipe.schema.answer_digest import answer_digest
+from ragpipe.stages.case_reader import CaseReader
+
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
+Key = tuple[str, str, int]
+
+
+@pytest.fixture
+def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the finished run: ten cases, whose judge is gone."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(travelled_run, tmp_path / "run"))
+
+
+def digests(run: Path) -> dict[Key, str]:
+    cases = CaseReader(run / "samples.parquet", run / "outputs.parquet")
+    return {case.key[:3]: answer_digest(case.sample, case.output) for case in cases}
+
+
+def verdicts(run: Path, given: Mapping[Key, str | None], name: str = "ann", of_run: str = "", **changes: Any) -> Path:
+    """The file that the page saves: a verdict per case."""
+    known, manifest = digests(run), json.loads((run / "manifest.json").read_text())
+    path = run.parent / f"verdicts-{name}.jsonl"
+    with open(path, "w", encoding="utf-8") as file:
+        for (sample_id, method, repeat), verdict in given.items():
+            line = {
+                "v": 1, "run": of_run or manifest["run_id"], "sample_id": sample_id, "method": method, "repeat": repeat,
+                "score": "faithfulness", "verdict": verdict, "note": "seen", "annotator": name, "at": "2026-11-23T10:00:00Z",
+                "answer": known[sample_id, method, repeat], "blind": False,
+            }  # fmt: skip
+            file.write(json.dumps(line | changes) + "\n")
+    return path
+
+
+def label(run: Path, *words: str) -> int:
+    return main(["task=label", f"run={run}", *words])
+
+
+def test_a_case_whose_id_has_control_characters_keeps_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page shows the escape character of the id as `\\x1b`, and its file has it so."""
+    monkeypatch.chdir(tmp_path)
+    record = {"id": "q\x1b1", "question": "Who?", "answer": "Ann.", "reference": "Ann.", "contexts": ["Ann did."]}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(record) + "\n" + json.dumps(record | {"id": "q2"}) + "\n")
+    assert main(["dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[format]", "name=ids"]) == 0
+    folder = (tmp_path / "outputs" / "ids" / "latest").resolve()
+    (key,) = [key for key in digests(folder) if key[0] == "q\x1b1"]
+    score = next(name for name in json.loads((folder / "final/metrics.json").read_text())["overall"]["scores"])
+    path = verdicts(folder, {key: "pass"}, sample_id="q\\x1b1", score=score)
+    assert label(folder, f"label.import=[{path}]") == 0
+    (row,) = pq.read_table(folder / "labels/verdicts.parquet").to_pylist()
+    assert (row["sample_id"], row["passed"]) == ("q\x1b1", True)
+
+
+def test_verdicts_are_kept_sealed_and_marked_as_not_blind(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = list(digests(run))
+    path = verdicts(run, {keys[0]: "pass", keys[1]: "fail", keys[2]: None})
+    assert label(run, f"label.import=[{path}]") == 0
+    said = capsys.readouterr().out
+    assert "2 new verdicts by ann" in said
+    assert "not blind" in said
+    rows = pq.read_table(run / "labels/verdicts.parquet").to_pylist()
+    assert {(row["sample_id"], row["method"], row["repeat"]): row["passed"] for row in rows} == {
+        keys[0]: True, keys[1]: False, keys[2]: None,
+    }  # fmt: skip
+    assert {row["blind"] for row in rows} == {False}
+    assert "labels/verdicts.parquet" in json.loads((run / "seal.json").read_text())["files"]
+    assert main(["task=verify", f"run={run}"]) == 0
+
+
+def test_a_fault_imports_nothing_and_another_answer_is_left_out(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = list(digests(run))
+    good = verdicts(run, {keys[0]: "pass"})
+    other_run = verdicts(run, {keys[1]: "pass"}, "bob", of_run="r-other")
+    assert label(run, f"label.import=[{good},{other_run}]") == 2
+    assert not (run / "labels").exists()
+    other_answer = verdicts(run, {keys[1]: "pass"}, "bob", answer="0" * 64)
+    assert label(run, f"label.import=[{other_answer}]") == 2
+    assert not (run / "labels").exists()
+    with open(good, "a", encoding="utf-8") as file:
+        file.write(other_answer.read_text())
+    capsys.readouterr()
+    assert label(run, f"label.import=[{good}]") == 0
+    assert "1 verdict is of another answer than the run has" in capsys.readouterr().err
+    assert pq.read_table(run / "labels/verdicts.parquet").num_rows == 1
+
+
+def test_a_calibration_leaves_them_out_unless_it_is_told_and_then_writes_none(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = list(digests(run))
+    assert label(run, f"label.import=[{verdicts(run, dict.fromkeys(keys, 'pass'))}]") == 0
+    assert main(["task=calibrate", f"run={run}"]) == 2  # no other labels
+    assert label(run, "label.metric=faithfulness", "label.n=4") == 0
+    (folder,) = draw_folders(run)
+    with open(folder / "sheet.csv", encoding="utf-8-sig", newline="") as file:
+        rows = [row | {"annotator": "bob", "label": "all"} for row in csv.DictReader(file)]
+    with open(run.parent / "sheet.csv", "w", encoding="utf-8", newline="") as file:
+        csv.DictWriter(file, list(rows[0])).writeheader()
+        csv.DictWriter(file, list(rows[0])).writerows(rows)
+    assert label(run, "label.import=[sheet.csv]") == 0
+    capsys.readouterr()
+    assert main(["task=calibrate", f"run={run}"]) == 0
+    assert f"faithfulness: not used: {len(keys)} verdicts given on report.html, not blind" in capsys.readouterr().out
+    calibration = json.loads((run / "calibration/calibration.json").read_text())
+    assert [item["part"] for item in calibration["scores"]["faithfulness"]["labels"]] == ["random"] * 4
+    written = (run / "calibration/calibration.json").read_bytes()
+    assert main(["task=calibrate", f"run={run}", "calibrate.open_labels=true", "calibrate.width=0.1"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "not blind: these verdicts were given on report.html" in said
+    assert f"on {len(keys)} labels" in said
+    assert "corrected mean" not in said.replace("no gate or corrected mean", "")
+    assert (run / "calibration/calibration.json").read_bytes() == written
+
+
+@pytest.mark.parametrize("word", ["calibrate.fit=true", "calibrate.out=x.json", "calibrate.draw=d"])
+def test_nothing_is_made_of_labels_that_are_not_blind(run: Path, word: str) -> None:
+    assert main(["task=calibrate", f"run={run}", "calibrate.open_labels=true", word]) == 2
+
+
+def test_cases_with_a_verdict_become_a_blind_queue(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = list(digests(run))
+    queue = ("label.draw=queue", "label.metric=faithfulness")
+    assert label(run, *queue) == 2  # no verdict yet
+    assert label(run, f"label.import=[{verdicts(run, {keys[0]: 'fail', keys[1]: 'pass'})}]") == 0
+    assert label(run, *queue) == 0
+    assert "count in no corrected mean, gate or weight" in capsys.readouterr().out
+    (folder,) = draw_folders(run)
+    rows = read_drawn(folder).to_pylist()
+    assert {(row["sample_id"], row["method"], row["repeat"]) for row in rows} == {keys[0], keys[1]}
+    assert {(row["part"], row["probability"]) for row in rows} == {("queue", None)}
+    assert read_strata(folder) is None
+    page = (folder / "label.html").read_text(encoding="utf-8")
+    assert "seen" not in page  # neither the note nor the verdict is on it
+    first = [row["item"] for row in rows]
+    later = verdicts(run, {keys[2]: "pass"}, "bob", score="overall_score")
+    assert label(run, f"label.import=[{later}]") == 0
+    assert label(run, *queue) == 0
+    assert [row["item"] for row in read_drawn(folder).to_pylist()][:2] == first
+    assert read_drawn(folder).num_rows == read_draw(folder).strata[0].drawn == 3
+    assert label(run, *queue, "label.more=2") == 2
+
+
+def test_labels_of_a_queue_show_agreement_and_calibrate_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = list(digests(run))
+    assert label(run, f"label.import=[{verdicts(run, dict.fromkeys(keys[:5], 'fail'))}]") == 0
+    assert label(run, "label.draw=queue", "label.metric=faithfulness") == 0
+    (folder,) = draw_folders(run)
+    sheet = [
+        json.loads(line) | {"annotator": "ann", "label": "all"}
+        for line in (folder / "sheet.jsonl").read_text("utf-8").splitlines()
+    ]
+    Path("sheet.jsonl").write_text("\n".join(map(json.dumps, sheet)))
+    assert label(run, "label.import=[sheet.jsonl]") == 0
+    assert main(["task=calibrate", f"run={run}"]) == 2
+    capsys.readouterr()
+    assert main(["task=calibrate", f"run={run}", f"calibrate.draw={folder.name}"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "a queue: these cases were picked by people" in said
+    assert "labels of the queue" not in said
+    assert not (run / "calibration").exists()
+
+
+def test_labels_given_twice_by_one_person_are_reported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert label(run, "label.metric=faithfulness", "label.n=3") == 0
+    (folder,) = draw_folders(run)
+    lines = [
+        json.loads(line) | {"annotator": "ann"} for line in (folder / "sheet.jsonl").read_text("utf-8").splitlines()
+    ]
+    for name, grades in (("a", ["all", "all", "none"]), ("b", ["all", "none", "none"])):
+        rows = [line | {"label": grade} for line, grade in zip(lines, grades, strict=True)]
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    capsys.readouterr()
+    assert label(run, "label.import=[a.jsonl,b.jsonl]") == 0
+    assert "1 case has two labels by ann, 1 of them different: the later one counts" in capsys.readouterr().out

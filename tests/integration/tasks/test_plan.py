@@ -1,0 +1,83 @@
+"""`task=plan` as the data doctor: what it prints of data in order, of a live system, of what cannot be measured, and its file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ragpipe.cli import main
+
+CASE = {"question": "Who wrote it?", "answer": "Ada wrote it.", "contexts": ["Ada wrote it."]}
+
+
+def write(folder: Path, *cases: dict[str, object]) -> list[str]:
+    """The words for a data set of these cases."""
+    lines = [json.dumps({"id": f"q{i}"} | CASE | case) for i, case in enumerate(cases)]
+    (folder / "cases.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return ["dataset=jsonl", f"dataset.path={folder / 'cases.jsonl'}", f"output_dir={folder}"]
+
+
+def test_the_demonstration_is_short_and_warns_of_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    out = tmp_path / "plan.json"
+    assert main(["+experiment=quickstart", "task=plan", f"output_dir={tmp_path}", f"plan.out={out}"]) == 0
+    printed, warned = capfd.readouterr()
+    assert warned == ""
+    assert len(printed.splitlines()) <= 50
+    plan = json.loads(out.read_text(encoding="utf-8"))
+    assert (plan["samples"], sum(plan["cases"].values()), plan["calls"]["all"]) == (40, 101, 641)
+    assert [finding["name"] for finding in plan["findings"] if finding["is_warning"]] == []
+    assert plan["metrics"]["retrieval"]["cases"] == 89
+    assert plan["metrics"]["recency_conflict"]["embedded_judge"] == "partly"
+    assert plan["fields_of_outputs"]["citations"]["by_method"]["baseline"]["present"] == 21
+
+
+def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recorded = {"recorded": {"helpfulness": 0.5}}
+    words = [*write(tmp_path, {"reference": "Ada."} | recorded, {}), "metrics=[faithfulness,correctness,citation]"]
+    lines = (
+        "warning: correctness: the embedded judge cannot answer it; needs judge=llm\n",
+        "warning: citation: skipped in every case (2 no_citations_recorded); it needs answer, contexts, citations",
+    )
+    unscored = (
+        "recorded.helpfulness (1 of 2 cases) is in no score: 'metrics=[faithfulness,correctness,citation,recorded]' and "
+        "'metrics.recorded.take={helpfulness: {low: 0, high: 1}}', each with its own scale\n"
+    )
+    assert main([*words, "task=plan"]) == 0
+    out, planned = capfd.readouterr()
+    assert unscored in out
+    assert main([*words, "name=other"]) == 0
+    out, started = capfd.readouterr()
+    assert unscored in out
+    for line in lines:
+        assert planned.count(line) == 1
+        assert started.count(line) == 1
+    taken = ["metrics=[correctness,recorded]", "metrics.recorded.take={helpfulness: {low: 0, high: 1}}"]
+    assert main([*words, *taken, "task=plan", "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]) == 0
+    out, planned = capfd.readouterr()
+    assert lines[0] not in planned, "a language model can answer it"
+    assert "in no score" not in out
+
+
+def test_a_live_system_is_counted_and_its_questions_are_profiled(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = write(tmp_path, {"answer": None, "contexts": None}, {"answer": None, "contexts": None, "id": "Q0"})
+    live = ["system=http", "system.url=http://127.0.0.1:9/ask", "system.repeats=3", "metrics=[faithfulness]"]
+    assert main([*words, *live, "task=plan"]) == 0
+    printed, warned = capfd.readouterr()
+    assert "2 samples; the http system is asked 3 times for each when the run starts: 6 questions to it" in printed
+    assert "question all 13 characters" in " ".join(printed.split())
+    assert "1 id differs from another in case or blanks only, first 'Q0' and 'q0'" in warned
+    assert "faithfulness" not in warned
+
+
+def test_the_file_of_the_plan_needs_a_name(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["+experiment=quickstart", "task=plan", "plan.out=''"]) == 2
+    assert "plan.out" in capfd.readouterr().err

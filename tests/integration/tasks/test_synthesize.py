@@ -1,0 +1,71 @@
+"""`task=synthesize`: what it writes, its exit codes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.cli import main
+
+pytestmark = pytest.mark.slow  # several whole runs
+
+DOCUMENTS = "synthesize.documents=package:handbook"
+
+
+def cases_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_set_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "task=synthesize",
+        DOCUMENTS,
+        "synthesize.dir=set",
+        "synthesize.counts.complete=4",
+        "synthesize.counts.edge=0",
+    ]
+    assert main(words) == 0
+    card = json.loads((tmp_path / "set" / "card.json").read_text(encoding="utf-8"))
+    cases = cases_of(tmp_path / "set")
+    assert card["cases"] == len(cases)
+    assert card["counts"]["question_type"]["complete"] == 4
+    assert "edge" not in card["counts"]["question_type"]
+    assert len(card["sources"]) == len(list(Path(card_documents()).rglob("*.md")))
+    assert card["sha256"] in capfd.readouterr().out
+    assert main(words) == 2  # never over a set
+    assert main([*words[:2], "synthesize.dir=again", *words[3:]]) == 0
+    assert json.loads((tmp_path / "again" / "card.json").read_text(encoding="utf-8"))["sha256"] == card["sha256"]
+
+
+def card_documents() -> str:
+    from ragpipe.core.resources import data_path
+
+    return str(data_path("package:handbook"))
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    (["synthesize.counts.quote_only=50", "synthesize.counts.conflict=90"],
+     ["synthesize.counts.quote_only=6", "90 cases are asked for", "nothing was written"]),
+    (["synthesize.counts.free=3"], ["synthesize.model=true"]),
+    (["synthesize.templates=[complete.v7]"], ["no such file", "complete.v1"]),
+    (["synthesize.documents=nowhere"], ["no folder"]),
+    (["synthesize.count.edge=3"], ["counts"]),
+])  # fmt: skip
+def test_what_is_refused(
+    words: list[str],
+    expected: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["task=synthesize", DOCUMENTS, "synthesize.dir=set", *words]) == 2
+    printed = capfd.readouterr().err
+    assert [text for text in expected if text not in printed] == []
+    assert not (tmp_path / "set").exists()

@@ -1,0 +1,155 @@
+"""The example RAG, evaluated: each planted fault is named with the cases that it spoils, and none without a fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.core.resources import PACKAGE
+from ragpipe.example_rag.__main__ import main as serve
+from ragpipe.schema.sample import Sample
+
+METHODS = ("folders_off", "folders_on", "folders_fallback")
+NAMED = {
+    "wrong_scope": "scope_too_narrow",
+    "missing_document": "not_indexed",
+    "over_refusal": "over_refusal",
+    "stale_note": "stale_source_used",
+    "no_citations": "citations_missing",
+}
+Cases = frozenset[tuple[str, str]]
+
+
+@cache
+def samples() -> list[Sample]:
+    path = PACKAGE / "data" / "handbook_cases.jsonl"
+    return [Sample.model_validate_json(line) for line in path.open(encoding="utf-8")]
+
+
+def _diagnosed(run: Path) -> dict[str, Cases]:
+    """The cases of each diagnosis as pairs of sample and method."""
+    table = pq.read_table(run / "iteration-1" / "records.parquet", columns=["sample_id", "method", "diagnosis"])
+    cases: dict[str, set[tuple[str, str]]] = {}
+    for row in table.to_pylist():
+        for name in row["diagnosis"]:
+            cases.setdefault(name, set()).add((row["sample_id"], row["method"]))
+    return {name: frozenset(keys) for name, keys in cases.items()}
+
+
+def _evaluate(folder: Path, *words: str) -> Path:
+    assert main(["+experiment=example_rag", f"output_dir={folder}", "report.formats=[]", *words]) == 0
+    return folder / "example_rag" / "latest"
+
+
+def _of_all_methods(*names: str) -> Cases:
+    return frozenset((name, method) for name in names for method in METHODS)
+
+
+def test_without_a_fault_none_is_named(tmp_path: Path) -> None:
+    run = _evaluate(tmp_path)
+    metrics = json.loads((run / "iteration-1" / "metrics.json").read_text())
+    assert (metrics["n_cases"], sorted(metrics["by"]["method"])) == (3 * 82, sorted(METHODS))
+    assert not set(NAMED.values()) & set(_diagnosed(run))
+    modes = metrics["overall"]["failure_modes"]
+    assert (modes["not_indexed"]["n"], modes["not_indexed"]["n_judged"]) == (0, 3 * 64)
+
+
+@pytest.mark.parametrize("fault", NAMED)
+def test_each_fault_is_named_with_its_cases(tmp_path: Path, fault: str) -> None:
+    """The expected cases follow from the labels: what a fault can spoil, and nothing else."""
+    manifest = tmp_path / "index.jsonl"
+    assert serve(["--fault", fault, "--manifest", str(manifest)]) == 0
+    run = _evaluate(tmp_path, f"+system.params.faults=[{fault}]", f"system.index_manifest={manifest}")
+    found = _diagnosed(run)
+    named = found[NAMED[fault]]
+    if fault == "missing_document":
+        gold = [case.id for case in samples() if "products/heron.md" in (case.relevant_docs or ())]
+        assert len(gold) == 7
+        assert named == _of_all_methods(*gold)
+        first = pq.read_table(run / "iteration-1" / "records.parquet", columns=["sample_id", "diagnosis"]).to_pylist()
+        assert {row["diagnosis"][0] for row in first if row["sample_id"] in gold} == {"not_indexed"}
+    elif fault == "stale_note":
+        assert named == _of_all_methods(*(case.id for case in samples() if case.recency_conflict_rule))
+    elif fault == "wrong_scope":
+        words = re.compile(r"\b(?:warrant(?:y|ies)|repairs?|returns?)\b", re.IGNORECASE)
+        led = [
+            case.id
+            for case in samples()
+            if words.search(case.question) and case.meta["folder"] != "company" and case.answerable
+        ]
+        assert {key for key in named if key[1] == "folders_on"} == {(name, "folders_on") for name in led}
+        assert not any(method == "folders_off" for _, method in named)
+    elif fault == "over_refusal":
+        assert len(named) >= 30
+        assert {name for name, _ in named} <= {case.id for case in samples() if case.answerable}
+    else:
+        answerable = {case.id for case in samples() if case.answerable}
+        assert {name for name, _ in named} == answerable
+    clean = _diagnosed(_evaluate(tmp_path / "clean"))
+    new = {name: len(cases) for name, cases in found.items() if name not in clean}
+    assert new[NAMED[fault]] == max(new.values()), new
+    others = {NAMED[name] for name in NAMED if name != fault} & set(found)
+    assert others <= CONSEQUENCES.get(fault, set())
+
+
+CONSEQUENCES = {
+    "wrong_scope": {"over_refusal"},  # it declines what it may not look up
+    "missing_document": {"over_refusal"},  # and what is not there
+}
+"""What follows from a fault beside its own diagnosis."""
+
+
+@contextmanager
+def _served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The server in a process of its own, with its address; it is ended by SIGTERM."""
+    command = (sys.executable, "-m", "ragpipe.example_rag", "--port", "0", *words)
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as server:
+        try:
+            assert server.stdout is not None
+            address = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())
+            assert address is not None
+            yield server, address[0]
+        finally:
+            server.terminate()
+            server.wait(timeout=20)
+
+
+def test_over_http_it_answers_as_in_process(tmp_path: Path) -> None:
+    """The same diagnoses by both ways; requests that fail are sent again, and none that is answered is."""
+    in_process = _diagnosed(_evaluate(tmp_path / "a"))
+    with _served("--latency-ms", "1", "--fail-rate", "0.05") as (server, address):
+        words = ["system=example_http", f"system.url={address}/ask", "dataset.limit=20"]
+        run = _evaluate(tmp_path / "b", *words)
+        server.terminate()
+        printed, _ = server.communicate(timeout=20)
+    assert server.returncode == 0, "SIGTERM is a clean end"
+    asked, failed = map(int, re.findall(r"(\d+) (?:requests|of them)", printed))
+    assert (asked - failed, failed > 0) == (3 * 20, True)
+    firsts = {case.id for case in samples()[:20]}
+    expected = {name: {key for key in keys if key[0] in firsts} for name, keys in in_process.items()}
+    assert _diagnosed(run) == {name: keys for name, keys in expected.items() if keys}
+    outputs = pq.read_table(run / "outputs.parquet", columns=["error", "version"]).to_pylist()
+    assert (len(outputs), {row["error"] for row in outputs}, {row["version"] for row in outputs}) == (60, {None}, {"1"})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+def test_ctrl_c_ends_the_server() -> None:
+    with _served() as (server, _):
+        server.send_signal(signal.SIGINT)
+        _, errors = server.communicate(timeout=20)
+    assert (server.returncode, errors) == (0, "")

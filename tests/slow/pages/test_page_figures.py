@@ -1,0 +1,186 @@
+"""report.html stays light and its first screen has the answer, however many scores, gates, methods and slices a run has."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ragpipe.datasets.native_form import content_id
+from ragpipe.schema.sample import Chunk
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.settings import ScoringSettings
+from tests.slow.pages.test_report_browser import case_open, pages_of
+from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page
+from tests.support.run_tables import Row, score, write_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+ELEMENTS = 3000
+"""Elements of a page with a case open (benchmarks/pages.py)."""
+FIRST_SCREEN = 700
+"""Pixels: where the cases begin in a window of 1440 x 900, and where the first chart ends at 390 x 844."""
+METHODS = ("baseline", "rerank", "no_rerank_small_k")
+NAMES = [f"measured_score_{n:02}" for n in range(47)]
+HEADLINE = NAMES[:4]
+TOP = "(name) => document.getElementById(name).getBoundingClientRect().top + scrollY"
+
+
+def settings(scores: int, gates: int) -> ScoringSettings:
+    """Four scores with weights; every second score has a threshold."""
+    return ScoringSettings.model_validate({
+        "weights": dict.fromkeys(HEADLINE, 0.25), "thresholds": dict.fromkeys(NAMES[:scores:2], 0.5), "fill_defaults": False,
+        "gates": {f"gate_number_{n}": {"score": name, "of": "mean", "min": 0.2 + n / 5, "by": "interval"} for n, name in enumerate(NAMES[:gates])},
+        "accept_uncalibrated": True, "slices": ["category", "subcategory"],
+    })  # fmt: skip
+
+
+def run_of(root: Path, scores: int, gates: int) -> Path:
+    """40 questions, three methods, two fields of six values each; question 0 fails every score of every method."""
+    draw = random.Random(7)
+    rows = []
+    for n in range(40):
+        labels = {
+            "question": f"Question number {n}, of some length?",
+            "category": f"category_{n % 6}",
+            "subcategory": f"kind_{n % 5}",
+        }
+        for place, method in enumerate(METHODS):
+            values = {name: 0.0 if n == 0 else min(1.0, draw.random() * 0.8 + place / 10) for name in NAMES[:scores]}
+            details = {name: {"note": "a detail"} for name in values}
+            chunks = [Chunk(id=f"{method}-{c}", rank=c, text=f"Text {c}.") for c in range(1, 6)]
+            rows.append(
+                Row(f"q{n:02}", method, values, labels, {"answer": f"Answer of {method}.", "chunks": chunks}, details)
+            )
+    write_run(root, rows, group=200)
+    score(root, [ScoreSpec(name) for name in NAMES[:scores]], settings(scores, gates))
+    return pages_of(root)
+
+
+@pytest.fixture(
+    scope="module", params=[(4, 0), (4, 4), (47, 4)], ids=["4 scores", "4 scores, 4 gates", "47 scores, 4 gates"]
+)
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_of(tmp_path_factory.mktemp("run"), *request.param)
+
+
+@pytest.fixture
+def shown(browser: Browser, page: Path) -> Iterator[OpenPage]:
+    with open_page(browser) as opened:
+        opened.open(page)
+        yield opened
+        assert opened.faults == []
+
+
+def test_the_answer_what_is_wrong_where_and_the_first_cases_share_a_screen(shown: OpenPage) -> None:
+    assert shown.page.evaluate(TOP, "better") < 150
+    assert shown.page.evaluate(TOP, "slices") < FIRST_SCREEN
+    assert shown.page.evaluate(TOP, "cases") <= FIRST_SCREEN
+    assert shown.sideways() <= 0
+
+
+def test_a_phone_has_the_differences_on_its_first_screen(browser: Browser, page: Path) -> None:
+    with open_page(browser, width=390, height=844) as opened:
+        opened.open(page)
+        assert (
+            opened.page.evaluate("document.querySelector('#better .forest').getBoundingClientRect().bottom")
+            <= FIRST_SCREEN
+        )
+        assert opened.sideways() <= 0
+        assert opened.faults == []
+
+
+def test_a_page_with_a_case_open_has_few_elements(shown: OpenPage) -> None:
+    """The worst case: it failed every score, of three methods side by side."""
+    shown.page.click("#list [role=option]")
+    case_open(shown)
+    assert shown.page.evaluate("document.querySelectorAll('*').length") <= ELEMENTS
+
+
+def test_a_case_of_many_scores_opens_what_failed_and_folds_the_rest(shown: OpenPage) -> None:
+    shown.page.evaluate("location.hash = '#v=1&case=q20/rerank/1'")
+    case_open(shown)
+    open_rows = shown.page.locator("#pane table.scores >> nth=0").locator("tbody th[scope=row]").all_text_contents()
+    folds = shown.page.locator("#pane details.fold > summary", has_text="(")
+    groups = [text for text in folds.all_text_contents() if text.startswith(("Passed", "Without a verdict"))]
+    if len(open_rows) <= 5:
+        assert groups == [], "few scores stand open"
+        return
+    failed = shown.page.locator("#pane table.scores >> nth=0").locator("tbody tr:has(.badge.bad)").count()
+    folded = sum(int(text.split("(")[1].rstrip(")")) for text in groups)
+    assert failed > 5
+    assert len(open_rows) + folded == len(NAMES) + 1, "the overall score too"
+    shown.page.click("#pane summary:has-text('Without a verdict')")
+    shown.page.wait_for_selector("#pane [aria-label='without a verdict']")
+    rows = shown.page.locator("#pane [aria-label='without a verdict'] tbody th[scope=row]").all_text_contents()
+    assert set(rows) <= set(NAMES[1::2]), "those without a threshold"
+
+
+def test_what_is_folded_comes_when_it_is_opened_and_links_open_it(shown: OpenPage) -> None:
+    page = shown.page
+    assert page.locator("#scores table").count() == 0
+    page.click("#scores summary")
+    page.wait_for_selector("#scores table")
+    assert page.locator("#scores tbody tr").count() >= len(HEADLINE)
+    page.click("#scores summary")
+    page.click("#scores summary")
+    assert page.locator("#scores table").count() == 1, "once, however often it is opened"
+    assert not page.is_visible("#coverage table")
+    page.click("nav a[href='#coverage']")
+    page.wait_for_selector("#coverage table")
+    assert page.evaluate("document.activeElement.closest('section').id") == "coverage"
+
+
+@pytest.mark.skipif(AXE is None, reason="RAGPIPE_AXE names no axe.min.js")
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_nothing_with_every_fold_open(browser: Browser, page: Path, width: int) -> None:
+    with open_page(browser, width=width) as opened:
+        opened.open(page)
+        while opened.page.locator(".front details:not([open])").count():
+            opened.page.evaluate(
+                "document.querySelectorAll('.front details:not([open])').forEach((one) => { one.open = true; })"
+            )
+            opened.page.wait_for_timeout(100)
+        assert axe_violations(opened.page) == []
+        assert opened.sideways() <= 0
+        assert opened.faults == []
+
+
+def test_a_case_whose_id_is_a_hash_goes_by_its_question(browser: Browser, tmp_path: Path) -> None:
+    """The id that a record without one gets (datasets/native_form.py), in the list and in links of the front part."""
+    samples = [content_id({"question": f"What is thing {n}?"}) for n in range(6)]
+    rows = [Row(sample, method, {"faithfulness": 0.0, "answer_relevance": 1.0}, {"question": f"What is thing {n}?"}) for n, sample in enumerate(samples) for method in ("a", "b")]  # fmt: skip
+    write_run(tmp_path / "run", rows)
+    score(tmp_path / "run", [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")])
+    with open_page(browser) as opened:
+        opened.open(pages_of(tmp_path / "run"))
+        assert "What is thing 0?" in opened.page.locator("#list [role=option] bdi").all_text_contents()
+        opened.page.click("#problems summary:text('Advice')")
+        link = opened.page.locator("#problems a[href*='case=']").first
+        assert re.fullmatch(r"What is thing \d\? / [ab]", str(link.text_content()))
+        assert opened.faults == []
+
+
+def test_texts_with_little_in_common_get_no_word_diff(browser: Browser, tmp_path: Path) -> None:
+    answers = {
+        "q0": ("The fee is ten euros.", "The fee is twelve euros."),
+        "q1": ("The fee is ten euros.", "Nobody has ever heard about anything like that here before."),
+    }
+    rows = [Row(sample, method, {"grade": 0.5}, output={"answer": text}) for sample, texts in answers.items() for method, text in zip("ab", texts, strict=True)]  # fmt: skip
+    write_run(tmp_path / "run", rows)
+    score(tmp_path / "run", [ScoreSpec("grade")])
+    with open_page(browser) as opened:
+        opened.open(pages_of(tmp_path / "run"), "#v=1&case=q0/b/1&diff=on")
+        opened.page.wait_for_selector("#pane ins")
+        assert opened.page.locator("#pane ins").all_text_contents() == ["twelve"]
+        opened.page.evaluate("location.hash = '#v=1&case=q1/b/1&diff=on'")
+        opened.page.wait_for_selector("#pane >> text=too different for a word diff")
+        assert opened.page.locator("#pane ins, #pane del").count() == 0
+        assert opened.faults == []

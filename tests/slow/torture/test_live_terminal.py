@@ -1,0 +1,113 @@
+"""The line of progress in a real terminal, and what a killed process leaves of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ragpipe.store.run.progress_file import read_progress
+from ragpipe.store.run.progress_state import ProgressState
+from tests.support.checks import Bench
+from tests.support.harness import environment, start
+
+pytestmark = pytest.mark.slow
+
+Make = Callable[..., Bench]
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def in_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[tuple[float, str]]:
+    """Run ragpipe in a terminal of so many columns. Returns what it wrote, with the time in seconds since `plan:` was there."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    env = {**environment(TERM="xterm-256color")}
+    env.pop("COLUMNS", None)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ragpipe", *args], cwd=cwd, env=env, stdin=follower, stdout=follower, stderr=follower
+    )
+    os.close(follower)
+    written: list[tuple[float, str]] = []
+    began = None
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([leader], [], [], 0.2)
+        if not ready:
+            if process.poll() is not None:
+                break
+            continue
+        try:
+            data = os.read(leader, 65536)
+        except OSError:  # the other end is closed
+            break
+        text = _ESCAPES.sub("", data.decode(errors="replace"))
+        if began is None and "plan:" in text:
+            began = time.monotonic()
+        written.append((time.monotonic() - (began or time.monotonic()), text))
+    os.close(leader)
+    process.wait(timeout=30)
+    return written
+
+
+@pytest.mark.parametrize("columns", [45, 80, 160])
+def test_a_judge_of_three_seconds_shows_numbers_within_two(bench: Make, columns: int) -> None:
+    """8 calls, the first alone, then 4 at a time: no case is finished for six seconds."""
+    b = bench(cases=4)
+    b.server.latency_ms = 3000
+    written = in_terminal(b.args(concurrency=4), b.folder, columns)
+    drawn = [(at, line) for at, text in written for line in re.split(r"[\r\n]+", text) if "judging " in line]
+    assert drawn, written
+    assert drawn[0][0] < 2
+    assert "judging 0/4 cases | estimating" in drawn[0][1]
+    changing = drawn[:-1]
+    assert all(len(line) < columns for _, line in changing)
+    assert not any("…" in line for _, line in changing)
+    assert any(re.search(r"judging 0/4 cases \| 0:\d\d left", line) for _, line in changing)
+    if columns > 45:
+        assert "1 sent, 0 answered" in "".join(line for at, line in drawn if at < 2)
+    assert re.search(r"judging 4/4 cases \| 0:\d\d \| 8 sent, 8 answered", drawn[-1][1])
+
+
+def test_a_killed_process_leaves_a_readable_and_recognisably_stale_file(bench: Make) -> None:
+    b = bench(cases=12)
+    b.server.latency_ms = 400
+    process = start(b.args(concurrency=4), b.folder)
+    path, seen = None, None
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        path = next((p for p in (b.folder / "out").glob("*/*/iteration-1/.progress.json")), None)
+        seen = read_progress(path) if path else None
+        if seen is not None and seen.calls.sent > 4:
+            break
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    assert path is not None
+    assert seen is not None
+    assert not seen.is_stalled()
+    assert (seen.phase, seen.process.pid) == ("judging", process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    left = read_progress(path)
+    assert isinstance(left, ProgressState)
+    assert left.phase == "judging"
+    assert left.is_stalled(), "at once: the process is gone"
+    assert left.silent_s() < 30
+    b.server.latency_ms = 0
+    ran = b.run()
+    assert ran.code == 0
+    done = read_progress(path)
+    assert done is not None
+    assert (done.phase, done.process.pid) == ("done", os.getpid())
+    assert not done.is_stalled(time.time() + 3600)

@@ -1,0 +1,119 @@
+"""Asks questions in two rounds by batch, in a process that may kill itself at a point: `python -m tests.support.batch_asker`.
+
+The words are a JSON object: `url`, `model`, `folder`, `count`, and `kill` as `name:number:before` or `:after`, or empty. The points
+are calls of a function: of the batch folder (`write` is every atomic write of it, `deliver`), or of the Batch API (`upload`,
+`create`, `status`, `results`). Prints the texts of all replies as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ragpipe.judging.batches import batch_folder
+from ragpipe.judging.batches.anthropic_batches import AnthropicBatches
+from ragpipe.judging.batches.openai_batches import OpenAIBatches
+from ragpipe.judging.batches.settings import BatchSettings
+from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.transports.batch_transport import BatchTransport
+from ragpipe.store.calls.call_store import CallStore
+from tests.support.asking import question, settings
+
+RUN = "run"
+
+
+def texts_of(count: int) -> list[str]:
+    """The texts of the first round."""
+    return [f"Answer number {i}." for i in range(count)]
+
+
+def follow_up(text: str, reply: str) -> str:
+    """The text of the second round's question, which depends on the first reply."""
+    return f"{text} Before: {reply}"
+
+
+class _KillPoint:
+    """Kills this process at one call of one function."""
+
+    def __init__(self, words: str):
+        name, number, when = words.split(":") if words else ("", "0", "")
+        self.name, self.number, self.when = name, int(number), when
+        self.calls = 0
+
+    def patch(self, owner: Any, attribute: str, name: str) -> None:
+        if name != self.name:
+            return
+        function: Callable[..., Any] = getattr(owner, attribute)
+        if asyncio.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def asynchronous(*args: Any, **kwargs: Any) -> Any:
+                self._before()
+                result = await function(*args, **kwargs)
+                self._after()
+                return result
+
+            setattr(owner, attribute, asynchronous)
+            return
+
+        @functools.wraps(function)
+        def synchronous(*args: Any, **kwargs: Any) -> Any:
+            self._before()
+            result = function(*args, **kwargs)
+            self._after()
+            return result
+
+        setattr(owner, attribute, synchronous)
+
+    def _before(self) -> None:
+        self.calls += 1
+        if self.when == "before" and self.calls == self.number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _after(self) -> None:
+        if self.when == "after" and self.calls == self.number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _ask(words: dict[str, Any]) -> list[str | None]:
+    folder = Path(words["folder"])
+    store = CallStore(folder / "calls.sqlite", run_id=RUN)
+    batch = BatchSettings(quiet_s=0.05, poll_s=0.05, longest_poll_s=0.05)
+    judge = settings(words["url"], model=words["model"], endpoint="test", api_key_env=None)
+    transport = BatchTransport(judge, batch, folder / "batches", run_id=RUN)
+    session = JudgeSession(identity=judge.identity_of_judge(), label=judge.label, transport=transport, store=store)
+
+    async def chain(text: str) -> list[str | None]:
+        first = await session.reply(question(text))
+        second = await session.reply(question(follow_up(text, first.text or "")))
+        return [first.text, second.text]
+
+    try:
+        chains = await asyncio.gather(*map(chain, texts_of(words["count"])))
+        await session.drain()
+    finally:
+        await session.close()
+        store.close()
+    return [text for texts in chains for text in texts]
+
+
+def main() -> None:
+    words = json.loads(sys.argv[1])
+    point = _KillPoint(words["kill"])
+    point.patch(batch_folder, "atomic_write", "write")
+    point.patch(batch_folder.BatchFolder, "deliver", "deliver")
+    for api in (OpenAIBatches, AnthropicBatches):
+        for name in ("upload", "create", "status", "results"):
+            point.patch(api, name, name)
+    print(json.dumps(asyncio.run(_ask(words))))
+
+
+if __name__ == "__main__":
+    main()

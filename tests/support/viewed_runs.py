@@ -1,0 +1,101 @@
+"""Output folders for the page over all runs, from literals."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp.test_utils import TestClient, TestServer
+
+from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.viewing.view_server import ViewOptions, ViewServer
+from tests.support.compared_runs import graded, scored_run
+
+PAGE = "<!doctype html><title>report</title><p>a report"
+
+
+def listed_run(folder: Path, run_id: str, grade: float, *, day: int = 1, **manifest: Any) -> RunFolder:
+    """A finished run of 30 cases with the mean `grade`, made on a day of January 2026, with two reports. The grades of a case
+    differ by up to .04 from run to run, as a judge's do; runs with equal grades are of equal days modulo 4."""
+    values = {f"q{n}": grade + ((n * (1 + day % 4)) % 5 - 2) / 100 for n in range(30)}
+    run = scored_run(folder / run_id, graded(values), run_id=run_id)
+    content = json.loads(run.manifest.read_text())
+    content |= {"created_at": f"2026-01-{day:02d}T10:00:00.000+00:00", "name": folder.name, **manifest}
+    run.manifest.write_text(json.dumps(content))
+    run.html.write_text(PAGE)
+    run.report.write_text("# a report\n")
+    return run
+
+
+@asynccontextmanager
+async def client_of(
+    root: Path, *, port: int = 8080, **options: Any
+) -> AsyncIterator[tuple[TestClient[Any, Any], ViewServer]]:
+    """A client that keeps no cookies, and the real application over a folder; `port` names the cookie."""
+    server = ViewServer(ViewOptions(root, port, **options))
+    from aiohttp import DummyCookieJar
+
+    async with TestClient(TestServer(server.application(port)), cookie_jar=DummyCookieJar()) as client:
+        yield client, server
+
+
+def allowed(server: ViewServer, port: int = 8080) -> Mapping[str, str]:
+    """The headers of a browser that has the cookie."""
+    return {"Cookie": f"ragpipe-view-{port}={server.token}", "Host": f"127.0.0.1:{port}"}
+
+
+@dataclass
+class ViewProcess:
+    """`task=view` in a process of its own; `address` is what it printed, with the token."""
+
+    process: subprocess.Popen[str]
+    address: str
+
+    @property
+    def port(self) -> int:
+        return int(self.address.split(":")[2].split("/")[0])
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """An answer to a browser that has the cookie."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        cookie = f"ragpipe-view-{self.port}={self.address.partition('token=')[2]}"
+        connection.request("GET", path, headers={"Cookie": cookie})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    def progress(self) -> dict[str, Any]:
+        return dict(json.loads(self.get("/progress")[1]))
+
+    def when(self, is_so: Callable[[dict[str, Any]], Any], seconds: float = 60) -> dict[str, Any]:
+        """What `/progress` says once the condition holds."""
+        deadline = time.monotonic() + seconds
+        while not is_so(progress := self.progress()):
+            assert time.monotonic() < deadline, progress
+            time.sleep(0.1)
+        return progress
+
+
+@contextmanager
+def view_process(folder: Path, *words: str) -> Iterator[ViewProcess]:
+    """Serve a folder; at the end the process gets Ctrl-C, and must end by itself with 0."""
+    command = [sys.executable, "-m", "ragpipe", "task=view", f"view.dir={folder}", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert process.stdout
+        line = process.stdout.readline()
+        assert "http://" in line, line + process.stdout.read()
+        yield ViewProcess(process, line.split()[-1])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,71 @@
+"""Errors in code of the user's: told by file and line, and never taken for a bug of ragpipe."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import ConfigError, Problem, RagpipeError
+from ragpipe.core.user_faults import user_fault
+
+CODE = "import json\n\ndef grade(text):\n    return helper(text)\n\ndef helper(text):\n    return lenght(text)\n\n"
+CODE += "def parse(text):\n    return json.loads(text)\n"
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plug.py").write_text(CODE)
+    spec = importlib.util.spec_from_file_location("plug", tmp_path / "plug.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def raised(work: Callable[..., object], *args: object) -> BaseException:
+    """What the call raises, without the frame of this test: that is a file of the user's too."""
+    try:
+        work(*args)
+    except Exception as error:
+        return error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
+    raise AssertionError("nothing was raised")
+
+
+def test_a_typo_in_a_metric_names_file_and_line(plugin: ModuleType) -> None:
+    error = RagpipeError("metric mine on case q/default: NameError: name 'lenght' is not defined\n    the run stops")
+    error.__cause__ = raised(plugin.grade, "x")
+    assert user_fault(error).splitlines() == [
+        "metric mine on case q/default: NameError: name 'lenght' is not defined",
+        "  plug.py:4, in grade",
+        "    return helper(text)",
+        "  plug.py:7, in helper",
+        "    return lenght(text)",
+        "this is a fault in your own code, at plug.py:7",
+        "fix: correct it; the same command then goes on. Or: on_metric_error=record keeps such an error as the result of its "
+        "case, and the run goes on",
+    ]
+
+
+def test_an_error_below_the_users_code_is_told_where_that_called(plugin: ModuleType) -> None:
+    text = user_fault(raised(plugin.parse, "{"))
+    assert text.splitlines()[0].startswith("JSONDecodeError: ")
+    assert text.splitlines()[-1] == "this is a fault in your own code, at plug.py:10"
+
+
+def test_an_error_of_ragpipe_is_none_of_the_users() -> None:
+    """Raised inside the package, with no file of the user's on the way."""
+    error = raised(sha256, object())
+    assert user_fault(error) == ""
+
+
+def test_what_is_refused_is_no_fault_of_code(plugin: ModuleType) -> None:
+    error = ConfigError("wrong", [Problem("a", "b", "c", "d")])
+    error.__cause__ = raised(plugin.grade, "x")
+    assert user_fault(error) == ""

@@ -1,0 +1,73 @@
+"""The navigation of the site: every page in exactly one place, as docs/README.md lists them; and links that are led on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.docs_site import docs_script, nav_groups, site_pages, site_settings
+from tests.support.pages import DOCS
+
+
+def test_every_page_stands_in_the_navigation_once() -> None:
+    listed = [page for _, pages in nav_groups() for page in pages]
+    assert sorted(listed) == sorted(site_pages()), "add the page to `nav` of mkdocs.yml, and to docs/README.md"
+
+
+def test_the_index_lists_the_pages_of_the_navigation_in_its_order() -> None:
+    hooks, titles, groups = docs_script("hooks.py"), ["", ""], dict[tuple[str, ...], list[str]]()
+    for line in (DOCS / "README.md").read_text(encoding="utf-8").splitlines():
+        if heading := re.match(r"(##|###) (.+)", line):
+            titles = [titles[0], heading[2]] if heading[1] == "###" else [heading[2], ""]
+        elif line.startswith("- "):
+            linked = [hooks.address_of(target) for target in hooks.targets("all-pages.md", line)]
+            groups.setdefault(tuple(filter(None, titles)), []).extend(linked[:1])
+    expected = {
+        group: [page for page in pages if page != "all-pages.md"]
+        for group, pages in nav_groups()
+        if group != ("Decisions",)
+    }
+    assert groups.pop(("Decisions",)) == ["decisions/README.md"]
+    assert list(groups.items()) == list(expected.items())
+
+
+def test_the_list_of_decisions_names_all_of_them_in_their_order() -> None:
+    (pages,) = [pages for group, pages in nav_groups() if group == ("Decisions",)]
+    text = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
+    assert [
+        "decisions/README.md",
+        *(f"decisions/{name}" for name in re.findall(r"^\d+\. \[.*\]\((.+)\)", text, re.M)),
+    ] == pages
+
+
+def test_every_page_begins_with_its_title() -> None:
+    untitled = [name for name, path in site_pages().items() if not path.read_text(encoding="utf-8").startswith("# ")]
+    assert untitled == [], "the title of a page is what the navigation shows"
+
+
+@pytest.mark.parametrize(("page", "link", "expected"), [
+    ("ci.md", "[a](gates.md#tiers)", "[a](gates.md#tiers)"),
+    ("ci.md", "[a](../CHANGELOG.md)", "[a](changelog.md)"),
+    ("ci.md", "[a](../README.md#tests)", "[a](index.md#tests)"),
+    ("ci.md", "[a](ci/evaluate.sh)", "[a](ci/evaluate.sh)"),
+    ("ci.md", "[a](../LICENSE)", "[a](files/LICENSE.txt)"),
+    ("decisions/0009-clustered-intervals.md", "[a](../statistics.md)", "[a](../statistics.md)"),
+    ("decisions/0009-clustered-intervals.md", "[a](../../CONTRIBUTING.md#style)", "[a](../contributing.md#style)"),
+    ("index.md", "![a](docs/README.md)", "![a](all-pages.md)"),
+    ("all-pages.md", "[a](ci.md) [b](../README.md)", "[a](ci.md) [b](index.md)"),
+    ("index.md", "[a](benchmarks/prompt_study.json)", "[a](files/benchmarks/prompt_study.json)"),
+    ("index.md", "[a](#tests) [b](https://jinja.palletsprojects.com) [c](mailto:a@b)", None),
+    ("index.md", "[a](docs/no-such-page.md)", None),
+])  # fmt: skip
+def test_a_link_leads_to_where_its_target_stands_on_the_site(page: str, link: str, expected: str | None) -> None:
+    assert docs_script("hooks.py").led_on(link, page) == (expected or link)
+
+
+def test_the_site_asks_nothing_of_the_network() -> None:
+    settings = site_settings()
+    assert settings["theme"]["font"] is False
+    assert settings["strict"] is True
+    assert "analytics" not in settings["extra"]
+    assert "repo_url" not in settings, "the theme would ask the forge for the number of stars"
+    assert not any(path.startswith("http") for key in ("extra_css", "extra_javascript") for path in settings[key])

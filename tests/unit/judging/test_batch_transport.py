@@ -1,0 +1,329 @@
+"""Questions by batch: the same replies as live, whatever order, gaps and errors the results come in; never a batch twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.core.errors import Incomplete, Interrupted, ProviderUnusable
+from ragpipe.judging.batches.batch_api import BatchStatus
+from ragpipe.judging.batches.openai_batches import OpenAIBatches
+from ragpipe.judging.batches.settings import BatchSettings
+from ragpipe.judging.cache_key import Question
+from ragpipe.judging.settings import Price
+from ragpipe.judging.transports.batch_transport import BatchTransport
+from ragpipe.schema.call import Call, Payment
+from ragpipe.testing.batch_endpoint import DOUBLED, EXPIRED, MISSING, OK
+from ragpipe.testing.openai_server import OpenAIServer
+from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
+
+QUICK = {"quiet_s": 0.02, "poll_s": 0.01, "longest_poll_s": 0.02}
+PARAMS = ["openai", pytest.param("anthropic", marks=pytest.mark.slow)]  # litellm takes seconds to import
+SHAPES = {"openai": "openai/test-model-2024-07-18", "anthropic": "anthropic/claude-3-5-haiku-20241022"}
+PRICE = Price(input=2.0, output=10.0)
+
+
+def transport(server: OpenAIServer, folder: Path, *, shape: str = "openai", **keys: Any) -> BatchTransport:
+    batch = {**QUICK, **{name: keys.pop(name) for name in list(keys) if name in BatchSettings.model_fields}}
+    tell = keys.pop("tell", lambda _: None)
+    judge = settings(server.url, model=SHAPES[shape], **keys)
+    return BatchTransport(judge, BatchSettings(**batch), folder, run_id="test-run", tell=tell)
+
+
+def run(sender: BatchTransport, *questions: Question, paid: Callable[[Payment], None] = lambda _: None) -> list[Call]:
+    """Ask all at once as a session does, and close."""
+
+    async def one(item: Question) -> Call:
+        async with sender.slot():
+            return await sender.ask(item, paid)
+
+    async def everything() -> list[Call]:
+        try:
+            return await asyncio.gather(*map(one, questions))
+        finally:
+            await sender.close()
+
+    return asyncio.run(everything())
+
+
+def questions(count: int) -> list[Question]:
+    return [question(f"Answer number {i}.") for i in range(count)]
+
+
+async def made(server: OpenAIServer) -> None:
+    """Wait for the first batch."""
+    while not server.batches.made:  # noqa: ASYNC110  the server lives in another thread
+        await asyncio.sleep(0.01)
+
+
+def texts(calls: list[Call]) -> list[str | None]:
+    return [call.text for call in calls]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, SENTINEL)
+
+
+def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(
+    serve: Callable[..., OpenAIServer], tmp_path: Path
+) -> None:
+    server, asked = serve(), questions(12)
+    server.keep_bodies = True
+    live = asyncio.run(ask(settings(server.url), *asked))
+    by_batch = run(transport(server, tmp_path), *asked)
+    assert texts(by_batch) == texts(live)
+    assert [c.key for c in by_batch] == [q.key for q in asked]
+    bodies = {key: body for key, body in server.batches.made[0].lines}
+    assert {q.key for q in asked} == bodies.keys()
+    assert sorted(map(json.dumps, bodies.values())) == sorted(map(json.dumps, server.bodies.values()))
+    assert (len(server.log), len(server.batches.made)) == (12, 1)
+
+
+@pytest.mark.parametrize("shape", PARAMS)
+def test_expired_missing_and_failed_lines_are_asked_again_and_no_other(
+    serve: Callable[..., OpenAIServer], tmp_path: Path, shape: str
+) -> None:
+    server, asked = serve(), questions(6)
+    fates = [OK, EXPIRED, MISSING, "500", OK, OK]
+    server.batches.fate = lambda batch, line: fates[line] if batch == 0 else OK
+    calls = run(transport(server, tmp_path, shape=shape), *asked)
+    assert [call.status for call in calls] == ["ok"] * 6
+    first, second = server.batches.made
+    assert [key for key, _ in first.lines] == [q.key for q in asked]
+    assert {key for key, _ in second.lines} == {asked[i].key for i in (1, 2, 3)}
+    assert [call.attempts for call in calls] == [1, 2, 2, 2, 1, 1]
+
+
+def test_of_two_lines_with_one_key_the_reply_counts(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    server, asked = serve(), questions(3)
+    server.batches.fate = lambda batch, line: DOUBLED if line == 1 else OK
+    assert [call.status for call in run(transport(server, tmp_path), *asked)] == ["ok"] * 3
+    assert len(server.batches.made) == 1
+
+
+def test_a_refused_line_is_a_permanent_failure(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    server, asked = serve(), questions(3)
+    server.batches.fate = lambda batch, line: "400" if line == 1 else OK
+    calls = run(transport(server, tmp_path), *asked)
+    assert [call.status for call in calls] == ["ok", "bad_request", "ok"]
+    assert len(server.batches.made) == 1
+
+
+def test_a_line_that_never_gets_a_reply_fails_after_its_retries(
+    serve: Callable[..., OpenAIServer], tmp_path: Path
+) -> None:
+    server, asked = serve(), questions(2)
+    server.batches.fate = lambda batch, line: EXPIRED if batch or line else OK
+    calls = run(transport(server, tmp_path, retries=2), *asked)
+    assert [call.status for call in calls] == ["ok", "server_error"]
+    assert len(server.batches.made) == 3  # once, and two retries
+
+
+def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(
+    serve: Callable[..., OpenAIServer], tmp_path: Path
+) -> None:
+    server, asked, notices = serve(), questions(2), list[str]()
+    refusal = "400 Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
+    server.batches.fate = lambda batch, line: refusal if batch == 0 else OK
+    calls = run(transport(server, tmp_path, tell=notices.append), *asked)
+    assert [(call.status, call.output_mode) for call in calls] == [("ok", "json_object")] * 2
+    assert sum("json_schema was refused" in notice for notice in notices) == 1
+
+
+@pytest.mark.parametrize("shape", PARAMS)
+def test_an_error_after_the_batch_was_made_makes_no_second_one(
+    serve: Callable[..., OpenAIServer], tmp_path: Path, shape: str
+) -> None:
+    server, asked = serve(), questions(4)
+    server.batches.after_create = [500]
+    assert [call.status for call in run(transport(server, tmp_path, shape=shape), *asked)] == ["ok"] * 4
+    assert len(server.batches.made) == 1
+
+
+def test_an_error_before_the_batch_was_made_is_followed_by_another_try(
+    serve: Callable[..., OpenAIServer], tmp_path: Path
+) -> None:
+    server = serve()
+    server.batches.before_create = [503, 429]
+    run(transport(server, tmp_path), *questions(2))
+    assert len(server.batches.made) == 1
+    assert server.batches.count("POST", "/batches") == 3
+    assert server.batches.count("POST", "/files") == 1
+
+
+def test_the_list_is_read_page_by_page_back_to_the_intent(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    server = serve()
+    server.batches.page = 2
+    for number in range(5):
+        run(transport(server, tmp_path), question(f"another run's {number}"))
+    server.batches.made[0].created -= 86_400
+    server.batches.made[1].created -= 86_400
+    server.batches.log.clear()
+    api = OpenAIBatches(settings(server.url), SENTINEL)
+
+    async def listed(since: float) -> list[tuple[str | None, BatchStatus]]:
+        try:
+            return await api.batches_since(since)
+        finally:
+            await api.close()
+
+    batches = asyncio.run(listed(time.time() - 60))
+    assert [status.id for _, status in batches] == ["batch_0005", "batch_0004", "batch_0003"]
+    assert [token for token, _ in batches] == [b.metadata["ragpipe"] for b in server.batches.made[:1:-1]]
+    assert server.batches.count("GET", "/batches") == 2
+
+
+@pytest.mark.parametrize(("limits", "sizes"), [({"max_requests": 3}, [3, 3, 2]), ({"max_bytes": 10_000}, None)])
+def test_a_round_is_divided_by_the_limits(
+    serve: Callable[..., OpenAIServer], tmp_path: Path, limits: dict[str, int], sizes: list[int] | None
+) -> None:
+    server, asked = serve(), questions(8)
+    if "max_bytes" in limits:
+        asked = [question("word " * 500 + str(i)) for i in range(8)]
+    calls = run(transport(server, tmp_path, **limits), *asked)
+    assert [call.status for call in calls] == ["ok"] * 8
+    made = [len(batch.lines) for batch in server.batches.made]
+    assert sum(made) == 8
+    assert made == sizes if sizes else len(made) > 1
+    if "max_bytes" in limits:
+        assert all(len(json.dumps([body for _, body in batch.lines])) < 10_000 for batch in server.batches.made)
+
+
+def test_a_batch_past_its_end_is_cancelled_and_collected(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    server = serve()
+    server.batches.delay_s, server.batches.expires_in_s = 3600, -5
+    calls = run(transport(server, tmp_path, grace_s=0.1), *questions(3))
+    assert [call.status for call in calls] == ["ok"] * 3
+    assert server.batches.count("POST", "/cancel") == 1
+    assert len(server.batches.made) == 1
+
+
+def test_a_batch_that_is_not_late_is_waited_for(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    server = serve()
+    server.batches.delay_s = 0.3
+    run(transport(server, tmp_path), *questions(2))
+    assert server.batches.count("POST", "/cancel") == 0
+
+
+def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(
+    serve: Callable[..., OpenAIServer], tmp_path: Path
+) -> None:
+    server = serve()
+    server.batches.refuse = "This model has no batches."
+    with pytest.raises(ProviderUnusable, match=r"the batch was refused: invalid: This model has no batches\."):
+        run(transport(server, tmp_path), *questions(2))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_without_a_batch_api_is_named(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    server = serve()
+    server.batches.handle = lambda request: _nothing()  # type: ignore[method-assign]
+    with pytest.raises(ProviderUnusable, match="no Batch API at this address"):
+        run(transport(server, tmp_path), *questions(1))
+
+
+async def _nothing() -> None:
+    return None
+
+
+def test_replies_are_paid_at_the_batch_price(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    payments: list[Payment] = []
+    server = serve()
+    calls = run(transport(server, tmp_path, prices=PRICE), *questions(3), paid=payments.append)
+    usages = [server.batches.reply(body)["usage"] for _, body in server.batches.made[0].lines]
+    expected = [(u["prompt_tokens"] * 2.0 + u["completion_tokens"] * 10.0) / 1e6 for u in usages]
+    assert sorted(p.usd or 0 for p in payments) == pytest.approx(sorted(expected))
+    assert sorted(c.paid_usd or 0 for c in calls) == pytest.approx(sorted(expected))
+
+
+def test_without_a_batch_price_the_price_is_unknown(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    payments: list[Payment] = []
+    run(transport(serve(), tmp_path, prices=None), *questions(1), paid=payments.append)
+    assert [p.usd for p in payments] == [None]
+
+
+def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    server = serve()
+    sender = transport(server, tmp_path)
+    free_at = time.monotonic() + 0.4
+    sender.is_busy = lambda: time.monotonic() < free_at
+    run(sender, *questions(2))
+    assert server.batches.made[0].created > time.time() - 5
+    assert time.monotonic() >= free_at
+    assert len(server.batches.made) == 1
+
+
+def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(
+    serve: Callable[..., OpenAIServer], tmp_path: Path
+) -> None:
+    server, asked, notices = serve(), questions(5), list[str]()
+    server.batches.delay_s = 1.0
+
+    async def stopped() -> None:
+        sender = transport(server, tmp_path)
+        tasks = [asyncio.create_task(sender.ask(q, lambda _: None)) for q in asked]
+        await made(server)
+        began = time.monotonic()
+        sender.stop(Interrupted("by a signal"))
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(result, Interrupted) for result in results)
+        assert time.monotonic() - began < 0.5
+        await sender.close()
+
+    asyncio.run(stopped())
+    calls = run(transport(server, tmp_path, tell=notices.append), *asked[:3])
+    assert [call.status for call in calls] == ["ok"] * 3
+    rest = run(transport(server, tmp_path), *asked[3:])  # asked by a later start: their replies are still on disk
+    assert [call.status for call in rest] == ["ok"] * 2
+    assert len(server.batches.made) == 1
+    assert any("is picked up" in notice for notice in notices)
+    (folder,) = tmp_path.iterdir()
+    assert [path.name for path in folder.iterdir()] == ["batch.json"]
+
+
+def test_two_transports_over_one_folder_share_a_batch(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    server, asked = serve(), questions(4)
+    server.batches.delay_s = 0.5
+
+    async def both() -> None:
+        first, second = transport(server, tmp_path), transport(server, tmp_path)
+        tasks = [asyncio.create_task(first.ask(q, lambda _: None)) for q in asked[:2]]
+        await made(server)
+        other = asyncio.create_task(second.ask(asked[0], lambda _: None))
+        await asyncio.gather(*tasks)
+        await first.close()
+        assert (await other).status == "ok"
+        await second.close()
+
+    asyncio.run(both())
+    assert len(server.batches.made) == 1
+
+
+def test_the_key_is_in_no_file(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    server, asked = serve(), questions(2)
+    server.batches.fate = lambda batch, line: f"400 the key {SENTINEL} is wrong" if line else OK
+    server.batches.delay_s = 0.2
+
+    async def killed_before_delivery() -> None:
+        sender = transport(server, tmp_path)
+        tasks = [asyncio.create_task(sender.ask(q, lambda _: None)) for q in asked]
+        calls = await asyncio.gather(*tasks)  # without a slot nothing is noted as delivered
+        assert SENTINEL not in "".join(call.message or "" for call in calls)
+        await sender.close()
+
+    asyncio.run(killed_before_delivery())
+    kept = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"body", "batch.json", "lines.json", "results-1", "results-2"} <= kept.keys()
+    assert not [name for name, data in kept.items() if SENTINEL.encode() in data]
+
+
+def test_max_calls_counts_questions_by_batch(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+    with pytest.raises(Incomplete, match=r"judge\.max_calls=2 is used up"):
+        run(transport(serve(), tmp_path, max_calls=2), *questions(3))

@@ -1,0 +1,141 @@
+"""What a request holds, what becomes of it, and who is admitted: by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from ragpipe.core.errors import DataError
+from ragpipe.core.resume_words import with_words
+from ragpipe.judging.budget_settings import BudgetSettings
+from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
+from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.transports.request_costs import RequestCosts
+from ragpipe.schema.amount import Amount
+from ragpipe.schema.price_rates import Rates, Tier
+from ragpipe.store.run.hold_journal import HoldJournal
+
+
+class Memory:
+    """A journal of nothing."""
+
+    carried = assumed = Amount()
+
+    def hold(self, amount: Amount) -> int:
+        return 1
+
+    def settle(self, number: int, cost: Amount) -> None: ...
+
+
+def budget(**limits: float) -> Budget:
+    return Budget(BudgetSettings(**limits), "judge", Memory())
+
+
+def test_a_hold_is_bytes_and_what_a_format_adds_at_the_dearest_price() -> None:
+    """64 a request, 16 a message, one per byte: `héllo` has 6 bytes, `字` 3. A schema of 20 characters brings 512 more."""
+    settings = JudgeSettings(
+        model="openai/gpt-4o-2024-08-06", max_tokens=100, prices={"input": 2.0, "output": 8.0, "reasoning": 10.0}
+    )
+    costs = RequestCosts(budget(usd=1), settings, check=lambda: None, tell=lambda _: None)
+    messages = [{"role": "system", "content": "héllo"}, {"role": "user", "content": "字"}]
+    prompt = 64 + 2 * 16 + 6 + 3
+    assert costs.bound({"messages": messages}) == (prompt, Amount((prompt * 2 + 100 * 10) / 1e6, prompt + 100, 1))
+    response_format = {"type": "json_schema", "json_schema": {"a": 1}}
+    schema = len(json.dumps(response_format)) + 512
+    assert costs.bound({"messages": messages, "response_format": response_format})[0] == prompt + schema
+    assert costs.bound({"messages": messages, "response_format": {"type": "json_object"}})[0] == prompt + 512
+
+
+def test_the_dearest_price_is_that_of_any_tier_that_the_prompt_may_reach() -> None:
+    rates = Rates("m", "table", (Tier(0, 1.0, 4.0, 0.5, 4.0), Tier(1000, 3.0, 2.0, 0.5, 2.0)))
+    assert rates.most_usd(1000, 10) == pytest.approx((1000 * 1 + 10 * 4) / 1e6)
+    assert rates.most_usd(1001, 10) == pytest.approx((1001 * 3 + 10 * 4) / 1e6), (
+        "the output of the lower tier is dearer"
+    )
+    assert Rates("m", "none").most_usd(1, 1) is None
+
+
+async def test_who_does_not_fit_waits_and_nobody_overtakes() -> None:
+    account, order = budget(tokens=100), list[str]()
+
+    async def ask(name: str, tokens: int, cost: int) -> None:
+        hold = await account.reserve(Amount(tokens=tokens))
+        order.append(name)
+        await asyncio.sleep(0)
+        account.settle(hold, Amount(tokens=cost))
+
+    await asyncio.gather(ask("large", 80, 10), ask("larger", 90, 20), ask("small", 5, 5))
+    assert order == ["large", "larger", "small"], "the small one would have fit beside the first"
+    assert account.spent.tokens == 35
+    with pytest.raises(BudgetUsedUp, match=r"35 tokens spent.* up to 66 tokens"):
+        await account.reserve(Amount(tokens=66))
+    with pytest.raises(BudgetUsedUp):
+        await account.reserve(Amount(tokens=1))  # nothing more in this start
+    assert account.used_up is not None
+    assert account.used_up.raised == ("judge.budget.tokens=200",)
+
+
+async def test_what_becomes_of_a_hold() -> None:
+    account = budget(usd=1.0, tokens=1000, calls=4)
+    holds = [await account.reserve(Amount(0.2, 100, 1)) for _ in range(4)]
+    assert account.left() == {"usd": pytest.approx(0.2), "tokens": 600, "calls": 0}
+    account.settle(holds[0], Amount(0.05, 30, 1))
+    account.settle(holds[1], None)  # an answer without a usage
+    account.assume(holds[2])
+    account.release(holds[3])
+    assert (account.spent.usd, account.spent.tokens, account.spent.calls) == (pytest.approx(0.45), 230, 3)
+    assert account.assumed == Amount(0.2, 100, 1)
+    assert account.held == Amount()
+    assert "spent $0.45 of $1, 230 tokens of 1,000 tokens, 3 calls of 4 calls" in account.line()
+
+
+async def test_the_words_that_raise_a_budget_are_enough_for_the_next_call() -> None:
+    account = budget(usd=0.01)
+    with pytest.raises(BudgetUsedUp) as caught:
+        await account.reserve(Amount(0.034567, 10, 1))
+    assert caught.value.raised == ("judge.budget.usd=0.0346",)
+    words = with_words(["+experiment=x", "judge.budget.usd=0.01"], caught.value.raised)
+    assert words == ["+experiment=x", "judge.budget.usd=0.0346"]
+
+
+async def test_a_cancelled_wait_gives_its_place_to_the_next() -> None:
+    account = budget(calls=1)
+    first = await account.reserve(Amount(calls=1))
+    waiting = [asyncio.create_task(account.reserve(Amount(calls=1))) for _ in range(2)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    account.release(first)
+    assert isinstance((await asyncio.gather(*waiting, return_exceptions=True))[0], asyncio.CancelledError)
+    assert waiting[1].result().amount == Amount(calls=1)
+    assert account.under_way == 1
+
+
+def test_a_journal_goes_on_from_costs_open_holds_and_a_ledger_that_gained_more(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    journal = HoldJournal.open(path, Amount(1.0, 100, 10))
+    assert journal.carried == Amount(1.0, 100, 10), "what was paid before there was a budget"
+    numbers = [journal.hold(Amount(0.5, 50, 1)) for _ in range(3)]
+    journal.settle(numbers[0], Amount(0.1, 10, 1))
+    journal.settle(numbers[1], Amount())
+    journal.close()  # the third is under way: a kill
+
+    journal = HoldJournal.open(path, Amount(1.05, 105, 10))  # the ledger lacks a part of the first
+    assert journal.carried == Amount(1.0 + 0.1 + 0.5, 160, 12)
+    assert journal.assumed == Amount(0.5, 50, 1)
+    journal.close()
+
+    journal = HoldJournal.open(path, Amount(3.05, 305, 30))  # a start without a budget paid 2.0
+    assert journal.carried == Amount(pytest.approx(3.6), 360, 32)  # type: ignore[arg-type]
+    journal.close()
+
+
+def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    HoldJournal.open(path, Amount()).close()
+    with open(path, "ab") as file:
+        file.write(b'{"event": "cost", "hold": 9, "usd": 1.0, "tokens": 1, "calls": 1}\n')
+    with pytest.raises(DataError, match="'cost' of hold 9"):
+        HoldJournal.open(path, Amount())

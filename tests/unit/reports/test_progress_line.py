@@ -1,0 +1,219 @@
+"""The line of live progress: its parts at several widths, and when it is drawn."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from ragpipe.reports.live_progress import Progress
+from ragpipe.reports.progress_line import progress_line
+from ragpipe.reports.safe_stream import SafeStream
+from ragpipe.store.files.processes import Process
+from ragpipe.store.run.progress_state import CallCounts, CaseCounts, ProgressState, TextCounts
+
+NOW = datetime.fromisoformat("2026-11-23T08:00:00.000Z").timestamp()
+
+
+def state(done: int = 12, total: int = 40, **more: Any) -> ProgressState:
+    process, at = Process("here", 4242), "2026-11-23T08:00:00.000Z"
+    return ProgressState("judging", process, at, at, CaseCounts(total, done), **more)
+
+
+BUSY: dict[str, Any] = {
+    "calls": CallCounts(sent=96, answered=90, in_flight=4, waiting=3, failed=2),
+    "waiting_until": "2026-11-23T08:00:12.000Z",
+    "waiting_for": "429",
+    "rate_per_second": 4.5,
+    "tokens": 12345,
+    "usd": 0.1234,
+    "errors": 1,
+    "seconds_left": 80.0,
+}
+
+
+def line(width: int | None = None, elapsed: float = 20.0, is_ended: bool = False, **values: Any) -> str:
+    shown = state(**values)
+    return progress_line(shown, label="judging", elapsed=elapsed, is_ended=is_ended, width=width, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (20, "12/40 | 1:20 left"),
+        (45, "judging 12/40 cases | 1:20 left | waits 12 s"),
+        (60, "judging 12/40 cases | 1:20 left | waits 12 s (429) | 1 error"),
+        (80, "judging 12/40 cases | 1:20 left | waits 12 s (429) | 4.5/s | $0.1234 | 1 error"),
+        (100, "judging 12/40 cases | 1:20 left | waits 12 s (429) | 96 sent, 90 answered, 2 failed | 1 error"),
+        (
+            160,
+            "judging 12/40 cases | 1:20 left | waits 12 s (429) | 96 sent, 90 answered, 2 failed | 4 in flight | 4.5/s | "
+            "12,345 tokens | $0.1234 | 1 error",
+        ),
+    ],
+)
+def test_a_busy_line_at_every_width(width: int, expected: str) -> None:
+    assert line(width, **BUSY) == expected
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (45, "judging 0/40 cases | estimating | 0 errors"),
+        (60, "judging 0/40 cases | estimating | 4 in flight | 0 errors"),
+        (80, "judging 0/40 cases | estimating | 4 sent, 0 answered | 4 in flight | 0 errors"),
+    ],
+)
+def test_the_first_second_of_a_slow_judge(width: int, expected: str) -> None:
+    assert line(width, done=0, calls=CallCounts(sent=4, in_flight=4)) == expected
+
+
+@pytest.mark.parametrize("width", range(12, 161))
+def test_cases_and_time_left_are_at_every_width_and_nothing_is_cut(width: int) -> None:
+    shown = line(width, **BUSY)
+    assert len(shown) <= max(width, len("12/40 | 1:20 left"))
+    assert "12/40" in shown
+    assert "1:20 left" in shown
+    assert "…" not in shown
+
+
+def test_a_longer_wait_and_one_of_less_than_a_second() -> None:
+    hour = {**BUSY, "waiting_until": "2026-11-23T09:00:00.000Z", "waiting_for": "no answer"}
+    assert "| waits 3,600 s (no answer) |" in line(**hour)
+    assert "| 3 waiting (rpm) |" in line(**{**BUSY, "waiting_until": "2026-11-23T08:00:00.400Z", "waiting_for": "rpm"})
+
+
+def test_the_end_has_the_duration_and_nothing_under_way() -> None:
+    """What is in flight or waits at the end of an interrupted run is no news: it was given up."""
+    whole = {**BUSY, "calls": CallCounts(sent=120, answered=120), "seconds_left": 0.0, "done": 40}
+    assert line(elapsed=62.4, is_ended=True, **whole) == (
+        "judging 40/40 cases | 1:02 | 120 sent, 120 answered | 4.5/s | 12,345 tokens | $0.1234 | 1 error"
+    )
+    assert line(elapsed=24.0, is_ended=True, **BUSY) == (
+        "judging 12/40 cases | stopped after 0:24 | 96 sent, 90 answered, 2 failed | 4.5/s | 12,345 tokens | $0.1234 | 1 error"
+    )
+
+
+def test_an_unknown_price_is_said_and_embedded_texts_are_counted() -> None:
+    assert "| price unknown |" in line(**{**BUSY, "usd": None})
+    shown = line(texts=TextCounts(embedded=1024, waiting=256))
+    assert shown == "judging 12/40 cases | estimating | 1,024 texts computed here, 256 waiting | 0 errors"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The looks at the counters are those of the test alone."""
+    monkeypatch.setattr(Progress, "_run", lambda self: None)
+
+
+@pytest.mark.usefixtures("no_thread")
+def test_without_a_terminal_a_line_after_one_second_and_then_every_five() -> None:
+    clock, out, seen = Clock(), io.StringIO(), list[ProgressState]()
+    with Progress(SafeStream(out), lambda: state(int(clock.now)), keep=seen.append, clock=clock) as shown:
+        for tick in range(1, 41):  # 20 s, two looks a second
+            clock.now = tick / 2
+            shown.tick()
+    lines = out.getvalue().splitlines()
+    assert [text.split()[1] for text in lines] == ["1/40", "6/40", "11/40", "16/40", "20/40"]
+    assert lines[0] == "judging 1/40 cases | estimating | 0 errors"
+    assert lines[-1] == "judging 20/40 cases | stopped after 0:20 | 0 errors"
+    assert len(seen) == 42  # the first, the last, and one per look
+
+
+@pytest.mark.usefixtures("no_thread")
+def test_a_terminal_has_the_line_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "45")
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    with Progress(SafeStream(out), lambda: state(0, seconds_left=3725.0)) as shown:
+        assert shown.live is not None
+        assert "judging 0/40 cases | 1:02:05 left | 0 errors" in out.getvalue()
+
+
+@pytest.mark.usefixtures("no_thread")
+@pytest.mark.parametrize(("columns", "has_bar"), [("66", False), ("67", True)])
+def test_the_bar_needs_room(monkeypatch: pytest.MonkeyPatch, columns: str, has_bar: bool) -> None:
+    """The line has 45 characters; the bar, a space and the last column, which stays free, need 22."""
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    with Progress(SafeStream(out), lambda: state(20, seconds_left=3725.0)):
+        assert ("━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌ judging 20/40" in out.getvalue()) == has_bar
+
+
+@pytest.mark.usefixtures("no_thread")
+def test_a_terminal_that_cannot_draw_a_line_again_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    out, clock = Terminal(), Clock()
+    with Progress(SafeStream(out), lambda: state(20), clock=clock) as shown:
+        assert shown.live is None
+        clock.now = 1.0
+        shown.tick()
+        assert out.getvalue() == "judging 20/40 cases | estimating | 0 errors\n"
+
+
+def test_the_line_moves_while_the_work_says_nothing_and_its_thread_ends_with_it() -> None:
+    looks: list[float] = []
+
+    def source() -> ProgressState:
+        looks.append(time.monotonic())
+        return state()
+
+    with Progress(SafeStream(io.StringIO()), source):
+        deadline = time.monotonic() + 20
+        while len(looks) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert len(looks) >= 3
+    assert "ragpipe progress" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_the_thread_ends_and_the_last_line_is_there_after_an_error(error: type[BaseException]) -> None:
+    out = io.StringIO()
+    with pytest.raises(error), Progress(SafeStream(out), state):
+        raise error
+    assert out.getvalue() == "judging 12/40 cases | stopped after 0:00 | 0 errors\n"
+    assert "ragpipe progress" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_counters_that_cannot_be_read_end_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that fails is left out; the next one is shown."""
+    monkeypatch.setattr("ragpipe.reports.live_progress.TICK_S", 0.01)
+    looks: list[int] = []
+
+    def source() -> ProgressState:
+        looks.append(len(looks))
+        if len(looks) == 2:
+            raise RuntimeError("dictionary changed size during iteration")
+        return state()
+
+    with Progress(SafeStream(io.StringIO()), source):
+        deadline = time.monotonic() + 20
+        while len(looks) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert len(looks) >= 4
+
+
+def test_a_closed_stream_falls_silent() -> None:
+    out = io.StringIO()
+    with Progress(SafeStream(out), state) as shown:
+        out.close()
+        shown._next_plain = 0.0
+        shown.tick()

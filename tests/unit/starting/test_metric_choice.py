@@ -1,0 +1,44 @@
+"""Which metrics a file allows without a model, and what the others need."""
+
+from __future__ import annotations
+
+from ragpipe.core.resources import conf_dir
+from ragpipe.profiling.label_fields import FIELDS, DataFacts
+from ragpipe.profiling.whole_cases import ANSWERABLE
+from ragpipe.starting.metric_choice import choose_metrics, score_names
+
+
+def test_answers_with_contexts_and_references() -> None:
+    choice = choose_metrics(DataFacts(["answer", "contexts", "reference"]))
+    assert {"faithfulness", "groundedness", "context_recall", "chunk_faithfulness"} <= set(choice.chosen)
+    assert choice.left_out["correctness"] == "a language model"
+    assert choice.left_out["semantic_similarity"] == "an embedder"
+    assert choice.left_out["citation"] == "citations"
+    assert choice.left_out["bert_score"] == "a model of tokens"
+
+
+def test_without_references_what_needs_them_is_left_out() -> None:
+    choice = choose_metrics(DataFacts(["answer", "contexts"]))
+    assert choice.left_out["context_recall"] == "reference"
+    assert choice.left_out["correctness"] == "a language model, reference"
+
+
+def test_a_metric_that_the_embedded_judge_answers_in_part_is_chosen_where_it_tells_something() -> None:
+    """It grades passages by the reference answer alone: without one a language model must."""
+    facts = DataFacts(["answer", "contexts"])
+    bare = next(field for field in FIELDS if field.name == "reference").without(ANSWERABLE)
+    assert choose_metrics(facts, [bare, bare]).left_out["context_precision"] == "a language model"
+    assert "faithfulness" in choose_metrics(facts, [bare, bare]).chosen
+    assert "context_precision" in choose_metrics(facts, [bare, ANSWERABLE]).chosen
+
+
+def test_every_shipped_metric_is_chosen_or_left_out_with_a_need() -> None:
+    shipped = {path.stem for path in (conf_dir() / "metrics").glob("*.yaml")} - {"recorded"}
+    choice = choose_metrics(DataFacts())
+    assert set(choice.chosen) | set(choice.left_out) == shipped
+    assert not set(choice.chosen) & set(choice.left_out)
+    assert all(choice.left_out.values())
+
+
+def test_names_of_scores_and_composites_are_taken() -> None:
+    assert {"faithfulness", "overall_score", "ragas_score", "hit@5"} <= score_names()

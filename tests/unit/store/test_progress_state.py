@@ -1,0 +1,233 @@
+"""What `.progress.json` says of the process, and how a reader tells that it is stale."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+import time
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.core.errors import OutputError
+from ragpipe.schema.sample import CaseKey
+from ragpipe.store.files.processes import Process, this_process
+from ragpipe.store.run import progress_file as module
+from ragpipe.store.run.progress_file import ProgressView, mark_phase, read_progress
+from ragpipe.store.run.progress_state import CallCounts, CaseCounts, LimitFigures, ProgressState, TextCounts
+
+AT = "2026-11-23T08:00:00.000Z"
+SECONDS = datetime.fromisoformat(AT).timestamp()
+STATE = ProgressState(
+    "judging",
+    Process("node7", 4242, "boot.1.2"),
+    AT,
+    AT,
+    CaseCounts(40, 12, 3),
+    CallCounts(96, 90, 4, 3, 2),
+    TextCounts(7, 1),
+    "2026-11-23T08:00:12.000Z",
+    "429",
+    4.5,
+    12345,
+    None,
+    1,
+    {"deadline": 1},
+    80.0,
+    "ragpipe name=x",
+    LimitFigures(2, 1, {"429": 12.5, "tpm": 3.0}, 300.0, 60_000.0, 288.5, 11),
+)
+
+
+def view(folder: Path) -> ProgressView:
+    return ProgressView(folder / ".progress.json", name="set", iteration=1, total=40)
+
+
+def test_the_documented_keys(tmp_path: Path) -> None:
+    progress = view(tmp_path)
+    progress.show(STATE, at_once=True)
+    found = json.loads((tmp_path / ".progress.json").read_text())
+    assert list(found) == ["testSetName", "iterationNumber", "lastUpdated", "statistics", "state", "entries"]
+    assert found["state"] == {
+        "phase": "judging",
+        "pid": 4242,
+        "host": "node7",
+        "processMark": "boot.1.2",
+        "startedAt": AT,
+        "updatedAt": AT,
+        "cases": {"total": 40, "done": 12, "resumed": 3},
+        "calls": {"sent": 96, "answered": 90, "inFlight": 4, "waiting": 3, "failed": 2},
+        "texts": {"embedded": 7, "waiting": 1},
+        "waitingUntil": "2026-11-23T08:00:12.000Z",
+        "waitingFor": "429",
+        "ratePerSecond": 4.5,
+        "tokens": 12345,
+        "usd": None,
+        "errors": 1,
+        "errorGroups": {"deadline": 1},
+        "secondsLeft": 80.0,
+        "command": "ragpipe name=x",
+        "limits": {
+            "refused": 2,
+            "overloaded": 1,
+            "heldSeconds": {"429": 12.5, "tpm": 3.0},
+            "requestsPerMinute": 300.0,
+            "tokensPerMinute": 60_000.0,
+            "learnedPerMinute": 288.5,
+            "width": 11,
+        },
+    }
+    assert read_progress(progress.path) == STATE
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"x"',
+        b"{}",
+        b'{"state": null}',
+        b'{"state": {"phase": "judging"}}',
+        b"[" * 100_000,
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_state_is_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / ".progress.json"
+    assert read_progress(path) is None
+    path.write_bytes(content)
+    assert read_progress(path) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("phase", "dancing"),
+        ("pid", "x"),
+        ("pid", None),
+        ("updatedAt", "yesterday"),
+        ("updatedAt", "2026-11-23T08:00:00"),
+        ("cases", []),
+        ("calls", {"sent": 1}),
+        ("errorGroups", [1]),
+        ("waitingUntil", "soon"),
+        ("waitingUntil", "2026-11-23T08:00:00"),
+        ("startedAt", "0001-01-01T00:00:00+14:00"),
+        ("secondsLeft", "x"),
+        ("secondsLeft", float("nan")),
+        ("secondsLeft", float("inf")),
+        ("ratePerSecond", -1),
+        ("tokens", 10**400),
+        ("usd", float("inf")),
+        ("cases", {"total": 10**20, "done": 0, "resumed": 0}),
+    ],
+)
+def test_a_state_with_a_wrong_value_is_none(tmp_path: Path, key: str, value: Any) -> None:
+    path = tmp_path / ".progress.json"
+    path.write_text(json.dumps({"state": STATE.as_json() | {key: value}}))
+    assert read_progress(path) is None
+
+
+def test_a_pipe_is_no_state_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".progress.json")
+    assert read_progress(tmp_path / ".progress.json") is None
+    mark_phase(tmp_path / ".progress.json", "done")
+    assert stat.S_ISFIFO((tmp_path / ".progress.json").lstat().st_mode)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text(json.dumps({"state": STATE.as_json()}))
+    (tmp_path / ".progress.json").symlink_to(tmp_path / "elsewhere")
+    assert read_progress(tmp_path / ".progress.json") is None
+
+
+def test_a_process_that_is_gone_is_stalled_at_once_and_a_live_one_after_half_a_minute() -> None:
+    mine = this_process()
+    gone, alive = replace(STATE, process=replace(mine, pid=2**22 + 1)), replace(STATE, process=mine)  # above pid_max
+    assert gone.is_stalled(SECONDS + 1)
+    assert not alive.is_stalled(SECONDS + 30)
+    assert alive.is_stalled(SECONDS + 31)
+    assert not replace(gone, phase="done").is_stalled(SECONDS + 3600)
+
+
+def test_a_later_process_with_the_same_pid_is_another_one() -> None:
+    mine = this_process()
+    if not mine.mark:
+        pytest.skip("this system does not tell processes of one pid apart")
+    assert replace(STATE, process=Process(mine.host, os.getpid(), mine.mark + "1")).is_stalled(SECONDS + 1)
+
+
+def test_of_another_host_only_silence_tells() -> None:
+    assert not STATE.is_stalled(SECONDS + 29)
+    assert STATE.is_stalled(SECONDS + 31)
+
+
+def test_the_state_is_written_though_no_case_finishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice a second it is offered; it is written once a second."""
+    clock, writes = [100.0], []
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(module, "atomic_write", lambda *_, **__: writes.append(clock[0]))
+    progress = view(tmp_path)
+    for _ in range(20):
+        progress.show(STATE)
+        clock[0] += 0.5
+    assert writes == [100.0 + second for second in range(10)]
+
+
+def test_the_phase_is_marked_and_the_rest_stays(tmp_path: Path) -> None:
+    progress = view(tmp_path)
+    progress.add(CaseKey("q", "default"), "?", {"a": 1})
+    progress.show(STATE, at_once=True)
+    before = json.loads(progress.path.read_text())
+    mark_phase(progress.path, "done")
+    after = json.loads(progress.path.read_text())
+    assert after["state"]["phase"] == "done"
+    assert after["state"]["secondsLeft"] is None
+    assert datetime.fromisoformat(after["state"]["updatedAt"]) > datetime.fromisoformat(AT)
+    assert {**after, "state": None} == {**before, "state": None}
+    mark_phase(tmp_path / "absent", "done")
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_full_disk_ends_the_run_at_a_case_and_not_in_the_thread_of_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *_: object, **__: object) -> None:
+        raise OutputError(f"{path}: the disk is full") from OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "atomic_write", full)
+    monkeypatch.setattr(module, "is_disk_full", lambda _: True)
+    progress = view(tmp_path)
+    progress.show(STATE, at_once=True)
+    with pytest.raises(OutputError, match="disk is full"):
+        progress.add(CaseKey("q", "default"), "?", None)
+
+
+def test_two_threads_leave_a_whole_file(tmp_path: Path) -> None:
+    progress = view(tmp_path)
+    ended = threading.Event()
+
+    def keep_showing() -> None:
+        while not ended.is_set():
+            progress.show(STATE, at_once=True)
+
+    thread = threading.Thread(target=keep_showing)
+    thread.start()
+    try:
+        for n in range(200):
+            progress.add(CaseKey(str(n), "default"), "?", {"n": n})
+            time.sleep(0)
+    finally:
+        ended.set()
+        thread.join()
+    progress.flush()
+    found = json.loads(progress.path.read_text())
+    assert [entry["queryLogId"] for entry in found["entries"]] == [str(n) for n in range(200)]
+    assert read_progress(progress.path) == STATE

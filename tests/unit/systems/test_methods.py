@@ -1,0 +1,175 @@
+"""Several live methods in one run: what each is, what each is asked, and whose answers another run keeps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.core.errors import ConfigError
+from ragpipe.engine.system_identity import kept_methods, method_identities, system_versions, with_sources
+from ragpipe.schema.sample import Sample
+from ragpipe.stages.collect_outputs import CollectStage
+from ragpipe.stages.collected_outputs import collected_outputs, take_over_outputs
+from ragpipe.systems.live_system import LiveMethod, open_methods
+from ragpipe.systems.settings import HttpSystem, PythonSystem
+
+SAMPLES = [Sample(id=f"s{i}", question=f"question {i}") for i in range(3)]
+THREE: dict[str, Any] = {
+    "kind": "python", "callable": "modes:answer", "params": {"k": 5, "mode": "plain"}, "version": "1",
+    "methods": {
+        "plain": {},
+        "wide": {"params": {"k": 20}, "repeats": 2},
+        "closed_book": {"callable": "modes:closed", "retrieves": False, "version": "7"},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "modes.py").write_text(
+        "def answer(sample):\n"
+        "    asked = sample['params'].pop('k')\n"  # a system may change what it gets
+        "    return {'answer': f\"{sample['params']['mode']} {asked}\", 'contexts': ['one']}\n"
+        "def closed(sample): return 'by heart'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("modes", None)
+
+
+def test_a_method_is_the_section_with_its_own_keys_and_params() -> None:
+    plain, wide, closed = PythonSystem(**THREE).each_method()
+    assert (plain.method, plain.params, plain.repeats, plain.version) == ("plain", {"k": 5, "mode": "plain"}, 1, "1")
+    assert (wide.method, wide.params, wide.repeats) == ("wide", {"k": 20, "mode": "plain"}, 2)
+    assert (closed.callable, closed.version, closed.says_it_retrieves("closed_book")) == ("modes:closed", "7", False)
+
+
+def test_a_method_may_be_of_another_kind() -> None:
+    http = HttpSystem(
+        kind="http", url="http://127.0.0.1:1/ask", timeout_s=5,
+        methods={"web": {}, "here": {"kind": "python", "callable": "modes:answer"}},
+    )  # fmt: skip
+    web, here = http.each_method()
+    assert isinstance(web, HttpSystem)
+    assert isinstance(here, PythonSystem)
+    assert (web.timeout_s, here.timeout_s) == (5, 5)
+
+
+async def collect(settings: PythonSystem, journal: Path) -> list[tuple[str, str, int, str | None, int | None]]:
+    await CollectStage(open_methods(settings, ["modes"]), journal).run(lambda: iter(SAMPLES))
+    outputs = collected_outputs(journal, settings.method_names)
+    return [
+        (o.sample_id, o.method, o.repeat, o.answer, None if o.chunks is None else len(o.chunks))
+        for group in outputs.values()
+        for o in group
+    ]
+
+
+async def test_each_method_is_asked_with_its_params_and_the_tables_have_their_order(plugin: Path) -> None:
+    """The order of the section, not of the alphabet; a parameter that one question changes is whole for the next."""
+    assert await collect(PythonSystem(**THREE), plugin / "j.jsonl") == [
+        row
+        for i in range(3)
+        for row in (
+            (f"s{i}", "plain", 1, "plain 5", 1),
+            (f"s{i}", "wide", 1, "plain 20", 1),
+            (f"s{i}", "wide", 2, "plain 20", 1),
+            (f"s{i}", "closed_book", 1, "by heart", None),
+        )
+    ]
+
+
+async def test_a_method_that_retrieves_nothing_by_design_says_so_in_its_outputs(plugin: Path) -> None:
+    await collect(PythonSystem(**THREE), plugin / "j.jsonl")
+    (first, *_) = collected_outputs(plugin / "j.jsonl", PythonSystem(**THREE).method_names).values()
+    assert [(o.method, o.retrieves, o.version) for o in first] == [
+        ("plain", True, "1"), ("wide", True, "1"), ("wide", True, "1"), ("closed_book", False, "7"),
+    ]  # fmt: skip
+
+
+async def test_a_method_without_retrieval_that_gives_chunks_ends_the_collection(plugin: Path) -> None:
+    wrong = {**THREE, "methods": {"closed_book": {"retrieves": False}}}
+    with pytest.raises(ConfigError, match="false, and 1 chunks"):
+        await collect(PythonSystem(**wrong), plugin / "j.jsonl")
+
+
+async def test_one_method_that_fails_is_asked_again_alone(plugin: Path) -> None:
+    class Counting:
+        notes = ()
+
+        def __init__(self, failing: bool) -> None:
+            self.failing, self.asked = failing, list[str]()
+
+        async def answer(self, sample: Sample) -> Mapping[str, Any]:
+            self.asked.append(sample.id)
+            if self.failing and sample.id == "s1":
+                raise ValueError("no index")
+            return {"answer": "a"}
+
+        async def close(self) -> None: ...
+
+    journal = plugin / "j.jsonl"
+    settings = [PythonSystem(kind="python", callable="a:b", method=name) for name in ("a", "b")]
+    first, second = [Counting(failing=name == "b") for name in "ab"], [Counting(failing=False) for _ in "ab"]
+    for systems in (first, second):
+        methods = [LiveMethod(s, system) for s, system in zip(settings, systems, strict=True)]
+        await CollectStage(methods, journal).run(lambda: iter(SAMPLES))
+    assert [sorted(system.asked) for system in first] == [["s0", "s1", "s2"]] * 2
+    assert [system.asked for system in second] == [[], ["s1"]]
+
+
+def identity(**changes: Any) -> dict[str, Any]:
+    settings = PythonSystem(**{**THREE, **changes})
+    return {"dataset": {}, "data": "d", "ragpipe": "1", "format": 1, "system": settings.identity()}
+
+
+CHANGED = {**THREE["methods"], "wide": {"params": {"k": 30}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, ["plain", "wide", "closed_book"]),
+        ({"methods": CHANGED}, ["plain", "closed_book"]),
+        ({"methods": {**THREE["methods"], "new": {}}}, ["plain", "wide", "closed_book"]),
+        ({"methods": {"plain": {}}}, ["plain"]),
+        ({"methods": {}, "method": "plain"}, ["plain"]),
+        ({"version": "2"}, ["closed_book"]),
+        ({"params": {"k": 6}}, []),
+        ({"prices": {"input": 1.0, "output": 2.0}}, ["plain", "wide", "closed_book"]),
+        ({"concurrency": 9, "retries": 0}, ["plain", "wide", "closed_book"]),
+    ],
+)
+def test_the_answers_of_a_method_that_is_as_it_was_are_kept(changes: dict[str, Any], kept: list[str]) -> None:
+    assert kept_methods(identity(), identity(**changes), frozenset()) == kept
+
+
+def test_other_questions_keep_no_answer() -> None:
+    assert kept_methods(identity(), {**identity(), "data": "e"}, frozenset()) == []
+
+
+def test_an_edited_source_counts_unless_the_version_alone_does() -> None:
+    before = with_sources(identity(), {"plain": {"modes": "1" * 64}, "wide": {"modes": "1" * 64}})
+    after = with_sources(identity(), {"plain": {"modes": "2" * 64}, "wide": {"modes": "1" * 64}})
+    assert kept_methods(before, after, frozenset()) == ["wide", "closed_book"]
+    assert kept_methods(before, after, frozenset({"plain"})) == ["plain", "wide", "closed_book"]
+    versions = system_versions(after["system"], {"plain": ["1"], "closed_book": ["7"]})
+    assert {name: len(texts) for name, texts in versions.items()} == {"plain": 2, "closed_book": 1, "wide": 1}
+
+
+def test_one_method_has_the_same_identity_alone_and_beside_others() -> None:
+    alone = PythonSystem(kind="python", callable="modes:answer", method="plain", params=THREE["params"], version="1")
+    assert method_identities(alone.identity())["plain"] == method_identities(identity()["system"])["plain"]
+
+
+async def test_taken_over_are_the_answers_of_these_methods_alone(plugin: Path) -> None:
+    earlier, journal = plugin / "earlier.jsonl", plugin / "j.jsonl"
+    await collect(PythonSystem(**THREE), earlier)
+    assert take_over_outputs(earlier, journal, ["wide"]) == {"wide": 6}
+    assert take_over_outputs(earlier, journal, ["wide"]) == {}, "a second time nothing is new"
+    outputs = collected_outputs(journal)
+    assert {(o.method, o.repeat) for group in outputs.values() for o in group} == {("wide", 1), ("wide", 2)}
