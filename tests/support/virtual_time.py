@@ -72,6 +72,7 @@ class SimulatedServer:
         counts: what it counts for the reply: `max_tokens` on arrival, or what was `used` when it answers.
         width: requests that it takes at once; the next is refused with status 503.
         retry_after: seconds that a refusal asks to wait; None: it does not say.
+        at_random: share of requests that it refuses with status 429 whatever their rate, 0 to 1.
     """
 
     latency_s: float
@@ -81,6 +82,7 @@ class SimulatedServer:
     counts: str = "max_tokens"
     width: int | None = None
     retry_after: float | None = None
+    at_random: float = 0.0
     seed: int = 0
     log: list[Asked] = field(default_factory=list)
     in_flight: int = 0
@@ -103,6 +105,8 @@ class SimulatedServer:
         counted = tokens_in + (max_tokens if self.counts == "max_tokens" else 0)
         if self.width is not None and self.in_flight >= self.width:
             self._refuse(now, 503)
+        if self.at_random and self._random.random() < self.at_random:
+            self._refuse(now, 429)
         if (self.rps is not None and self._requests < 1) or (self.tps is not None and self._tokens < counted):
             self._refuse(now, 429)
         self._requests -= 1

@@ -13,6 +13,10 @@ _REPEATED = 5.0  # seconds after a cut in which another refusal means that the l
 _LOWEST = 1 / 30  # starts per second
 _WINDOW = 2.0  # seconds over which answers are counted, at least
 _FEWEST, _LONGEST_WINDOW = 8, 60.0  # so many of the last answers count although they are older, but not older than this
+_FEW = 0.3  # share of the last attempts: of a limit that has fallen far, more are refused
+_LAST = 40  # attempts by which that share is taken
+_EARLY_CUTS = 12  # in a row: a limit is found by fewer
+_SLOWER = 6.0  # times slower, with few refused, after which a slower pace is of no use; twice that once it was of use
 
 
 class LearnedPace:
@@ -22,7 +26,11 @@ class LearnedPace:
     at first, slowly around the refused rate, which it reaches after 12 s, and faster beyond it. Twice as long after the cut
     the limit must have risen, and the rate grows by 15 % per second, as it does after the first refusal of all, when only what was
     answered so far is known. Where refusals repeat within 5 s, the limit has fallen: the rate is cut to 0.9 of what is answered.
-    The rate grows only while it holds attempts back. Times are seconds of a clock that only grows.
+    The rate grows only while it holds attempts back.
+
+    A busy provider refuses a share of all requests, however slowly they come: a slower pace makes the run longer, without end, and
+    avoids no refusal. So where a sixth of the rate does not end them, or twelve cuts in a row, the rate is forgotten
+    until a larger share is refused. Times are seconds of a clock that only grows.
     """
 
     def __init__(self) -> None:
@@ -34,18 +42,34 @@ class LearnedPace:
         self._last_answer = 0.0
         self._last_cut = float("-inf")
         self._answers: deque[float] = deque(maxlen=256)
+        self._outcomes: deque[bool] = deque(maxlen=_LAST)  # of the last attempts: whether they were refused
+        self._highest = 0.0  # the highest refused rate since the rate was last beyond all refused ones
+        self._early_cuts = 0  # in a row: a refusal came soon after a cut below what is answered
+        self._slower = _SLOWER
+        self._tolerated = 0.0  # the share of refusals that no pace avoids; 0: none is known
 
     def record_answer(self, now: float, *, is_held: bool) -> None:
         """An attempt was not refused. `is_held`: this rate holds attempts back."""
         self._answers.append(now)
+        self._outcomes.append(False)
         if self.rate is not None and is_held:
             self._grow(self.rate, min(now - self._last_answer, 2.0))
         self._last_answer = now
 
     def record_refusal(self, started: float, now: float) -> None:
         """An attempt that began at `started` was refused by a limit of the rate."""
+        self._outcomes.append(True)
         if started <= self._last_cut:
             return  # it was in flight when the rate was cut
+        share = sum(self._outcomes) / _LAST
+        if self._tolerated:
+            if share < self._tolerated:
+                return
+            self._tolerated, self._slower = 0.0, 2 * self._slower
+        if self.rate is not None and self._is_futile(self.rate, share):
+            self.rate, self._highest, self._early_cuts = None, 0.0, 0
+            self._tolerated = min(0.95, 0.1 + 2 * share)
+            return
         is_repeated = now - self._last_cut < _REPEATED
         self._last_answer, before = now, self.rate
         window = (
@@ -62,11 +86,21 @@ class LearnedPace:
             measured = 0.7 * before if answered is None else 0.9 * answered
             self.rate = min(0.95 * before, max(0.5 * before, measured))
             self._refused = self.rate / _CUT_TO
+            self._early_cuts += self.rate >= measured
         self._last_cut, self.rate = now, max(_LOWEST, self.rate)
         self._grown, self._back_after = 0.0, min(_LONGEST_BACK, max(_BACK_AFTER, _BACK_AFTER_STARTS / self.rate))
 
+    def _is_futile(self, rate: float, share: float) -> bool:
+        """Whether a slower pace avoids no refusals."""
+        self._highest = max(self._highest, rate)
+        if self._grown > self._back_after / 2:
+            self._early_cuts = 0
+        return self._early_cuts >= _EARLY_CUTS or (share < _FEW and rate * self._slower < self._highest)
+
     def _grow(self, rate: float, seconds: float) -> None:
         self._grown += seconds
+        if rate > self._highest:
+            self._highest = 0.0
         if not self._refused or self._grown > 2 * self._back_after:
             self.rate = rate * (1 + _SEARCH * seconds)
         else:

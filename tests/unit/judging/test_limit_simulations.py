@@ -103,6 +103,21 @@ def test_a_limit_holds_over_many_seeds(name: str, monkeypatch: pytest.MonkeyPatc
         check(name, simulated(name, seed, monkeypatch))
 
 
+@pytest.mark.parametrize(
+    ("share", "latency_s", "wide"),
+    [(0.05, 0.2, 8), *(pytest.param(share, 1.0, 32, marks=pytest.mark.slow) for share in (0.01, 0.05, 0.2))],
+)
+def test_a_share_that_is_refused_at_any_rate_does_not_slow_a_run_down_without_end(
+    share: float, latency_s: float, wide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, seeds = 2000, range(2 if latency_s < 1 else 20)
+    for seed in seeds:
+        random.seed(seed)
+        server = SimulatedServer(latency_s, at_random=share, seed=seed)
+        found = run_virtually(monkeypatch, simulate(server, calls, wide))
+        assert found.seconds < 20 * calls * latency_s / wide / (1 - share)
+
+
 def test_no_request_is_sent_before_a_retry_after_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was on its way (30 ms) when the refusal came may still arrive."""
     found = simulated("5 per second, Retry-After", 3, monkeypatch)
