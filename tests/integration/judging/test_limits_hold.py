@@ -1,6 +1,7 @@
 """Servers with real limits and 32 calls at once: the run ends, few requests are refused, and no Retry-After is ignored.
 
-Everything is counted from the server's own log.
+Everything is counted from the server's own log. Limits that change, and limits of tokens that nobody named, are tried over many seeds on a
+virtual clock (tests/unit/judging/test_limit_simulations.py).
 """
 
 from __future__ import annotations
@@ -108,46 +109,11 @@ async def test_tokens_counted_by_max_tokens(serve: Any) -> None:
     assert "tpm" in found.reasons
 
 
-async def test_tokens_counted_as_used(serve: Any) -> None:
-    server = serve(limits="tps=1000,counts=used", latency_ms=300, jitter=0.3)
-    wide = settings(server.url, concurrency=32, retries=8, tpm=60_000.0, tokens_counted="used", max_tokens=500)
-    found = await ask_all(wide, server, 200)
-    found.check_all_answered()
-    assert found.refused() < 0.05
-    assert found.seconds < 1.2 * (taken(server, None) / 1000)
-
-
-async def test_a_limit_of_tokens_that_nobody_named(serve: Any) -> None:
-    server = serve(limits="tps=1000,counts=used", latency_ms=300, jitter=0.3)
-    found = await ask_all(settings(server.url, concurrency=32, retries=8), server, 250)
-    found.check_all_answered()
-    assert found.refused() < 0.05
-    assert found.seconds < 1.25 * (taken(server, None) / 1000)
-
-
 def taken(server: Any, max_tokens: int | None) -> float:
     """The tokens that the server has counted for its good answers."""
     usages = [line["usage"] for line in server.log if line["status"] == 200]
     replies = (usage["completion_tokens"] if max_tokens is None else max_tokens for usage in usages)
     return float(sum(usage["prompt_tokens"] for usage in usages) + sum(replies))
-
-
-async def test_a_limit_that_rises_during_the_run(serve: Any) -> None:
-    """75 calls in 15 s, 325 at 20 per second: 31 s, and the time to find out."""
-    server = serve(limits="rps=5,then=20,at_s=15", latency_ms=300, jitter=0.3)
-    found = await ask_all(settings(server.url, concurrency=32, retries=8), server, 400)
-    found.check_all_answered()
-    assert found.refused() < 0.05
-    assert found.seconds < 31 + 20
-
-
-async def test_a_limit_that_falls_during_the_run(serve: Any) -> None:
-    """200 calls in 10 s, 150 at 5 per second: 40 s."""
-    server = serve(limits="rps=20,then=5,at_s=10", latency_ms=300, jitter=0.3)
-    found = await ask_all(settings(server.url, concurrency=32, retries=8), server, 350)
-    found.check_all_answered()
-    assert found.refused(WARM_UP_S + 10) < 0.05
-    assert found.seconds < 1.4 * 40
 
 
 @pytest.mark.parametrize("status", [503, 429])

@@ -126,8 +126,7 @@ async def test_an_outage_costs_no_call_and_few_probes(serve, quick, fault, width
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [1, 16])
-@pytest.mark.parametrize("seconds", [14, 30])
+@pytest.mark.parametrize(("seconds", "width"), [(14, 1), (30, 16)])
 async def test_an_outage_of_half_a_minute(serve, seconds, width, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
