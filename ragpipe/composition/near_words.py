@@ -60,13 +60,13 @@ def near_option(option: str) -> str:
 
 def _meanings() -> Iterator[tuple[str, str]]:
     """Every name that a bare word may be, with the word that it should be: `metrics=[faithfulness]`, `faithfulness`."""
-    from ragpipe.config.settings import RunConfig
+    from ragpipe.config.settings import RUN_KEYS
 
     for group in (*_FORMS, *_OPTION_GROUPS):
         form = _FORMS.get(group, f"{group}={{}}")
         for path in sorted((conf_dir() / group).glob("*.yaml")):
             yield form.format(path.stem), path.stem
-    for key in RunConfig.model_fields:
+    for key in RUN_KEYS:
         yield f"{key}=...", key
 
 

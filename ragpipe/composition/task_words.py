@@ -12,7 +12,7 @@ from ragpipe.core.validation import ConfigOrigins, did_you_mean
 def unknown_task_words(task: str, plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
     """The typed keys that are neither the task's nor a run's: a task reads its own keys and would pass over a misspelt one in
     silence. An evaluation checks all of its keys itself."""
-    from ragpipe.config.settings import RunConfig
+    from ragpipe.config.settings import RUN_KEYS
     from ragpipe.engine.task_settings import setting_keys
     from ragpipe.tasks.schema import TASKS
 
@@ -21,7 +21,7 @@ def unknown_task_words(task: str, plain: Mapping[str, Any], origins: ConfigOrigi
         return []
     own = setting_keys(settings)
     typed = {key.partition(".")[0] for key in getattr(origins, "chosen", ())}
-    unknown = [key for key in plain if key in typed and key not in (*own, *RunConfig.model_fields, "task")]
+    unknown = [key for key in plain if key in typed and key not in (*own, *RUN_KEYS, "task")]
     expected = f"keys of task={task}: {', '.join(own)}; or of a run"
     return [
         Problem(
@@ -29,7 +29,7 @@ def unknown_task_words(task: str, plain: Mapping[str, Any], origins: ConfigOrigi
             key,
             f"a key that task={task} does not know",
             expected,
-            did_you_mean(key, own) or did_you_mean(key, RunConfig.model_fields),
+            did_you_mean(key, own) or did_you_mean(key, RUN_KEYS),
         )
         for key in unknown
     ]

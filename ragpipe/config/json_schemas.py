@@ -20,6 +20,7 @@ from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EMBEDDERS
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path, metric_class
 from ragpipe.reports.settings import ReportSettings
@@ -201,6 +202,7 @@ def _run_properties(definitions: dict[str, Schema]) -> dict[str, Schema]:
         name: {"description": RunConfig.model_fields[name].description, "allOf": [schema]}
         for name, schema in sections.items()
     }
+    described[JurySettings.section] = _jury_schema(definitions)
     hydra = {"type": "object", "description": "Hydra's own section; only what starts a sweep may be set."}
     return {
         "defaults": DEFAULTS,
@@ -208,6 +210,19 @@ def _run_properties(definitions: dict[str, Schema]) -> dict[str, Schema]:
         **described,
         "hydra": hydra,
     }
+
+
+def _jury_schema(definitions: dict[str, Schema]) -> Schema:
+    """The section `jury` as it is composed: judges below `members`; what metrics say of their judging stands in their sections."""
+    scratch: dict[str, Schema] = {}  # the members' settings are those of the group `judge`
+    schema = _model_schema(JurySettings, scratch)
+    properties = {name: value for name, value in schema["properties"].items() if name not in ("kind", "by_metric")}
+    properties["members"] = {
+        **properties["members"],
+        "additionalProperties": {"$ref": "judge.json#/definitions/section"},
+    }
+    definitions |= {name: scratch[name] for name in ("CascadeSettings", "BudgetSettings") if name in scratch}
+    return {**{key: value for key, value in schema.items() if key != "required"}, "properties": properties}
 
 
 def _task_schema(task_settings: Mapping[str, type[Settings] | None]) -> Schema:

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ragpipe.config.budget_checks import budget_problems
+from ragpipe.config.composed_jury import SECTION as JURY
+from ragpipe.config.composed_jury import jury_problems, with_jury
 from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
 from ragpipe.config.secret_values import secrets_in
-from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings, prompt_library
+from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, TransportSettings, prompt_library
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
@@ -19,6 +21,7 @@ from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.judging.batches.providers import unbatchable
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.shared.multi_reference import with_rule
 from ragpipe.prompting.library import PromptLibrary
@@ -96,7 +99,7 @@ class _Sections:
     def __init__(self, plain: Mapping[str, Any], origins: ConfigOrigins | None):
         """Raises ConfigError for secrets, before anything else: other messages show what was found; and for a misspelt
         `+experiment=` or `task=`, without which everything else would be missing."""
-        self._plain, self._origins = plain, origins or NoOrigins()
+        self._plain, self._origins = with_jury(plain), origins or NoOrigins()
         if secrets := secrets_in(plain, self._origins):
             raise ConfigError(INVALID_CONFIGURATION, secrets)
         if misspelt := _misspelt_words(plain, self._origins):
@@ -160,7 +163,10 @@ class _Sections:
 
     def read_judge_and_embedder(self) -> None:
         """The two sections whose `kind` decides their settings."""
-        self._read_kind("judge", JUDGES, default="llm")
+        if _is_jury(self._plain.get("judge")):
+            self._read_jury(self._plain["judge"])
+        else:
+            self._read_kind("judge", JUDGES, default="llm")
         self._read_kind("embedder", EMBEDDERS, default="none")
         judge, transport = self._sections["judge"], self._sections["transport"]
         if transport is not None and transport.kind != "stored":
@@ -171,9 +177,14 @@ class _Sections:
     def check_judge_is_installed(self) -> None:
         """A detector's package and files must be here, and be those that the configuration names."""
         judge = self._sections["judge"]
-        if isinstance(judge, DetectorSettings) and (missing := judge.missing()):
-            location = self._origins.location(missing.key)
-            self._problems.append(Problem(location, missing.key, missing.found, missing.expected, missing.fix))
+        named = {"judge": judge}
+        if isinstance(judge, JurySettings):
+            named = {f"{JURY}.members.{name}": member for name, member in judge.members.items()}
+        for name, member in named.items():
+            if isinstance(member, DetectorSettings) and (missing := member.missing()):
+                key = missing.key.replace("judge", name, 1)
+                fix = missing.fix.replace("judge.", f"{name}.")
+                self._problems.append(Problem(self._origins.location(key), key, missing.found, missing.expected, fix))
 
     def check_embedder_is_installed(self) -> None:
         """An embedder's files and package must be here."""
@@ -228,6 +239,27 @@ class _Sections:
         section = self._plain.get(name, {})
         self._sections[name] = validated(model, section, name, self._origins, self._problems)
 
+    def _read_jury(self, section: Mapping[str, Any]) -> None:
+        """The judge of a run with several: its members, each with the settings of its kind."""
+        before = len(self._problems)
+        members = section.get("members")
+        read = {}
+        for name, member in members.items() if isinstance(members, Mapping) else ():
+            key = f"{JURY}.members.{name}"
+            kind = member.get("kind", "llm") if isinstance(member, Mapping) else None
+            if kind not in JUDGES:
+                expected, fix = f"a judge: one of {', '.join(JUDGES)}", f"+judge@{key}=llm"
+                self._problems.append(Problem(self._origins.location(key), key, show_value(member), expected, fix))
+                continue
+            validated(JUDGES[kind], member, key, self._origins, self._problems)
+            read[str(name)] = {**member, "kind": kind}
+        jury = None
+        if len(self._problems) == before:
+            jury = validated(JurySettings, {**section, "members": read}, JURY, self._origins, self._problems)
+        if jury is not None and (transport := self._sections["transport"]) is not None:
+            self._problems += jury_problems(jury, transport.kind, self._origins)
+        self._sections["judge"] = jury
+
     def _read_kind(self, name: str, kinds: Mapping[str, type[Settings]], default: str) -> None:
         """A section with the settings of its `kind`."""
         section = self._plain.get(name) or {}
@@ -246,6 +278,10 @@ class _Sections:
         self._problems += [placed(problem, self._origins) for problem in problems]
 
 
+def _is_jury(section: object) -> bool:
+    return isinstance(section, Mapping) and section.get("kind") == "jury"
+
+
 def _with_owner(problem: Problem, section: str, kinds: Mapping[str, type[Settings]]) -> Problem:
     """The problem; of a key that another kind of this section has, with the option that has it."""
     key = problem.key.removeprefix(f"{section}.").split(".")[0]
@@ -256,7 +292,7 @@ def _with_owner(problem: Problem, section: str, kinds: Mapping[str, type[Setting
 
 
 def _unknown_keys(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
-    known = sorted(RunConfig.model_fields)
+    known = sorted(RUN_KEYS)
     expected = f"one of {', '.join(known)}"
     unknown = {key: f"an unknown key (= {show_value(value)})" for key, value in plain.items() if key not in known}
     return [
@@ -268,7 +304,7 @@ def _misspelt_words(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Pr
     """The unknown keys that nearly have the name of a word which decides what is composed."""
     problems = []
     for key, value in plain.items():
-        if key in RunConfig.model_fields or not (near := did_you_mean(key, _DECIDING)):
+        if key in RUN_KEYS or not (near := did_you_mean(key, _DECIDING)):
             continue
         word = near.removeprefix("did you mean ").partition(" ")[0].rstrip("?")
         sign = "+" if word in _OVERLAYS else ""

@@ -16,6 +16,7 @@ from ragpipe.embedding.settings import EmbedderSettings
 from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Metric
 from ragpipe.prompting.library import PromptLibrary
@@ -165,7 +166,7 @@ class RunConfig(TopSettings):
         description="The cases: which files, and how their records become questions and outputs."
     )
     system: SystemSettings = Field(description="The system under test: where the outputs come from.")
-    judge: JudgeSettings | HeuristicSettings | DetectorSettings = Field(
+    judge: JudgeSettings | HeuristicSettings | DetectorSettings | JurySettings = Field(
         description="The judge: who answers the metrics' questions."
     )
     transport: Annotated[TransportSettings, NotInIdentity] = Field(
@@ -196,6 +197,10 @@ class RunConfig(TopSettings):
         (`engine/run_identity.py`).
         """
         return {key: value for key, value in super().identity().items() if key != "name"}
+
+
+RUN_KEYS = (*RunConfig.model_fields, JurySettings.section)
+"""The keys of a composed configuration. The section `jury` becomes the judge when it is checked."""
 
 
 def prompt_library(prompt_dirs: list[str]) -> PromptLibrary:

@@ -14,6 +14,7 @@ from ragpipe.engine.judge_access import case_window
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.transports.provider_state import ProviderRegistry
@@ -109,9 +110,9 @@ def _judged(progress: JudgingProgress, session: JudgeSession, spec: RunSpec, con
     if spec.config.report.detail == "full" and (line := _prefix_line(session)):
         console.say(line)
     if session.budget is None:
-        return JudgedIteration(progress, session.usage.asked)
+        return JudgedIteration(progress, session.total_usage.asked)
     console.say(session.budget.line())
-    return JudgedIteration(progress, session.usage.asked, session.budget.used_up)
+    return JudgedIteration(progress, session.total_usage.asked, session.budget.used_up)
 
 
 def _prefix_line(session: JudgeSession) -> str | None:
@@ -170,4 +171,5 @@ def _stage(
         on_notice=console.warn,
         retry_errors=config.retry_errors,
         known=known,
+        jury=config.judge if isinstance(config.judge, JurySettings) else None,
     )

@@ -17,6 +17,7 @@ from ragpipe.embedding.token_encoder import EncoderSettings
 from ragpipe.engine.open_budget import open_budget
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.session import JudgeSession
@@ -50,8 +51,11 @@ def store_path(config: RunConfig) -> Path:
 
 def judge_description(config: RunConfig, calibrated: bool | None = None) -> dict[str, Any]:
     """What reports say of the judge: its label, whether all its scores are calibrated against human labels, and its note where it
-    has one."""
-    description = {"label": config.judge.label, "calibrated": calibrated}
+    has one; of a jury also the labels of its members by name."""
+    description: dict[str, Any] = {"label": config.judge.label, "calibrated": calibrated}
+    if isinstance(config.judge, JurySettings):
+        members = {name: member.label for name, member in config.judge.members.items()}
+        description |= {"members": members, "repeats": config.judge.repeats}
     note = getattr(config.judge, "note", None)
     return {**description, "note": note} if note else description
 
@@ -88,9 +92,35 @@ def case_window(config: RunConfig) -> int:
     if isinstance(config.judge, JudgeSettings):
         by_batch = config.transport.kind == "batch"
         return config.transport.batch.max_requests if by_batch else max(8, 2 * config.judge.concurrency)
+    if isinstance(config.judge, JurySettings):
+        return max(map(case_window, member_configs(config).values()))
     if isinstance(config.judge, DetectorSettings):
         return EMBEDDING_WINDOW
     return 4 if isinstance(config.embedder, NoEmbedder) else EMBEDDING_WINDOW
+
+
+def member_configs(config: RunConfig) -> dict[str, RunConfig]:
+    """For each member of the jury the configuration of a run that it judges alone; that of the run itself, without a name, where
+    one judge judges."""
+    if not isinstance(config.judge, JurySettings):
+        return {"": config}
+    jury = config.judge
+    return {
+        name: config.model_copy(
+            update={
+                "judge": member,
+                "metrics": {key: metric for key, metric in config.metrics.items() if name in jury.members_of(key)},
+            }
+        )
+        for name, member in jury.members.items()
+    }
+
+
+def _as_jury(sessions: Mapping[str, JudgeSession]) -> JudgeSession:
+    """The session of a jury: that of its first member, with the others as its colleagues. One judge alone stays as it is."""
+    first = next(iter(sessions.values()))
+    first.members = sessions if "" not in sessions else {}
+    return first
 
 
 @asynccontextmanager
@@ -121,12 +151,20 @@ async def open_judge(
     store = CallStore(store_path(config), run_id=run_id, say=warn)
     for notice in store.notices:
         warn(notice)
-    replies = usable_replies(config, store, recorded)
-    if known is not None:
-        replies = FallbackStore(known, replies)
+
+    def replies_of(member: RunConfig) -> ReplyStore:
+        replies = usable_replies(member, store, recorded)
+        return replies if known is None else FallbackStore(known, replies)
+
     try:
         with open_budget(config, store.path, run_id) as budget:
-            session = _stored_session(config, run_id, replies, budget, warn, embeds=embeds)
+            sessions: dict[str, JudgeSession] = {}
+            for name, member in member_configs(config).items():
+                embedder = next((session.embedder for session in sessions.values()), None)
+                sessions[name] = _stored_session(
+                    member, run_id, replies_of(member), budget, warn, embeds=embeds, embedder=embedder
+                )
+            session = _as_jury(sessions)
             try:
                 yield session
             finally:
@@ -134,7 +172,7 @@ async def open_judge(
     finally:
         if store.damaged:
             warn(f"{store.damaged:,} stored replies were damaged: they counted as missing, and were asked again")
-        replies.close()
+        replies_of(config).close()
 
 
 def _stored_session(
@@ -145,6 +183,7 @@ def _stored_session(
     warn: Callable[[str], None],
     *,
     embeds: bool,
+    embedder: JudgeSession | None = None,
 ) -> JudgeSession:
     """The session of the configured judge and embedder over stored replies.
 
@@ -155,9 +194,11 @@ def _stored_session(
         budget: what new calls may cost; None without a limit.
         warn: prints a warning.
         embeds: whether new texts are embedded.
+        embedder: the session of the embedder, where there is one already; None: one is opened.
     """
-    transport = _embedder_transport(config, run_id, budget, warn) if embeds else StoredTransport()
-    embedder = _embedder_session(config, replies, transport)
+    if embedder is None:
+        transport = _embedder_transport(config, run_id, budget, warn) if embeds else StoredTransport()
+        embedder = _embedder_session(config, replies, transport)
     if isinstance(config.judge, HeuristicSettings):
         session = _heuristic_session(config.judge, embedder)
     elif isinstance(config.judge, DetectorSettings):
@@ -167,6 +208,7 @@ def _stored_session(
     else:
         session = _language_model_session(config, replies, embedder, _judge_transport(config, run_id, budget, warn))
         if config.transport.kind == "live":
+            assert isinstance(config.judge, JudgeSettings)
             session.prefixes = SharedPrefixes.of(config.judge)
     session.budget = budget
     session.encoder_factory = partial(_encoder_session, replies, None if embeds else StoredTransport())
@@ -209,7 +251,8 @@ def refuse_other_addresses(config: RunConfig) -> None:
         return
     from ragpipe.judging.clients.base_urls import conflicting_base_url
 
-    sections = {"judge": config.judge, "embedder": config.embedder}
+    judges = {f"jury.members.{name}" if name else "judge": its.judge for name, its in member_configs(config).items()}
+    sections = {**judges, "embedder": config.embedder}
     conflicts = [conflicting_base_url(s, name) for name, s in sections.items() if isinstance(s, JudgeSettings)]
     if problems := [conflict for conflict in conflicts if conflict]:
         raise ConfigError("a model would be asked at an address that the configuration does not name", problems)
@@ -318,6 +361,16 @@ def _embedder_transport(
 async def open_replay(config: RunConfig, replies: ReplyStore, *, fix: str = "") -> AsyncIterator[JudgeSession]:
     """A session that asks no judge: a question without a stored reply is answered with `missing_reply`, or ends the run with
     a DataError when `fix` says what to do about it."""
+    session = _as_jury({name: _replay_session(member, replies, fix) for name, member in member_configs(config).items()})
+    try:
+        yield session
+    finally:
+        await session.close()
+        replies.close()
+
+
+def _replay_session(config: RunConfig, replies: ReplyStore, fix: str) -> JudgeSession:
+    """The session of one judge that asks nothing."""
     judge = config.judge
     session = JudgeSession(
         identity=judge.identity_of_judge(),
@@ -334,8 +387,4 @@ async def open_replay(config: RunConfig, replies: ReplyStore, *, fix: str = "") 
         from ragpipe.judging.detectors.detector_judge import DetectorJudge
 
         session.embedded = DetectorJudge(judge, None)
-    try:
-        yield session
-    finally:
-        await session.close()
-        replies.close()
+    return session

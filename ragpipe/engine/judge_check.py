@@ -9,8 +9,9 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import ConfigError, Problem, ProviderUnusable
 from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.judge_access import open_judge
+from ragpipe.engine.judge_access import member_configs, open_judge
 from ragpipe.judging.batches.providers import key_variable
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed
 from ragpipe.schema.call import Payload
@@ -34,6 +35,9 @@ def missing_keys(config: RunConfig) -> list[Problem]:
     """A problem for each model that would be asked and whose key is not in the environment."""
     if not config.transport.asks:
         return []
+    if isinstance(config.judge, JurySettings):
+        members = member_configs(config).items()
+        return [_of_member(problem, name) for name, member in members for problem in missing_keys(member)]
     metrics = config.metrics.values()
     asked: list[JudgeSettings] = []
     if isinstance(config.judge, JudgeSettings) and _asks_judge(config):
@@ -44,6 +48,14 @@ def missing_keys(config: RunConfig) -> list[Problem]:
     variables = [key_variable(m) if by_batch and m is config.judge else m.key_variable for m in asked]
     named = zip(asked, variables, strict=True)
     return [_missing_key(model, name) for model, name in named if name and not os.environ.get(name)]
+
+
+def _of_member(problem: Problem, name: str) -> Problem:
+    """The problem as it is said of a member of a jury."""
+    of_judge = problem.key.startswith("judge.")
+    texts = (problem.key, problem.expected, problem.fix)
+    key, expected, fix = (text.replace("judge.", f"jury.members.{name}.") if of_judge else text for text in texts)
+    return Problem(problem.where, key, problem.found, expected, fix)
 
 
 def _asks_judge(config: RunConfig) -> bool:
@@ -69,6 +81,10 @@ def check_judge(config: RunConfig, run_id: str, warn: Callable[[str], None]) -> 
     BudgetUsedUp.
     """
     check_keys(config)
+    if isinstance(config.judge, JurySettings):
+        for member in member_configs(config).values():
+            check_judge(member, run_id, warn)
+        return
     is_live = config.transport.kind == "live" and config.store.recorded is None
     if isinstance(config.judge, JudgeSettings) and is_live and _asks_judge(config):
         run_async(_ask_once(config, run_id, warn))

@@ -4,9 +4,11 @@ recorded values that no metric takes."""
 from __future__ import annotations
 
 from ragpipe.config.settings import RunConfig
+from ragpipe.engine.judge_access import member_configs
 from ragpipe.judging.detectors.detector_judge import DetectorJudge
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.session_protocols import InProcessJudge
 from ragpipe.metrics.computed.recorded import RecordedMetric
 from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
@@ -17,6 +19,9 @@ _NAMES = 5  # of the recorded values in one line
 
 def embedded_lines(config: RunConfig) -> list[str]:
     """A line for each metric that asks what the judge in this process cannot answer; none for a run with a language model."""
+    if isinstance(config.judge, JurySettings):
+        members = member_configs(config).items()
+        return [f"member {name}: {line}" for name, member in members for line in embedded_lines(member)]
     judge: InProcessJudge | None = None
     if isinstance(config.judge, DetectorSettings):
         judge = DetectorJudge(config.judge, None)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.carried_spend import CarriedSpend
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
@@ -18,12 +19,13 @@ from ragpipe.store.run.hold_journal import HoldJournal
 from ragpipe.store.run.run_folder import RunFolder
 
 
-def budget_owner(config: RunConfig) -> JudgeSettings | None:
-    """The model whose `budget` limits the judge side of a run: the judge, or the embedder where the judge costs nothing; None
-    where there is no limit, or nothing is asked."""
-    models = [model for model in (config.judge, config.embedder) if isinstance(model, JudgeSettings)]
-    is_limited = bool(models) and models[0].budget.is_set and config.transport.kind == "live"
-    return models[0] if is_limited else None
+def budget_owner(config: RunConfig) -> JudgeSettings | JurySettings | None:
+    """The section whose `budget` limits the judge side of a run: the judge, the jury, or the embedder where the judge costs nothing;
+    None where there is no limit, or nothing is asked."""
+    sections = (config.judge, config.embedder)
+    owner = next((section for section in sections if isinstance(section, JudgeSettings | JurySettings)), None)
+    is_limited = owner is not None and owner.budget.is_set and config.transport.kind == "live"
+    return owner if is_limited else None
 
 
 @contextmanager
@@ -43,7 +45,7 @@ def open_budget(config: RunConfig, store: Path, run_id: str) -> Iterator[Budget 
         journal.close()
 
 
-def _ledger(config: RunConfig, owner: JudgeSettings, store: Path, run_id: str) -> Amount:
+def _ledger(config: RunConfig, owner: JudgeSettings | JurySettings, store: Path, run_id: str) -> Amount:
     """What the run has paid by the ledger of this call store, or by its folder where that came from another machine."""
     usage = paid_by(store, run_id)
     folder = RunFolder.at(Path(config.output_dir), config.name, run_id)
@@ -54,6 +56,9 @@ def _ledger(config: RunConfig, owner: JudgeSettings, store: Path, run_id: str) -
     )
 
 
-def _unpriced(owner: JudgeSettings, usage: Usage) -> float:
+def _unpriced(owner: JudgeSettings | JurySettings, usage: Usage) -> float:
     """What replies may have cost that were paid before their price was known: all tokens at the dearest price of today."""
-    return (rates_for(owner).most_usd(usage.tokens_in, usage.tokens_out) or 0.0) if usage.unpriced else 0.0
+    if not usage.unpriced:
+        return 0.0
+    models = owner.asked_servers.values() if isinstance(owner, JurySettings) else (owner,)
+    return max((rates_for(model).most_usd(usage.tokens_in, usage.tokens_out) or 0.0 for model in models), default=0.0)

@@ -16,6 +16,7 @@ from ragpipe.engine.judge_access import open_replay, recorded_replies, store_pat
 from ragpipe.engine.past_replies import past_replies
 from ragpipe.judging.capabilities import LOCAL, capabilities
 from ragpipe.judging.detectors.settings import DetectorSettings
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import in_unit
 from ragpipe.judging.pricing import batch_rates_for, rates_for
 from ragpipe.judging.settings import JudgeSettings
@@ -43,6 +44,7 @@ def plan_remaining(
     recorded: Sequence[Path] = (),
     resumed: Mapping[int, Resumption] = MappingProxyType({}),
     known: KnownMeasurements | None = None,
+    repeats: int = 1,
 ) -> Plan:
     """The plan of a configuration over frozen cases, minus the replies that are stored.
 
@@ -54,13 +56,14 @@ def plan_remaining(
         recorded: judge_inputs of a finished run, whose replies count as stored too.
         resumed: by iteration, what it has from earlier starts.
         known: what need not be measured; it keeps the cases that are measured here, for the run.
+        repeats: how often each question is asked in an iteration.
     """
     judge = config.judge
     metrics = list(config.metrics.values())
     plan = make_plan(
         reader,
         metrics,
-        iterations=config.iterations,
+        iterations=config.iterations * repeats,
         counter=prompt_counter(judge, rough=rough),
         has_embedder=has_embedder(config),
         past=past_replies(Path(config.output_dir), judge.label) if isinstance(judge, JudgeSettings) else {},
@@ -70,7 +73,7 @@ def plan_remaining(
         and plan.calls
         and (recorded or any(state.done for state in resumed.values()) or _has_stored_replies(config))
     ):
-        remaining = run_async(_remaining(config, reader, run_id, recorded, resumed, known))
+        remaining = run_async(_remaining(config, reader, run_id, recorded, resumed, known, repeats))
         plan.stored, plan.missing, plan.resumed = remaining.stored, remaining.missing, remaining.resumed
     return plan
 
@@ -98,6 +101,7 @@ async def _remaining(
     recorded: Sequence[Path],
     resumed: Mapping[int, Resumption],
     known: KnownMeasurements | None,
+    repeats: int,
 ) -> RemainingCalls:
     """What is left to ask in all iterations. Blocks that are written are not looked at again.
 
@@ -108,6 +112,7 @@ async def _remaining(
         recorded: judge_inputs of a finished run, whose replies count as stored too.
         resumed: by iteration, what it has from earlier starts.
         known: what need not be measured; it keeps the cases that are measured here.
+        repeats: how often each question is asked in an iteration.
     """
     from_file = recorded_replies(config)
     stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
@@ -120,8 +125,9 @@ async def _remaining(
         for iteration in range(1, config.iterations + 1):
             state = resumed.get(iteration, Resumption())
             remaining.stored += state.stored
-            cases = reader.of(iteration, without=state.written)
-            await count_remaining(cases, metrics, session, remaining, state.done, known)
+            for session.repeat in range(1, repeats + 1):
+                cases = reader.of(iteration, without=state.written)
+                await count_remaining(cases, metrics, session, remaining, state.done, known)
     return remaining
 
 
@@ -222,6 +228,8 @@ def plan_line(plan: Plan, config: RunConfig) -> str:
         details += f"; {plan.shared:,} questions are shared: asked once for several metrics"
     if plan.embeddings:
         details += f"; apart from it up to {plan.embeddings:,} texts to {config.embedder.label}"
+    if isinstance(judge, JurySettings):
+        return f"plan: {plural(plan.cases, 'case')}, judged by {judge.label}{details}"
     if not isinstance(judge, JudgeSettings):
         if not plan.calls:
             return f"plan: {plural(plan.cases, 'case')}, no question to a judge{details}"

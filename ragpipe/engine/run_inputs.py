@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragpipe.config.settings import RunConfig
 from ragpipe.engine.frozen_inputs import is_readable_table, restore_frozen, table_digests
 from ragpipe.engine.identity_differences import run_differences
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
 from ragpipe.engine.judge_check import check_keys
+from ragpipe.engine.jury_plan import MemberPlan, check_members, member_plans
 from ragpipe.engine.manifest import (
     checked_manifest,
     copy_prompts,
@@ -38,6 +40,7 @@ from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.load_dataset import block_limits
+from ragpipe.stages.plan_calls import Plan
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.resume import resumption
 
@@ -185,6 +188,7 @@ def _announce_plan(
         },
         known=known,
     )
+    members = member_plans(spec.config, reader, spec.run_id, rough=True, recorded=policy.recorded_replies())
     reader.close()
     for line in resumed_lines(plan):
         console.warn(line)
@@ -196,8 +200,18 @@ def _announce_plan(
     console.say(plan_line(plan, spec.config))
     if warning := over_budget(plan, spec.config):
         console.warn(warning)
-    check_call_budget(plan, spec.config)
-    if plan.new_calls:
-        check_keys(spec.config)
+    new_calls = _check_plan(plan, members, spec.config, console)
     unfinished = sum(states.get(str(number)) not in JUDGING_DONE for number in spec.iterations)
-    return round(plan.new_calls / max(1, unfinished))
+    return round(new_calls / max(1, unfinished))
+
+
+def _check_plan(plan: Plan, members: Sequence[MemberPlan], config: RunConfig, console: Console) -> int:
+    """Print what the members of a jury would be asked. Raises ConfigError for a plan over `max_calls`, and for a missing key.
+    Returns the new calls of all."""
+    for member in members:
+        console.say(member.line())
+    check_members(members)
+    check_call_budget(plan, config)
+    if plan.new_calls and not members:
+        check_keys(config)
+    return sum(member.plan.new_calls for member in members) if members else plan.new_calls

@@ -7,6 +7,7 @@ from typing import Any
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import DataError
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.price_rates import KINDS, Rates, Tier
@@ -16,7 +17,8 @@ from ragpipe.store.run.run_tables import read_json
 
 def configured_rates(config: RunConfig) -> dict[str, Rates]:
     """The prices of the judge and of the embedder by their printable names; nothing where neither is paid."""
-    models = (config.judge, config.embedder)
+    judges = config.judge.members.values() if isinstance(config.judge, JurySettings) else (config.judge,)
+    models = (*judges, config.embedder)
     return {model.label: rates_for(model) for model in models if isinstance(model, JudgeSettings)}
 
 

@@ -81,8 +81,8 @@ class WorkMeter:
             None if until is None else iso_time(time.time() + until - now),
             reason,
             calls.answered / elapsed,
-            session.usage.spend.tokens if session is not None else 0,
-            session.usage.spend.usd if session is not None else 0.0,
+            session.total_usage.spend.tokens if session is not None else 0,
+            session.total_usage.spend.usd if session is not None else 0.0,
             work.errors,
             work.error_groups,
             self._left(elapsed, fresh, remaining, answered, rate, until),
@@ -101,8 +101,7 @@ class WorkMeter:
 
     def _leading(self) -> list[AttemptRunner]:
         """The attempts that the plan counts: those of the judge, or of the system under test."""
-        own = self._session.own_attempts() if self._session is not None else None
-        return [*self._servers, *([own] if own is not None else [])]
+        return [*self._servers, *(self._session.asking_attempts() if self._session is not None else ())]
 
 
 def _calls(attempts: Sequence[AttemptRunner]) -> CallCounts:

@@ -52,7 +52,8 @@ class CaseJudge:
     """The judge as one metric sees it for one case (`ragpipe.judging.judge_protocol.Judge`).
 
     `uses` are the questions asked so far, `truncated` the texts of which the embedder read only the beginning. `time` is what
-    the questions of the case may take together; None: any.
+    the questions of the case may take together; None: any. `repeat` is which repetition of its questions this is; None: that of
+    the session.
     """
 
     session: JudgeSession
@@ -61,6 +62,7 @@ class CaseJudge:
     uses: list[JudgeCallUse] = field(default_factory=list)
     truncated: set[str] = field(default_factory=set)
     time: CaseTime | None = None
+    repeat: int | None = None
 
     async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
         """Render the prompt, ask it and parse the reply; an unparsable reply is repaired once."""
@@ -156,7 +158,9 @@ class CaseJudge:
 
     def _question(self, payload: Payload, answer: type[Answer], prompt: Prompt) -> Question:
         asker = f"{self.case} / {self.metric} / {prompt.step}"
-        return self.session.question(payload, answer, self.case.iteration, asker, case_time=self.time)
+        return self.session.question(
+            payload, answer, self.case.iteration, asker, repeat=self.repeat, case_time=self.time
+        )
 
     def _read(
         self,

@@ -107,6 +107,8 @@ class JudgeSession:
         """The references of the run's data set, by which an encoder weighs tokens where it is asked to."""
         self.prefixes: SharedPrefixes | None = None
         """The beginnings of prompts that a provider caches; None where it caches nothing."""
+        self.members: Mapping[str, JudgeSession] = {}
+        """The sessions of a jury by the names of its members, where this is that of the first; empty where one judge judges."""
         self.budget: Budget | None = None
         """What the calls of this session and its children may cost; None without a limit."""
         self.retry_errors = retry_errors
@@ -147,13 +149,35 @@ class JudgeSession:
             if isinstance(session._transport, SharesProviderState):
                 session._transport.share_provider_state(providers)
 
+    @property
+    def colleagues(self) -> tuple[JudgeSession, ...]:
+        """The sessions of the other members of a jury."""
+        return tuple(session for session in self.members.values() if session is not self)
+
+    @property
+    def total_usage(self) -> SessionUsage:
+        """The usage of this session and of its colleagues."""
+        total = SessionUsage()
+        for usage in (session.usage for session in (self, *self.colleagues)):
+            total.uses += usage.uses
+            total.asked += usage.asked
+            total.failed += usage.failed
+            total.spend += usage.spend
+        return total
+
     def own_attempts(self) -> AttemptRunner | None:
         """The attempts that the questions of this session itself make; None where it asks no server."""
         return self._transport.attempts if isinstance(self._transport, SendsRequests) else None
 
+    def asking_attempts(self) -> list[AttemptRunner]:
+        """The attempts of the judges: of this session, and of its colleagues."""
+        judges = (self, *self.colleagues)
+        return [attempts for session in judges if (attempts := session.own_attempts()) is not None]
+
     def child_attempts(self) -> list[AttemptRunner]:
         """The attempts of the sessions that embed texts for this one."""
-        return [attempts for session in self._children() if (attempts := session.own_attempts()) is not None]
+        children = (session for session in self._children() if session not in self.colleagues)
+        return [attempts for session in children if (attempts := session.own_attempts()) is not None]
 
     def texts(self) -> tuple[int, int]:
         """How many texts the models of this process have embedded, and how many wait for them."""
@@ -344,4 +368,4 @@ class JudgeSession:
 
     def _children(self) -> list[JudgeSession]:
         modelled = (session for session in (self.embedder, self._reader) if session is not None)
-        return [*modelled, *self._encoder_sessions.values()]
+        return [*modelled, *self._encoder_sessions.values(), *self.colleagues]

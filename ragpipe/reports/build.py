@@ -17,6 +17,7 @@ from ragpipe.reports.sections.distributions_section import distributions_section
 from ragpipe.reports.sections.gates_section import gates_section
 from ragpipe.reports.sections.index_section import index_section
 from ragpipe.reports.sections.iterations_section import iterations_section
+from ragpipe.reports.sections.jury_section import jury_section
 from ragpipe.reports.sections.methods_section import methods_section
 from ragpipe.reports.sections.operations_section import operations_section
 from ragpipe.reports.sections.overview import closing_lines, notices, summary_line
@@ -34,6 +35,7 @@ SECTIONS: tuple[SectionBuilder, ...] = (
     shared_section,
     methods_section,
     corrected_section,
+    jury_section,
     diagnosis_section,
     contradictions_section,
     gates_section,

@@ -19,17 +19,14 @@ from typing import Any
 import pyarrow as pa
 
 from ragpipe.core.errors import (
-    ConfigError,
-    DataError,
-    Incomplete,
     Interrupted,
     JudgeError,
-    OutputError,
-    ProviderUnusable,
     RagpipeError,
     Skipped,
 )
 from ragpipe.judging.case_judge import CaseJudge
+from ragpipe.judging.jury.jury import Jury
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
@@ -38,6 +35,8 @@ from ragpipe.schema.score import Score
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.computed_scores import ComputedScores
+from ragpipe.stages.decisive_errors import RUN_ENDING, decisive_error
+from ragpipe.stages.jury_measurement import measure_by_jury
 from ragpipe.stages.load_dataset import BLOCK
 from ragpipe.stages.measure_case import measure_case
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
@@ -64,8 +63,6 @@ OPEN_BLOCKS = 3
 
 GROUP_BYTES = 8 << 20
 """Characters of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
-
-_RUN_ENDING_ERRORS = (ConfigError, DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
 
 
 class MetricBug(RagpipeError):
@@ -102,17 +99,6 @@ class _Block:
     left: int
 
 
-def _decisive_error(error: Exception) -> Exception:
-    """The error that decides the outcome of a measurement. A metric that asks in a TaskGroup raises a group: an error that ends
-    the run comes first, then a bug, then a failed judgement."""
-    if not isinstance(error, ExceptionGroup):
-        return error
-    errors = [_decisive_error(part) for part in error.exceptions]
-    ending = (part for part in errors if isinstance(part, _RUN_ENDING_ERRORS))
-    bugs = (part for part in errors if not isinstance(part, Skipped | JudgeError))
-    return next(ending, None) or next(bugs, None) or errors[0]
-
-
 def _error_kinds(measured: Iterable[Measurement]) -> list[str]:
     """The kind of error of each measurement that failed."""
     first_errors = (next((s for s in m.scores if s.status == "error"), None) for m in measured)
@@ -134,6 +120,7 @@ class JudgeStage:
             becomes that case's error).
         retry_errors: whether finished blocks of an earlier start are done again where a case failed for any reason.
         known: what need not be measured.
+        jury: how the scores of the session's members become one; None where one judge judges.
         view: the progress file, which is kept up to date.
         on_change: called after each finished case.
         on_notice: called with what the user should know.
@@ -152,6 +139,7 @@ class JudgeStage:
         on_metric_error: str = "stop",
         retry_errors: bool = False,
         known: KnownMeasurements | None = None,
+        jury: JurySettings | None = None,
         view: ProgressView | None = None,
         on_change: Callable[[JudgingProgress], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
@@ -164,6 +152,7 @@ class JudgeStage:
         self._case_deadline_s = case_deadline_s
         self._keep_messages, self._record = keep_messages, on_metric_error == "record"
         self._retry, self._known_measurements = retry_errors, known
+        self._jury = None if jury is None else Jury(jury, session.members)
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
         self._scores = Parts(folder.parts / "scores", SCORES)
         self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
@@ -323,11 +312,22 @@ class JudgeStage:
         return [holding[metric.name] for metric in self._asking]
 
     async def _measure(self, metric: Metric, case: Case, time_left: CaseTime | None) -> Measurement:
-        """Run one metric on one case. A failed judgement is a result; a bug is not, unless it is recorded."""
+        """Run one metric on one case, by the judge or by all members of a jury."""
         reason = run_skip_reason(metric, case, embedder=self._session.embedder is not None)
         if reason:
             return failed_measurement(metric, Skipped(reason), [])
-        judge = CaseJudge(self._session, case.key, metric.name, time=time_left)
+        jury = self._jury
+        if jury is None:
+            return await self._measure_by(self._session, metric, case, time_left)
+        return await measure_by_jury(
+            metric, case.key, jury, lambda member, repeat: self._measure_by(member, metric, case, time_left, repeat)
+        )
+
+    async def _measure_by(
+        self, session: JudgeSession, metric: Metric, case: Case, time_left: CaseTime | None, repeat: int | None = None
+    ) -> Measurement:
+        """Run one metric on one case by one judge. A failed judgement is a result; a bug is not, unless it is recorded."""
+        judge = CaseJudge(session, case.key, metric.name, time=time_left, repeat=repeat)
         try:
             return Measurement(metric, scores_by_name(metric, await measure_case(metric, case, judge)), judge.uses)
         except asyncio.CancelledError:
@@ -336,10 +336,10 @@ class JudgeStage:
                 raise
             return self._record_bug(metric, case.key, RuntimeError("it was cancelled by a task of its own"), judge)
         except Exception as error:
-            decisive = _decisive_error(error)
+            decisive = decisive_error(error)
             if isinstance(decisive, Skipped | JudgeError):
                 return failed_measurement(metric, decisive, judge.uses)
-            if isinstance(decisive, _RUN_ENDING_ERRORS):
+            if isinstance(decisive, RUN_ENDING):
                 raise decisive from None
             return self._record_bug(metric, case.key, decisive, judge)
 

@@ -27,6 +27,7 @@ from ragpipe.scoring.dimensions import DIMENSIONS, Fields, case_columns
 from ragpipe.scoring.gates.calibration import judged_scores
 from ragpipe.scoring.gates.gate_results import choices, gate_results
 from ragpipe.scoring.judge_latency import JudgeTimes
+from ragpipe.scoring.jury_agreement import jury_document, jury_warnings
 from ragpipe.scoring.pointer_checks import Pointers
 from ragpipe.scoring.rules.diagnosis import DiagnosisAccumulator
 from ragpipe.scoring.rules.low_scores import LowScores
@@ -108,6 +109,10 @@ def score_iteration(inputs: ScoreInputs) -> dict[str, Any]:
     served_models = costs["used"]["served_models"]
     head = {"format": FORMAT, "signature": signed(inputs.signature, served_models)}
     metrics = {**head, "iteration": inputs.iteration, "judge": dict(inputs.judge), **results.metrics}
+    if "members" in inputs.judge:
+        scores = inputs.folder / "scores.parquet"
+        metrics["jury"] = jury_document(scores, inputs.specs, inputs.judge["members"])
+        metrics["warnings"] += warnings_about("jury", jury_warnings(metrics["jury"]))
     metrics["warnings"] += warnings_about("served_models", filter(None, [served_line(served_models)]))
     low_scores = {**head, "iteration": inputs.iteration, "scores": results.low_scores}
     json_unless_same(inputs.folder / "metrics.json", metrics)

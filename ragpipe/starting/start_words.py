@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from ragpipe.config.settings import RunConfig
+from ragpipe.config.settings import RUN_KEYS
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import did_you_mean
@@ -22,7 +22,7 @@ def check_words(words: Sequence[str]) -> None:
     if any(word.startswith("task=") for word in words):
         return
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
-    known = sorted({*RunConfig.model_fields, *groups, "hydra"})
+    known = sorted({*RUN_KEYS, *groups, "hydra"})
     problems = []
     for word in words:
         key = word.partition("=")[0].lstrip("+~").partition("@")[0].strip()

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from ragpipe.calibrating.embedded_fit import fit_embedded_judge, judge_section
 from ragpipe.calibrating.fit_report import fit_lines
+from ragpipe.calibrating.jury_members import member_lines
 from ragpipe.calibrating.people_labels import TITLE, unused_lines
 from ragpipe.calibrating.run_calibration import CalibratedRun, calibrate_run, score_evidence
 from ragpipe.calibrating.score_calibration import ScoreEvidence
@@ -173,6 +174,8 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
             verdict_line(name, score),
         ):
             console.say(line)
+    for line in member_lines(held, evidence):
+        console.say(line)
     if picked:
         console.say(_PICKED_WORDS["open" if settings.open_labels else "queue"])
         return 0

@@ -21,6 +21,7 @@ from ragpipe.engine.case_sources import DatasetSource, open_index
 from ragpipe.engine.gate_plan import gate_power_lines
 from ragpipe.engine.judge_access import scoring_warnings, store_path
 from ragpipe.engine.judge_check import missing_keys
+from ragpipe.engine.jury_plan import MemberPlan, member_plans
 from ragpipe.engine.metric_lines import embedded_lines, unmet_lines, unscored_line
 from ragpipe.engine.plan_document import plan_document
 from ragpipe.engine.plan_summary import (
@@ -114,6 +115,7 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
         console.warn(warning)
     profile = DataProfile(config.metrics.values(), times_known=times_are_known(config.dataset))
     run_plan, gate_lines, pointers = None, list[str](), Pointers()
+    members: list[MemberPlan] = []
     if not isinstance(config.system, RecordedSystem):
         for _ in profile.watch(dataset):
             pass
@@ -124,6 +126,7 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
             counts = load_dataset(records, samples=frozen.samples, outputs=frozen.outputs)
             reader = CaseReader(frozen.samples, frozen.outputs)
             run_plan = plan_remaining(config, reader)
+            members = member_plans(config, reader)
             reader.close()
             scoring_files.write(frozen, config)  # refuses what the run would refuse
             gate_lines = gate_power_lines(config, frozen)
@@ -135,6 +138,8 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
         _print_live(profile, config, console)
     else:
         _print_plan(run_plan, config, console)
+    for member in members:
+        console.say(member.line())
     if run_plan is not None and run_plan.new_calls:
         _warn_of_missing_keys(config, console)
     for line in gate_lines:

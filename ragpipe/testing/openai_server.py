@@ -15,7 +15,7 @@ A kill of the client shows as `written: false`.
 Limits of rate, tokens and concurrency are described in `openai_limits.py`.
 
 A script is a JSON list of `{"match": regex on the last user message, "reply": text, "finish_reason": ..., "status": ...,
-"times": n}`; the first that matches and is not used up wins. Everything else is answered by `openai_answers.py`.
+"times": n, "model": regex on the model's name}`; the first that matches and is not used up wins. Everything else is answered by `openai_answers.py`.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ class OpenAIServer:
             return None
         user = next((str(m["content"]) for m in reversed(body.get("messages") or []) if m["role"] == "user"), "")
         for entry in self.script:
-            if entry.get("times", 1) > 0 and re.search(entry["match"], user, re.S):
+            is_asked = re.search(entry.get("model", ""), str(body.get("model")))
+            if is_asked and entry.get("times", 1) > 0 and re.search(entry["match"], user, re.S):
                 if "times" in entry:
                     entry["times"] -= 1
                 if entry.get("status", 200) != 200:

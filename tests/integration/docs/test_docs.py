@@ -49,6 +49,7 @@ PAGES = (
     "install.md",
     "iterations.md",
     "judge-audit.md",
+    "juries.md",
     "latency.md",
     "migrating-from-deepeval.md",
     "migrating-from-promptfoo.md",

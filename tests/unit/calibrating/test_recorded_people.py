@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -16,12 +17,16 @@ import numpy as np
 import pytest
 
 from ragpipe.calibrating.judge_agreement import RatedCases, agreement_statistics, confusion_of
+from ragpipe.judging.jury.aggregation import one_value
+from ragpipe.judging.jury.settings import Aggregation
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import Statistics
+from ragpipe.scoring.jury_agreement import raters_agreement
 from ragpipe.stats.agreement_coefficients import equal_share
 from ragpipe.stats.agreement_intervals import estimate_kappa
 from ragpipe.stats.corrected_mean import corrected_mean
-from ragpipe.stats.several_raters import estimate_ac, estimate_alpha, fleiss_kappa
+from ragpipe.stats.mcnemar import mcnemar_p
+from ragpipe.stats.several_raters import estimate_ac, estimate_alpha
 from tests.support.rows import first_rows
 
 NONE = math.nan
@@ -224,15 +229,24 @@ def test_the_jury_of_summhay(real_data: Path) -> None:
     figures = expected(real_data, "summhay")["jury"]
     labels, _, summaries = insights(real_data, figures["judges"][0])
     grades = np.stack([insights(real_data, judge)[1] for judge in figures["judges"]], axis=1)
-    for rule, of_five in (("mean", np.mean), ("median", np.median), ("min", np.min)):
-        combined = of_five(grades, axis=1)
-        check(agreement(labels, combined, summaries, *SCALE)[0], figures[rule])
-        if rule != "mean":
-            check_ordinal(labels, combined, summaries, SCALE, figures[rule]["ordinal"])
-    assert fleiss_kappa(grades).value == pytest.approx(figures["fleiss"], abs=PLACES)
-    alpha, squared = estimate_alpha(grades, summaries), estimate_alpha(grades, summaries, scale=SCALE)
-    assert alpha.value == pytest.approx(figures["alpha"]["nominal"], abs=PLACES)
-    assert squared.value == pytest.approx(figures["alpha"]["interval"], abs=PLACES)
+    rules: dict[str, tuple[Aggregation, bool]] = {
+        "mean": ("mean", True), "median": ("median", True), "min": ("min", True), "max": ("min", False),
+    }  # fmt: skip
+    for name, (rule, higher_is_better) in rules.items():
+        combined = np.array([one_value(row, rule, higher_is_better=higher_is_better) for row in grades.tolist()])
+        check(agreement(labels, combined, summaries, *SCALE)[0], figures[name])
+        if name != "mean":
+            check_ordinal(labels, combined, summaries, SCALE, figures[name]["ordinal"])
+    by_majority = [one_value(row, "majority") for row in grades.tolist()]
+    untied = np.array([value is not None for value in by_majority])
+    majority, of_majority = figures["majority (items with one mode)"], np.array(by_majority, dtype=float)[untied]
+    assert (untied.sum(), (~untied).sum()) == (majority["items"], majority["ties"]) == (835, 52)
+    check_ordinal(labels[untied], of_majority, summaries[untied], SCALE, majority["ordinal"])
+    nominal, squared = (raters_agreement(grades, figures["judges"], nominal=nominal) for nominal in (True, False))
+    assert nominal["fleiss_kappa"] == pytest.approx(figures["fleiss"], abs=PLACES)
+    assert nominal["unanimous"] == pytest.approx(figures["unanimous"], abs=PLACES)
+    assert nominal["alpha"] == pytest.approx(figures["alpha"]["nominal"], abs=PLACES)
+    assert squared["alpha"] == pytest.approx(figures["alpha"]["interval"], abs=PLACES)
 
 
 # ---- PandaLM: three annotators prefer one of two answers or neither; a judge's unreadable replies are left out
@@ -242,11 +256,14 @@ def test_annotators_of_pandalm(real_data: Path) -> None:
     figures = expected(real_data, "pandalm")
     rows = content(real_data / "pandalm/testset-v1.json")
     ratings = np.array([[float(row[f"annotator{i}"]) for i in (1, 2, 3)] for row in rows])
-    for one, two in ((1, 2), (1, 3), (2, 3)):
-        kappa = estimate_kappa(ratings[:, one - 1], ratings[:, two - 1])
-        assert kappa.value == pytest.approx(figures[f"kappa_{one}{two}"], abs=PLACES)
-    assert fleiss_kappa(ratings).value == pytest.approx(figures["fleiss"], abs=PLACES)
-    assert estimate_alpha(ratings).value == pytest.approx(figures["alpha_nominal"], abs=PLACES)
+    found = raters_agreement(ratings, "123", nominal=True)
+    for pair in ("12", "13", "23"):
+        assert found["pairs"][", ".join(pair)]["kappa"] == pytest.approx(figures[f"kappa_{pair}"], abs=PLACES)
+    assert found["fleiss_kappa"] == pytest.approx(figures["fleiss"], abs=PLACES)
+    assert found["alpha"] == pytest.approx(figures["alpha_nominal"], abs=PLACES)
+    gold = Counter(one_value(row, "majority") for row in ratings.tolist())
+    assert gold[None] == figures["no_majority"]
+    assert {f"{value:g}": count for value, count in gold.items() if value is not None} == figures["gold_counts"]
     assert estimate_ac(ratings, np.arange(3.0)).value == pytest.approx(figures["gwet_ac1"], abs=5e-6)  # five places
 
 
@@ -254,8 +271,7 @@ def test_annotators_of_pandalm(real_data: Path) -> None:
 def test_judges_of_pandalm(real_data: Path, judge: str) -> None:
     figures = expected(real_data, "pandalm")[judge]
     rows = content(real_data / "pandalm/testset-v1.json")
-    majority = {row["idx"]: median([row[f"annotator{i}"] for i in (1, 2, 3)]) for row in rows}
-    assert not any({row[f"annotator{i}"] for i in (1, 2, 3)} == {0, 1, 2} for row in rows), "no median is no majority"
+    majority = {row["idx"]: one_value([row[f"annotator{i}"] for i in (1, 2, 3)], "majority") for row in rows}
     field = "gpt_result" if judge.startswith("gpt") else "pandalm_result"
     verdicts = {"Tie": 0.0, "0": 0.0, "1": 1.0, "2": 2.0}
     judged = [(row["idx"], str(row[field])) for row in content(real_data / f"pandalm/{judge}-testset-v1.json")]
@@ -285,5 +301,10 @@ def test_judges_of_llmbar_agree_with_themselves(real_data: Path, recorded: str) 
     assert estimate_kappa(*orders).value == pytest.approx(figures["kappa_agreement"], abs=PLACES)
     assert equal_share(*orders) == pytest.approx(figures["equal"] / figures["n"])
     labels = np.array([float(row["label"]) for row in rows])
+    right = [labels == winners for winners in orders]
+    gained, lost = int(np.sum(~right[0] & right[1])), int(np.sum(right[0] & ~right[1]))
+    order_figures = figures["mcnemar_order"]
+    assert (lost, gained) == (order_figures["b10"], order_figures["b01"])
+    assert mcnemar_p(gained, lost) == pytest.approx(order_figures["p_exact"], abs=PLACES)
     for order, winners in zip((False, True), orders, strict=True):
         assert equal_share(labels, winners) == pytest.approx(figures[f"correct_{order}"] / figures["n"])

@@ -1,0 +1,142 @@
+"""From the scores of several members to one score: majority, mean, median or the worst, and how far they agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from statistics import fmean, median
+from typing import Any
+
+from ragpipe.judging.jury.settings import Aggregation
+from ragpipe.schema.score import Score, ScoreSpec
+
+NO_MAJORITY = "no_majority"
+SELF_INCONSISTENT = "self_inconsistent"
+
+
+def rule_of(spec: ScoreSpec, rule: Aggregation | None) -> Aggregation:
+    """The rule for a score: the one that was chosen, else majority for scores of 0 and 1, mean for others.
+
+    Means of graded members have the smallest error where the members' errors are not shared, medians lose; a worst score is biased
+    downwards on purpose (docs/juries.md).
+    """
+    return rule or ("majority" if spec.binary or spec.in_class else "mean")
+
+
+def one_value(values: Sequence[float], rule: Aggregation, *, higher_is_better: bool = True) -> float | None:
+    """The one value of several, at least one. `min` is the worst of them. None where no value has a majority: where the most
+    frequent one is not the only one.
+    """
+    if rule == "majority":
+        (value, count), *others = Counter(values).most_common(2)
+        return None if others and others[0][1] == count else value
+    if rule == "mean":
+        return fmean(values)
+    if rule == "median":
+        return float(median(values))
+    return min(values) if higher_is_better else max(values)
+
+
+def agreement_of(values: Sequence[float], spec: ScoreSpec) -> float | None:
+    """How far values agree, 0 to 1: one minus the mean distance of all pairs, as a share of the range; for 0 and 1, and for a score
+    without a range, the share of equal pairs. None for fewer than two."""
+    pairs = list(combinations(values, 2))
+    if not pairs:
+        return None
+    if spec.low is None or spec.high is None or spec.high == spec.low:
+        return fmean(a == b for a, b in pairs)
+    return 1 - fmean(abs(a - b) for a, b in pairs) / (spec.high - spec.low)
+
+
+def combine(
+    spec: ScoreSpec,
+    opinions: Mapping[str, Sequence[Score]],
+    *,
+    rule: Aggregation | None,
+    min_members: int,
+    threshold: float,
+) -> Score:
+    """One score of several members' scores of the same case.
+
+    Repeats of one member become its one value first. Then the values of all members become one. Where all members skip
+    for the same reason, so does the jury. With fewer values than `min_members`, or than there are members, and where verdicts are
+    tied, the score is an error (`no_majority`).
+
+    Args:
+        spec: the score.
+        opinions: by member, its scores: one for each repeat.
+        rule: how values become one; None: by the kind of the score.
+        min_members: values that are needed.
+        threshold: agreement of a member with itself below which the score is flagged.
+
+    Returns the score; `details["jury"]` has the rule, what each member opinions_text, and how far they agree. Where a member has the very
+    value of the jury, its own details are beside it.
+    """
+    rule = rule_of(spec, rule)
+    members = {name: _opinion(spec, scores, rule) for name, scores in opinions.items()}
+    values = {name: score.value for name, score in members.items() if score.value is not None}
+    jury: dict[str, Any] = {
+        "rule": rule,
+        "members": {name: _shown(score) for name, score in members.items()},
+        **_agreements(spec, list(values.values()), opinions, threshold),
+    }
+    opinions_text = ", ".join(f"{name} {_word(score)}" for name, score in members.items())
+    reasons = {score.reason for score in members.values() if score.status == "skipped"}
+    if not values and len(reasons) == 1 and all(score.status == "skipped" for score in members.values()):
+        return Score(None, spec.name, "skipped", reasons.pop(), {"jury": jury})
+    needed = min(min_members, len(members))
+    if len(values) < needed:
+        return _no_majority(spec, jury, f"{len(values)} of {needed} needed members gave a value ({opinions_text})")
+    value = one_value(list(values.values()), rule, higher_is_better=spec.higher_is_better)
+    if value is None:
+        return _no_majority(spec, jury, f"a tie ({opinions_text})")
+    speaker = next((members[name] for name, its in values.items() if its == value), None)
+    details = {**speaker.details, "jury": jury} if speaker else {"jury": jury}
+    if len(members) == 1 and speaker:
+        return Score(value, spec.name, "ok", speaker.reason, details)
+    return Score(value, spec.name, "ok", f"{rule} of {opinions_text}", details)
+
+
+def _agreements(
+    spec: ScoreSpec, values: Sequence[float], opinions: Mapping[str, Sequence[Score]], threshold: float
+) -> dict[str, Any]:
+    """How far the members' values agree, and each member with itself where it was asked several times."""
+    agreements: dict[str, Any] = {}
+    if (agreement := agreement_of(values, spec)) is not None:
+        agreements["agreement"] = round(agreement, 6)
+    repeated = {name: [score.value for score in scores if score.value is not None] for name, scores in opinions.items()}
+    consistency = {name: share for name, its in repeated.items() if (share := agreement_of(its, spec)) is not None}
+    if consistency:
+        agreements["self_consistency"] = {name: round(share, 6) for name, share in consistency.items()}
+        if min(consistency.values()) < threshold:
+            agreements["flags"] = [SELF_INCONSISTENT]
+    return agreements
+
+
+def _opinion(spec: ScoreSpec, scores: Sequence[Score], rule: Aggregation) -> Score:
+    """The one score of a member, of its repeats; where none gave a value, the first of them."""
+    valued = [score for score in scores if score.value is not None]
+    if len(scores) == 1 or not valued:
+        return scores[0]
+    value = one_value(
+        [score.value for score in valued if score.value is not None], rule, higher_is_better=spec.higher_is_better
+    )
+    if value is None:
+        return Score(None, spec.name, "error", f"{NO_MAJORITY}: its repeats are tied", {"kind": NO_MAJORITY})
+    speaker = next((score for score in valued if score.value == value), None)
+    return speaker or Score(value, spec.name, "ok", f"{rule} of {len(valued)} repeats")
+
+
+def _shown(score: Score) -> dict[str, Any]:
+    if score.value is not None:
+        return {"value": score.value}
+    return {"status": score.status, "reason": score.reason}
+
+
+def _word(score: Score) -> str:
+    return f"{score.value:g}" if score.value is not None else score.status
+
+
+def _no_majority(spec: ScoreSpec, jury: dict[str, Any], why: str) -> Score:
+    return Score(None, spec.name, "error", f"{NO_MAJORITY}: {why}", {"kind": NO_MAJORITY, "jury": jury})
