@@ -168,6 +168,10 @@ def _without(text: str, parts: list[str]) -> str:
     return text
 
 
+_BARE_END = re.compile(r"""["']\s*:\s*[\w.+-]*\Z""")
+"""A key, and the beginning of a bare value at most; also where a quote of the other kind in a text hides from the tokens that it ended."""
+
+
 def _is_cut(text: str) -> bool:
     """Whether an unclosed object may have lost a part that matters.
 
@@ -181,7 +185,7 @@ def _is_cut(text: str) -> bool:
             open_brackets += last
         elif last in "]}":  # closing an object also closes an unclosed list in it
             open_brackets = open_brackets[: max(0, open_brackets.rfind("[" if last == "]" else "{"))]
-    if "[" in open_brackets:
+    if "[" in open_brackets or _BARE_END.search(text):
         return True
     if last.startswith('"') and not re.fullmatch(_STRING, last, re.S):
         return len(last.split()) < 2
