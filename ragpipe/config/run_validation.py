@@ -23,6 +23,7 @@ from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.metrics.shared.judge_metric import with_reasoning
 from ragpipe.metrics.shared.multi_reference import with_rule
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
@@ -196,12 +197,15 @@ class _Sections:
             self._problems.append(Problem(self._origins.location(key), key, state, expected, fix))
 
     def read_metrics(self, prompts: PromptLibrary) -> None:
-        """The metrics, those that leave `references` to the data set with its rule; score names must be unique."""
+        """The metrics, those that leave `references` to the data set with its rule, and all with the judge's `reasoning` where it
+        says; score names must be unique."""
         plugins = self._top.plugins if self._top is not None else []
         metrics = read_metrics(self._plain.get("metrics") or {}, prompts, plugins, self._origins, self._problems)
         if metrics is not None:
             if (dataset := self._sections["dataset"]) is not None:
                 metrics = with_rule(metrics, dataset.references)
+            if isinstance(judge := self._sections["judge"], JudgeSettings):
+                metrics = with_reasoning(metrics, judge.reasoning)
             self._problems += score_name_problems(metrics, self._origins)
         self._sections["metrics"] = metrics
 

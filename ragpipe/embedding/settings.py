@@ -168,6 +168,15 @@ class ApiEmbedder(JudgeSettings):
     run_deadline_s: Annotated[Literal[None], NotInIdentity] = Field(
         default=None, description="Always null: judge.run_deadline_s holds for embeddings too."
     )
+    reasoning_effort: Annotated[Literal[None], NotInIdentity] = Field(
+        default=None, description="Always null: an embedding has no such parameter."
+    )
+    reasoning: Annotated[Literal[None], NotInIdentity] = Field(
+        default=None, description="Always null: an embedder is asked for no reasons."
+    )
+    shuffle_seed: Annotated[Literal[None], NotInIdentity] = Field(
+        default=None, description="Always null: a text is embedded as it is."
+    )
     output_mode: Annotated[Literal["plain"], NotInIdentity] = Field(
         default="plain", description="Always plain: an embedding has no output mode."
     )

@@ -207,6 +207,7 @@ def _stored_session(
         session = detector_session(config.judge, replies, embedder)
     else:
         session = _language_model_session(config, replies, embedder, _judge_transport(config, run_id, budget, warn))
+        session.shuffle_seed = config.judge.shuffle_seed
         if config.transport.kind == "live":
             assert isinstance(config.judge, JudgeSettings)
             session.prefixes = SharedPrefixes.of(config.judge)
@@ -381,7 +382,9 @@ def _replay_session(config: RunConfig, replies: ReplyStore, fix: str) -> JudgeSe
         served=served_model(judge),
     )
     session.encoder_factory = partial(_encoder_session, replies, StoredTransport(fix))
-    if isinstance(judge, HeuristicSettings):
+    if isinstance(judge, JudgeSettings):
+        session.shuffle_seed = judge.shuffle_seed
+    elif isinstance(judge, HeuristicSettings):
         session.embedded = _heuristic_judge(judge)
     elif isinstance(judge, DetectorSettings):
         from ragpipe.judging.detectors.detector_judge import DetectorJudge

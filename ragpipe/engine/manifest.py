@@ -163,17 +163,21 @@ def rewritten_prompt_warnings(before: Mapping[str, Any], now: Mapping[str, Any])
 
 
 def copy_prompts(config: RunConfig, folder: Path) -> None:
-    """Copy the templates that this run uses, byte for byte, with what they include: prompts travel with a run.
+    """Copy the templates and graded examples that this run uses, byte for byte, with what they include: prompts travel with a run.
 
     Nothing is written outside the folder: names come from `PromptLibrary`, which knows their form, and links are not
     followed. Raises OutputError.
     """
     for metric in config.metrics.values():
+        texts = dict[str, str]()
         for prompt in metric.prompts().values():
-            for name, text in prompt.sources.items():
-                for parent in reversed((folder / name).relative_to(folder).parents):
-                    make_folder(folder / parent)
-                write_unless_same(folder / name, text)
+            texts |= prompt.sources
+        for examples in metric.graded_examples.values():
+            texts |= examples.sources
+        for name, text in texts.items():
+            for parent in reversed((folder / name).relative_to(folder).parents):
+                make_folder(folder / parent)
+            write_unless_same(folder / name, text)
 
 
 def _version(package: str) -> str:

@@ -66,7 +66,9 @@ def plan_remaining(
         iterations=config.iterations * repeats,
         counter=prompt_counter(judge, rough=rough),
         has_embedder=has_embedder(config),
-        past=past_replies(Path(config.output_dir), judge.label) if isinstance(judge, JudgeSettings) else {},
+        past=past_replies(Path(config.output_dir), judge.label, judge.reasoning_effort)
+        if isinstance(judge, JudgeSettings)
+        else {},
     )
     if (
         isinstance(judge, JudgeSettings)

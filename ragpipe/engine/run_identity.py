@@ -19,12 +19,14 @@ from ragpipe.schema.settings import Settings
 
 
 def metric_identity(metric: Metric) -> dict[str, Any]:
-    """Class, version, parameters, and the hashes of prompts' texts and other files (not their version names); of a class from
+    """Class, version, parameters, and the hashes of prompts' texts, graded examples and other files (not their version names); of a class from
     outside ragpipe also the hashes of its source."""
     steps = metric.step_names()
     parameters = metric.model_dump(mode="json", exclude={"name", *steps})
     values = {name: getattr(metric, name) for name in parameters}
     parameters |= {name: value.identity() for name, value in values.items() if isinstance(value, Settings)}
+    if graded := metric.graded_examples:
+        parameters["examples"] |= {step: examples.sha256 for step, examples in graded.items()}
     optional = {
         "files": dict(metric.files()),
         "source": metric_sources(type(metric)).sources,
@@ -67,6 +69,9 @@ def metric_signatures(config: RunConfig) -> dict[str, str]:
 def _metric_signature(metric: Metric, embedder: str | None) -> str:
     parts = [f"v{metric.version}"]
     parts += [f"{step}:{prompt.version}@{prompt.sha256[:8]}" for step, prompt in metric.prompts().items()]
+    parts += [
+        f"{step}.examples:{graded.version}@{graded.sha256[:8]}" for step, graded in metric.graded_examples.items()
+    ]
     if metric.needs_embedder and embedder:
         parts.append(f"embedder:{embedder}")
     if sources := metric_sources(type(metric)).sources:

@@ -37,9 +37,12 @@ class Question:
         return " / ".join(self.asker.rsplit(" / ", 2)[-2:])
 
 
+_IN_THE_MESSAGES = ("shuffle_seed",)  # a question with nothing to shuffle stays the same question
+
+
 def judge_parts(judge: Mapping[str, Any]) -> dict[str, str]:
-    """The hash of each field that identifies a judge."""
-    return {f"judge.{name}": sha256(value) for name, value in judge.items()}
+    """The hash of each field that identifies a judge, but for those that say no more than the messages do."""
+    return {f"judge.{name}": sha256(value) for name, value in judge.items() if name not in _IN_THE_MESSAGES}
 
 
 def key_parts(payload: Payload, judge: Mapping[str, str], iteration: int, repeat: int) -> dict[str, str]:

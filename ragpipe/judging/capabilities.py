@@ -47,7 +47,8 @@ class Capabilities:
 
     `sampling`: parameters that are sent and are in the key. `modes`: the output modes that are tried, in this order.
     `system_role`: whether a system message is sent as such. `limit_name`: the parameter for the longest reply.
-    `context_tokens`: the window, prompt and reply together; None where it is not known.
+    `context_tokens`: the window, prompt and reply together; None where it is not known. `thinks`: whether it has a thinking mode,
+    and so takes `reasoning_effort`; `samples_while_thinking`: whether it takes a temperature and top_p while it thinks.
     """
 
     sampling: frozenset[str] = _ALL
@@ -55,6 +56,8 @@ class Capabilities:
     system_role: bool = True
     limit_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     context_tokens: int | None = None
+    thinks: bool = True
+    samples_while_thinking: bool = True
 
 
 _OBJECT, _PLAIN = MODES[1:], MODES[2:]
@@ -77,6 +80,15 @@ _FIXED_TEMPERATURE = re.compile(
     r"(?:claude-(?:opus-4-[78]|(?:opus|sonnet|haiku)-[5-9]|fable|mythos)|gemini-3\.(?:5-flash-lite|[6-9]-flash)).*",
     re.I,
 )
+_NO_THINKING = re.compile(
+    r"(?:[\w-]+/)*(?:[\w-]+\.)*(?:ft:)?"
+    r"(?:(?:chat)?gpt-(?:3\.?5|4)|claude-(?:2|instant|3-(?:opus|sonnet|haiku|5))|gemini-(?:1|2\.0)|gemma-[23]|command-r|"
+    r"(?:code|mini|pix)stral|open-mi[sx]tral).*",
+    re.I,
+)
+"""Families without a thinking mode; none of them is one that litellm's table calls a reasoning model (`supports_reasoning`)."""
+_CLAUDE = re.compile(r"(?:[\w-]+/)*(?:[\w-]+\.)*claude-.*", re.I)
+"""Anthropic's models refuse a temperature while they think."""
 _NO_SYSTEM_ROLE = re.compile(r"gemini/gemma-3.*", re.I)
 
 
@@ -90,6 +102,9 @@ def capabilities(model: str, overrides: CapabilitySettings | None = None) -> Cap
         known = replace(known, sampling=known.sampling - {"temperature", "top_p"})
     elif _NO_SYSTEM_ROLE.fullmatch(model):
         known = replace(known, system_role=False)
+    known = replace(
+        known, thinks=not _NO_THINKING.fullmatch(model), samples_while_thinking=not _CLAUDE.fullmatch(model)
+    )
     return known if overrides is None else _overridden(known, overrides)
 
 
@@ -109,4 +124,6 @@ def _overridden(known: Capabilities, overrides: CapabilitySettings) -> Capabilit
         known.system_role if overrides.system_role is None else overrides.system_role,
         "max_completion_tokens" if other_name else "max_tokens",
         overrides.context_tokens,
+        known.thinks if overrides.reasoning_effort is None else overrides.reasoning_effort,
+        known.samples_while_thinking,
     )

@@ -21,6 +21,10 @@ class CapabilitySettings(Settings):
     )
     top_p: bool | None = Field(default=None, description="Whether the model takes `top_p`. null: as known.")
     seed: bool | None = Field(default=None, description="Whether the model takes `seed`. null: as known.")
+    reasoning_effort: bool | None = Field(
+        default=None,
+        description="Whether the model has a thinking mode and takes `reasoning_effort`. null: as known.",
+    )
     system_role: Annotated[bool | None, NotInIdentity] = Field(
         default=None,
         description="Whether the model takes a system message. false: its text begins the user's message. null: as known.",

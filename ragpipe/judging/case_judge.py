@@ -13,6 +13,7 @@ from ragpipe.judging.clients.http_responses import replace_surrogates
 from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.shown_order import shown_order
 from ragpipe.judging.vector_replies import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Message, Payload
@@ -65,7 +66,12 @@ class CaseJudge:
     repeat: int | None = None
 
     async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
-        """Render the prompt, ask it and parse the reply; an unparsable reply is repaired once."""
+        """Render the prompt, ask it and parse the reply; an unparsable reply is repaired once. Items are shown in the order that
+        the session's seed draws, and the answer has their original numbers."""
+        seed, order = self.session.shuffle_seed, None
+        if seed is not None:
+            order = shown_order(prompt, values, answer, seed, self.case.sample_id)
+            values = dict(order.values)
         try:
             messages = prompt.render(**values)
         except PromptTooLong as error:
@@ -76,9 +82,10 @@ class CaseJudge:
         call = computed or await self.session.reply(question)
         material = () if computed else _echoable_material(prompt, payload, values)
         try:
-            return self._read(prompt, "ask", payload, call, answer, material)
+            parsed = self._read(prompt, "ask", payload, call, answer, material)
         except Unparsable as error:
-            return await self._repair(prompt, payload, call, answer, error, material)
+            parsed = await self._repair(prompt, payload, call, answer, error, material)
+        return parsed if order is None else order.restored(parsed)
 
     async def embed(self, texts: Sequence[str], /) -> list[Floats]:
         """One vector per text, in order; equal texts are asked once."""

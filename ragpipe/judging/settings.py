@@ -143,6 +143,27 @@ class JudgeSettings(LimitSettings):
         default=2048,
         description="Longest reply in tokens; a cut reply is an error, never a score. null: the provider's limit.",
     )
+    reasoning_effort: Literal["none", "low", "medium", "high"] | None = Field(
+        default=None,
+        description=(
+            "How long a model with a thinking mode thinks before it answers. Its thoughts are paid for and count in "
+            "`max_tokens`. null: not sent, so as the model does by itself."
+        ),
+    )
+    reasoning: Annotated[bool | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Whether the judge is asked to reason step by step, for all metrics that have the parameter `reasoning`. null: "
+            "as each metric says."
+        ),
+    )
+    shuffle_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = Field(
+        default=None,
+        description=(
+            "Seed by which contexts, claims and other items of a question are shown in an order of their own, 0 to "
+            "4,294,967,295. null: the order of the data."
+        ),
+    )
     output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], NotInIdentity] = Field(
         default="auto",
         description=(
@@ -304,6 +325,30 @@ class JudgeSettings(LimitSettings):
             )
         return value
 
+    @field_validator("reasoning_effort")
+    @classmethod
+    def _thinks(cls, value: str | None, info: ValidationInfo) -> str | None:
+        model = info.data.get("model")
+        if value is None or model is None or "capabilities" not in info.data:
+            return value
+        if not capabilities(model, info.data["capabilities"]).thinks:
+            raise ValueError(
+                f"{model} has no thinking mode: leave it out ({cls.section}.reasoning_effort: null), name a model that has one, "
+                f"say that this one does ({cls.section}.capabilities.reasoning_effort: true), or ask for the reasons in the reply "
+                f"({cls.section}.reasoning: true)"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _samples(self) -> Self:
+        is_sampled = self.temperature or self.top_p is not None
+        if self._is_thinking and is_sampled and not self.supported.samples_while_thinking:
+            raise ValueError(
+                f"{self.model} takes no temperature and no top_p while it thinks: set {self.section}.temperature and "
+                f"{self.section}.top_p to null, or {self.section}.reasoning_effort to null"
+            )
+        return self
+
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.client == "direct" and self.api_base is None and self.provider != "openai":
@@ -372,20 +417,30 @@ class JudgeSettings(LimitSettings):
         return capabilities(self.model, self.capabilities)
 
     def sampling(self) -> dict[str, Any]:
-        """The sampling parameters that this model takes, as they are in keys and are sent."""
+        """The sampling parameters that this model takes, and the effort where one is set, as they are in keys and are sent."""
         parameters = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed}
         supported = self.supported.sampling
-        return {name: value for name, value in parameters.items() if value is not None and name in supported}
+        if self._is_thinking and not self.supported.samples_while_thinking:
+            supported -= {"temperature", "top_p"}
+        effort = {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
+        taken = {name: value for name, value in parameters.items() if value is not None and name in supported}
+        return taken | effort
+
+    @property
+    def _is_thinking(self) -> bool:
+        return self.reasoning_effort not in (None, "none")
 
     def identity_of_judge(self) -> dict[str, Any]:
-        """What a reply depends on besides the question: part of every question's key."""
+        """What a reply depends on besides the question: part of every question's key, but for `shuffle_seed`, which shows in the
+        messages of the questions that it changes."""
         identity: dict[str, Any] = {
             "model": self.model,
             "endpoint": self.place,
             "sampling": self.sampling(),
             "season": self.season,
         }
-        return identity if self.revision is None else {**identity, "revision": self.revision}
+        optional = {"revision": self.revision, "shuffle_seed": self.shuffle_seed}
+        return identity | {name: value for name, value in optional.items() if value is not None}
 
     def identity(self) -> dict[str, Any]:
         """As `Settings.identity`, with the endpoint that is in use."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ragpipe.judging.judge_protocol import Judge
+from ragpipe.prompting.graded_examples import GradedExamples
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.label_question import LabelQuestion
@@ -61,8 +62,9 @@ class Metric(BaseModel):
     - `folder`: the prompt folder; by default the name of the module.
     - `shared_prompts`: by step, the folder of another metric whose template it uses. The same question is then asked
       once for both metrics.
-    - `answer_types`: by step, the answer types that its templates may ask for, where there are several. A template names
-      its own in the front matter (`answer_type: QuotedClaims`); one that names none asks for the first.
+    - `answer_types`: by step, the answer types that its templates may ask for. Where there are several, a template names its
+      own in the front matter (`answer_type: QuotedClaims`); one that names none asks for the first. The replies of graded
+      examples are checked by them.
     - `version`: raise it whenever the same replies would give another value.
     """
 
@@ -77,6 +79,7 @@ class Metric(BaseModel):
 
     name: str = Field(description="Name of the metric: its key under `metrics`.")
     _label_question: LabelQuestion | None = PrivateAttr(default=None)
+    _graded_examples: Mapping[str, GradedExamples] = PrivateAttr(default_factory=dict)
 
     @property
     def label_question(self) -> LabelQuestion | None:
@@ -86,6 +89,18 @@ class Metric(BaseModel):
     def with_label_question(self, label: LabelQuestion | None) -> Self:
         """The same metric with this `label`."""
         self._label_question = label
+        return self
+
+    @property
+    def graded_examples(self) -> Mapping[str, GradedExamples]:
+        """The graded examples in use, by step: those of the versions that `examples` names."""
+        return self._graded_examples
+
+    def with_graded_examples(self, examples: Mapping[str, GradedExamples]) -> Self:
+        """The same metric with these graded examples. Raises PromptError for some that are not those of their step."""
+        for step, graded in examples.items():
+            graded.check(self.prompts()[step], self.answer_type(step))
+        self._graded_examples = dict(examples)
         return self
 
     @classmethod
@@ -112,7 +127,7 @@ class Metric(BaseModel):
         return {step: prompt for step, prompt in prompts.items() if prompt is not None}
 
     def answer_type(self, step: str) -> type[Answer]:
-        """The answer type that the prompt of a step asks for, of a step in `answer_types`."""
+        """The answer type that the prompt of a step asks for. Raises KeyError for a step that is not in `answer_types`."""
         known = self.answer_types[step]
         name = self.prompts()[step].answer_type
         return next((answer for answer in known if answer.__name__ == name), known[0])

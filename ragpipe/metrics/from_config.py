@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from ragpipe.core.errors import ConfigError, Problem, PromptError
 from ragpipe.core.validation import NoOrigins, validated, with_description
 from ragpipe.metrics.base import Computed, Metric
+from ragpipe.prompting.graded_examples import GradedExamples
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.prompting.template_files import line_of, template_error
@@ -51,7 +52,39 @@ def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, p
     label = _label_question(name, section.get("label"), problems)
     if problems:
         raise ConfigError(f"the metric {name} is wrong", problems)
-    return metric.with_label_question(label)
+    return _with_graded_examples(metric.with_label_question(label), library)
+
+
+def _with_graded_examples(metric: Metric, library: PromptLibrary) -> Metric:
+    """The metric with the files of graded examples that its `examples` name, of the steps in use. Raises ConfigError."""
+    examples: dict[str, GradedExamples] = {}
+    problems: list[Problem] = []
+    versions = getattr(metric, "examples", None)
+    for step, version in (versions if isinstance(versions, Mapping) else {}).items():
+        prompt = metric.prompts().get(step)
+        if prompt is None or not isinstance(version, str):
+            continue
+        key = f"{WHERE}.{metric.name}.examples.{step}"
+        if "examples" not in prompt.optional:
+            place, expected = str(prompt.path), "a template that shows `examples`"
+            problems.append(Problem(place, key, f"{prompt.name}.{prompt.version}, without a place for them", expected))
+            continue
+        if step not in metric.answer_types and type(metric).answer_type is Metric.answer_type:
+            found, expected = (
+                f"{class_path(type(metric))}, which does not say what the step answers",
+                "`answer_types` in the class",
+            )
+            problems.append(_problem(metric.name, f"examples.{step}", found, expected))
+            continue
+        try:
+            examples |= {step: library.load_examples(prompt, version)}
+            metric.with_graded_examples(examples)
+        except PromptError as error:
+            problems += [Problem(p.where, key, f"{p.key}: {p.found}", p.expected, p.fix) for p in error.problems]
+            examples.pop(step, None)
+    if problems:
+        raise ConfigError(f"the metric {metric.name} is wrong", problems)
+    return metric
 
 
 def _label_question(name: str, label: Any, problems: list[Problem]) -> LabelQuestion | None:

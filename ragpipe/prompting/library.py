@@ -18,6 +18,7 @@ import jinja2.nodes
 
 from ragpipe.core.errors import Problem, PromptError
 from ragpipe.prompting.fences import print_plain, print_value
+from ragpipe.prompting.graded_examples import EXAMPLES_NAME, GradedExamples, read_graded_examples
 from ragpipe.prompting.prompt import Prompt, render_block
 from ragpipe.prompting.template_files import (
     TemplateFile,
@@ -94,6 +95,23 @@ class PromptLibrary:
             return []
         matches = (_NAME.match(path.name) for root in self.folders for path in (root / folder).glob(f"{step}.*.jinja"))
         return sorted({match["version"] for match in matches if match and match["step"] == step})
+
+    def load_examples(self, prompt: Prompt, version: str) -> GradedExamples:
+        """Load `<folder>/<step>.examples.<version>.yaml` for the step of this prompt. Raises PromptError naming the file, the line
+        and the known versions."""
+        name = f"{prompt.name}.examples.{version}.yaml"
+        path = self._find(name) if EXAMPLES_NAME.match(name.rpartition("/")[2]) else None
+        if path is not None:
+            return read_graded_examples(path, prompt.name, version)
+        folder, step = prompt.name.split("/")
+        files = (EXAMPLES_NAME.match(path.name) for root in self.folders for path in (root / folder).glob("*.yaml"))
+        known = sorted({match["version"] for match in files if match and match["step"] == step})
+        expected = (
+            f"one of the versions {', '.join(known)}" if known else f"a file in {', '.join(map(str, self.folders))}"
+        )
+        fix = "name a version that there is, add the file, or write the examples out as a list of texts"
+        problem = Problem(str(self.folders[0] / name), f"examples.{step}", f"no file {name}", expected, fix)
+        raise PromptError("graded examples are missing", [problem])
 
     def _find(self, name: str) -> Path | None:
         """The file of this name in the first folder that has it."""

@@ -150,7 +150,7 @@ def make_plan(
     iterations: int,
     counter: PromptCounter,
     has_embedder: bool = False,
-    past: Mapping[str, PastReplies] = MappingProxyType({}),
+    past: Mapping[tuple[str, bool], PastReplies] = MappingProxyType({}),
 ) -> Plan:
     """Walk over all cases once and add up what the metrics declare. Renders few prompts and asks no judge.
 
@@ -160,7 +160,7 @@ def make_plan(
         iterations: how often each case is judged.
         counter: counts the tokens of a prompt.
         has_embedder: whether the run has an embedder.
-        past: by the hash of a template, the judge's earlier replies to it.
+        past: by the hash of a template, and whether it asks for the reasons step by step, the judge's earlier replies to it.
 
     Raises ConfigError for an answer type that cannot be asked for, PromptError for a template that does not ask for what
     its step reads.
@@ -180,7 +180,7 @@ class _Planner:
         iterations: int,
         counter: PromptCounter,
         has_embedder: bool,
-        past: Mapping[str, PastReplies],
+        past: Mapping[tuple[str, bool], PastReplies],
     ):
         self._metrics, self._iterations = metrics, iterations
         self._counter, self._has_embedder, self._past = counter, has_embedder, past
@@ -226,7 +226,7 @@ class _Planner:
             schemas = {other.__name__: answer_schema(other) for other in others}
             check_reply_keys(call.prompt, answer_schema(call.answer), schemas)
         prompt = call.prompt
-        past = self._past.get(prompt.sha256)
+        past = self._past.get((prompt.sha256, bool(getattr(metric, "reasoning", False))))
         step = self._steps.get(key) or StepPlan(metric.name, prompt.step, prompt.signature, past=past)
         is_shared = _asked_before(call, asked)
         length, times = prompt.length(call.values), call.times * self._iterations

@@ -89,8 +89,19 @@ def explain_case(task: FinishedRunTask[ExplainSettings]) -> CaseExplanation:
         arithmetic=_arithmetic(config, scores),
         scoring=config.scoring,
         messages=settings.messages,
-        notes={name: list(config.metrics[name].notes(case)) for name in measured},
+        notes={name: [*_order_notes(config), *config.metrics[name].notes(case)] for name in measured},
     )
+
+
+def _order_notes(config: RunConfig) -> list[str]:
+    """What the numbers in a raw reply are, where the judge was shown items in a drawn order."""
+    seed = getattr(config.judge, "shuffle_seed", None)
+    if seed is None:
+        return []
+    return [
+        f"items were shown in an order drawn by judge.shuffle_seed={seed}: numbers in a raw reply are those of its prompt, "
+        "numbers here those of the data"
+    ]
 
 
 def _arithmetic(config: RunConfig, scores: Sequence[Mapping[str, Any]]) -> dict[str, str]:

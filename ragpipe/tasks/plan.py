@@ -242,6 +242,7 @@ def _print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
         *embedded_lines(config),
         *unmet_lines(config, run_plan),
         over_budget(run_plan, config),
+        _unmeasured_thoughts(run_plan, config),
     ]
     for line in filter(None, lines):
         console.warn(line)
@@ -250,6 +251,22 @@ def _print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
     console.say(plan_line(run_plan, config))
     for line in batch_lines(run_plan, config):
         console.say(line)
+
+
+def _unmeasured_thoughts(run_plan: Plan, config: RunConfig) -> str | None:
+    """A warning that the completion tokens lack what the judge thinks, where nothing was measured yet; None without thoughts."""
+    if not isinstance(config.judge, JudgeSettings):
+        return None
+    thinks = config.judge.reasoning_effort not in (None, "none")
+    reasons = {name for name, metric in config.metrics.items() if getattr(metric, "reasoning", False)}
+    steps = [step for step in run_plan.steps if step.calls and not step.measured and (thinks or step.metric in reasons)]
+    if not steps:
+        return None
+    what = "thoughts (judge.reasoning_effort)" if thinks else "reasons step by step (reasoning)"
+    return (
+        f"the completion tokens of {plural(len(steps), 'step')} are without the {what}: no earlier reply tells how long they "
+        "are; a run of a few cases (dataset.limit=20) measures it"
+    )
 
 
 def _print_steps(run_plan: Plan, console: Console) -> None:

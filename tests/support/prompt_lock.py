@@ -1,4 +1,5 @@
-"""`prompts/versions.lock`: the hash of every published prompt template, comments stripped, includes among them.
+"""`prompts/versions.lock`: the hash of every published prompt template, comments stripped, includes among them; and of every
+published file of graded examples.
 
 A changed template asks every stored question again and cuts off every earlier number, so a published version never
 changes: write the next version. `python -m tests.support.prompt_lock` adds new versions and takes over edits of those that
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 
 from ragpipe.core.resources import prompts_dir
+from ragpipe.prompting.graded_examples import read_graded_examples
 from ragpipe.prompting.library import PromptLibrary
 
 LOCK = Path("prompts", "versions.lock")
@@ -27,14 +29,23 @@ def template_paths() -> list[Path]:
     return sorted(path for path in prompts_dir().glob("*/*.jinja") if path.parent.name != "shared")
 
 
+def example_paths() -> list[Path]:
+    """The shipped files of graded examples."""
+    return sorted(prompts_dir().glob("*/*.examples.*.yaml"))
+
+
 def current_hashes() -> dict[str, str]:
-    """The hash of each shipped template by `<folder>/<step>.<version>`."""
+    """The hash of each shipped template by `<folder>/<step>.<version>`, of graded examples by `<folder>/<step>.examples.<version>`."""
     library = PromptLibrary([prompts_dir()])
     hashes = {}
     for path in template_paths():
         step, version, _ = path.name.split(".")
         hashes[f"{path.parent.name}/{step}.{version}"] = library.load(path.parent.name, step, version).sha256
-    return hashes
+    for path in example_paths():
+        step, _, version, _ = path.name.split(".")
+        name = f"{path.parent.name}/{step}"
+        hashes[f"{name}.examples.{version}"] = read_graded_examples(path, name, version).sha256
+    return dict(sorted(hashes.items()))
 
 
 def locked_hashes() -> dict[str, str]:

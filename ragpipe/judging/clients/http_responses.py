@@ -42,7 +42,7 @@ _SYSTEM = re.compile(
     r"system (?:role|messages?|prompts?|instructions?)|developer instructions?|role\W{0,4}system|'system' with this model",
     re.I,
 )  # Gemma's template at vLLM, Gemini, o1 at OpenAI
-_OUR_PARAMETERS = ("max_tokens", "temperature", "top_p", "seed")
+_OUR_PARAMETERS = ("max_tokens", "temperature", "top_p", "seed", "reasoning_effort")
 MAX_TEXT = 1_000_000
 """Characters of a completion. A judge's answer has a few thousand, a vector of 65,536 numbers 350,000."""
 _MAX_TOKENS = (1 << 40) - 1  # in one usage

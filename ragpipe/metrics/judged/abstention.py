@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.behaviour_answers import Refusal
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
@@ -27,6 +28,7 @@ class AbstentionMetric(JudgeMetric):
     names.
     """
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"detect": (Refusal,)}
     detect: Prompt
     prefix: str = Field(
         default="",

@@ -18,6 +18,7 @@ from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 from ragpipe.patterns.dont_know import DontKnowPhrases, dont_know_phrase, load_phrases
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.grade_answers import AnswerClass as Class
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
@@ -47,6 +48,7 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"classify": (Class,)}
     classify: Prompt
     patterns: Annotated[DontKnowPhrases | str, AfterValidator(_check_phrases)] = Field(
         default="dont_know.v2",

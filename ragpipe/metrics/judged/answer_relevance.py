@@ -38,7 +38,10 @@ class AnswerRelevanceMetric(JudgeMetric):
     """
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"direct": (AnswerRelevance, DirectRelevance)}
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
+        "direct": (AnswerRelevance, DirectRelevance),
+        "questions": (GeneratedQuestions,),
+    }
 
     direct: Prompt
     questions: Prompt | None = None

@@ -13,6 +13,7 @@ from ragpipe.metrics.shared.context_metric import NO_CLAIMS, NOTHING_RETRIEVED, 
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import without_a_word
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.grade_answers import AxisGrade, TwoAxes
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
@@ -42,6 +43,7 @@ class AnswerSynthesisMetric(ContextMetric):
     needs: ClassVar[frozenset[Need]] = frozenset()
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts", "answer"})
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (TwoAxes,)}
     grade: Prompt
     prefix: str = Field(
         default="",

@@ -20,6 +20,7 @@ from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
 from ragpipe.patterns.refusals import read_refusal_async
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.citation_answers import CitationVerdict, CitationVerdicts, CitedClaim, CitedClaims
 from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
@@ -36,6 +37,10 @@ ChunkKey = tuple[str, int]
 class CitationQuestions(JudgeMetric):
     """The two questions to the judge: does each cited chunk support the passage that cites it, and which claims are cited?"""
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
+        "support": (CitationVerdicts,),
+        "coverage": (CitedClaims,),
+    }
     support: Prompt
     coverage: Prompt
     batch: int = Field(default=20, ge=1, description="Citations per judge call, 1 or more.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ragpipe.judging.judge_protocol import Judge
@@ -11,6 +11,7 @@ from ragpipe.metrics.shared.batched_verdicts import verdicts_for
 from ragpipe.metrics.shared.injection_flags import one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.relevance_answers import ChunkVerdict
 from ragpipe.schema.judge_answers.relevance_answers import ContextRelevance as Grade
 from ragpipe.schema.sample import Case, Chunk, OutputPart
@@ -28,6 +29,7 @@ class ContextRelevanceMetric(JudgeMetric):
     """
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (Grade,)}
     grade: Prompt
 
     def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.relevance_answers import Sufficiency
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score
@@ -28,6 +29,7 @@ class ContextSufficiencyMetric(JudgeMetric):
     """
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"judge": (Sufficiency,)}
     judge: Prompt
 
     def values(self, case: Case) -> dict[str, Any]:

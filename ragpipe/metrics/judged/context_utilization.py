@@ -16,6 +16,7 @@ from ragpipe.metrics.shared.context_numbers import by_place, numbered
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.citation_answers import SourceUse, SourceUses
 from ragpipe.schema.sample import Case, Chunk
 from ragpipe.schema.score import Score
@@ -35,6 +36,10 @@ class ContextUtilizationMetric(UsefulnessMetric):
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
     shared_prompts: ClassVar[Mapping[str, str]] = {"grade": "context_precision"}
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
+        **UsefulnessMetric.answer_types,
+        "use": (SourceUses,),
+    }
     use: Prompt
     batch: int = Field(default=10, ge=1, description="Chunks per judge call about their use, 1 or more.")
 

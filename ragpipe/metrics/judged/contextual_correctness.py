@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from ragpipe.judging.judge_protocol import Judge
@@ -10,6 +10,7 @@ from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.grade_answers import Grade05
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
@@ -30,6 +31,7 @@ class ContextualCorrectnessMetric(JudgeMetric):
     needs: ClassVar[frozenset[Need]] = frozenset({"contexts"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (Grade05,)}
     grade: Prompt
 
     def scores(self) -> tuple[ScoreSpec, ...]:

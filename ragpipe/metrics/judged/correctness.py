@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from ragpipe.judging.judge_protocol import Judge
@@ -11,6 +11,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.grade_answers import Grade15
 from ragpipe.schema.sample import Case, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
@@ -31,6 +32,7 @@ class CorrectnessMetric(ReferenceMetric, JudgeMetric):
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (Grade15,)}
     grade: Prompt
 
     def scores(self) -> tuple[ScoreSpec, ...]:

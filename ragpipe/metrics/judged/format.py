@@ -18,6 +18,7 @@ from ragpipe.metrics.shared.output_schemas import check_schema
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.timed_regex import Search, compile_timed
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.behaviour_answers import Tone
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
@@ -49,6 +50,7 @@ class FormatMetric(JudgeMetric):
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
     version: ClassVar[int] = 2
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"tone": (Tone,)}
     tone: Prompt | None = None
     matches: dict[str, str] = Field(
         default_factory=dict,

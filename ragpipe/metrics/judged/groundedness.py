@@ -14,6 +14,7 @@ from ragpipe.metrics.shared.citation_parsing import marker_pattern
 from ragpipe.metrics.shared.context_metric import ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.grade_answers import Groundedness as Grade
 from ragpipe.schema.sample import Case, Citation
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
@@ -54,6 +55,7 @@ class GroundednessMetric(ContextMetric):
 
     version: ClassVar[int] = 3
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (Grade,)}
     grade: Prompt
     top_k: int | None = Field(
         default=None,

@@ -16,6 +16,7 @@ from ragpipe.metrics.shared.claim_metric import clean_claims, likely_claims
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.claim_answers import ClaimCheck, ClaimChecks, ClaimOrigin, ClaimOrigins, Claims
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
@@ -41,6 +42,12 @@ class NoiseSensitivityMetric(UsefulnessMetric):
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts", "reference"})
     shared_prompts: ClassVar[Mapping[str, str]] = {"extract": "faithfulness", "grade": "context_precision"}
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
+        **UsefulnessMetric.answer_types,
+        "extract": (Claims,),
+        "check": (ClaimChecks,),
+        "trace": (ClaimOrigins,),
+    }
     extract: Prompt
     check: Prompt
     trace: Prompt

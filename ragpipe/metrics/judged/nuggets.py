@@ -15,6 +15,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.claim_answers import Nugget, NuggetSupport, NuggetSupports
 from ragpipe.schema.judge_answers.claim_answers import Nuggets as ListedNuggets
 from ragpipe.schema.sample import Case, OutputPart
@@ -51,6 +52,10 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
     pools: ClassVar[bool] = True
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
+        "nuggetize": (ListedNuggets,),
+        "assign": (NuggetSupports,),
+    }
     nuggetize: Prompt
     assign: Prompt
     most: int = Field(

@@ -19,6 +19,7 @@ from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Policies
 from ragpipe.patterns.policies import Policy, find_violations, load_policy
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.behaviour_answers import RuleVerdict, RuleVerdicts
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score, ScoreSpec
@@ -45,6 +46,7 @@ class PolicyComplianceMetric(JudgeMetric):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"examine": (RuleVerdicts,)}
     examine: Prompt | None = None
     method: Literal["both", "patterns"] = Field(
         default="both", description="both: the judge is asked where no pattern matches. patterns: no judge is asked."

@@ -17,6 +17,7 @@ from ragpipe.metrics.shared.context_numbers import context_numbers
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.behaviour_answers import Acknowledgement
 from ragpipe.schema.sample import Case, Chunk, Citation, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
@@ -39,6 +40,7 @@ class RecencyConflictMetric(JudgeMetric):
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
     version: ClassVar[int] = 2
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"acknowledge": (Acknowledgement,)}
     acknowledge: Prompt
     require_snippet: bool = Field(
         default=False,

@@ -15,6 +15,7 @@ from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
 from ragpipe.patterns.refusals import RefusalReading, load_refusals, read_refusal_async
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.behaviour_answers import Refusal
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
@@ -39,6 +40,7 @@ class RejectionCalibrationMetric(JudgeMetric):
 
     folder: ClassVar[str] = "abstention"
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"detect": (Refusal,)}
     detect: Prompt | None = None
     detector: Literal["patterns", "judge"] = Field(
         default="patterns",

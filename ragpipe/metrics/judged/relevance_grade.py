@@ -12,6 +12,7 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.relevance_answers import PassageGrade, PassageGrades
 from ragpipe.schema.sample import Case, Chunk, OutputPart
 from ragpipe.schema.score import Score, ScoreSpec
@@ -30,6 +31,7 @@ class RelevanceGradeMetric(JudgeMetric):
     """
 
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (PassageGrades,)}
     grade: Prompt
     batch: int = Field(default=10, ge=1, description="Passages per judge call, 1 or more.")
     relevant_from: int = Field(

@@ -117,15 +117,16 @@ class RubricMetric(ReferenceMetric, JudgeMetric):
 
     @planned_by_reference
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        yield PlannedCall(self.grade, self._answer_type(), self.values(case))
+        yield PlannedCall(self.grade, self.answer_type("grade"), self.values(case))
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
-        reply = await judge(self.grade, self._answer_type(), **self.values(case))
+        reply = await judge(self.grade, self.answer_type("grade"), **self.values(case))
         details = {"feedback": reply.reason, "flags": answer_flags(case.answer)}
         return Score(reply.score, reason=one_line(reply.reason) or None, details=details)
 
-    def _answer_type(self) -> type[RubricGrade]:
+    def answer_type(self, step: str) -> type[RubricGrade]:
+        """A grade on the scale of the rubric."""
         return rubric_grade(_number(self.scale[0]), _number(self.scale[1]), self.whole)
 
 

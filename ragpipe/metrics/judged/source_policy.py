@@ -18,6 +18,7 @@ from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.metrics.shared.verbatim import VerbatimMatch, WordRuns, find_verbatim
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.citation_answers import SourceUse, SourceUses
 from ragpipe.schema.sample import Case, Chunk
 from ragpipe.schema.score import Score, ScoreSpec
@@ -58,6 +59,7 @@ class SourcePolicyMetric(JudgeMetric):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"use": (SourceUses,)}
     use: Prompt
     quote_words: int = Field(
         default=6,

@@ -17,6 +17,7 @@ from ragpipe.metrics.shared.context_metric import ContextMetric
 from ragpipe.metrics.shared.context_numbers import numbered
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.grade_answers import YesNo
 from ragpipe.schema.sample import Case, Chunk
 from ragpipe.schema.score import Score, ScoreSpec
@@ -33,6 +34,7 @@ class ChunkChain(ContextMetric):
 
     version: ClassVar[int] = 2
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"first": (YesNo,), "refine": (YesNo,)}
     first: Prompt
     refine: Prompt
     exhaustive: bool = Field(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
@@ -11,6 +11,7 @@ from ragpipe.metrics.shared.batched_verdicts import verdicts_for
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
 from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.relevance_answers import ChunkGrade, ChunkGrades
 from ragpipe.schema.sample import Case, Chunk
 
@@ -22,6 +23,7 @@ class UsefulnessMetric(ReferenceMetric, JudgeMetric):
     with the same version and examples the question is the same and is asked once for all metrics that ask it.
     """
 
+    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (ChunkGrades,)}
     grade: Prompt
 
     def grade_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class ClaimMetric(JudgeMetric):
     """
 
     answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
+        "extract": (Claims,),
         "verify": (Verdicts, QuotedVerdicts),
         "combined": (CheckedClaims, QuotedClaims),
     }

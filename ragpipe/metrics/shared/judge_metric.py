@@ -20,7 +20,8 @@ class JudgeMetric(Metric):
     """A metric that asks a judge.
 
     Parameters: `history` shows earlier turns, where the step has a place for them and the case has any; `reasoning`
-    asks for the reasons step by step; `examples` are worked examples by step (`{verify: ["..."]}`), shown as material.
+    asks for the reasons step by step; `examples` are worked examples by step, shown as material: texts (`{verify: ["..."]}`), or
+    the version of a file of graded examples (`{verify: v1}`: `prompts/<folder>/verify.examples.v1.yaml`).
     When off they render nothing, so that turning them on changes only the questions that then differ.
     """
 
@@ -31,8 +32,12 @@ class JudgeMetric(Metric):
         default=False,
         description="Whether the judge is asked to reason step by step. Replies become longer and cost more.",
     )
-    examples: dict[str, list[str]] = Field(
-        default_factory=dict, description="Worked examples for the judge, as lists of texts by step. Default: none."
+    examples: dict[str, str | list[str]] = Field(
+        default_factory=dict,
+        description=(
+            "Worked examples for the judge, by step: a list of texts, or the version of a file of graded examples, such as "
+            "v1. Default: none."
+        ),
     )
 
     @model_validator(mode="after")
@@ -62,9 +67,24 @@ class JudgeMetric(Metric):
             optional["history"] = case.sample.history
         if self.reasoning:
             optional["reasoning"] = True
-        if self.examples.get(prompt.step):
-            optional["examples"] = self.examples[prompt.step]
+        if examples := self._example_texts(prompt):
+            optional["examples"] = examples
         return values | {name: value for name, value in optional.items() if name in prompt.optional}
+
+    def _example_texts(self, prompt: Prompt) -> list[str]:
+        """The worked examples of a step, as the judge sees them."""
+        texts = self.examples.get(prompt.step, [])
+        return self.graded_examples[prompt.step].texts(prompt) if isinstance(texts, str) else texts
+
+
+def with_reasoning(metrics: Mapping[str, Metric], reasoning: bool | None) -> dict[str, Metric]:
+    """The metrics, those that have the parameter `reasoning` with this value; None: each as it is."""
+    if reasoning is None:
+        return dict(metrics)
+    return {
+        name: metric.model_copy(update={"reasoning": reasoning}) if isinstance(metric, JudgeMetric) else metric
+        for name, metric in metrics.items()
+    }
 
 
 def is_degenerate(answer: str) -> bool:

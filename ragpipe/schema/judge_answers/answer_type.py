@@ -58,11 +58,20 @@ Percent = Annotated[Number, Field(ge=0, le=100)]
 Flag = Annotated[bool, Field(strict=True)]
 
 
+ItemRole = Literal["sources", "claims", "citations", "rules"]
+"""The role, as templates declare it, of items that a question numbers."""
+
+
 class Answer(BaseModel):
-    """Base of the answer types. Extra keys are ignored (the raw reply keeps them)."""
+    """Base of the answer types. Extra keys are ignored (the raw reply keeps them).
+
+    `numbered_items`: by field that holds numbers of items, the role of these items. A question whose answer has a field `index`
+    that is not declared shows its items in the order of the data, whatever `judge.shuffle_seed` says.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     form: ClassVar[Literal["json", "text"]] = "json"
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {}
 
     @classmethod
     def from_text(cls, text: str) -> Self:

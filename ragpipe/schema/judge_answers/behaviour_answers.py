@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
-from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, Quote
+from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, ItemRole, Quote
 
 
 class Refusal(Answer):
@@ -26,6 +27,7 @@ class Acknowledgement(Answer):
 class RuleVerdict(Answer):
     """Whether an answer breaks rule number `index` (from 1), how badly, with the passage that does."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "rules"}
     index: Integer
     evidence: Quote = ""
     reason: str = ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
-from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, Quote
+from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, ItemRole, Quote
 
 
 class CitationVerdict(Answer):
     """Whether the cited context of citation number `index` (from 1) supports the text it is cited for."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "citations"}
     index: Integer
     evidence: Quote = ""
     reason: str = ""
@@ -39,6 +41,7 @@ class CitedClaims(Answer):
 class SourceUse(Answer):
     """How an answer uses source number `index` (from 1), with the passage of the answer that shows it."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "sources"}
     index: Integer
     evidence: Quote = ""
     reason: str = ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, Quote, Quotes
+from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, ItemRole, Quote, Quotes
 
 Support = Literal["supported", "contradicted", "not_supported"]
 """What the contexts do with a claim: state or imply it, say what cannot be true together with it, or neither."""
@@ -21,6 +22,7 @@ class Claims(Answer):
 class Verdict(Answer):
     """Whether item number `index` (from 1) is supported, with a literal quote as evidence ('' when there is none)."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "claims"}
     index: Integer
     evidence: Quote = ""
     reason: str = ""
@@ -51,6 +53,7 @@ class CheckedClaims(Answer):
 class QuotedVerdict(Answer):
     """What the contexts do with item number `index` (from 1), with the passages that decide it."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "claims"}
     index: Integer
     evidence: Quotes = Field(default_factory=list)
     reason: str = ""
@@ -85,6 +88,7 @@ class QuotedClaims(Answer):
 class ClaimCheck(Answer):
     """Whether claim number `index` (from 1) is right by the reference answer."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "claims"}
     index: Integer
     reason: str = ""
     correct: Flag
@@ -99,6 +103,7 @@ class ClaimChecks(Answer):
 class ClaimOrigin(Answer):
     """The numbers (from 1) of the contexts that state claim number `index` (from 1); empty when none does."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "claims", "contexts": "sources"}
     index: Integer
     reason: str = ""
     contexts: list[Integer]
@@ -126,6 +131,7 @@ class Nuggets(Answer):
 class NuggetSupport(Answer):
     """How far an answer holds nugget number `index` (from 1)."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "claims"}
     index: Integer
     reason: str = ""
     support: Literal["support", "partial_support", "not_support"]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, Number, Share
+from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Integer, ItemRole, Number, Share
 
 
 class ChunkVerdict(Answer):
     """Whether chunk number `index` (from 1) helps to answer the question."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "sources"}
     index: Integer
     reason: str = ""
     relevant: Flag
@@ -28,6 +30,7 @@ class ContextRelevance(Answer):
 class ChunkGrade(Answer):
     """How relevant chunk number `index` (from 1) is, 0 to 100, and whether it counts as relevant."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "sources"}
     index: Integer
     reason: str = ""
     relevance: Annotated[Number, Field(ge=0, le=100)]
@@ -43,6 +46,7 @@ class ChunkGrades(Answer):
 class PassageGrade(Answer):
     """How relevant passage number `index` (from 1) is to the question, 0 to 3."""
 
+    numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "sources"}
     index: Integer
     reason: str = ""
     grade: Annotated[Integer, Field(ge=0, le=3)]

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from ragpipe.judging import pricing
+from ragpipe.judging.cache_key import judge_parts
 from ragpipe.judging.capabilities import MODES, capabilities
 from ragpipe.judging.capability_settings import CapabilitySettings
 from ragpipe.judging.clients.client import ApiResponse, AttemptError
@@ -166,3 +167,62 @@ def test_a_window_that_was_given_is_kept_with_a_margin_until_replies_show_how_th
 def test_no_window_measures_nothing():
     window = ContextWindow(JudgeSettings(**LOCAL))
     assert window.excess(_messages("x" * 10_000_000)) is None
+
+
+@pytest.mark.parametrize(("model", "thinks"), [
+    (MODEL, False),
+    ("azure/gpt-4.1", False),
+    ("openai/gpt-3.5-turbo-0125", False),
+    ("anthropic/claude-3-5-haiku-20241022", False),
+    ("gemini/gemini-2.0-flash-001", False),
+    ("openai/o3-2025-04-16", True),
+    ("openai/gpt-5-mini-2025-08-07", True),
+    ("anthropic/claude-sonnet-4-20250514", True),
+    ("anthropic/claude-3-7-sonnet-20250219", True),
+    ("gemini/gemini-2.5-flash", True),
+    ("hosted_vllm/openai/gpt-oss-120b", True),
+    ("hosted_vllm/anything", True),  # not known: learned from its refusal
+])  # fmt: skip
+def test_which_models_have_a_thinking_mode(model, thinks):
+    assert capabilities(model).thinks is thinks
+    assert capabilities(model, CapabilitySettings(reasoning_effort=not thinks)).thinks is not thinks
+
+
+def test_no_reasoning_model_of_litellms_table_is_said_to_have_no_thinking_mode():
+    rows = pricing._bundled()[1]
+    names = [
+        name if "/" in name else f"{row.get('litellm_provider')}/{name}"
+        for name, row in rows.items()
+        if row.get("supports_reasoning")
+    ]
+    assert len(names) > 300
+    assert [name for name in names if not capabilities(name).thinks] == []
+
+
+def test_an_effort_is_sent_and_in_the_identity_of_replies_where_it_is_set():
+    thinking = "openai/gpt-5-mini-2025-08-07"
+    assert JudgeSettings(model=thinking).identity_of_judge()["sampling"] == {}
+    assert JudgeSettings(model=thinking, reasoning_effort="low").sampling() == {"reasoning_effort": "low"}
+    with pytest.raises(ValidationError, match=r"has no thinking mode.*judge\.capabilities\.reasoning_effort: true"):
+        JudgeSettings(model=MODEL, reasoning_effort="low")
+    said = JudgeSettings(model=MODEL, reasoning_effort="low", capabilities={"reasoning_effort": True})
+    assert said.sampling() == {"temperature": 0.0, "reasoning_effort": "low"}
+
+
+def test_claude_takes_no_temperature_while_it_thinks():
+    """Anthropic's documentation of extended thinking: it is not compatible with a changed temperature or top_k."""
+    claude = "anthropic/claude-sonnet-4-20250514"
+    assert JudgeSettings(model=claude).sampling() == {"temperature": 0.0}
+    assert JudgeSettings(model=claude, reasoning_effort="none").sampling() == {
+        "temperature": 0.0,
+        "reasoning_effort": "none",
+    }
+    assert JudgeSettings(model=claude, reasoning_effort="high").sampling() == {"reasoning_effort": "high"}
+    with pytest.raises(ValidationError, match="no temperature and no top_p while it thinks"):
+        JudgeSettings(model=claude, reasoning_effort="high", temperature=0.7)
+
+
+def test_a_seed_of_the_order_names_the_judge_but_is_in_no_key():
+    plain, seeded = JudgeSettings(model=MODEL), JudgeSettings(model=MODEL, shuffle_seed=3)
+    assert seeded.identity_of_judge() == {**plain.identity_of_judge(), "shuffle_seed": 3}
+    assert judge_parts(seeded.identity_of_judge()) == judge_parts(plain.identity_of_judge())
