@@ -50,6 +50,7 @@ PAGES = (
     "iterations.md",
     "judge-audit.md",
     "juries.md",
+    "judge-options.md",
     "latency.md",
     "migrating-from-deepeval.md",
     "migrating-from-promptfoo.md",

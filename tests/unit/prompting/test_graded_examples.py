@@ -46,13 +46,15 @@ def test_shipped_examples_are_those_of_their_step_and_show_more_than_one_grade(n
         len({str(example["reply"]) for example in graded.examples}) == len(graded.examples) or len(graded.examples) == 1
     )
     head = graded.text.partition("examples:")[0]
-    assert head.startswith("# Graded examples for ") and f"examples.{step}=v1" in head
+    assert head.startswith("# Graded examples for ")
+    assert f"examples.{step}=v1" in head
 
 
 def test_examples_are_off_in_every_shipped_metric() -> None:
     sections = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (conf_dir() / "metrics").glob("*.yaml")]
     named = {name: section["examples"] for each in sections for name, section in each.items() if "examples" in section}
-    assert named and set(map(str, named.values())) == {"{}"}
+    assert named
+    assert set(map(str, named.values())) == {"{}"}
 
 
 def test_each_example_is_shown_as_one_fenced_text_and_is_no_material_under_test() -> None:
@@ -63,7 +65,8 @@ def test_each_example_is_shown_as_one_fenced_text_and_is_no_material_under_test(
     texts = metric.graded_examples["verify"].texts(prompt)
     shown = fenced_values(messages)
     assert [text for text in shown if text in texts] == texts
-    assert texts[0].startswith("Contexts:\n[1] Apple's net sales") and "\n\nClaims:\n1. Apple had" in texts[0]
+    assert texts[0].startswith("Contexts:\n[1] Apple's net sales")
+    assert "\n\nClaims:\n1. Apple had" in texts[0]
     assert prompt.material(messages, values) == [case.contexts[0].text, "Paris is large."]
     plain: Any = _metric("faithfulness", {})
     assert (
@@ -117,7 +120,8 @@ def test_what_is_wrong_is_refused_with_its_file_and_line(tmp_path: Path, text: s
     folder = _own(tmp_path, text)
     with pytest.raises(ConfigError) as raised:
         _metric("rubric", {"grade": "v1"}, folder)
-    assert f"grade.examples.v1.yaml:{line}" in str(raised.value) and fault in str(raised.value)
+    assert f"grade.examples.v1.yaml:{line}" in str(raised.value)
+    assert fault in str(raised.value)
     assert "metrics.rubric.examples.grade" in str(raised.value)
 
 
