@@ -207,7 +207,6 @@ def _stored_session(
         session = detector_session(config.judge, replies, embedder)
     else:
         session = _language_model_session(config, replies, embedder, _judge_transport(config, run_id, budget, warn))
-        session.shuffle_seed = config.judge.shuffle_seed
         if config.transport.kind == "live":
             assert isinstance(config.judge, JudgeSettings)
             session.prefixes = SharedPrefixes.of(config.judge)
@@ -301,6 +300,7 @@ def _language_model_session(
         store=replies,
         embedder=embedder,
         served=served_model(judge),
+        shuffle_seed=judge.shuffle_seed,
     )
 
 
@@ -380,11 +380,10 @@ def _replay_session(config: RunConfig, replies: ReplyStore, fix: str) -> JudgeSe
         store=replies,
         embedder=_embedder_session(config, replies, StoredTransport(fix)),
         served=served_model(judge),
+        shuffle_seed=judge.shuffle_seed if isinstance(judge, JudgeSettings) else None,
     )
     session.encoder_factory = partial(_encoder_session, replies, StoredTransport(fix))
-    if isinstance(judge, JudgeSettings):
-        session.shuffle_seed = judge.shuffle_seed
-    elif isinstance(judge, HeuristicSettings):
+    if isinstance(judge, HeuristicSettings):
         session.embedded = _heuristic_judge(judge)
     elif isinstance(judge, DetectorSettings):
         from ragpipe.judging.detectors.detector_judge import DetectorJudge

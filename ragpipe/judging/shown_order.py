@@ -85,7 +85,7 @@ def shown_order(
         items = updated.get(name)
         if isinstance(items, AnyReference):
             updated[name] = AnyReference([items.texts[place] for place in draw.places(name, len(items.texts))])
-        elif role in _LISTED and isinstance(items, list | tuple):
+        elif role in _LISTED and isinstance(items, list | tuple) and [*prompt.roles.values()].count(role) == 1:
             places = draw.places(name, len(items))
             updated[name] = [items[place] for place in places]
             numbers[role] = [place + 1 for place in places]
@@ -108,6 +108,8 @@ def _shuffle_sources(prompt: Prompt, values: dict[str, Any], numbers: dict[str, 
     groups = [name for name, role in prompt.roles.items() if role == "sources" and _holds_chunks(values.get(name))]
     others = [name for name, value in values.items() if name not in groups and _holds_chunks(value)]
     are_numbered = _NUMBERS in values
+    if are_numbered and len(values[_NUMBERS]) != sum(len(values[name]) for name in groups):
+        return
     if not are_numbered and (len(groups) > 1 or _names_a_number(values, {*groups, *others})):
         return
     parallel: list[int] = []  # the numbers of all groups, one after another, as the step gives them
@@ -139,9 +141,13 @@ def _point_to_places(prompt: Prompt, values: dict[str, Any], places: Sequence[in
     for name, role in prompt.roles.items():
         if role == "citations" and isinstance(values.get(name), list | tuple):
             values[name] = [
-                {**item, "source": new_place[item["source"]]} if isinstance(item, Mapping) else item
+                {**item, "source": new_place[item["source"]]} if _points_to(item, new_place) else item
                 for item in values[name]
             ]
+
+
+def _points_to(item: Any, places: Mapping[int, int]) -> bool:
+    return isinstance(item, Mapping) and item.get("source") in places
 
 
 def _holds_chunks(value: Any) -> bool:

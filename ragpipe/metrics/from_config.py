@@ -57,34 +57,37 @@ def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, p
 
 def _with_graded_examples(metric: Metric, library: PromptLibrary) -> Metric:
     """The metric with the files of graded examples that its `examples` name, of the steps in use. Raises ConfigError."""
-    examples: dict[str, GradedExamples] = {}
-    problems: list[Problem] = []
     versions = getattr(metric, "examples", None)
+    graded: dict[str, GradedExamples] = {}
+    problems: list[Problem] = []
     for step, version in (versions if isinstance(versions, Mapping) else {}).items():
-        prompt = metric.prompts().get(step)
-        if prompt is None or not isinstance(version, str):
-            continue
         key = f"{WHERE}.{metric.name}.examples.{step}"
-        if "examples" not in prompt.optional:
-            place, expected = str(prompt.path), "a template that shows `examples`"
-            problems.append(Problem(place, key, f"{prompt.name}.{prompt.version}, without a place for them", expected))
-            continue
-        if step not in metric.answer_types and type(metric).answer_type is Metric.answer_type:
-            found, expected = (
-                f"{class_path(type(metric))}, which does not say what the step answers",
-                "`answer_types` in the class",
-            )
-            problems.append(_problem(metric.name, f"examples.{step}", found, expected))
+        if step not in metric.prompts() or not isinstance(version, str):
             continue
         try:
-            examples |= {step: library.load_examples(prompt, version)}
-            metric.with_graded_examples(examples)
+            graded[step] = _load_examples(metric, step, version, library)
         except PromptError as error:
             problems += [Problem(p.where, key, f"{p.key}: {p.found}", p.expected, p.fix) for p in error.problems]
-            examples.pop(step, None)
     if problems:
         raise ConfigError(f"the metric {metric.name} is wrong", problems)
-    return metric
+    return metric.with_graded_examples(graded)
+
+
+def _load_examples(metric: Metric, step: str, version: str, library: PromptLibrary) -> GradedExamples:
+    """The graded examples of a step, checked. Raises PromptError."""
+    prompt = metric.prompts()[step]
+    if "examples" not in prompt.optional:
+        expected = "a template with `examples` under optional:, which shows them"
+        raise template_error(prompt.path, line_of(prompt.text, r"optional\s*:"), "no place for examples", expected)
+    try:
+        answer = metric.answer_type(step)
+    except KeyError:
+        found = f"{class_path(type(metric))} without an answer type for {step}"
+        problem = Problem(WHERE, "answer_types", found, "the type of the step's answers in `answer_types` of the class")
+        raise PromptError("graded examples are wrong", [problem]) from None
+    graded = library.load_examples(prompt, version)
+    graded.check(prompt, answer)
+    return graded
 
 
 def _label_question(name: str, label: Any, problems: list[Problem]) -> LabelQuestion | None:

@@ -101,8 +101,7 @@ def _measured(metric: Metric, seed: int | None, tmp_path: Any, judge: Scripted |
     """What the metric says of the case under this seed, and the last messages of its questions."""
     store = CallStore(tmp_path / f"{metric.name}-{seed}.sqlite", run_id="r")
     transport = judge or TextJudge()
-    session = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=store)
-    session.shuffle_seed = seed
+    session = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=store, shuffle_seed=seed)
     case = _case()
     try:
         scores = asyncio.run(metric.measure(case, CaseJudge(session, case.key, metric.name)))
