@@ -100,7 +100,10 @@ def new_manifest(
         "code": code_digest(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
         "data": dict(data),
-        "prompts": {p.signature: p.sha256 for m in config.metrics.values() for p in m.prompts().values()},
+        "prompts": {
+            **{p.signature: p.sha256 for m in config.metrics.values() for p in m.prompts().values()},
+            **{e.signature: e.sha256 for m in config.metrics.values() for e in m.graded_examples.values()},
+        },
         "identity": dict(identity),
         "iterations": {},
     }
@@ -149,14 +152,15 @@ def unreadable_previous(folder: RunFolder) -> str | None:
 
 
 def rewritten_prompt_warnings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """A warning per template that kept its version's name and changed its text between two runs, with both hashes."""
+    """A warning per template or file of graded examples that kept its version's name and changed its text between two runs, with
+    both hashes."""
     known = {signature.partition("@")[0]: sha for signature, sha in before.get("prompts", {}).items()}
     warnings = []
     for signature, sha in now["prompts"].items():
         name = signature.partition("@")[0]
         if known.get(name, sha) != sha:
             warnings.append(
-                f"the template {name} has another text than in run {before['run_id']}: {known[name][:12]} -> {sha[:12]}; "
+                f"the {'file' if '.examples.' in name else 'template'} {name} has another text than in run {before['run_id']}: {known[name][:12]} -> {sha[:12]}; "
                 "a version that has been used should keep its text: save the edit as a new version"
             )
     return warnings

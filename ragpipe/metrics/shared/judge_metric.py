@@ -82,7 +82,9 @@ def with_reasoning(metrics: Mapping[str, Metric], reasoning: bool | None) -> dic
     if reasoning is None:
         return dict(metrics)
     return {
-        name: metric.model_copy(update={"reasoning": reasoning}) if isinstance(metric, JudgeMetric) else metric
+        name: metric.model_copy(update={"reasoning": reasoning})
+        if isinstance(getattr(metric, "reasoning", None), bool)
+        else metric
         for name, metric in metrics.items()
     }
 

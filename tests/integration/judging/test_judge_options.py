@@ -70,8 +70,10 @@ def test_each_option_asks_for_what_it_changes_and_off_asks_nothing(serve, tmp_pa
 
     reasoned, with_reasoning = asked_by("judge.reasoning=true")
     assert 0 < reasoned <= sum(with_reasoning.values())
+    run_id = _latest(tmp_path).resolve().name
     by_hand = [f"metrics.{name}.reasoning=true" for name in METRICS.split(",")]
     assert asked_by(*by_hand)[0] == 0
+    assert _latest(tmp_path).resolve().name == run_id
 
     thoughtful, _ = asked_by("judge.reasoning_effort=low")
     assert thoughtful == sum(steps.values())

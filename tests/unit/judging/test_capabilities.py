@@ -116,6 +116,14 @@ def test_a_refused_system_role_is_told_from_other_refusals(message, param):
     assert _error(message, param).refused_parameter == "system_role"
 
 
+@pytest.mark.parametrize(("message", "param"), [
+    ("Unsupported value: 'reasoning_effort' does not support 'none' with this model.", "reasoning_effort"),  # gpt-5 at OpenAI
+    ("litellm.UnsupportedParamsError: reasoning_effort=none is not supported for gpt-5-mini-2025-08-07.", None),
+])  # fmt: skip
+def test_a_refused_effort_is_told_by_its_name(message, param):
+    assert _error(message, param).refused_parameter == "reasoning_effort"
+
+
 @pytest.mark.parametrize(
     "message", ["Invalid value for 'messages[0].content'", "The system is not supported here", "role: tool"]
 )

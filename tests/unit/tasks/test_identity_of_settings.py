@@ -30,7 +30,7 @@ NEEDED: dict[type[Settings], dict[str, Any]] = {
     DatasetSettings: {"path": "a.jsonl"},
     PythonSystem: {"kind": "python", "callable": "mine:answer"},
     HttpSystem: {"kind": "http", "url": "http://127.0.0.1:1/ask"},
-    JUDGES["llm"]: {"model": MODEL},
+    JUDGES["llm"]: {"model": MODEL, "capabilities": {"reasoning_effort": True}},
     EMBEDDERS["litellm"]: {"kind": "litellm", "model": "openai/text-embedding-3-small", "allow_unpinned": True},
 }
 SHA = "a" * 64
@@ -65,6 +65,7 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (JUDGES["llm"], "client"): "litellm",
     (JUDGES["llm"], "api_key_env"): "MY_KEY",
     (JUDGES["llm"], "seed"): 7,
+    (JUDGES["llm"], "reasoning"): True,
     (JUDGES["llm"], "capabilities"): {"context_tokens": 8192},
     (JUDGES["llm"], "top_p"): 0.5,
     **{(JUDGES["detector"], name): SHA for name in ("weights", "tokenizer", "architecture")},
