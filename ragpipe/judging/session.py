@@ -111,8 +111,6 @@ class JudgeSession:
         """The beginnings of prompts that a provider caches; None where it caches nothing."""
         self.members: Mapping[str, JudgeSession] = {}
         """The sessions of a jury by the names of its members, where this is that of the first; empty where one judge judges."""
-        self.shuffle_seed: int | None = None
-        """By which the items of a question are put into another order; None: they are shown in the order of the data."""
         self.budget: Budget | None = None
         """What the calls of this session and its children may cost; None without a limit."""
         self.retry_errors = retry_errors
