@@ -204,10 +204,25 @@ class _Sections:
         if metrics is not None:
             if (dataset := self._sections["dataset"]) is not None:
                 metrics = with_rule(metrics, dataset.references)
-            if isinstance(judge := self._sections["judge"], JudgeSettings):
-                metrics = with_reasoning(metrics, judge.reasoning)
+            metrics = with_reasoning(metrics, self._reasoning())
             self._problems += score_name_problems(metrics, self._origins)
         self._sections["metrics"] = metrics
+
+    def _reasoning(self) -> bool | None:
+        """The `reasoning` of the judge; of a jury that of all members, whose metrics are the same."""
+        judge = self._sections["judge"]
+        members = judge.asked_servers if isinstance(judge, JurySettings) else {"": judge}
+        chosen = {name: member.reasoning for name, member in members.items() if isinstance(member, JudgeSettings)}
+        if len(set(chosen.values())) > 1:
+            name = next(name for name, value in chosen.items() if value is not None)
+            key = f"jury.members.{name}.reasoning"
+            values = ", ".join(f"{member}: {show_value(value)}" for member, value in chosen.items())
+            expected = "the same in all members, which judge by the same metrics"
+            self._problems.append(
+                Problem(self._origins.location(key), key, values, expected, "set it in each, or in none")
+            )
+            return None
+        return next(iter(chosen.values()), None)
 
     def check_encoders_are_installed(self) -> None:
         """The encoder of every metric that has one must be here."""

@@ -13,6 +13,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins
+from ragpipe.engine.judge_access import member_configs
 from ragpipe.engine.question_order import in_call_order
 from ragpipe.engine.task_settings import FinishedRunTask, open_finished_run
 from ragpipe.metrics.shared.multi_reference import mean_of_references
@@ -95,12 +96,16 @@ def explain_case(task: FinishedRunTask[ExplainSettings]) -> CaseExplanation:
 
 def _order_notes(config: RunConfig) -> list[str]:
     """What the numbers in a raw reply are, where the judge was shown items in a drawn order."""
-    seed = getattr(config.judge, "shuffle_seed", None)
-    if seed is None:
-        return []
+    seeds = {
+        f"{section}.shuffle_seed": getattr(its.judge, "shuffle_seed", None)
+        for name, its in member_configs(config).items()
+        for section in [f"jury.members.{name}" if name else "judge"]
+    }
     return [
-        f"items were shown in an order drawn by judge.shuffle_seed={seed}: numbers in a raw reply are those of its prompt, "
-        "numbers here those of the data"
+        f"items were shown in an order drawn by {key}={seed}: numbers in a raw reply are those of its prompt, numbers here those "
+        "of the data"
+        for key, seed in seeds.items()
+        if seed is not None
     ]
 
 
