@@ -94,6 +94,40 @@ def test_each_option_asks_for_what_it_changes_and_off_asks_nothing(serve, tmp_pa
     assert "are without the" not in planned()
 
 
+def test_the_members_of_a_jury_are_shown_items_in_orders_of_their_own(serve, tmp_path, capsys):
+    server = serve()
+    data = write_cases(tmp_path / "cases.jsonl", CASES, chunks=4)
+    words = [
+        "dataset=jsonl",
+        f"dataset.path={data}",
+        "metrics=[context_precision]",
+        "name=torture",
+        f"output_dir={tmp_path}/out",
+    ]
+    for name in "ab":
+        member = f"jury.members.{name}"
+        words += [
+            f"+judge@{member}=llm",
+            f"{member}.model=openai/m-{name}-2026-01-01",
+            f"{member}.api_base={server.url}",
+        ]
+        words += [f"{member}.api_key_env=RAGPIPE_TEST_KEY", f"{member}.reasoning=true"]
+    assert main([*words, "jury.members.b.shuffle_seed=7"]) == 0, capsys.readouterr()
+    sent: dict[str, set[tuple[int, ...]]] = {}
+    for row in _inputs(tmp_path):
+        text = json.loads(row["messages"])[-1]["content"]
+        assert "step by step" in text
+        sent.setdefault(row["judge"], set()).add(tuple(_order(text)))
+    plain, drawn = (orders for _, orders in sorted(sent.items()))
+    assert plain == {(0, 1, 2, 3)}
+    assert len(drawn) > 4
+    run = f"run={_latest(tmp_path)}"
+    capsys.readouterr()
+    assert main(["task=explain", run, "case=q00000", "metric=context_precision"]) == 0
+    assert "jury.members.b.shuffle_seed=7" in capsys.readouterr().out
+    assert main(["task=verify", run]) == 0
+
+
 def _inputs(tmp_path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(_latest(tmp_path) / "iteration-1" / "judge_inputs.parquet").to_pylist()
     return rows

@@ -214,6 +214,7 @@ def test_members_are_held_against_people_and_the_best_alone_is_named(
         (["jury.members.a.budget.calls=3"], ["jury.members.a.budget.calls", "jury.budget.calls"]),
         (["transport=batch"], ["batch, with a jury", "run each member alone"]),
         (["jury.cascade={first: a, then: e}"], ["jury.cascade.then", "a member: a, b"]),
+        (["jury.members.a.reasoning=true"], ["jury.members.a.reasoning", "the same in all members"]),
         (["jury.members.a.temprature=1"], ["jury.members.a.temprature", "did you mean temperature"]),
         (["+judge@jury.members.d=llm"], ["jury.members.d.model"]),
     ],

@@ -138,10 +138,9 @@ def test_a_judge_of_texts_gives_equal_scores_and_details_for_every_seed(name: st
     results = [_measured(metric, seed, tmp_path) for seed in SEEDS]
     assert [scores for scores, _ in results] == [plain] * len(SEEDS)
     assert any(messages != asked for _, messages in results), "no seed changed what was shown"
-    assert (
-        _measured(metric, 3, tmp_path / "again" if (tmp_path / "again").mkdir() is None else tmp_path)[1]
-        == results[3][1]
-    )
+    again = tmp_path / "again"
+    again.mkdir()
+    assert _measured(metric, 3, again)[1] == results[3][1]
 
 
 class FirstPlaceJudge(TextJudge):
