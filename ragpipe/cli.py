@@ -47,8 +47,8 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
   python -m ragpipe task=calibrate run=outputs/my/latest   how far to believe the judge, by people's labels
   python -m ragpipe task=rescore run=outputs/my/latest scoring.thresholds.faithfulness=0.9
                                                            a finished run under another scoring; no call
-  python -m ragpipe task=rejudge run=outputs/my/latest judge=llm judge.model=...
-                                                           the same cases by another judge, compared
+  python -m ragpipe task=rejudge run=outputs/my/latest judge=llm        the same cases by another judge, compared
+  python -m ragpipe task=spot_check run=outputs/my/latest judge=llm     some of its cases by a second judge: do they disagree?
   python -m ragpipe task=judge_audit run=outputs/my/latest judge=llm    is the judge led by what it reads? attacks, probes for bias
   python -m ragpipe task=selftest run=outputs/my/latest    would metrics and judge notice? cases changed in known ways
   python -m ragpipe task=drift judge=llm judge.model=...   does the judge still give the verdicts that it gave?

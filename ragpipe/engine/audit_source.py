@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,12 +12,9 @@ from ragpipe.auditing.audit_figures import AuditPair
 from ragpipe.auditing.probes import CONTROL, PROBES_VERSION, Probe
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.engine.case_sources import check_frozen_tables
-from ragpipe.engine.integrity import check_unmodified
+from ragpipe.engine.changed_cases import CaseRecord, ChangedCases
 from ragpipe.mutating.mutant_draw import SEPARATOR, drawn_order, is_usable
-from ragpipe.schema.sample import Case, Output, Sample
-from ragpipe.stages.case_reader import CaseReader
-from ragpipe.stages.load_dataset import load_dataset
+from ragpipe.schema.sample import Case, Output
 from ragpipe.store.run.run_folder import RunFolder
 
 _POOL = 4
@@ -28,17 +23,8 @@ BASES = 5
 """Wrong answers that attacks are put into, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """A case as a record of a data set."""
-
-    sample: Sample
-    output: Output
-    where: str
-
-
-class AuditSource:
-    """Attacked and probed cases of a finished run, as a data set of their own: see `ragpipe.engine.case_sources.CaseSource`.
+class AuditSource(ChangedCases):
+    """Attacked and probed cases of a finished run.
 
     `<method>~wrong_answer` is the answer of another question: the base of all attacks, and the control of the probes. What changes
     an output is a method of the same sample, `<method>~<name>`; what changes a sample is one of its own, `<id>~<name>`. Raises DataError
@@ -54,8 +40,6 @@ class AuditSource:
         seed: the seed of the draw.
     """
 
-    linked_from: RunFolder | None = None
-
     def __init__(
         self,
         source: RunFolder,
@@ -67,27 +51,22 @@ class AuditSource:
         n: int,
         seed: int,
     ):
-        check_frozen_tables(source)
-        check_unmodified(source, manifest["iterations"], scores=False)
-        self._source, self._manifest_data = source, manifest["data"]
-        self._attacks, self._cases, self._probes = tuple(attacks), cases, tuple(probes)
-        self._n, self._seed = n, seed
-        self.name = f"{self._manifest_data['name']}, audited"
-        self.collected_at: str | None = self._manifest_data.get("collected_at")
+        super().__init__(source, manifest, change="audited", seed=seed)
+        self._attacks, self._cases, self._probes, self._n = tuple(attacks), cases, tuple(probes), n
 
     @property
     def digest(self) -> str:
         """The digest of the run's frozen cases and of what is done to them."""
-        frozen = self._manifest_data.get("frozen") or self._manifest_data["tables"]
         names = [list(self._attacks), [probe.what for probe in self._probes]]
         versions = [attack_suite().digest, PROBES_VERSION]
-        return sha256(["judge_audit", frozen, *versions, *names, self._cases, self._n, self._seed])
+        return sha256(["judge_audit", self._frozen, *versions, *names, self._cases, self._n, self._seed])
 
     @cached_property
     def _drawn(self) -> list[Case]:
         """The cases in the order of the draw, one per question. Raises DataError for fewer than two."""
         cases: dict[str, Case] = {}
-        for case in sorted(self._pool(), key=lambda case: drawn_order(case.key, self._seed)):
+        wanted_cases = _POOL * max(self._n if self._probes else 0, BASES)
+        for case in sorted(self._pool(wanted_cases), key=lambda case: drawn_order(case.key, self._seed)):
             if is_usable(case):
                 cases.setdefault(case.sample.id, case)
         if len(cases) >= 2:
@@ -157,45 +136,14 @@ class AuditSource:
         output = case.output.model_copy(update={"answer": donor.answer, "citations": None})
         return _renamed(case, _with_output(case, output), CONTROL)
 
-    def tables_digest(self, identity: dict[str, Any]) -> str:
-        return self.digest
-
-    def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
-        load_dataset(self._records(), samples=folder.samples, outputs=folder.outputs)
-
-    def restore(self, folder: RunFolder, fault: str) -> None:
-        self.write(folder, {})
-
-    def retry_failures(self, folder: RunFolder) -> bool:
-        return False
-
-    def adopt_judged(self, folder: RunFolder) -> dict[str, str]:
-        return {}
-
-    def check_unchanged(self) -> None:
-        """Frozen tables do not change."""
-
-    def _pool(self) -> Iterator[Case]:
-        """The cases that may be drawn: a seeded choice where there are many."""
-        wanted_cases = _POOL * max(self._n if self._probes else 0, BASES)
-        reader = CaseReader(self._source.samples, self._source.outputs)
-        try:
-            keys = [(drawn_order(key, self._seed), key) for block in range(reader.blocks) for key in reader.keys(block)]
-            chosen = {key for _, key in heapq.nsmallest(wanted_cases, keys)}
-            for block in range(reader.blocks):
-                if chosen.intersection(reader.keys(block)):
-                    yield from (case for case in reader.block(block) if case.key in chosen)
-        finally:
-            reader.close()
-
-    def _records(self) -> Iterator[_Record]:
+    def _records(self) -> Iterator[CaseRecord]:
         """Each sample with all of its outputs."""
         by_sample: dict[str, list[Case]] = {}
         for case in self._made[1]:
             by_sample.setdefault(case.sample.id, []).append(case)
         where = str(self._source.outputs)
         for cases in by_sample.values():
-            yield from (_Record(case.sample, case.output, where) for case in cases)
+            yield from (CaseRecord(case.sample, case.output, where) for case in cases)
 
 
 def _with_output(case: Case, output: Output) -> Case:

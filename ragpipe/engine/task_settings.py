@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.settings import Settings
 
@@ -70,7 +71,7 @@ def unnamed_judge(finished: FinishedRun, origins: ConfigOrigins, *, without_a_ca
     """The problem where a live judge is to be asked that only the run folder names: the folder may come from anybody, so a live
     call goes where the user says. `without_a_call` is what to write instead for no call at all."""
     config = finished.config
-    is_live = config.transport.asks and isinstance(config.judge, JudgeSettings)
+    is_live = config.transport.asks and isinstance(config.judge, JudgeSettings | JurySettings)
     if not is_live or "judge" in finished.overrides:
         return None
     return Problem(

@@ -28,6 +28,7 @@ from ragpipe.tasks.plan import PlanSettings
 from ragpipe.tasks.rejudge import RejudgeSettings
 from ragpipe.tasks.runs import RunsSettings
 from ragpipe.tasks.selftest import SelftestSettings
+from ragpipe.tasks.spot_check import SpotCheckSettings
 from ragpipe.tasks.store import StoreTaskSettings
 from ragpipe.tasks.view import ViewTaskSettings
 
@@ -83,6 +84,10 @@ class _SelftestKeys(_FinishedRunKeys):
     selftest: SelftestSettings = Field(description="Which mutants are made, and what is expected of each score.")
 
 
+class _SpotCheckKeys(_FinishedRunKeys):
+    spot_check: SpotCheckSettings = Field(description="How many cases, which of them, and what is too much.")
+
+
 class _SynthesizeKeys(Settings):
     synthesize: SynthesizeSettings = Field(description="Documents, templates and counts of a test set.")
 
@@ -109,6 +114,7 @@ TASKS: dict[str, type[Settings] | None] = {
     "runs": RunsSettings,
     "schema": SchemaSettings,
     "selftest": _SelftestKeys,
+    "spot_check": _SpotCheckKeys,
     "store": StoreTaskSettings,
     "synthesize": _SynthesizeKeys,
     "verify": _FinishedRunKeys,

@@ -62,6 +62,7 @@ PAGES = (
     "run-modes.md",
     "scoring.md",
     "success-criteria.md",
+    "spot-check.md",
     "sweeps.md",
     "synthesizing.md",
     "systems.md",
