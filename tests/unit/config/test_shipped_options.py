@@ -85,9 +85,11 @@ def test_composes_and_validates(option: str, tmp_path: Path, monkeypatch: pytest
         if missing in (["embedder.kind"], ["judge.kind"]) and "pip install" in error.problems[0].fix:
             return  # it needs a package that is not here, and says which
         if {"run", "base"} & set(missing):  # a task over a finished run: make one
-            metric = "metrics=[faithfulness]" if option == "task/judge_audit" else BASE["metrics"]
+            metric = "metrics=[faithfulness]" if option in ("task/judge_audit", "task/spot_check") else BASE["metrics"]
             assert main([BASE["dataset"], metric, "dataset.limit=1", "report.formats=[]"]) == 0
             words = words if option.startswith("compare/") else [option.replace("/", "=")]
+            if option == "task/spot_check":
+                words.append("judge.threshold=0.5")  # a second judge
         config = compose([*words, *(GIVEN[key] for key in missing)])
     assert config is not None
 
